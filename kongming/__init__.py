@@ -1,0 +1,25 @@
+"""KONGMING: how long a program will run on a node as it is loaded now, or beside neighbours."""
+
+from kongming.application import Application, Metric
+from kongming.errors import KongmingError
+from kongming.fingerprint import Fingerprint, NodeFacts, Reading
+from kongming.prediction import Driver, Interval, Prediction
+from kongming.run import LoadLevel, Run, Signature
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Application",
+    "Driver",
+    "Fingerprint",
+    "Interval",
+    "KongmingError",
+    "LoadLevel",
+    "Metric",
+    "NodeFacts",
+    "Prediction",
+    "Reading",
+    "Run",
+    "Signature",
+    "__version__",
+]
