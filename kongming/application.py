@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, Literal
+
+from kongming.errors import InputError
 
 Command = str | tuple[str, ...]
 """A shell line, or an argv that no shell sees."""
+
+SCHEMA = 1
+"""Version of the JSON form of an application."""
 
 SCRATCH = "{dir}"
 """What stands for the scratch folder in a command; every other brace is left as it is."""
@@ -57,6 +62,24 @@ class Application:
     @property
     def better(self) -> str:
         return "lower" if self.metric is None else self.metric.better
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON form, which the store keeps so that a name is enough to run it again."""
+        return {"schema": SCHEMA, **asdict(self), "env": dict(self.env)}
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> Application:
+        """Raises InputError for a document that ``to_dict`` did not write."""
+        values = {k: v for k, v in document.items() if k != "schema"}
+        known = {f.name for f in fields(cls)}
+        if document.get("schema") != SCHEMA or not known >= set(values) >= {"name", "command"}:
+            raise InputError("The application is not one that this KONGMING wrote.", field="app")
+        for key in ("command", "setup", "prepare", "cleanup", "ready", "load"):
+            if isinstance(values.get(key), list):
+                values[key] = tuple(values[key])
+        if values.get("metric") is not None:
+            values["metric"] = Metric(**values["metric"])
+        return cls(**values)
 
 
 def fill(command: Command, scratch: str) -> Command:

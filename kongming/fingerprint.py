@@ -114,7 +114,9 @@ class Reading:
             size_bytes=None if size is None else int(size),
             partial=bool(document.get("partial", False)),
             direct=document.get("direct"),
-            **numbers,
+            seconds_per_op=numbers["seconds_per_op"],
+            median=numbers["median"],
+            p90=numbers["p90"],
         )
 
 

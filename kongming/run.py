@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import statistics
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from kongming.errors import InputError
 from kongming.fingerprint import SCHEMA, Fingerprint, check_schema
 
-RUN_KINDS = ("solo", "induced", "corun")
-"""solo: idle node; induced: under a load level; corun: beside another application."""
+RUN_KINDS = ("solo", "induced", "corun", "signature")
+"""solo: idle node; induced: under a load level; corun: beside another application; signature:
+an attempt at a signature that failed (one that succeeded is a Signature, not a Run)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +211,7 @@ class Signature:
     fingerprint: Fingerprint
     iterations: int
     campaign: str = ""
+    step: int = -1
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     def to_dict(self) -> dict[str, Any]:
@@ -221,6 +225,7 @@ class Signature:
             "fingerprint": self.fingerprint.to_dict(),
             "iterations": self.iterations,
             "campaign": self.campaign,
+            "step": self.step,
         }
 
     @classmethod
@@ -235,10 +240,13 @@ class Signature:
                 fingerprint=Fingerprint.from_dict(document["fingerprint"]),
                 iterations=int(document["iterations"]),
                 campaign=str(document.get("campaign", "")),
+                step=int(document.get("step", -1)),
                 id=str(document["id"]),
             )
         except (KeyError, TypeError, ValueError) as error:
-            raise InputError(f"The signature is not valid ({error!r}).", field="signature") from error
+            raise InputError(
+                f"The signature is not valid ({error!r}).", field="signature"
+            ) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,3 +272,29 @@ def solo_time(runs: Iterable[Run]) -> SoloTime | None:
         return SoloTime(median, None, len(costs))
     low, _, high = statistics.quantiles(costs, n=4, method="inclusive")
     return SoloTime(median, 100.0 * (high - low) / 2.0 / median, len(costs))
+
+
+def geometric_mean(costs: Sequence[float]) -> float:
+    """Of costs above 0: what repeats of one run are combined by."""
+    return math.exp(statistics.fmean(math.log(cost) for cost in costs))
+
+
+def noise_floor_pct(costs: Sequence[float]) -> float | None:
+    """What a perfect predictor of these repeats' geometric mean would still be off by, per cent.
+
+    For two repeats 100 x |ln r1 - ln r2| / 2; for more, the same over all splits into halves,
+    scaled to the number of repeats. None below two.
+    """
+    n = len(costs)
+    if n < 2:
+        return None
+    logs = [math.log(cost) for cost in costs]
+    half, total = n // 2, sum(logs)
+    differences = [
+        abs(sum(part) / half - (total - sum(part)) / (n - half))
+        for part in itertools.islice(itertools.combinations(logs, half), 1000)
+    ]
+    # The mean of n logs has the spread of one over sqrt(n); a difference of half means has
+    # sqrt(1/half + 1/(n - half)) of it.
+    scale = math.sqrt(half * (n - half)) / n
+    return 100.0 * statistics.fmean(differences) * scale

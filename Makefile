@@ -1,0 +1,103 @@
+# KONGMING: what a developer does with it. `make help` lists the targets.
+#
+# Every target sets up what it needs: a virtual environment in .venv with the project installed in
+# it, the C part built. Only Python 3.11 or newer, a C compiler and make are assumed; nothing needs
+# root.
+
+.DEFAULT_GOAL := help
+.PHONY: help setup build lint type imports test test-c sanitize bench demo check lock clean
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory
+
+# The newest Python that is new enough; PYTHON=... on the command line wins.
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.set-up
+# A cmake of the system comes first; the virtual environment gets its own where there is none.
+CMAKE = $(shell command -v cmake || echo $(CURDIR)/$(BIN)/cmake)
+CTEST = $(shell command -v ctest || echo $(CURDIR)/$(BIN)/ctest)
+JOBS := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
+C_FILES := $(shell find microbench -type f 2>/dev/null)
+SANITIZE := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer -O1 -g
+
+help: ## print this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
+
+setup: $(STAMP) ## make the virtual environment, build the C part, install both
+
+$(STAMP): pyproject.toml constraints.txt $(C_FILES)
+	@test -n "$(PYTHON)" || { echo "make: Python 3.11 or newer is needed; found \
+	$$(python3 --version 2>&1 || true). Name one with: make PYTHON=/path/to/python3" >&2; exit 1; }
+	@command -v "$${CC:-cc}" >/dev/null || command -v gcc >/dev/null || { echo "make: a C compiler \
+	is needed and there is none (cc, gcc). Install one, or name it with: make CC=..." >&2; exit 1; }
+	@test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV) || { echo "make: this Python \
+	cannot make virtual environments; install its venv module (Debian: python3-venv)." >&2; exit 1; }
+	@echo "Setting up $(VENV) (the first time takes a minute or two) ..."
+	@$(BIN)/python -m pip install --quiet --upgrade pip || \
+		echo "make: pip could not be upgraded; going on with the one that is there." >&2
+	@tools="scikit-build-core"; command -v cmake >/dev/null || tools="$$tools cmake"; \
+		command -v ninja >/dev/null || tools="$$tools ninja"; \
+		$(BIN)/python -m pip install --quiet -c constraints.txt $$tools
+	@$(BIN)/python -m pip install --quiet -c constraints.txt --no-build-isolation -e '.[all,dev]'
+	@touch $@
+
+build: setup ## build a wheel into dist/
+	$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
+	@ls dist/*.whl
+
+lint: setup build/c-debug/CMakeCache.txt ## ruff; clang-tidy for the C part where it is installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	@if command -v clang-tidy >/dev/null; then \
+		echo "clang-tidy microbench"; \
+		find microbench -name '*.c' -print0 | xargs -0 -n 4 -P $(JOBS) \
+			clang-tidy --quiet -p build/c-debug 2>/dev/null; \
+	else echo "clang-tidy is not installed: left out"; fi
+
+type: setup ## mypy, strict
+	$(BIN)/mypy
+
+imports: setup ## the layers of the design: who may import whom
+	$(BIN)/lint-imports
+
+test: setup ## the tests
+	$(BIN)/pytest
+
+build/c-debug/CMakeCache.txt: $(STAMP)
+	@$(CMAKE) -S microbench -B build/c-debug -DCMAKE_BUILD_TYPE=Debug \
+		-DCMAKE_EXPORT_COMPILE_COMMANDS=ON >/dev/null
+	@touch $@
+
+test-c: build/c-debug/CMakeCache.txt ## build the C part for debugging and run its unit tests
+	@$(CMAKE) --build build/c-debug --parallel $(JOBS)
+	$(CTEST) --test-dir build/c-debug --output-on-failure --no-tests=error
+
+sanitize: setup ## run every kernel under the address and undefined-behaviour sanitizers
+	@$(CMAKE) -S microbench -B build/c-sanitize -DCMAKE_BUILD_TYPE=Debug \
+		-DCMAKE_C_FLAGS="$(SANITIZE)" >/dev/null
+	@$(CMAKE) --build build/c-sanitize --parallel $(JOBS)
+	$(CTEST) --test-dir build/c-sanitize --output-on-failure --no-tests=error
+	$(BIN)/python .ci/every_kernel.py build/c-sanitize/kongming-microbench
+
+bench: setup ## the benchmarks of KONGMING itself, as JSON
+	$(BIN)/python benchmarks/parity/parity.py
+	$(BIN)/python benchmarks/overhead/overhead.py
+
+demo: setup ## the main job on this machine: measure, profile, train, predict pairs, check
+	$(BIN)/python examples/demo.py
+
+check: lint type imports test-c sanitize test ## everything that a change must pass
+
+lock: setup ## write constraints.txt anew, with the newest versions that fit
+	@rm -rf build/lock && $(BIN)/python -m venv build/lock
+	@build/lock/bin/pip install --quiet '.[all,dev]' scikit-build-core cmake ninja
+	@sed '/^[^#]/,$$d' constraints.txt > build/constraints.txt
+	@build/lock/bin/pip list --format=freeze \
+		| grep -viE '^(kongming|pip|setuptools|wheel)=' >> build/constraints.txt
+	@mv build/constraints.txt constraints.txt && rm -rf build/lock
+
+clean: ## remove what was built, and the caches; the virtual environment stays
+	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .demo
+	find . -path ./$(VENV) -prune -o -name __pycache__ -type d -exec rm -rf {} +

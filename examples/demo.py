@@ -1,0 +1,175 @@
+"""The main job, end to end, by the commands that a user would type.
+
+Fingerprints this node, profiles three real programs, trains, predicts how each pair disturbs one
+another, runs each pair for real, and prints predicted beside measured. Run it with `make demo`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import shutil
+import subprocess
+import sys
+import time
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+APPS = ("xz", "hash-join", "stencil")
+LEVELS = "8"
+REPEATS = "2"
+
+
+class Kongming:
+    """Runs `kongming` commands and says which; JSON comes back as a document."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.program = str(Path(sys.executable).parent / "kongming")
+        self.common = ["--store", f"sqlite:///{folder / 'demo.db'}"]
+
+    def __call__(self, *arguments: str, stored: bool = True) -> None:
+        """For a person: what the command prints is shown."""
+        self._run([*arguments, *(self.common if stored else [])], capture=False)
+
+    def json(self, *arguments: str) -> Any:
+        """For this program: the command's one JSON document."""
+        return json.loads(self._run([*arguments, *self.common, "--json"], capture=True))
+
+    def _run(self, arguments: list[str], *, capture: bool) -> str:
+        shown = [a for a in arguments if a not in self.common]
+        print(f"\n$ kongming {' '.join(shown).replace(str(HERE), 'examples')}", flush=True)
+        done = subprocess.run(
+            [self.program, *arguments],
+            stdout=subprocess.PIPE if capture else None,
+            text=True,
+            check=False,
+        )
+        if done.returncode != 0:
+            sys.exit(f"demo: kongming {arguments[0]} ended with status {done.returncode}.")
+        return done.stdout or ""
+
+
+def placement_here(topology: dict[str, Any]) -> str:
+    """Beside one another on two CPUs where there are two; else both on the only one."""
+    if len(topology["cpus"]) > 1:
+        return "cross-core"
+    print("This node has one CPU: no cross-core neighbours here, so both share that core.")
+    return "same-core"
+
+
+def compare(kongming: Kongming, placement: str) -> list[dict[str, Any]]:
+    """Each ordered pair: measured, predicted by the chosen model and by the mean."""
+    rows = []
+    for first, second in combinations(APPS, 2):
+        place = ["--placement", placement]
+        seen = kongming.json(
+            "corun", first, second, *place, "--repeats", REPEATS, "--dir", str(kongming.folder)
+        )
+        mean = kongming.json("pair", first, second, *place, "--model", "MEAN")
+        for predicted, plain in zip(seen["predictions"], mean["predictions"], strict=True):
+            measured = predicted["measured"]["slowdown"]
+            rows.append(
+                {
+                    "pair": f"{predicted['app']} beside {predicted['beside'][0]}",
+                    "model": predicted["model"],
+                    "predicted": predicted["slowdown"]["median"],
+                    "interval": (predicted["slowdown"]["lower"], predicted["slowdown"]["upper"]),
+                    "measured": measured,
+                    "error": predicted["error_pct"],
+                    "mean_error": 100 * abs(plain["slowdown"]["median"] - measured) / measured,
+                    "floor": predicted["noise_floor_pct"],
+                }
+            )
+    return rows
+
+
+def report(rows: list[dict[str, Any]], placement: str) -> None:
+    """One table, and the geometric means under it."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=f"Slowdown of one program beside another, {placement}")
+    for heading in ("pair", "predicted", "90 % interval", "measured", "error", "of the mean"):
+        table.add_column(heading, justify="left" if heading == "pair" else "right")
+    table.add_column("noise floor", justify="right")
+    for row in rows:
+        low, high = row["interval"]
+        table.add_row(
+            row["pair"],
+            f"{row['predicted']:.2f}",
+            f"{low:.2f} to {high:.2f}",
+            f"{row['measured']:.2f}",
+            f"{row['error']:.1f} %",
+            f"{row['mean_error']:.1f} %",
+            f"{row['floor']:.1f} %",
+        )
+    table.add_section()
+    averages = [_mean([row[key] for row in rows]) for key in ("error", "mean_error", "floor")]
+    table.add_row("mean", "", "", "", *(f"{value:.1f} %" for value in averages))
+    console = Console(width=None if sys.stdout.isatty() else 110)
+    console.print()
+    console.print(table)
+    held = sum(row["interval"][0] <= row["measured"] <= row["interval"][1] for row in rows)
+    print(
+        f"{held} of {len(rows)} measured slowdowns lie in their interval. 'Of the mean' is the\n"
+        "error of always predicting the mean of the training runs; the noise floor is what a\n"
+        "perfect prediction would still be off by, since repeats of one pair differ."
+    )
+
+
+def _mean(values: list[float]) -> float:
+    return math.fsum(values) / len(values)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--dir", type=Path, default=HERE.parent / ".demo")
+    folder = parser.parse_args().dir.resolve()
+    started = time.monotonic()
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    kongming = Kongming(folder)
+    try:
+        walk_through(kongming)
+    finally:
+        # The store stays, to look at; the surrogates' large file does not.
+        for left in folder.glob("kongming-io*"):
+            left.unlink()
+    print(
+        f"\nDone in {(time.monotonic() - started) / 60:.1f} minutes. Everything measured is in\n"
+        f"{folder / 'demo.db'} (--store sqlite:///{folder / 'demo.db'}).\n\n"
+        "Where to go next:\n"
+        "  kongming init                    describe your own programs\n"
+        "  kongming profile apps.toml       measure them under load (resumes where it stopped)\n"
+        "  kongming train                   fit the models, see their errors\n"
+        "  kongming predict APP             how long it takes on this node as it is now\n"
+        "  kongming predict APP --with B    how long it takes beside B"
+    )
+
+
+def walk_through(kongming: Kongming) -> None:
+    place = ["--dir", str(kongming.folder)]
+    kongming("fingerprint", "--suite", "quick", *place)
+    node = kongming.json("fingerprint", "--suite", "quick", *place)["node"]
+    placement = placement_here(node["topology"])
+    chosen = [part for app in APPS for part in ("--app", app)]
+    kongming(
+        "profile",
+        str(HERE / "apps.toml"),
+        *chosen,
+        *("--placement", placement, "--plan", "quick", "--levels", LEVELS, "--suite", "quick"),
+        *place,
+    )
+    kongming("train", *APPS, "--placement", placement)
+    report(compare(kongming, placement), placement)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,0 +1,27 @@
+"""Compresses a file with Python's own library: compress.py lzma|bz2|zlib PATH LEVEL.
+
+What comes out is decompressed no more than is needed to count it: its size is printed.
+"""
+
+from __future__ import annotations
+
+import bz2
+import lzma
+import sys
+import zlib
+from pathlib import Path
+
+
+def main() -> None:
+    method, path, level = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
+    data = path.read_bytes()
+    if method == "lzma":
+        packed = lzma.compress(data, preset=level)
+    elif method == "bz2":
+        packed = bz2.compress(data, level)
+    else:
+        packed = zlib.compress(data, level)
+    print(f"compressed {len(data)} to {len(packed)} bytes")
+
+
+main()

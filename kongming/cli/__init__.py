@@ -1,0 +1,1 @@
+"""The ``kongming`` command: one file a noun; each parses, calls the library and prints."""

@@ -1,0 +1,96 @@
+"""What an error becomes: a sentence and a way out on stderr, one JSON document under --json."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import sys
+import traceback
+from collections.abc import Iterable, Sequence
+
+import click
+
+from kongming.cli.extras import missing_extra
+from kongming.errors import KongmingError, UnknownNameError
+
+_document = {"written": False}
+
+
+def note_document() -> None:
+    """Stdout has its one JSON document: an error that comes later goes to stderr alone."""
+    _document["written"] = True
+
+
+def forget_document() -> None:
+    """A new command begins."""
+    _document["written"] = False
+
+
+def wants_json(args: Sequence[str]) -> bool:
+    """Whether --json was given: asked of the bare arguments, since a wrong usage parses none."""
+    options = list(args)
+    return "--json" in (options[: options.index("--")] if "--" in options else options)
+
+
+def unknown_command(name: str, known: Iterable[str]) -> UnknownNameError:
+    return UnknownNameError("command", name, known, hint="See 'kongming --help'.")
+
+
+def report(error: Exception, args: Sequence[str], as_json: bool) -> int:
+    """Tell of ``error`` and return the exit status that it means."""
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        click.echo(error.format_message(), err=True)
+        return 2
+    if isinstance(error, ModuleNotFoundError):
+        error = missing_extra(f"kongming {_command_of(args)}".strip(), error) or error
+    message, hint, status = _described(error)
+    if os.environ.get("KONGMING_DEBUG", "0") not in ("", "0"):
+        click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
+    _say(message, hint, type(error).__name__, as_json)
+    return status
+
+
+def report_interrupt(as_json: bool) -> None:
+    """Ctrl-C or a signal: what was measured is kept, the question has no answer."""
+    _say("Interrupted.", None, "KeyboardInterrupt", as_json)
+
+
+def _command_of(args: Sequence[str]) -> str:
+    return next((arg for arg in args if not arg.startswith("-")), "")
+
+
+def _described(error: Exception) -> tuple[str, str | None, int]:
+    """Message, hint and exit status."""
+    if isinstance(error, KongmingError):
+        return error.message, error.hint, error.exit_status
+    if isinstance(error, click.UsageError):
+        path = "kongming" if error.ctx is None else error.ctx.command_path
+        return error.format_message(), f"See '{path} --help'.", 2
+    if isinstance(error, click.ClickException):
+        return error.format_message(), None, error.exit_code
+    if isinstance(error, OSError) and error.strerror:
+        where = "" if error.filename is None else f": {error.filename}"
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        return f"{error.strerror}{where}.", "Free some space, and try again." if full else None, 1
+    text = str(error).strip()
+    name = type(error).__name__
+    return (
+        f"Something went wrong that kongming did not foresee ({name}{': ' if text else ''}{text}).",
+        "Set KONGMING_DEBUG=1 to see the traceback, and please report it.",
+        1,
+    )
+
+
+def _say(message: str, hint: str | None, kind: str, as_json: bool) -> None:
+    # What was printed before comes first where both go to one terminal.
+    try:
+        sys.stdout.flush()
+        click.echo(f"error: {message}" + (f"\nhint: {hint}" if hint else ""), err=True)
+        if as_json and not _document["written"]:
+            note_document()
+            document = {"error": {"message": message, "hint": hint, "kind": kind}}
+            click.echo(json.dumps(document, indent=2))
+    except BrokenPipeError:
+        # Nobody reads: the exit status still tells.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

@@ -1,0 +1,182 @@
+"""Entry point of ``kongming``: the table of commands, and what each error becomes.
+
+Exit status: 0 done; 1 failed; 2 wrong input or usage; 3 no honest answer; 4 a stated check
+failed; 130 on Ctrl-C; 143 on SIGTERM; 141 when the reader of stdout went away.
+"""
+
+from __future__ import annotations
+
+import errno
+import importlib
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any
+
+import click
+
+from kongming import __version__
+from kongming.cli import failures
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Where a command lives and its line in the help, so that the help imports no command."""
+
+    target: str
+    help: str
+    group: str
+
+
+MEASURE, PROFILE, PREDICT, KEEP = (
+    "Measure this node",
+    "Profile applications",
+    "Predict and check",
+    "Look at and move what was measured",
+)
+
+COMMANDS: dict[str, Entry] = {
+    name: Entry(f"kongming.cli.{module}:command", text, group)
+    for name, module, text, group in (
+        ("suite", "suite", "List the surrogates that stand for a resource each.", MEASURE),
+        ("fingerprint", "fingerprint", "Time the surrogates on the node as it is now.", MEASURE),
+        ("reference", "reference", "Learn what the surrogates cost on the idle node.", MEASURE),
+        ("induce", "induce", "Load the node with one surrogate.", MEASURE),
+        ("init", "init", "Write a commented applications file to start from.", PROFILE),
+        ("profile", "profile", "Run applications under load and keep what they do.", PROFILE),
+        ("train", "train", "Train models on profiled applications.", PREDICT),
+        ("predict", "predict", "Predict an application's runtime, now or beside others.", PREDICT),
+        ("pair", "pair", "Predict two applications beside each other.", PREDICT),
+        ("corun", "corun", "Really run two applications side by side, and compare.", PREDICT),
+        ("apps", "apps", "List the applications that were profiled.", KEEP),
+        ("runs", "runs", "List runs.", KEEP),
+        ("models", "models", "List trained models.", KEEP),
+        ("export", "export", "Write what was measured to a Parquet file.", KEEP),
+        ("import", "import_", "Read what another machine exported.", KEEP),
+    )
+}
+"""All commands, in the order of the work."""
+
+
+class Commands(click.Group):
+    """A group whose commands are imported when they are called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        entry = COMMANDS.get(cmd_name)
+        if entry is None:
+            return None
+        module, _, attribute = entry.target.partition(":")
+        command = getattr(importlib.import_module(module), attribute)
+        assert isinstance(command, click.Command), entry.target
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] not in COMMANDS and not args[0].startswith("-"):
+            raise failures.unknown_command(args[0], COMMANDS)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        width = max(map(len, COMMANDS))
+        for group in dict.fromkeys(entry.group for entry in COMMANDS.values()):
+            with formatter.section(group):
+                formatter.write_dl(
+                    [(n.ljust(width), e.help) for n, e in COMMANDS.items() if e.group == group]
+                )
+
+
+@click.group(
+    cls=Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="'kongming COMMAND --help' tells more. KONGMING_STORE names the store (--store).",
+)
+@click.version_option(__version__, prog_name="kongming", message="%(prog)s %(version)s")
+@click.option("--debug", is_flag=True, help="Show the traceback of an error (KONGMING_DEBUG=1).")
+def cli(debug: bool) -> None:
+    """How long will a program run on this node as it is loaded now, or beside others?
+
+    Measure the node, profile applications under load, train, then ask.
+    """
+    if debug:
+        os.environ["KONGMING_DEBUG"] = "1"
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM or SIGHUP: cleans up just as Ctrl-C does, but ends with another status."""
+
+    def __init__(self, signum: int) -> None:
+        super().__init__(f"signal {signum}")
+        self.signum = signum
+
+
+def _terminate(signum: int, frame: FrameType | None) -> None:
+    raise Terminated(signum)
+
+
+def _listen() -> None:
+    """Turn signals that end a process into exceptions, so that ``finally`` reaps children."""
+    for signum in (signal.SIGTERM, signal.SIGHUP):
+        # nohup ignores SIGHUP, and that stays so.
+        if signal.getsignal(signum) is signal.SIG_DFL:
+            signal.signal(signum, _terminate)
+
+
+def _invoke(args: Sequence[str]) -> int:
+    """Run a command. It returns nothing, or its exit status."""
+    with cli.make_context("kongming", list(args)) as context:
+        result: Any = cli.invoke(context)
+    sys.stdout.flush()
+    return result if type(result) is int else 0
+
+
+def run(args: Sequence[str], invoke: Callable[[Sequence[str]], int] = _invoke) -> int:
+    """Run ``kongming ARGS`` and return its exit status; errors are printed, never raised."""
+    as_json = failures.wants_json(args)
+    failures.forget_document()
+    try:
+        return invoke(args)
+    except click.exceptions.Exit as done:
+        return done.exit_code
+    except Terminated as ended:
+        failures.report_interrupt(as_json)
+        return 128 + ended.signum
+    except (KeyboardInterrupt, click.Abort):
+        failures.report_interrupt(as_json)
+        return 130
+    except BrokenPipeError:
+        return _quietly_end()
+    except Exception as error:  # the last resort is a sentence; the traceback is for asking
+        if isinstance(error, OSError) and error.errno == errno.EPIPE:
+            return _quietly_end()
+        return failures.report(error, args, as_json)
+
+
+def _quietly_end() -> int:
+    """The reader of stdout went away, as ``head`` does: nobody is left to be told."""
+    # Otherwise the interpreter complains when it flushes stdout at its end.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    return 128 + signal.SIGPIPE
+
+
+def main() -> None:
+    """The console script."""
+    if "_KONGMING_COMPLETE" in os.environ:
+        cli.main(prog_name="kongming")
+    _listen()
+    status = run(sys.argv[1:])
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        status = _quietly_end()
+    sys.exit(status)
+
+
+if __name__ == "__main__":
+    main()

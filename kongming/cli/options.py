@@ -1,0 +1,50 @@
+"""Options that several commands share, as decorators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from kongming.fingerprint import PLACEMENTS
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def json_option(function: _Function) -> _Function:
+    """``--json``: parameter ``as_json`` (bool)."""
+    return click.option(
+        "--json", "as_json", is_flag=True, help="Print exactly one JSON document on stdout."
+    )(function)
+
+
+def store_option(function: _Function) -> _Function:
+    """``--store URL``: parameter ``store_url`` (str, or None for the default store)."""
+    return click.option(
+        "--store",
+        "store_url",
+        metavar="URL",
+        envvar="KONGMING_STORE",
+        show_envvar=True,
+        help="Where measurements are kept, as in sqlite:////var/lib/kongming.db. Default: a "
+        "SQLite file in your data folder.",
+    )(function)
+
+
+def placement_option(function: _Function) -> _Function:
+    """``--placement P``: parameter ``placement`` (str), by default ``cross-core``."""
+    return click.option(
+        "--placement",
+        type=click.Choice(PLACEMENTS),
+        default="cross-core",
+        show_default=True,
+        help="Where the neighbour runs relative to the program.",
+    )(function)
+
+
+def placement_filter(function: _Function) -> _Function:
+    """``--placement P`` of a listing: parameter ``placement`` (str, or None for all)."""
+    return click.option("--placement", type=click.Choice(PLACEMENTS), help="Only this placement.")(
+        function
+    )

@@ -1,0 +1,254 @@
+"""``kongming predict``: how long an application will run, now or beside others."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kongming.cli import options, output
+from kongming.cli.trained import placement_of_model
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from kongming.fingerprint import Fingerprint
+    from kongming.models.persist import ModelFile
+    from kongming.prediction import Interval, Prediction
+    from kongming.run import Signature
+    from kongming.store import Store
+
+_BAR = 24
+"""Characters of a full bar of a driver's share."""
+
+_WORTH_A_WORD = 1.02
+"""Slowdown from which a person is told what drives it: shares of next to nothing mislead."""
+
+
+@click.command("predict", short_help="Predict an application's runtime, now or beside others.")
+@click.argument("app", metavar="APP")
+@click.option("--now", is_flag=True, help="On the node as it is now (default without --with).")
+@click.option(
+    "--fingerprint",
+    "file",
+    type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path),
+    help="In the environment of a fingerprint that was taken before (JSON; - for stdin).",
+)
+@click.option(
+    "--with",
+    "others",
+    metavar="OTHER",
+    multiple=True,
+    help="Beside a profiled application, on the idle node unless --now is given. Repeatable.",
+)
+@placement_of_model
+@click.option("--model", default=None, metavar="NAME", help="Default: the chosen one.")
+@click.option("--strict", is_flag=True, help="Exit with status 3 where the model extrapolates.")
+@click.option(
+    "--dir",
+    "directory",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=None,
+    help="Folder for the files of a measurement.",
+)
+@options.store_option
+@options.json_option
+def command(
+    app: str,
+    now: bool,
+    file: Path | None,
+    others: tuple[str, ...],
+    placement: str | None,
+    model: str | None,
+    strict: bool,
+    directory: Path | None,
+    store_url: str | None,
+    as_json: bool,
+) -> None:
+    """Predict the runtime of APP: median, 90 % interval, and what drives it.
+
+    With --now the smallest suite that the model needs is measured. OTHER must not run on the
+    node already when --now or --fingerprint is given with --with: it would be counted twice.
+    """
+    from kongming.cli.trained import model_of, placement_for, signatures_of
+    from kongming.errors import InputError
+    from kongming.predict import predict_beside, predict_environment
+    from kongming.store import Store
+
+    check_model(model)
+    if now and file is not None:
+        raise InputError(
+            "cannot be given with --fingerprint.",
+            field="--now",
+            hint="Choose the node as it is now, or as it was then.",
+        )
+    with Store.open(store_url) as store:
+        where = placement_for(store, app, placement)
+        measuring = file is None and (now or not others)
+        node_id = _this_node() if measuring else None
+        trained, warnings = model_of(store, app, where, node_id=node_id)
+        neighbours = {other: signatures_of(store, other, trained) for other in others}
+        live: Fingerprint | None = None
+        if file is not None:
+            live = _read_fingerprint(file)
+        elif measuring:
+            live = _measure(trained, model, directory)
+        if others:
+            prediction = predict_beside(trained, neighbours, live=live, model=model, strict=strict)
+            residents, unknown = _residents(store, trained, neighbours, live, model)
+            prediction = replace(prediction, residents=residents)
+            warnings = (*warnings, *unknown)
+        else:
+            assert live is not None
+            prediction = predict_environment(trained, live, model=model, strict=strict)
+        prediction = replace(prediction, warnings=(*prediction.warnings, *warnings))
+    if as_json:
+        output.emit_json(prediction.to_dict())
+    else:
+        show(prediction)
+
+
+def check_model(model: str | None) -> None:
+    """Raises UnknownNameError for a model that does not exist."""
+    from kongming.models.registry import AUTO, model_kind
+
+    if model not in (None, AUTO):
+        model_kind(str(model))
+
+
+def _this_node() -> str:
+    from kongming.probes.node import node_facts
+
+    return node_facts().id
+
+
+def _read_fingerprint(file: Path) -> Fingerprint:
+    from kongming.errors import InputError
+    from kongming.fingerprint import Fingerprint
+
+    try:
+        text = sys.stdin.read() if str(file) == "-" else file.read_text("utf-8")
+        document: Any = json.loads(text)
+    except ValueError as error:
+        raise InputError(
+            f"{file} is not JSON ({error}).",
+            field="--fingerprint",
+            hint="Write one with: kongming fingerprint --json > FILE",
+        ) from error
+    return Fingerprint.from_dict(document)
+
+
+def _measure(file: ModelFile, model: str | None, directory: Path | None) -> Fingerprint:
+    """The node as it is now, in the surrogates that the model needs, on the CPU of its runs."""
+    from kongming.errors import IncompatibleError
+    from kongming.predict import columns_needed, live_variant
+    from kongming.probes.fingerprinting import take_fingerprint
+    from kongming.probes.suite import load_suite
+
+    # Asked first: on another node the columns may not even have the same names.
+    version = load_suite(directory=directory).version
+    if version != file.suite_version:
+        raise IncompatibleError(
+            f"This node's suite is version {version}; the model of {file.app} was trained on "
+            f"{file.suite_version}.",
+            hint="Profile and train on this node: kongming profile APPS.toml",
+        )
+    variant = live_variant(file, model)
+    with output.progress("Measuring this node") as shown:
+        return take_fingerprint(
+            suite="quick" if variant == "quick" else "standard",
+            names=columns_needed(file, variant),
+            cpu=file.cpu,
+            directory=directory,
+            on_progress=lambda p: shown.update(p.done, total=p.total),
+            shared_core=file.placement == "same-core",
+        )
+
+
+def _residents(
+    store: Store,
+    newcomer: ModelFile,
+    neighbours: Mapping[str, Sequence[Signature]],
+    live: Fingerprint | None,
+    model: str | None,
+) -> tuple[dict[str, Interval], tuple[str, ...]]:
+    """What the newcomer does to each neighbour that has a model, and why not to the others."""
+    from kongming.cli.trained import model_of, signatures_of
+    from kongming.errors import KongmingError
+    from kongming.predict import predict_residents
+
+    own = signatures_of(store, newcomer.app, newcomer)
+    if not own:
+        return {}, (f"{newcomer.app} has no signature: what it does to others is not known.",)
+    slowdowns: dict[str, Interval] = {}
+    warnings = []
+    for name in neighbours:
+        try:
+            trained, _ = model_of(store, name, newcomer.placement, node_id=newcomer.node_id)
+            slowdowns |= predict_residents(own, {name: trained}, neighbours, live=live, model=model)
+        except KongmingError as error:
+            warnings.append(f"What it does to {name} is not known: {error.message}")
+    return slowdowns, tuple(warnings)
+
+
+def show(prediction: Prediction) -> None:
+    """A panel for a person: runtime, interval, slowdown, drivers, residents; warnings below."""
+    from rich.panel import Panel
+    from rich.table import Table
+    from rich.text import Text
+
+    runtime, slowdown = prediction.runtime_s, prediction.slowdown
+    unit = prediction.metric_unit
+    grid = Table.grid(padding=(0, 2))
+    what = "runtime" if unit == "s" else "metric"
+    percent = f"{100.0 * runtime.level:g} %"
+    sure = "" if runtime.calibrated else ", not calibrated"
+    grid.add_row(
+        what,
+        Text(f"{_value(runtime.median, unit)}", style="bold"),
+        f"{percent} interval {_value(runtime.lower, unit)} to {_value(runtime.upper, unit)}{sure}",
+    )
+    grid.add_row(
+        "slowdown",
+        Text(f"{slowdown.median:.2f}", style="bold"),
+        f"{slowdown.lower:.2f} to {slowdown.upper:.2f}, over {_value(prediction.solo_s, unit)} "
+        "alone",
+    )
+    drivers = prediction.drivers if slowdown.median >= _WORTH_A_WORD else ()
+    for number, driver in enumerate(drivers):
+        if driver.share >= 0.005:
+            bar = "█" * max(1, round(_BAR * driver.share))
+            grid.add_row(
+                "driven by" if number == 0 else "",
+                driver.family,
+                f"{bar.ljust(_BAR)} {100 * driver.share:.0f} %",
+            )
+    for name, interval in prediction.residents.items():
+        grid.add_row(
+            "slows",
+            name,
+            f"{interval.median:.2f} ({interval.lower:.2f} to {interval.upper:.2f})",
+        )
+    beside = f" beside {', '.join(prediction.beside)}" if prediction.beside else ""
+    title = Text(f"{prediction.app}{beside}, {prediction.placement}")
+    console = output.console()
+    console.print(
+        Panel(
+            grid,
+            title=title,
+            title_align="left",
+            subtitle=f"model {prediction.model}",
+            subtitle_align="left",
+            expand=False,
+        )
+    )
+    for warning in prediction.warnings:
+        console.print(Text(f"! {warning}"))
+
+
+def _value(value: float, unit: str) -> str:
+    return output.format_seconds(value) if unit == "s" else f"{value:.4g} {unit}"

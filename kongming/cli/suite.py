@@ -1,0 +1,50 @@
+"""``kongming suite``: the surrogates of this node."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from kongming.cli import options, output
+
+
+@click.command("suite")
+@click.option(
+    "--dir",
+    "directory",
+    type=click.Path(path_type=Path),
+    default=None,
+    help="Folder of the I/O surrogates; its file system bounds their sizes.",
+)
+@options.json_option
+def command(directory: Path | None, as_json: bool) -> None:
+    """List the surrogates of this node: micro-benchmarks that stand for a resource each.
+
+    Each one is a probe (timed) and, but where it makes no sense, an inducer (a load). Sizes are
+    fixed for a node, from its caches, its total memory and limits, and its file system.
+    """
+    from kongming.probes.suite import load_suite
+
+    suite = load_suite(directory=directory)
+    if as_json:
+        output.emit_json([known.to_dict() for known in suite.surrogates])
+        return
+    columns = ("surrogate", "family", "one operation", "size", "paper", "suites", "what it does")
+    rows = []
+    for known in suite.surrogates:
+        what = known.description
+        if "inducer" not in known.roles:
+            what += f" Probe only: {known.no_inducer_reason or 'it makes no sense as a load.'}"
+        # Each suite holds the one before it, so the shortest tells all.
+        shortest = known.suites[0] if known.suites else "by name"
+        size = output.format_bytes(known.size_bytes)
+        paper = "yes" if known.paper else ""
+        rows.append((known.name, known.family, known.op, size, paper, shortest, what))
+    console = output.console()
+    console.print(output.table(columns, rows, right=("size",)))
+    console.print(
+        f"{len(suite.surrogates)} surrogates, suite version {suite.version}, I/O in "
+        f"{suite.directory}. The quick suite is part of standard, and standard of full.",
+        markup=False,
+    )

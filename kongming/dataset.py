@@ -1,0 +1,294 @@
+"""Runs become numbers: a design matrix, a target and the groups that validation leaves out.
+
+This is the only place that knows the order of columns. Everything else names them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kongming.errors import IncompatibleError, InputError, UntrainedError
+from kongming.run import Run, SoloTime, solo_time
+
+Floats = NDArray[np.float64]
+
+MISSING_SHARE = 0.2
+"""A column missing in a larger share of the runs is dropped; so are columns for whose sake more
+than this share of the runs would have to be left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """A column or a run that was left out, and why."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Dataset:
+    """What the models of one application on one node at one placement are trained on.
+
+    ``X`` is (n, p), the natural log of seconds per operation; ``y`` is (n,), the log of
+    cost / solo. ``groups`` holds, per row, the resource families of its load: empty for a solo
+    run, ``beside:NAME`` for a run beside NAME. ``idle`` is (p,), the log of the median over the
+    solo rows: what the solo runs ran under.
+    """
+
+    app: str
+    identity: str
+    node_id: str
+    placement: str
+    suite_version: str
+    metric_unit: str
+    better: str
+    solo: SoloTime
+    columns: tuple[str, ...]
+    families: tuple[str, ...]
+    X: Floats
+    y: Floats
+    idle: Floats
+    groups: tuple[frozenset[str], ...]
+    levels: tuple[str, ...]
+    kinds: tuple[str, ...]
+    run_ids: tuple[str, ...]
+    cpu: int
+    dropped_columns: tuple[Dropped, ...] = ()
+    dropped_runs: tuple[Dropped, ...] = ()
+
+    @property
+    def times(self) -> Floats:
+        """(n, p), seconds per operation: what the paper's plain models are fitted to."""
+        return np.asarray(np.exp(self.X), dtype=np.float64)
+
+    @property
+    def cost(self) -> Floats:
+        """(n,), the cost of each run (the metric, turned so that more is worse)."""
+        return np.asarray(np.exp(self.y) * self.solo.median, dtype=np.float64)
+
+    def select(self, names: Iterable[str]) -> Dataset:
+        """The same runs with only these columns, in this dataset's order; unknown ones are
+        left out."""
+        wanted = set(names)
+        keep = [i for i, column in enumerate(self.columns) if column in wanted]
+        return replace(
+            self,
+            columns=tuple(self.columns[i] for i in keep),
+            families=tuple(self.families[i] for i in keep),
+            X=self.X[:, keep],
+            idle=self.idle[keep],
+        )
+
+
+def build(runs: Iterable[Run], *, columns: Sequence[str] | None = None) -> Dataset:
+    """The dataset of one application on one node at one placement.
+
+    ``columns`` restricts the surrogates to those named. Failed runs, runs without a
+    fingerprint and repeated ids are left out; so are columns that are constant or missing in
+    too many runs (see ``MISSING_SHARE``), and then runs that miss a column that stays. What was
+    left out is told in ``dropped_columns`` and ``dropped_runs``. Columns are sorted by name and
+    rows are in order of start, so that neither the order of surrogates nor that of runs in the
+    input matters.
+
+    Raises:
+        IncompatibleError: the runs differ in application, identity, node, placement, suite
+            version or metric.
+        UntrainedError: no solo run, or no usable run, is left.
+    """
+    usable, dropped_runs = _usable(runs)
+    if not usable:
+        raise UntrainedError(
+            "There is no run to learn from: none succeeded with a fingerprint.",
+            hint="Profile the application first: kongming profile APPS.toml",
+        )
+    for what, values in _identifying(usable).items():
+        if len(values) > 1:
+            raise IncompatibleError(
+                f"The runs differ in {what} ({', '.join(sorted(values))}) and are not mixed.",
+                hint=f"Give the runs of one {what} only.",
+            )
+    solo = solo_time(usable)
+    if solo is None:
+        raise UntrainedError(
+            f"No solo run of {usable[0].app} succeeded, so its slowdown is not known.",
+            hint="Profile it again: solo runs are part of every plan.",
+        )
+    readings = [_positive_times(run) for run in usable]
+    families = _families(usable)
+    names = sorted({name for row in readings for name in row})
+    if columns is not None:
+        unmeasured = sorted(set(columns) - set(names))
+        dropped = [Dropped(name, "was not measured") for name in unmeasured]
+        names = [name for name in names if name in set(columns)]
+    else:
+        dropped = []
+    names, missing = _without_missing(names, readings)
+    dropped += missing
+    complete = [i for i, row in enumerate(readings) if all(name in row for name in names)]
+    for i in sorted(set(range(len(usable))) - set(complete)):
+        absent = [name for name in names if name not in readings[i]]
+        dropped_runs.append(Dropped(usable[i].id, f"has no reading of {', '.join(absent)}"))
+    usable = [usable[i] for i in complete]
+    readings = [readings[i] for i in complete]
+    times = np.array([[row[name] for name in names] for row in readings], dtype=np.float64)
+    times = times.reshape(len(usable), len(names))
+    varying = [j for j in range(len(names)) if len(usable) and np.ptp(times[:, j]) > 0.0]
+    dropped += [Dropped(names[j], "is constant") for j in range(len(names)) if j not in varying]
+    if not varying:
+        raise UntrainedError(
+            f"No surrogate varied over the {len(usable)} runs of {usable[0].app}."
+            if usable
+            else "No run has a reading of every surrogate.",
+            hint="Profile it under load: kongming profile APPS.toml --plan quick",
+        )
+    kept = tuple(names[j] for j in varying)
+    X = np.log(times[:, varying])
+    solo_rows = [i for i, run in enumerate(usable) if run.kind == "solo"]
+    first = usable[0]
+    return Dataset(
+        app=first.app,
+        identity=first.identity,
+        node_id=first.node_id,
+        placement=first.placement,
+        suite_version=_suite_version(first),
+        metric_unit=first.metric_unit,
+        better=first.better,
+        solo=solo,
+        columns=kept,
+        families=tuple(families.get(name, "") for name in kept),
+        X=X,
+        y=np.log(np.array([run.cost for run in usable]) / solo.median),
+        idle=np.median(X[solo_rows] if solo_rows else X, axis=0),
+        groups=tuple(_groups(run) for run in usable),
+        levels=tuple(_level_key(run) for run in usable),
+        kinds=tuple(run.kind for run in usable),
+        run_ids=tuple(run.id for run in usable),
+        cpu=_common_cpu(usable),
+        dropped_columns=tuple(sorted(dropped, key=lambda d: d.name)),
+        dropped_runs=tuple(dropped_runs),
+    )
+
+
+def quick_columns(runs: Iterable[Run]) -> tuple[str, ...]:
+    """Names of the quick suite, as the runs' own quick fingerprints show them; sorted."""
+    names: set[str] = set()
+    for run in runs:
+        for fingerprint in (run.before, run.fingerprint):
+            if fingerprint is not None and fingerprint.suite == "quick":
+                names.update(fingerprint.surrogates)
+    return tuple(sorted(names))
+
+
+def row(columns: Sequence[str], times: Mapping[str, float]) -> Floats:
+    """(p,), seconds per operation in the order of ``columns``.
+
+    Raises:
+        InputError: a column is missing, or its time is not finite and above 0 s.
+    """
+    missing = [name for name in columns if name not in times]
+    if missing:
+        raise InputError(
+            f"The environment has no reading of {', '.join(missing)}.",
+            hint="Measure a suite that has them: kongming fingerprint --suite standard --json",
+        )
+    for name in columns:
+        if not (math.isfinite(times[name]) and times[name] > 0.0):
+            raise InputError(
+                "cannot be true.",
+                field=name,
+                found=times[name],
+                allowed="a finite time above 0 s",
+            )
+    return np.array([times[name] for name in columns], dtype=np.float64)
+
+
+def _usable(runs: Iterable[Run]) -> tuple[list[Run], list[Dropped]]:
+    kept: list[Run] = []
+    dropped: list[Dropped] = []
+    seen: set[str] = set()
+    for run in runs:
+        if run.id in seen:
+            dropped.append(Dropped(run.id, "is there twice"))
+        elif not run.ok or not math.isfinite(run.cost):
+            dropped.append(Dropped(run.id, f"failed: {run.error or 'no valid metric'}"))
+        elif run.fingerprint is None:
+            dropped.append(Dropped(run.id, "has no fingerprint"))
+        else:
+            kept.append(run)
+        seen.add(run.id)
+    kept.sort(key=lambda run: (run.started_at, run.step, run.id))
+    return kept, dropped
+
+
+def _identifying(runs: Sequence[Run]) -> dict[str, set[str]]:
+    return {
+        "application": {run.app for run in runs},
+        "identity": {run.identity for run in runs},
+        "node": {run.node_id for run in runs},
+        "placement": {run.placement for run in runs},
+        "suite version": {_suite_version(run) for run in runs},
+        "metric": {f"{run.metric_unit}, {run.better} is better" for run in runs},
+    }
+
+
+def _suite_version(run: Run) -> str:
+    return "" if run.fingerprint is None else run.fingerprint.suite_version
+
+
+def _positive_times(run: Run) -> dict[str, float]:
+    times = {} if run.fingerprint is None else run.fingerprint.times()
+    return {name: t for name, t in times.items() if math.isfinite(t) and t > 0.0}
+
+
+def _families(runs: Sequence[Run]) -> dict[str, str]:
+    families: dict[str, str] = {}
+    for run in runs:
+        if run.fingerprint is not None:
+            for name, reading in run.fingerprint.surrogates.items():
+                if reading.family:
+                    families.setdefault(name, reading.family)
+    return families
+
+
+def _without_missing(
+    names: list[str], readings: Sequence[Mapping[str, float]]
+) -> tuple[list[str], list[Dropped]]:
+    n = len(readings)
+    absent = {name: sum(name not in row for row in readings) for name in names}
+    dropped = [
+        Dropped(name, f"is missing in {absent[name]} of {n} runs")
+        for name in names
+        if absent[name] > MISSING_SHARE * n
+    ]
+    gone = {d.name for d in dropped}
+    kept = [name for name in names if name not in gone]
+    while kept:
+        incomplete = sum(any(name not in row for name in kept) for row in readings)
+        if incomplete <= MISSING_SHARE * n:
+            break
+        worst = max(kept, key=lambda name: (absent[name], name))
+        kept.remove(worst)
+        dropped.append(Dropped(worst, f"is missing in {absent[worst]} of {n} runs"))
+    return kept, dropped
+
+
+def _groups(run: Run) -> frozenset[str]:
+    return run.families or frozenset(f"beside:{name}" for name in run.neighbours)
+
+
+def _level_key(run: Run) -> str:
+    """Equal for runs that repeat each other: what repeat noise is taken from."""
+    return f"{run.kind}:{'+'.join(sorted(str(level) for level in run.levels))}" + "".join(
+        f"|{name}" for name in sorted(run.neighbours)
+    )
+
+
+def _common_cpu(runs: Sequence[Run]) -> int:
+    cpus = Counter(run.fingerprint.cpu for run in runs if run.fingerprint is not None)
+    return min(cpus, key=lambda cpu: (-cpus[cpu], cpu))

@@ -1,0 +1,283 @@
+"""Load inducers as context managers that always reap.
+
+Each inducer is a supervisor process in a session of its own with its workers. It ends with the
+context, at its deadline, when this process dies in whatever way (the lifeline pipe closes), and
+when the thread that started it ends: start it from a thread that lives as long as the load shall.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from kongming.errors import InducerError, InputError, ProbeError
+from kongming.fingerprint import NodeFacts
+from kongming.probes.binary import Event, Microbench
+from kongming.probes.node import allowed_cpu, node_facts
+from kongming.probes.suite import load_suite
+from kongming.run import LoadLevel
+
+READY_TIMEOUT_S = 120.0
+"""How long setting up may take: an I/O load may have to lay out its file on a slow device."""
+
+
+@dataclass(frozen=True, slots=True)
+class InducerResult:
+    """What an inducer did: ``duty`` is the busy share of wall time, averaged over its workers."""
+
+    duty: float
+    ops: float
+    elapsed_s: float
+    cpu_s: float
+
+    def to_dict(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+class Inducer:
+    """One load that runs while its context is open. Made by ``induce``.
+
+    ``pids`` are its workers' once it runs; ``result`` is there after it has ended in order.
+    """
+
+    def __init__(
+        self,
+        level: LoadLevel,
+        arguments: Sequence[str],
+        *,
+        cgroup_procs: Sequence[str | Path] = (),
+        ready_timeout_s: float = READY_TIMEOUT_S,
+    ) -> None:
+        self.level = level
+        self.pids: tuple[int, ...] = ()
+        self.result: InducerResult | None = None
+        self._arguments = list(arguments)
+        self._cgroup_procs = cgroup_procs
+        self._ready_timeout_s = ready_timeout_s
+        self._running: Microbench | None = None
+        self._ready = False
+        self._error: str | None = None
+
+    def start(self) -> None:
+        """Starts it and waits until all workers are at work.
+
+        Raises:
+            InducerError: it could not start; the message is the binary's own sentence.
+        """
+        try:
+            self._running = Microbench(self._arguments, cgroup_procs=self._cgroup_procs)
+            deadline = time.monotonic() + self._ready_timeout_s
+            while not self._ready:
+                if not self._advance(max(0.0, deadline - time.monotonic())):
+                    raise InducerError(self._said())
+        except TimeoutError as error:
+            self.stop()
+            raise InducerError(
+                f"{self.level} was not ready in {self._ready_timeout_s:g} s."
+            ) from error
+        except ProbeError as error:
+            self.stop()
+            raise InducerError(f"{self.level}: {error.message}", hint=error.hint) from error
+        except BaseException:
+            self.stop()
+            raise
+
+    def check(self) -> None:
+        """Raises InducerError if it is no longer running, by a failure or by its deadline."""
+        self._read_until(0.0)
+        if self._running is None or self._running.ended:
+            raise InducerError(self._said())
+
+    def wait(self, timeout: float | None = None) -> InducerResult | None:
+        """Waits for its end (its deadline); None if ``timeout`` seconds passed before that.
+
+        Raises:
+            InducerError: it failed.
+        """
+        if not self._read_until(timeout):
+            return None
+        if self.result is None:
+            raise InducerError(self._said())
+        return self.result
+
+    def stop(self) -> InducerResult | None:
+        """Ends and reaps it; returns what it did, or None if it could not tell."""
+        if self._running is not None:
+            running, self._running = self._running, None
+            try:
+                for event in running.stop():
+                    self._take(event)
+                if self.result is None and self._error is None:
+                    self._error = running.failure()
+            finally:
+                running.close()
+        return self.result
+
+    def __enter__(self) -> Inducer:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def _read_until(self, timeout: float | None) -> bool:
+        """Takes in what it says; True when it has closed its output."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        try:
+            while self._advance(
+                None if deadline is None else max(0.0, deadline - time.monotonic())
+            ):
+                pass
+        except TimeoutError:
+            return False
+        except ProbeError as error:
+            self._error = error.message
+            self.stop()
+        return True
+
+    def _advance(self, timeout: float | None) -> bool:
+        event = None if self._running is None else self._running.read(timeout)
+        if event is not None:
+            self._take(event)
+        return event is not None
+
+    def _take(self, event: Event) -> None:
+        match event.get("event"):
+            case "ready":
+                self._ready = True
+                self.pids = tuple(int(pid) for pid in event.get("pids", []))
+            case "error":
+                self._error = str(event.get("error") or "it failed.")
+            case "end":
+                self.result = InducerResult(
+                    duty=float(event.get("duty", 0.0)),
+                    ops=float(event.get("ops", 0.0)),
+                    elapsed_s=float(event.get("elapsed_s", 0.0)),
+                    cpu_s=float(event.get("cpu_s", 0.0)),
+                )
+
+    def _said(self) -> str:
+        if self._error is None and self.result is not None:
+            return f"{self.level} ended after {self.result.elapsed_s:.1f} s."
+        if self._error is None and self._running is not None:
+            self._error = self._running.failure()
+        return f"{self.level}: {self._error or 'it does not run.'}"
+
+
+def induce(
+    what: LoadLevel | str,
+    *,
+    intensity: float | None = None,
+    copies: int | None = None,
+    cpu: int | None = None,
+    directory: str | Path | None = None,
+    seconds: float | None = None,
+    cgroup_procs: Sequence[str | Path] = (),
+    node: NodeFacts | None = None,
+    ready_timeout_s: float = READY_TIMEOUT_S,
+) -> Inducer:
+    """A load, as a context manager that is entered when all its workers are at work.
+
+    ``what`` is a load level or a surrogate's name; ``intensity`` (duty cycle, above 0 and up to
+    1) and ``copies`` (worker processes) replace the level's. All workers are pinned to ``cpu``;
+    without it they run anywhere. ``seconds`` is a hard deadline.
+
+    Raises:
+        UnknownNameError, InputError: no such surrogate, one that is a probe only, or a value
+            out of range.
+        InducerError: on entering, when it could not start.
+    """
+    node = node_facts() if node is None else node
+    suite = load_suite(node, directory)
+    surrogate = suite.inducer(what if isinstance(what, str) else what.surrogate)
+    given = LoadLevel(surrogate.name, surrogate.family) if isinstance(what, str) else what
+    level = LoadLevel(
+        surrogate=surrogate.name,
+        family=surrogate.family,
+        intensity=given.intensity if intensity is None else intensity,
+        copies=given.copies if copies is None else copies,
+    )
+    arguments = ["induce", *suite.arguments, "--dir", str(suite.directory)]
+    arguments += ["--intensity", f"{level.intensity:g}", "--copies", str(level.copies)]
+    if cpu is not None:
+        arguments += ["--cpu", str(allowed_cpu(node, cpu))]
+    if seconds is not None:
+        if not 0.0 < seconds < float("inf"):
+            raise InputError("is out of range.", field="seconds", found=seconds, allowed="above 0")
+        arguments += ["--seconds", f"{seconds:g}"]
+    return Inducer(
+        level,
+        [*arguments, surrogate.name],
+        cgroup_procs=cgroup_procs,
+        ready_timeout_s=ready_timeout_s,
+    )
+
+
+class Mix:
+    """Several loads at once: all run while the context is open. Made by ``induce_all``."""
+
+    def __init__(self, inducers: Sequence[Inducer]) -> None:
+        self.inducers = tuple(inducers)
+        self._stack = ExitStack()
+
+    def check(self) -> None:
+        """Raises InducerError if one of them is no longer running."""
+        for inducer in self.inducers:
+            inducer.check()
+
+    @property
+    def results(self) -> tuple[InducerResult | None, ...]:
+        """What each did, in the order of the levels, once the context is left."""
+        return tuple(inducer.result for inducer in self.inducers)
+
+    def __enter__(self) -> Mix:
+        # If a later one does not start, those before it are ended here.
+        with ExitStack() as stack:
+            for inducer in self.inducers:
+                stack.enter_context(inducer)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stack.close()
+
+
+def induce_all(
+    levels: Iterable[LoadLevel],
+    *,
+    cpu: int | None = None,
+    directory: str | Path | None = None,
+    seconds: float | None = None,
+    cgroup_procs: Sequence[str | Path] = (),
+    node: NodeFacts | None = None,
+) -> Mix:
+    """Several load levels at once, as one context manager; parameters as ``induce``."""
+    node = node_facts() if node is None else node
+    return Mix(
+        [
+            induce(
+                level,
+                cpu=cpu,
+                directory=directory,
+                seconds=seconds,
+                cgroup_procs=cgroup_procs,
+                node=node,
+            )
+            for level in levels
+        ]
+    )

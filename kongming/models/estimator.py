@@ -1,0 +1,58 @@
+"""What every estimator here shares: validation of parameters and data, and a frozen form."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from kongming.dataset import Floats
+
+
+class Regressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
+    """A scikit-learn regressor. Subclasses give ``_fit``, ``_predict`` and ``freeze``.
+
+    ``fit`` and ``predict`` check what they get and call the first two; training calls
+    ``freeze`` to put the fitted model into a document, which ``frozen`` predicts from.
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {}
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Fit to ``X`` (n, p) and ``y`` (n,).
+
+        Raises:
+            ValueError: a parameter or the data is not valid.
+        """
+        self._validate_params()
+        data, wanted = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
+        self._fit(data, np.asarray(wanted, dtype=np.float64))
+        return self
+
+    def predict(self, X: ArrayLike) -> Floats:
+        """(n,) predictions for ``X`` (n, p)."""
+        check_is_fitted(self)
+        data = validate_data(self, X, dtype=np.float64, reset=False)
+        return np.asarray(self._predict(data), dtype=np.float64)
+
+    def _fit(self, X: Floats, y: Floats) -> None:
+        raise NotImplementedError
+
+    def _predict(self, X: Floats) -> Floats:
+        raise NotImplementedError
+
+    def freeze(self) -> dict[str, Any]:
+        """The fitted model as plain JSON values, in one of the forms of ``frozen``."""
+        raise NotImplementedError
+
+
+def standardisation(X: Floats) -> tuple[Floats, Floats]:
+    """Mean (p,) and scale (p,) of the columns; the scale of a constant column is 1."""
+    mean = X.mean(axis=0)
+    scale = X.std(axis=0)
+    # A spread of rounding errors alone is none.
+    scale = np.where(scale > 1e-12 * np.maximum(np.abs(mean), 1e-300), scale, 1.0)
+    return mean, scale

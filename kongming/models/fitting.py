@@ -1,0 +1,55 @@
+"""One model fitted to some rows of a dataset."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kongming.dataset import Dataset, Floats
+from kongming.models import spaces
+from kongming.models.estimator import Regressor
+from kongming.models.registry import Kind
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Fitted:
+    """A fitted estimator with what turns seconds per operation into log slowdown."""
+
+    kind: Kind
+    estimator: Regressor
+    idle: Floats
+    bounds: tuple[float, float]
+
+    def log_slowdown(self, times: Floats) -> Floats:
+        """(n,) from ``times`` (n, p), seconds per operation in the dataset's column order."""
+        predicted = self.estimator.predict(spaces.features(times, self.idle, self.kind.space))
+        return spaces.log_slowdown(predicted, self.kind.space, self.bounds)
+
+
+def fit(
+    kind: Kind,
+    dataset: Dataset,
+    *,
+    noise: float,
+    rows: NDArray[np.intp] | None = None,
+    inner: Sequence[Sequence[int]] | None = None,
+    random_state: int = 0,
+) -> Fitted:
+    """Fit ``kind`` to ``rows`` of the dataset (all by default).
+
+    ``noise`` is the repeat noise in logs; ``inner`` are the folds, as positions within
+    ``rows``, by which a regularised model chooses its penalty.
+    """
+    chosen = np.arange(len(dataset.y)) if rows is None else rows
+    idle = np.exp(dataset.idle)
+    X = spaces.features(dataset.times[chosen], idle, kind.space)
+    y = spaces.target(dataset.y[chosen], kind.space)
+    estimator = kind.make(random_state)
+    if kind.folds:
+        estimator.fit(X, y, folds=inner)  # type: ignore[call-arg]  # declared by Kind.folds
+    else:
+        estimator.fit(X, y)
+    return Fitted(kind, estimator, idle, spaces.credible_bounds(dataset.y[chosen], noise))

@@ -1,0 +1,250 @@
+"""A trained application as a versioned JSON document: what is in it, sealed, read and checked.
+
+No pickle: numbers and names only, with a checksum over the canonical text. A document is checked
+whole before anything is predicted from it; a damaged or newer one is refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from kongming.dataset import Floats
+from kongming.errors import IncompatibleError, InputError, UnknownNameError
+from kongming.models import spaces
+from kongming.models.frozen import Predictor, load
+from kongming.models.registry import Space
+from kongming.run import SoloTime
+
+__all__ = ["FORMAT", "VERSION", "FrozenModel", "ModelFile", "Variant", "read", "seal"]
+
+FORMAT = "kongming-model"
+VERSION = 1
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class FrozenModel:
+    """One model of a variant. ``weights`` (p,) says how much each column can move the log
+    slowdown; ``residuals`` and ``severities`` are those of its validation, over ``groups``
+    left-out groups; ``scores`` its errors."""
+
+    name: str
+    space: Space
+    predictor: Predictor
+    idle: Floats
+    bounds: tuple[float, float]
+    weights: Floats
+    residuals: Floats
+    severities: Floats
+    groups: int
+    scores: Mapping[str, float]
+
+    def log_slowdown(self, times: Floats) -> Floats:
+        """(n,) from ``times`` (n, p), seconds per operation in the order of the columns."""
+        predicted = self.predictor.predict(spaces.features(times, self.idle, self.space))
+        return spaces.log_slowdown(predicted, self.space, self.bounds)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Variant:
+    """All models over one set of columns. ``idle``, ``low`` and ``high`` (p,) are in seconds
+    per operation, ``spread`` (p,) and ``noise`` in logs."""
+
+    name: str
+    columns: tuple[str, ...]
+    families: tuple[str, ...]
+    idle: Floats
+    spread: Floats
+    low: Floats
+    high: Floats
+    noise: float
+    chosen: str
+    models: Mapping[str, FrozenModel]
+
+    def model(self, name: str | None = None) -> FrozenModel:
+        """The model of that name; the chosen one for None. Raises UnknownNameError."""
+        wanted = self.chosen if name is None or name == "auto" else name
+        if wanted not in self.models:
+            raise UnknownNameError("trained model", wanted, self.models)
+        return self.models[wanted]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class ModelFile:
+    """A model document that was read and found whole."""
+
+    app: str
+    identity: str
+    node_id: str
+    placement: str
+    suite_version: str
+    metric_unit: str
+    better: str
+    cpu: int
+    solo: SoloTime
+    variants: Mapping[str, Variant]
+
+    @property
+    def solo_metric(self) -> float:
+        """The solo value in the metric's own unit."""
+        return self.solo.median if self.better == "lower" else 1.0 / self.solo.median
+
+
+def seal(payload: Mapping[str, Any]) -> dict[str, Any]:
+    """The payload with format, version and checksum.
+
+    Raises:
+        ValueError: it holds a number that is not finite.
+    """
+    document = {"format": FORMAT, "version": VERSION, **payload}
+    return {**document, "checksum": _checksum(document)}
+
+
+def read(document: object) -> ModelFile:
+    """A model document, checked.
+
+    Raises:
+        InputError: it is not a model document, or is damaged.
+        IncompatibleError: a newer KONGMING wrote it.
+    """
+    if not isinstance(document, Mapping) or document.get("format") != FORMAT:
+        raise InputError("This is not a model document.", field="format", allowed=FORMAT)
+    version = document.get("version")
+    if isinstance(version, bool) or not isinstance(version, int) or version < 1:
+        raise InputError("The model document has no valid version.", field="version", found=version)
+    if version > VERSION:
+        raise IncompatibleError(
+            f"The model document has version {version}; this KONGMING reads up to {VERSION}.",
+            hint="Upgrade kongming to read it, or train again.",
+        )
+    payload = {key: value for key, value in document.items() if key != "checksum"}
+    try:
+        intact = document.get("checksum") == _checksum(payload)
+    except (TypeError, ValueError):
+        intact = False
+    if not intact:
+        raise _damaged("its checksum does not match")
+    try:
+        return _model_file(document)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise _damaged(f"{error!r}") from error
+
+
+def _model_file(document: Mapping[str, Any]) -> ModelFile:
+    solo = document["solo"]
+    noise_pct = solo["noise_pct"]
+    variants = {
+        str(name): _variant(str(name), variant) for name, variant in document["variants"].items()
+    }
+    if "full" not in variants:
+        raise KeyError("full")
+    if document["better"] not in ("lower", "higher"):
+        raise ValueError("better")
+    return ModelFile(
+        app=str(document["app"]),
+        identity=str(document["identity"]),
+        node_id=str(document["node_id"]),
+        placement=str(document["placement"]),
+        suite_version=str(document["suite_version"]),
+        metric_unit=str(document["metric_unit"]),
+        better=str(document["better"]),
+        cpu=int(document["cpu"]),
+        solo=SoloTime(
+            _positive(solo["median"]),
+            None if noise_pct is None else _finite(noise_pct),
+            int(solo["n"]),
+        ),
+        variants=variants,
+    )
+
+
+def _variant(name: str, document: Mapping[str, Any]) -> Variant:
+    columns = tuple(str(column) for column in document["columns"])
+    if not columns or len(set(columns)) != len(columns):
+        raise ValueError("columns")
+    idle, low, high = (_by_column(document[key], columns) for key in ("idle", "low", "high"))
+    if not all((times > 0.0).all() for times in (idle, low, high)):
+        raise ValueError("a time that is not above 0 s")
+    families = tuple(str(document["families"][column]) for column in columns)
+    models = {
+        str(key): _frozen_model(str(key), model, columns, idle)
+        for key, model in document["models"].items()
+    }
+    chosen = str(document["chosen"])
+    if chosen not in models:
+        raise KeyError(chosen)
+    return Variant(
+        name=name,
+        columns=columns,
+        families=families,
+        idle=idle,
+        spread=_by_column(document["spread"], columns),
+        low=low,
+        high=high,
+        noise=_positive(document["noise"]),
+        chosen=chosen,
+        models=models,
+    )
+
+
+def _frozen_model(
+    name: str, document: Mapping[str, Any], columns: tuple[str, ...], idle: Floats
+) -> FrozenModel:
+    space = document["space"]
+    if space not in spaces.SPACES:
+        raise ValueError("space")
+    low, high = (_finite(bound) for bound in document["bounds"])
+    if low > high:
+        raise ValueError("bounds")
+    residuals, severities = (
+        np.array([_finite(value) for value in document[key]], dtype=np.float64)
+        for key in ("residuals", "severities")
+    )
+    if len(residuals) != len(severities):
+        raise ValueError("residuals")
+    return FrozenModel(
+        name=name,
+        space=space,
+        predictor=load(document["frozen"], len(columns)),
+        idle=idle,
+        bounds=(low, high),
+        weights=_by_column(document["weights"], columns),
+        residuals=residuals,
+        severities=severities,
+        groups=int(document["groups"]),
+        scores={str(k): _finite(v) for k, v in document["scores"].items()},
+    )
+
+
+def _by_column(values: Mapping[str, Any], columns: tuple[str, ...]) -> Floats:
+    return np.array([_finite(values[column]) for column in columns], dtype=np.float64)
+
+
+def _finite(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise ValueError(f"{value!r} is not a finite number")
+    return float(value)
+
+
+def _positive(value: object) -> float:
+    number = _finite(value)
+    if number <= 0.0:
+        raise ValueError(f"{value!r} is not above 0")
+    return number
+
+
+def _checksum(document: Mapping[str, Any]) -> str:
+    text = json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _damaged(reason: str) -> InputError:
+    return InputError(
+        f"The model document is damaged: {reason}.", hint="Train it again: kongming train"
+    )

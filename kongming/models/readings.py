@@ -1,0 +1,93 @@
+"""The readings of an environment as a model's variant needs them: which columns, in what order."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Literal
+
+import numpy as np
+
+from kongming.dataset import Floats, row
+from kongming.errors import IncompatibleError, InputError, UntrainedError
+from kongming.models.persist import ModelFile, Variant
+
+VariantName = Literal["full", "quick"]
+
+MISSING_SHARE = 0.2
+"""Of a model's columns, the share that may be missing from an environment and be filled in."""
+
+
+def variant_columns(file: ModelFile, variant: VariantName) -> tuple[str, ...]:
+    """The surrogates that a variant's models read. Raises UntrainedError without it."""
+    if variant not in file.variants:
+        raise UntrainedError(
+            f"{file.app} has no model on the {variant} suite's columns.",
+            hint=f"Train it again: kongming train {file.app}",
+        )
+    return file.variants[variant].columns
+
+
+def idle_times(variant: Variant) -> dict[str, float]:
+    return dict(zip(variant.columns, variant.idle.tolist(), strict=True))
+
+
+def check_suite(file: ModelFile, version: str, what: str) -> None:
+    if version != file.suite_version:
+        raise IncompatibleError(
+            f"{what} is of suite version {version}; the model of {file.app} was trained on "
+            f"{file.suite_version}.",
+            hint="Surrogates of different sizes are different columns: profile and train again "
+            "with this suite.",
+        )
+
+
+def variant_for(
+    file: ModelFile, times: Mapping[str, float], wanted: VariantName | None, warnings: list[str]
+) -> Variant:
+    if wanted is not None:
+        variant_columns(file, wanted)
+        return file.variants[wanted]
+    full, quick = file.variants["full"], file.variants.get("quick")
+    lacking = [name for name in full.columns if name not in times]
+    if lacking and quick is not None and all(name in times for name in quick.columns):
+        warnings.append(
+            f"Predicted from the {len(quick.columns)} quick surrogates: the environment has no "
+            f"reading of {len(lacking)} others."
+        )
+        return quick
+    return full
+
+
+def row_of(variant: Variant, times: Mapping[str, float], warnings: list[str]) -> Floats:
+    """(p,) seconds per operation; a few missing columns move as the rest of their family does."""
+    missing = [name for name in variant.columns if name not in times]
+    if not missing:
+        return row(variant.columns, times)
+    if len(missing) > MISSING_SHARE * len(variant.columns):
+        raise InputError(
+            f"The environment has no reading of {len(missing)} of the model's "
+            f"{len(variant.columns)} surrogates ({', '.join(missing[:4])}"
+            f"{', ...' if len(missing) > 4 else ''}).",
+            hint="Measure a suite that has them: kongming fingerprint --suite standard --json",
+        )
+    present = [name for name in variant.columns if name in times]
+    slowed = {
+        name: math.log(seconds / idle)
+        for name, seconds, idle in zip(
+            present,
+            row(present, times).tolist(),
+            [idle_times(variant)[name] for name in present],
+            strict=True,
+        )
+    }
+    filled = dict(times)
+    family = dict(zip(variant.columns, variant.families, strict=True))
+    for name in missing:
+        relatives = [value for other, value in slowed.items() if family[other] == family[name]]
+        moved = float(np.median(relatives)) if relatives else 0.0
+        filled[name] = idle_times(variant)[name] * math.exp(moved)
+    warnings.append(
+        f"No reading of {', '.join(missing)}: taken to be slowed as the rest of the family."
+    )
+    return row(variant.columns, filled)

@@ -1,0 +1,65 @@
+"""RIDGE: regularised least squares whose penalty is chosen by leaving out resource families."""
+
+from __future__ import annotations
+
+from numbers import Real
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.utils._param_validation import Interval
+
+from kongming.dataset import Floats
+from kongming.models.estimator import Regressor
+from kongming.models.penalty import Folds, choose_penalty
+
+
+class RidgeRegressor(Regressor):
+    """Ridge regression; learns ``coef_`` (p,), ``intercept_`` and ``penalty_``.
+
+    Columns are centred but not scaled: as logs over idle they share a unit, and a resource
+    whose cost hardly moved in training should not be trusted as one whose cost doubled.
+    ``penalty`` (a share of the summed squares of ``X``) None lets ``fit`` choose.
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "penalty": [Interval(Real, 0, None, closed="neither"), None],
+    }
+
+    def __init__(self, *, penalty: float | None = None) -> None:
+        self.penalty = penalty
+
+    def fit(self, X: ArrayLike, y: ArrayLike, *, folds: Folds | None = None) -> Self:
+        """Fit; ``folds`` are the rows that are left out together to choose the penalty."""
+        self._folds = folds
+        try:
+            return super().fit(X, y)
+        finally:
+            del self._folds
+
+    def _fit(self, X: Floats, y: Floats) -> None:
+        self.penalty_ = self.penalty
+        if self.penalty_ is None:
+            self.penalty_ = choose_penalty(X, y, self._folds, _predictor)
+        self.coef_, self.intercept_ = _solve(X, y, self.penalty_)
+
+    def _predict(self, X: Floats) -> Floats:
+        return np.asarray(X @ self.coef_ + self.intercept_, dtype=np.float64)
+
+    def freeze(self) -> dict[str, Any]:
+        return {"type": "linear", "coef": self.coef_.tolist(), "intercept": self.intercept_}
+
+
+def _solve(X: Floats, y: Floats, penalty: float) -> tuple[Floats, float]:
+    mean, center = X.mean(axis=0), float(np.mean(y))
+    centred = X - mean
+    u, s, vt = np.linalg.svd(centred, full_matrices=False)
+    weight = penalty * float(np.sum(s**2))
+    shrunk = np.divide(s, s**2 + weight, out=np.zeros_like(s), where=s**2 + weight > 0.0)
+    coef = vt.T @ (shrunk * (u.T @ (y - center)))
+    return np.asarray(coef, dtype=np.float64), center - float(mean @ coef)
+
+
+def _predictor(X: Floats, y: Floats, penalty: float) -> Any:
+    coef, intercept = _solve(X, y, penalty)
+    return lambda rows: rows @ coef + intercept

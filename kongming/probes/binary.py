@@ -1,0 +1,275 @@
+"""Finds ``kongming-microbench``, runs it and reads its JSON lines.
+
+The binary never outlives this process: it holds the read end of a pipe (the lifeline) whose write
+end only this process has, and it is in a session of its own, so that Ctrl-C reaches Python alone
+and Python ends it in order. The kernel also ends it when the *thread* that started it ends
+(PR_SET_PDEATHSIG): start it from a thread that lives as long as it shall.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from kongming.errors import ProbeError
+
+NAME = "kongming-microbench"
+SCHEMA = 1
+"""Newest version of the binary's lines that is understood here."""
+
+GRACE_S = 0.7
+"""How long the binary may clean up before it is killed: Ctrl-C has to end within a second."""
+
+_ENTER_CGROUPS = 'while [ "$1" != -- ]; do echo $$ >"$1" || exit 1; shift; done; shift; exec "$@"'
+
+Event = dict[str, Any]
+"""One line of the binary: a JSON object."""
+
+
+def locate() -> Path:
+    """The binary: KONGMING_MICROBENCH, else beside the interpreter or in PATH.
+
+    Raises:
+        ProbeError: there is none, or what was named cannot be run.
+    """
+    named = os.environ.get("KONGMING_MICROBENCH")
+    if named:
+        path = Path(named).expanduser()
+        if not _runs(path):
+            raise ProbeError(
+                f"KONGMING_MICROBENCH names {named!r}, which is not a program that can be run.",
+                hint="Unset it, or point it to kongming-microbench.",
+            )
+        return path
+    folders = [Path(sys.executable).parent, Path(sys.prefix) / "bin", Path.home() / ".local/bin"]
+    folders += [Path(entry) for entry in os.get_exec_path() if entry]
+    for folder in folders:
+        if _runs(folder / NAME):
+            return folder / NAME
+    raise ProbeError(
+        f"{NAME} was not found beside {sys.executable} or in PATH.",
+        hint="Install kongming with pip, which builds it, or set KONGMING_MICROBENCH to it.",
+    )
+
+
+def _runs(path: Path) -> bool:
+    return path.is_file() and os.access(path, os.X_OK)
+
+
+class Microbench:
+    """A running ``kongming-microbench``. Leaving the context ends it and reaps it.
+
+    ``arguments`` begin with the subcommand. ``cgroup_procs`` are ``cgroup.procs`` or ``tasks``
+    files that the process enters before it starts.
+
+    Raises:
+        ProbeError: it is not there or could not be started.
+    """
+
+    def __init__(
+        self, arguments: Sequence[str], *, cgroup_procs: Sequence[str | Path] = ()
+    ) -> None:
+        command, *rest = arguments
+        self.command = command
+        self._buffer = b""
+        self._eof = False
+        self._closed = False
+        lifeline, self._lifeline = os.pipe()
+        self._stderr = os.memfd_create("kongming-microbench-stderr")
+        try:
+            argv = [str(locate()), command, "--lifeline", str(lifeline), *rest]
+            if cgroup_procs:
+                # A shell enters the groups and becomes the binary: its workers are born inside,
+                # which writing the pid from here, after the start, could not promise.
+                files = [str(path) for path in cgroup_procs]
+                argv = ["/bin/sh", "-c", _ENTER_CGROUPS, NAME, *files, "--", *argv]
+            self._process = subprocess.Popen(
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=self._stderr,
+                pass_fds=(lifeline,),
+                start_new_session=True,
+                bufsize=0,
+            )
+        except BaseException as error:
+            os.close(self._lifeline)
+            os.close(self._stderr)
+            if isinstance(error, OSError):
+                raise ProbeError(f"{NAME} could not be started: {error.strerror}.") from error
+            raise
+        finally:
+            os.close(lifeline)
+        assert self._process.stdout is not None
+        self._stdout = self._process.stdout.fileno()
+        self._poll = select.poll()
+        self._poll.register(self._stdout, select.POLLIN)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def ended(self) -> bool:
+        """Whether it has closed its output and everything that it said was read."""
+        return self._eof and b"\n" not in self._buffer
+
+    def read(self, timeout: float | None = None) -> Event | None:
+        """The next event, or None when the binary has closed its output.
+
+        Raises:
+            TimeoutError: ``timeout`` seconds passed without a whole line.
+            ProbeError: a line is not a JSON object, or is of a newer schema.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            line, newline, rest = self._buffer.partition(b"\n")
+            if newline:
+                self._buffer = rest
+                if line.strip():
+                    return _parse(line)
+                continue
+            if self._eof:
+                # What is left has no end: it died in the middle of a line.
+                return None
+            wait_ms = None
+            if deadline is not None:
+                wait_ms = max(0.0, deadline - time.monotonic()) * 1000.0
+            if not self._poll.poll(wait_ms):
+                raise TimeoutError(f"{NAME} said nothing for {timeout:g} s.")
+            data = os.read(self._stdout, 1 << 16)
+            self._eof = not data
+            self._buffer += data
+
+    def signal(self, number: int) -> None:
+        """Sends a signal to the binary; nothing happens when it has ended."""
+        if self._process.returncode is None:
+            self._process.send_signal(number)
+
+    def kill(self) -> None:
+        """Ends it and all of its workers at once."""
+        self._reap(0.0)
+
+    def stop(self, grace_s: float = GRACE_S) -> list[Event]:
+        """Ends it (SIGTERM, then SIGKILL after ``grace_s``) and returns its last events."""
+        self.signal(signal.SIGTERM)
+        events: list[Event] = []
+        deadline = time.monotonic() + grace_s
+        with contextlib.suppress(TimeoutError, ProbeError):
+            while (event := self.read(max(0.0, deadline - time.monotonic()))) is not None:
+                events.append(event)
+        self._reap(max(0.0, deadline - time.monotonic()))
+        return events
+
+    def finish(self, timeout: float = 5.0) -> None:
+        """Waits for the exit of a binary that has closed its output.
+
+        Raises:
+            ProbeError: it did not exit with status 0; the message is its own sentence.
+        """
+        if self._reap(timeout) != 0:
+            raise ProbeError(self.failure())
+
+    def failure(self) -> str:
+        """Why it ended, in one sentence: its own last line on stderr, or how it was killed.
+
+        To be asked before the context is left.
+        """
+        status = self._reap(1.0)
+        if status < 0:
+            try:
+                cause = signal.Signals(-status).name
+            except ValueError:
+                cause = f"signal {-status}"
+            return f"{NAME} {self.command} was killed by {cause}."
+        size = os.fstat(self._stderr).st_size
+        text = os.pread(self._stderr, 4096, max(0, size - 4096)).decode(errors="replace")
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        if lines:
+            sentence = lines[-1].removeprefix(f"{NAME}:").strip()
+            return sentence if sentence.endswith(".") else f"{sentence}."
+        return f"{NAME} {self.command} ended with status {status} and said nothing."
+
+    def _reap(self, grace_s: float) -> int:
+        if self._process.returncode is not None:
+            return self._process.returncode
+        deadline = time.monotonic() + grace_s
+        try:
+            while not self._has_exited() and time.monotonic() < deadline:
+                time.sleep(0.002)
+        finally:
+            # Also on a second Ctrl-C. The leader is not reaped yet, so its group's number cannot
+            # be another's; workers that a killed supervisor left behind go with it.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            status = self._process.wait()
+        return status
+
+    def _has_exited(self) -> bool:
+        flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
+        return os.waitid(os.P_PID, self._process.pid, flags) is not None
+
+    def close(self) -> None:
+        """Ends it if it still runs, and gives back what it held. May be called twice."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            if self._process.returncode is None:
+                self.stop()
+        finally:
+            self._reap(0.0)
+            if self._process.stdout is not None:
+                self._process.stdout.close()
+            os.close(self._lifeline)
+            os.close(self._stderr)
+
+    def __enter__(self) -> Microbench:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def stream(arguments: Sequence[str], *, cgroup_procs: Sequence[str | Path] = ()) -> Iterator[Event]:
+    """Runs the binary and yields its events; closing the iterator ends it.
+
+    Raises:
+        ProbeError: it is missing, failed, died, or wrote what is not understood.
+    """
+    with Microbench(arguments, cgroup_procs=cgroup_procs) as running:
+        while (event := running.read()) is not None:
+            yield event
+        running.finish()
+
+
+def _parse(line: bytes) -> Event:
+    try:
+        event = json.loads(line)
+    except ValueError:
+        event = None
+    if not isinstance(event, dict):
+        shown = line[:80].decode(errors="replace")
+        raise ProbeError(f"{NAME} wrote a line that is not understood: {shown!r}.")
+    schema = event.get("schema", SCHEMA)
+    if not isinstance(schema, int) or schema > SCHEMA:
+        raise ProbeError(
+            f"{NAME} writes schema {schema}; this kongming reads up to {SCHEMA}.",
+            hint="Both belong to one installation: install kongming again.",
+        )
+    return event

@@ -1,0 +1,193 @@
+"""The limits of the control groups that this process is in: version 1 and 2, nested, from files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+# "No limit" in version 1 is the largest number that a page counter holds: just below 2**63.
+_NO_LIMIT = 1 << 60
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """One controller's folders for this process, from its own group up to the mount's root."""
+
+    version: int
+    folders: tuple[Path, ...]
+
+
+def read_text(path: Path) -> str | None:
+    """The stripped content of a kernel file, or None where it cannot be read."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return None
+
+
+def read_int(path: Path) -> int | None:
+    """The number in a kernel file, or None where there is none."""
+    text = read_text(path)
+    try:
+        return None if text is None else int(text)
+    except ValueError:
+        return None
+
+
+def membership(controller: str, root: Path = Path("/")) -> Membership | None:
+    """Where this process is in the hierarchy of ``controller`` (cpu, memory, cpuset).
+
+    A controller may be in version 1 or 2 on one system (the hybrid layout); None where neither
+    has it.
+    """
+    groups: dict[str, str] = {}
+    for line in (read_text(root / "proc/self/cgroup") or "").splitlines():
+        _, controllers, path = [*line.split(":", 2), "", ""][:3]
+        for name in controllers.split(","):
+            groups[name] = path
+    if controller in groups:
+        mount = _mount(root, "cgroup", controller)
+        if mount is not None:
+            return Membership(1, tuple(_chain(root, *mount, groups[controller])))
+    if "" in groups:
+        mount = _mount(root, "cgroup2", "")
+        if mount is not None:
+            folders = tuple(_chain(root, *mount, groups[""]))
+            if any(controller in _controllers(folder) for folder in folders):
+                return Membership(2, folders)
+    return None
+
+
+def cgroup_facts(root: Path = Path("/")) -> dict[str, Any]:
+    """Limits and throttling of this process's groups; an empty dict where there are no groups.
+
+    The smallest limit along the path holds. ``cpu_quota`` is in CPUs (None: none), ``period_us``
+    its period, ``memory_limit_bytes`` None without a limit, ``cpus`` the allowed list as the
+    kernel writes it, ``nr_periods``, ``nr_throttled`` and ``throttled_us`` the sums over the path.
+    """
+    cpu, memory, cpuset = (membership(name, root) for name in ("cpu", "memory", "cpuset"))
+    present = [found for found in (cpu, memory, cpuset) if found is not None]
+    if not present:
+        return {}
+    facts: dict[str, Any] = {
+        "version": present[0].version,
+        "cpu_quota": None,
+        "period_us": None,
+        "memory_limit_bytes": None,
+        "cpus": None,
+    }
+    if cpu is not None:
+        for folder in cpu.folders:
+            quota, period = _quota(folder, cpu.version)
+            if quota is not None and (facts["cpu_quota"] is None or quota < facts["cpu_quota"]):
+                facts["cpu_quota"], facts["period_us"] = quota, period
+        facts.update(throttling(cpu))
+    if memory is not None:
+        limits = [_memory_limit(folder, memory.version) for folder in memory.folders]
+        facts["memory_limit_bytes"] = min((x for x in limits if x is not None), default=None)
+    if cpuset is not None:
+        facts["cpus"] = _cpus(cpuset)
+    return facts
+
+
+def throttling(cpu: Membership) -> dict[str, int]:
+    """nr_periods, nr_throttled and throttled_us summed over the path; keys absent if unknown."""
+    totals: dict[str, int] = {}
+    for folder in cpu.folders:
+        counters = dict(_counters(read_text(folder / "cpu.stat") or ""))
+        if "throttled_time" in counters:
+            counters["throttled_usec"] = counters["throttled_time"] // 1000
+        for key, name in (
+            ("nr_periods", "nr_periods"),
+            ("nr_throttled", "nr_throttled"),
+            ("throttled_usec", "throttled_us"),
+        ):
+            if key in counters:
+                totals[name] = totals.get(name, 0) + counters[key]
+    return totals
+
+
+def cpu_quota(facts: Mapping[str, Any]) -> float | None:
+    """The quota in CPUs from a node's ``cgroup`` facts, or None."""
+    quota = facts.get("cpu_quota")
+    return float(quota) if isinstance(quota, int | float) else None
+
+
+def _counters(text: str) -> Iterator[tuple[str, int]]:
+    for line in text.splitlines():
+        key, _, value = line.partition(" ")
+        if value.isdigit():
+            yield key, int(value)
+
+
+def _controllers(folder: Path) -> list[str]:
+    return (read_text(folder / "cgroup.controllers") or "").split()
+
+
+def _mount(root: Path, kind: str, controller: str) -> tuple[str, str] | None:
+    """(mount point, the group that is mounted there) of a hierarchy."""
+    for line in (read_text(root / "proc/self/mountinfo") or "").splitlines():
+        before, separator, after = line.partition(" - ")
+        fields, tail = before.split(), after.split()
+        if not separator or len(fields) < 5 or len(tail) < 3 or tail[0] != kind:
+            continue
+        if kind == "cgroup2" or controller in tail[2].split(","):
+            return _unescape(fields[4]), _unescape(fields[3])
+    return None
+
+
+def _unescape(field: str) -> str:
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), field)
+
+
+def _chain(root: Path, point: str, mounted: str, group: str) -> Iterator[Path]:
+    """The group's folder and its parents up to the mount point.
+
+    Inside a container the group may lie above what is mounted ("/../x") or be named as the host
+    sees it; then what is mounted is all that can be seen.
+    """
+    base = root / point.lstrip("/")
+    prefix = mounted.rstrip("/")
+    if prefix and (group == prefix or group.startswith(prefix + "/")):
+        group = group[len(prefix) :]
+    parts = [part for part in group.split("/") if part]
+    if ".." in parts or not base.joinpath(*parts).is_dir():
+        parts = []
+    for depth in range(len(parts), -1, -1):
+        yield base.joinpath(*parts[:depth])
+
+
+def _quota(folder: Path, version: int) -> tuple[float | None, int | None]:
+    if version == 1:
+        quota = read_int(folder / "cpu.cfs_quota_us")
+        period = read_int(folder / "cpu.cfs_period_us")
+    else:
+        first, _, second = (read_text(folder / "cpu.max") or "max").partition(" ")
+        quota = int(first) if first.isdigit() else None
+        period = int(second) if second.isdigit() else None
+    if quota is None or quota <= 0 or not period:
+        return None, None
+    return quota / period, period
+
+
+def _memory_limit(folder: Path, version: int) -> int | None:
+    name = "memory.limit_in_bytes" if version == 1 else "memory.max"
+    limit = read_int(folder / name)
+    return None if limit is None or limit >= _NO_LIMIT else limit
+
+
+def _cpus(cpuset: Membership) -> str | None:
+    names = (
+        ("cpuset.effective_cpus", "cpuset.cpus")
+        if cpuset.version == 1
+        else ("cpuset.cpus.effective", "cpuset.cpus")
+    )
+    for folder in cpuset.folders:
+        for name in names:
+            text = read_text(folder / name)
+            if text:
+                return text
+    return None

@@ -1,0 +1,162 @@
+"""The system's own signals over a window: pressure, steal, load, memory, dirty pages, disk."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from kongming.probes.cgroups import cgroup_facts, read_int, read_text
+
+_SYSTEM = Path("/")
+
+# Of layered devices only the lowest layer counts, and what lives in memory is no disk.
+_NOT_A_DISK = re.compile(r"^(loop|ram|zram|dm-|md|sr|fd|nbd)")
+_PARTITION = re.compile(r"^((s|h|v|xv)d[a-z]+\d+|(nvme\d+n\d+|mmcblk\d+)p\d+)$")
+_SECTOR_BYTES = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Counters and levels at one moment. ``counters`` only grow; ``levels`` are as they are."""
+
+    monotonic_s: float
+    counters: Mapping[str, float]
+    levels: Mapping[str, float]
+
+
+def snapshot(root: Path = _SYSTEM) -> Snapshot:
+    """Reads the signals under ``root``; what the kernel does not have is absent, never 0."""
+    counters: dict[str, float] = {}
+    levels: dict[str, float] = {}
+    for resource in ("cpu", "memory", "io"):
+        counters.update(_pressure(root, resource))
+    _stat(root, counters, levels)
+    _vmstat(root, counters)
+    _meminfo(root, levels)
+    _disks(root, counters)
+    load = (read_text(root / "proc/loadavg") or "").split()
+    if load:
+        levels["load1"] = float(load[0])
+    groups = cgroup_facts(root)
+    if groups.get("cpu_quota") is not None:
+        levels["cpu_quota"] = float(groups["cpu_quota"])
+    for key in ("nr_periods", "nr_throttled"):
+        if key in groups:
+            counters[key] = float(groups[key])
+    if "throttled_us" in groups:
+        counters["throttled_s"] = groups["throttled_us"] / 1e6
+    hertz = [
+        value * 1000.0
+        for path in (root / "sys/devices/system/cpu").glob("cpu[0-9]*/cpufreq/scaling_cur_freq")
+        if (value := read_int(path)) is not None
+    ]
+    if hertz:
+        levels["cpu_hz_mean"] = sum(hertz) / len(hertz)
+        levels["cpu_hz_min"] = min(hertz)
+    return Snapshot(time.monotonic(), counters, levels)
+
+
+def difference(before: Snapshot, after: Snapshot) -> dict[str, float]:
+    """The signals over the window between two snapshots, by name.
+
+    ``psi_*`` are shares of the window in which some (or all) tasks stalled; ``cpu_busy``,
+    ``iowait`` and ``steal`` are shares of all CPUs' time; ``*_per_s`` are rates; ``nr_periods``,
+    ``nr_throttled`` and ``throttled_s`` grew by so much; the rest is the level at the end. A
+    signal that either snapshot lacks, or a counter that went back, is left out.
+    """
+    window_s = after.monotonic_s - before.monotonic_s
+    found = dict(after.levels)
+    if window_s <= 0.0:
+        return found
+    grown = {
+        key: after.counters[key] - value
+        for key, value in before.counters.items()
+        if key in after.counters and after.counters[key] >= value
+    }
+    ticks = grown.pop("ticks_total", 0.0)
+    for key, value in grown.items():
+        if key.startswith("psi_"):
+            found[key] = min(1.0, value / 1e6 / window_s)
+        elif key.startswith("ticks_"):
+            if ticks > 0.0:
+                found[key.removeprefix("ticks_")] = min(1.0, value / ticks)
+        elif key in ("nr_periods", "nr_throttled", "throttled_s"):
+            found[key] = value
+        else:
+            found[f"{key}_per_s"] = value / window_s
+    return found
+
+
+def _pressure(root: Path, resource: str) -> dict[str, float]:
+    """Stalled microseconds; nothing where the kernel was built or started without PSI."""
+    found: dict[str, float] = {}
+    for line in (read_text(root / "proc/pressure" / resource) or "").splitlines():
+        kind, *fields = line.split()
+        # System-wide "full" CPU pressure is not defined and always 0.
+        if resource == "cpu" and kind == "full":
+            continue
+        for field in fields:
+            key, _, value = field.partition("=")
+            if key == "total" and value.isdigit():
+                found[f"psi_{resource}_{kind}"] = float(value)
+    return found
+
+
+def _stat(root: Path, counters: dict[str, float], levels: dict[str, float]) -> None:
+    for line in (read_text(root / "proc/stat") or "").splitlines():
+        key, *values = line.split()
+        if key == "cpu":
+            # Guest time is in user and nice already.
+            ticks = [float(value) for value in values[:8]]
+            idle, iowait = ticks[3], ticks[4]
+            counters["ticks_total"] = sum(ticks)
+            counters["ticks_iowait"] = iowait
+            counters["ticks_steal"] = ticks[7] if len(ticks) > 7 else 0.0
+            counters["ticks_cpu_busy"] = sum(ticks) - idle - iowait
+        elif key == "ctxt":
+            counters["context_switches"] = float(values[0])
+        elif key == "procs_running":
+            levels["running_tasks"] = float(values[0])
+
+
+def _vmstat(root: Path, counters: dict[str, float]) -> None:
+    names = {
+        "pgfault": "page_faults",
+        "pgmajfault": "major_faults",
+        "thp_fault_alloc": "huge_page_faults",
+    }
+    for line in (read_text(root / "proc/vmstat") or "").splitlines():
+        key, _, value = line.partition(" ")
+        if key in names:
+            counters[names[key]] = float(value)
+
+
+def _meminfo(root: Path, levels: dict[str, float]) -> None:
+    names = {
+        "MemAvailable": "memory_available_bytes",
+        "Dirty": "dirty_bytes",
+        "Writeback": "writeback_bytes",
+        "Cached": "page_cache_bytes",
+        "AnonHugePages": "huge_page_bytes",
+    }
+    for line in (read_text(root / "proc/meminfo") or "").splitlines():
+        key, _, value = line.partition(":")
+        if key in names:
+            levels[names[key]] = float(value.split()[0]) * 1024.0
+
+
+def _disks(root: Path, counters: dict[str, float]) -> None:
+    lines = [line.split() for line in (read_text(root / "proc/diskstats") or "").splitlines()]
+    disks = [
+        fields
+        for fields in lines
+        if len(fields) >= 14
+        and not _NOT_A_DISK.match(fields[2])
+        and not _PARTITION.match(fields[2])
+    ]
+    if disks:
+        counters["disk_read_bytes"] = sum(float(disk[5]) for disk in disks) * _SECTOR_BYTES
+        counters["disk_write_bytes"] = sum(float(disk[9]) for disk in disks) * _SECTOR_BYTES

@@ -1,0 +1,171 @@
+"""Reads applications files: TOML with one ``[apps.NAME]`` table for each application."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from kongming.application import Application
+from kongming.errors import ApplicationFileError, UnknownNameError
+from kongming.profiling._appkeys import Table
+
+_NAME = re.compile(r"[A-Za-z0-9_.-]+")
+_PLACE = re.compile(r"\(at line (\d+), column (\d+)\)")
+
+SERVICE_KEYS = ("ready", "warmup_s", "load", "load_cpu")
+KEYS = (
+    "command",
+    "kind",
+    "setup",
+    "prepare",
+    "cleanup",
+    "workdir",
+    "env",
+    "cpus",
+    "cache",
+    "timeout_s",
+    "check",
+    "metric",
+    *SERVICE_KEYS,
+)
+
+
+def load(path: str | Path) -> dict[str, Application]:
+    """The applications of a file, by name, in its order. ``workdir`` is relative to its folder.
+
+    Raises:
+        ApplicationFileError: it cannot be read, is not TOML (with line and column), or a key is
+            wrong (with the key, what was found and what is allowed).
+    """
+    file = Path(path)
+    try:
+        text = file.read_bytes().decode("utf-8")
+        document = tomllib.loads(text)
+    except FileNotFoundError as error:
+        raise ApplicationFileError(
+            f"There is no file {file}.", hint=f"'kongming init {file}' writes an example."
+        ) from error
+    except OSError as error:
+        raise ApplicationFileError(f"{file} cannot be read: {error.strerror}.") from error
+    except UnicodeDecodeError as error:
+        raise ApplicationFileError(
+            f"{file} is not UTF-8 text (at byte {error.start}), which TOML has to be."
+        ) from error
+    except tomllib.TOMLDecodeError as error:
+        line, column = _position(str(error), text)
+        what = _PLACE.sub("", str(error)).replace("(at end of document)", "").strip()
+        raise ApplicationFileError(
+            f"{file}, line {line}, column {column}: this is not valid TOML: {what}."
+        ) from error
+    return parse(document, folder=file.absolute().parent)
+
+
+def parse(document: Mapping[str, Any], *, folder: Path | None = None) -> dict[str, Application]:
+    """The applications of a document as TOML gives it. Pure.
+
+    ``folder`` is what ``workdir`` is relative to, and the default for it; None leaves it as it
+    is found (and what runs it uses the current directory).
+
+    Raises:
+        ApplicationFileError: as for ``load``.
+    """
+    top = Table("", document)
+    top.refuse_unknown(("apps",))
+    tables = document.get("apps")
+    if tables is None:
+        raise ApplicationFileError(
+            "The file names no applications.", hint="Begin one with a line such as [apps.sort]."
+        )
+    if not isinstance(tables, Mapping):
+        raise ApplicationFileError(
+            "is not a table.", field="apps", found=tables, allowed="tables [apps.NAME]"
+        )
+    if not tables:
+        raise ApplicationFileError("names no applications.", field="apps", allowed="[apps.NAME]")
+    return {name: _application(name, table, folder) for name, table in tables.items()}
+
+
+def select(apps: Mapping[str, Application], names: Iterable[str]) -> dict[str, Application]:
+    """The named ones, in the order named; all of them when no name is given.
+
+    Raises:
+        UnknownNameError: a name is not among them; suggests the nearest.
+    """
+    wanted = list(dict.fromkeys(names)) or list(apps)
+    for name in wanted:
+        if name not in apps:
+            raise UnknownNameError("application", name, apps)
+    return {name: apps[name] for name in wanted}
+
+
+def _application(name: str, found: Any, folder: Path | None) -> Application:
+    where = f"apps.{name}"
+    if not _NAME.fullmatch(name):
+        raise ApplicationFileError(
+            "is not a valid name.", field="apps", found=name, allowed="A-Z a-z 0-9 _ . -"
+        )
+    if not isinstance(found, Mapping):
+        raise ApplicationFileError(
+            "is not a table.", field=where, found=found, allowed=f"a table [{where}]"
+        )
+    table = Table(where, found)
+    table.refuse_unknown(KEYS)
+    if "command" not in found:
+        raise ApplicationFileError("is missing.", field=f"{where}.command", allowed=Table.COMMAND)
+    kind = table.choice("kind", ("batch", "service"), "batch")
+    if kind == "service":
+        for key in ("ready", "load"):
+            if key not in found:
+                raise ApplicationFileError(
+                    "is missing: a service has one.",
+                    field=f"{where}.{key}",
+                    allowed=Table.COMMAND,
+                )
+    else:
+        for key in SERVICE_KEYS:
+            if key in found:
+                raise ApplicationFileError(
+                    "is for services only.",
+                    field=f"{where}.{key}",
+                    found=found[key],
+                    allowed='kind = "service" beside it',
+                )
+    return Application(
+        name=name,
+        command=table.command("command") or "",
+        kind="service" if kind == "service" else "batch",
+        setup=table.command("setup"),
+        prepare=table.command("prepare"),
+        cleanup=table.command("cleanup"),
+        workdir=_workdir(table.string("workdir"), folder),
+        env=table.strings("env"),
+        cpus=table.integer("cpus", 1, least=1) or 1,
+        cache="cold" if table.choice("cache", ("warm", "cold"), "warm") == "cold" else "warm",
+        timeout_s=table.number("timeout_s", 600.0, above_zero=True),
+        check=table.regex("check"),
+        metric=table.metric("metric"),
+        ready=table.command("ready"),
+        warmup_s=table.number("warmup_s", 0.0, above_zero=False),
+        load=table.command("load"),
+        load_cpu=table.integer("load_cpu", None, least=0),
+    )
+
+
+def _workdir(found: str | None, folder: Path | None) -> str | None:
+    if folder is None:
+        return found
+    if found is None:
+        return str(folder)
+    # A scratch folder is absolute; what begins with it must not be put below another.
+    return found if found.startswith("{dir}") else str(folder / Path(found).expanduser())
+
+
+def _position(message: str, text: str) -> tuple[int, int]:
+    place = _PLACE.search(message)
+    if place is not None:
+        return int(place[1]), int(place[2])
+    lines = text.split("\n")
+    return len(lines), len(lines[-1]) + 1

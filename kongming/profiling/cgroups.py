@@ -1,0 +1,150 @@
+"""Two sibling CPU control groups of equal weight, for a program and a neighbour on one core.
+
+Without them the scheduler weighs processes: a neighbour with two would get twice the time of a
+program with one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Self
+
+from kongming.probes.cgroups import membership, read_text
+
+PREFIX = "kongming-"
+REMOVE_S = 2.0
+"""How long removing may take: a group is busy until its last process is reaped."""
+
+_numbers = itertools.count()
+_WEIGHTS = {1: ("cpu.shares", 1024), 2: ("cpu.weight", 100)}
+
+
+class SiblingGroups:
+    """A context manager; ``active`` tells whether there are groups, ``reason`` why not.
+
+    ``app_procs`` and ``load_procs`` are the files that a process enters by; empty when inactive.
+    The groups are made below this process's own group, or as high above it as they can be, and
+    are removed on leaving; a process that is still there goes back to where this one is.
+    """
+
+    def __init__(self, root: Path = Path("/")) -> None:
+        self._root = root
+        self._made: list[Path] = []
+        self._home: Path | None = None
+        self.reason: str | None = "not entered yet"
+
+    @property
+    def active(self) -> bool:
+        return self.reason is None
+
+    @property
+    def app_procs(self) -> tuple[Path, ...]:
+        return (self._made[0] / "cgroup.procs",) if self.active else ()
+
+    @property
+    def load_procs(self) -> tuple[Path, ...]:
+        return (self._made[1] / "cgroup.procs",) if self.active else ()
+
+    def __enter__(self) -> Self:
+        member = membership("cpu", self._root)
+        if member is None:
+            self.reason = "there is no cpu controller that this process can see"
+            return self
+        self._home = member.folders[0] / "cgroup.procs"
+        self.reason = "no cpu control group can be written by this user"
+        for parent in parents(member.version, member.folders):
+            try:
+                self._make(parent, member.version)
+            except OSError as error:
+                self.reason = f"{parent} cannot be used ({error.strerror})"
+                self._remove()
+            except BaseException:
+                self._remove()
+                raise
+            else:
+                self.reason = None
+                break
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._remove()
+        self.reason = "left"
+
+    def _make(self, parent: Path, version: int) -> None:
+        _sweep(parent)
+        name, weight = _WEIGHTS[version]
+        number = next(_numbers)
+        for role in ("app", "load"):
+            folder = parent / f"{PREFIX}{os.getpid()}-{number}-{role}"
+            folder.mkdir()
+            self._made.append(folder)
+            (folder / name).write_text(f"{weight}\n", encoding="ascii")
+            _try_to_enter(folder / "cgroup.procs")
+
+    def _remove(self) -> None:
+        for folder in reversed(self._made):
+            deadline = time.monotonic() + REMOVE_S
+            while True:
+                try:
+                    folder.rmdir()
+                    break
+                except FileNotFoundError:
+                    break
+                except OSError:
+                    if time.monotonic() > deadline:
+                        break
+                    self._send_home(folder)
+                    time.sleep(0.01)
+        self._made.clear()
+
+    def _send_home(self, folder: Path) -> None:
+        """A service outlives the runs that it is in the groups for."""
+        if self._home is None:
+            return
+        for pid in (read_text(folder / "cgroup.procs") or "").split():
+            with contextlib.suppress(OSError):  # it has ended, or is ending
+                self._home.write_text(f"{pid}\n", encoding="ascii")
+
+
+def parents(version: int, folders: tuple[Path, ...]) -> Iterator[Path]:
+    """Groups below which two siblings may be made, nearest first.
+
+    In version 2 only where the cpu controller is handed down already: to hand it down would
+    change how the whole subtree is scheduled.
+    """
+    for folder in folders:
+        if version == 2:
+            handed_down = (read_text(folder / "cgroup.subtree_control") or "").split()
+            if "cpu" not in handed_down:
+                continue
+        if os.access(folder, os.W_OK):
+            yield folder
+
+
+def _try_to_enter(procs: Path) -> None:
+    """Raises OSError when a process of this user cannot be moved there."""
+    shell = shutil.which("sh") or "/bin/sh"
+    tried = subprocess.run(
+        [shell, "-c", 'echo $$ > "$0"', str(procs)],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+    )
+    if tried.returncode != 0:
+        raise PermissionError(1, "no process may enter it")
+
+
+def _sweep(parent: Path) -> None:
+    """Remove the empty groups of processes that were killed before they could."""
+    for folder in parent.glob(f"{PREFIX}*-*"):
+        pid = folder.name.removeprefix(PREFIX).partition("-")[0]
+        if pid.isdigit() and not Path(f"/proc/{pid}").exists():
+            with contextlib.suppress(OSError):
+                folder.rmdir()

@@ -1,0 +1,120 @@
+"""Really runs two applications beside each other: what predictions are held against."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Generator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+
+from kongming.application import Application
+from kongming.errors import ApplicationRunError
+from kongming.fingerprint import NodeFacts
+from kongming.probes import passive
+from kongming.probes.suite import Suite
+from kongming.profiling.events import Doing, Event
+from kongming.profiling.identity import identity
+from kongming.profiling.load_loop import loop
+from kongming.profiling.placement import choose
+from kongming.profiling.profiler import as_run
+from kongming.profiling.runner import AnyRunner, Outcome, open_runner
+from kongming.profiling.settle import settle
+from kongming.profiling.site import Site, sharing
+
+WARM_UP_LIMIT_S = 120.0
+"""A neighbour whose first iteration takes longer than this is warm enough."""
+
+
+def corun(
+    pairs: list[tuple[str, str]],
+    apps: Mapping[str, Application],
+    *,
+    placement: str,
+    node: NodeFacts,
+    suite: Suite,
+    work_dir: Path,
+    io_dir: Path,
+    repeats: int = 2,
+    seed: int = 0,
+    campaign: str = "",
+    done: frozenset[int] = frozenset(),
+    solos: bool = True,
+) -> Generator[Event, None, None]:
+    """Time the first of each pair while the second loops beside it, ``repeats`` times.
+
+    Order is random; the repeats of one pair lie in different rounds, far apart in time. Each
+    round also times every application alone, so that the slowdown is over a solo time of the
+    same minutes. Yields Doing and Run events, as ``profile`` does; closing it reaps everything.
+    """
+    rng = random.Random(seed)
+    names = sorted({name for pair in pairs for name in pair})
+    tasks: list[tuple[str, str | None]] = []
+    for _ in range(repeats):
+        round_: list[tuple[str, str | None]] = [*pairs]
+        if solos:
+            round_ += [(name, None) for name in names]
+        rng.shuffle(round_)
+        tasks += round_
+    identities = {name: identity(apps[name]) for name in names}
+    with ExitStack() as stack:
+        runners: dict[tuple[str, str], AnyRunner] = {}
+        roles = {("subject", name) for name, _ in tasks} | {
+            ("neighbour", other) for _, other in tasks if other is not None
+        }
+        for role, name in sorted(roles):
+            # An application beside itself needs two scratch folders: one for each role.
+            yield Doing(f"setting up {name} ({role})", len(done), len(tasks), name)
+            runners[role, name] = stack.enter_context(
+                open_runner(apps[name], work_dir, evict_node=False)
+            )
+        for step, (name, other) in enumerate(tasks):
+            phase = rng.random()
+            if step in done:
+                continue
+            subject = runners["subject", name]
+            site = Site(
+                node=node,
+                suite=suite,
+                placement=placement,
+                seats=choose(node, placement, subject.app.cpus),
+                io_dir=io_dir,
+            )
+            beside = "alone" if other is None else f"beside {other}"
+            yield Doing(f"{name} {beside}", step, len(tasks), name)
+            settle()
+            neighbour = None if other is None else runners["neighbour", other]
+            with sharing(site) as shared:
+                before = passive.snapshot()
+                outcome = _beside(subject, neighbour, shared, phase)
+                signals = passive.difference(before, passive.snapshot())
+                run = as_run(
+                    outcome,
+                    subject.app,
+                    shared,
+                    identity=identities[name],
+                    kind="solo" if other is None else "corun",
+                    neighbours=() if other is None else (other,),
+                    passive=signals,
+                    campaign=campaign,
+                    step=step,
+                )
+            yield run
+
+
+def _beside(subject: AnyRunner, neighbour: AnyRunner | None, site: Site, phase: float) -> Outcome:
+    """One run of ``subject``, the neighbour warmed up and met at a random phase (0 to 1)."""
+    if neighbour is None:
+        return subject.run(site.app_cpus, cgroup_procs=site.app_procs)
+    with loop(neighbour, (site.neighbour_cpu,), site.load_procs, avoid=site.app_cpus) as running:
+        try:
+            running.wait_warm(WARM_UP_LIMIT_S)
+            iterations = running.iterations()
+            if iterations:
+                start, end, _ = iterations[-1]
+                time.sleep(phase * min((end - start) / 1e9, WARM_UP_LIMIT_S))
+            outcome = subject.run(site.app_cpus, cgroup_procs=site.app_procs)
+            running.check()
+        except ApplicationRunError as error:
+            return Outcome.failed(f"the neighbour {neighbour.app.name} failed: {error}")
+    return outcome

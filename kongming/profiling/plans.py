@@ -1,0 +1,275 @@
+"""Which runs a campaign makes, and in which order: pure, and the same for the same seed.
+
+A plan is a list of blocks. Under one block's load the suite is timed once and then each of the
+block's applications (paper, Algorithm 1, phase 1); a signature block runs one application again
+and again while the suite is timed beside it (phase 2).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from kongming.errors import InputError
+from kongming.run import LoadLevel
+
+PLANS = ("quick", "paper")
+
+BLOCK_APPS = 3
+"""Applications timed under one reading of the suite: more, and the reading has aged."""
+
+PAPER_OBSERVATIONS = 10
+"""Observations of each combination of application and inducer (paper, section IV.B)."""
+
+PAPER_SURROGATES = (
+    "memory.streaming.1K",
+    "memory.streaming.1M",
+    "memory.streaming.1G",
+    "memory.random.1K",
+    "memory.random.1M",
+    "memory.random.1G",
+    "stream.add",
+    "stream.copy",
+    "stream.scale",
+    "stream.triad",
+    "iobench.read.4M",
+    "iobench.read.64M",
+    "iobench.read.1G",
+    "iobench.write.4M",
+    "iobench.write.64M",
+    "iobench.write.1G",
+    "metadata.create",
+    "metadata.delete",
+)
+"""Table I of the paper."""
+
+# The load levels of the quick plan, most telling first, so that a cut keeps the best. Several
+# intensities of what shared nodes contend for (last-level cache, memory bandwidth, disk), one of
+# what they seldom do, and one mix, because neighbours seldom press on a single resource.
+_QUICK: tuple[tuple[tuple[str, float], ...], ...] = (
+    (("stream.triad", 1.0),),
+    (("memory.random.LLChalf", 1.0),),
+    (("iobench.read.4M", 1.0),),
+    (("memory.streaming.LLChalf", 0.5),),
+    (("iobench.write.4M", 1.0),),
+    (("compute.float", 1.0),),
+    (("stream.triad", 0.4),),
+    (("memory.streaming.8M", 1.0),),
+    (("metadata.create", 1.0),),
+    (("memory.random.1G", 1.0),),
+    (("stream.triad", 0.5), ("iobench.read.4M", 0.5)),
+    (("os.switch", 1.0),),
+    (("iobench.fsync", 1.0),),
+    (("memory.streaming.LLChalf", 1.0),),
+    (("memory.fault", 1.0),),
+    (("iobench.read.4M", 0.4),),
+    (("memory.random.8M", 0.6),),
+    (("memory.streaming.1G", 0.7),),
+    (("iobench.write.4M", 0.4),),
+    (("net.loopback", 1.0),),
+    (("memory.random.LLChalf", 0.4),),
+    (("memory.streaming.1M", 1.0),),
+)
+_QUICK_SOLO = 6
+_QUICK_SIGNATURES = 2
+_PAPER_SIGNATURES = 3
+
+SIGNATURE_ITERATIONS = (3, 5)
+"""Fewest and most whole iterations that one signature is taken over."""
+
+RUN_LIMIT_QUICK = 40
+"""A quick plan never starts an application more often than this."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One run of one application, or one signature of it. ``index`` is its place in the plan."""
+
+    index: int
+    block: int
+    kind: Literal["solo", "induced", "signature"]
+    app: str
+    levels: tuple[LoadLevel, ...] = ()
+    repeat: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """All steps of a campaign in their order. ``seed`` gives the same order again."""
+
+    name: str
+    placement: str
+    suite: str
+    seed: int
+    steps: tuple[Step, ...]
+
+    def blocks(self) -> Iterator[tuple[Step, ...]]:
+        """The steps that share one load and one reading of the suite, in order."""
+        start = 0
+        for stop in range(1, len(self.steps) + 1):
+            if stop == len(self.steps) or self.steps[stop].block != self.steps[start].block:
+                yield self.steps[start:stop]
+                start = stop
+
+    def runs_of(self, app: str) -> int:
+        """How often the application is started at the most, signatures' iterations included."""
+        # A signature's loop is cut off while one more iteration is under way.
+        most = SIGNATURE_ITERATIONS[1] + 1
+        return sum(most if s.kind == "signature" else 1 for s in self.steps if s.app == app)
+
+
+def levels_of(
+    name: str, inducers: Mapping[str, str], limit: int | None = None
+) -> tuple[tuple[LoadLevel, ...], ...]:
+    """The load levels of a plan, most telling first.
+
+    Args:
+        name: one of PLANS.
+        inducers: surrogates of this node that can induce load, with their resource family.
+            A surrogate that the node cannot have under its own name (1G on a small machine)
+            is replaced by the largest of its kind, or left out.
+        limit: keep only so many levels.
+    """
+    if name == "quick":
+        wanted = _QUICK
+    elif name == "paper":
+        wanted = tuple(((surrogate, 1.0),) for surrogate in PAPER_SURROGATES)
+    else:
+        raise InputError("unknown plan.", field="plan", found=name, allowed=", ".join(PLANS))
+    if limit is not None and limit < 2:
+        raise InputError("too few levels.", field="levels", found=limit, allowed="2 or more")
+    levels = []
+    for mix in wanted:
+        resolved = tuple(
+            LoadLevel(surrogate=found, family=inducers[found], intensity=intensity)
+            for surrogate, intensity in mix
+            if (found := _resolve(surrogate, inducers)) is not None
+        )
+        if len(resolved) == len(mix):
+            levels.append(resolved)
+    return tuple(levels[:limit])
+
+
+def _resolve(surrogate: str, inducers: Mapping[str, str]) -> str | None:
+    if surrogate in inducers:
+        return surrogate
+    stem, _, size = surrogate.rpartition(".")
+    if size != "1G":
+        return None
+    smaller = [
+        (int(tail[:-1]), name)
+        for name in inducers
+        if name.rpartition(".")[0] == stem
+        and (tail := name.rpartition(".")[2]).endswith("M")
+        and tail[:-1].isdigit()
+    ]
+    return max(smaller)[1] if smaller else None
+
+
+def make_plan(
+    name: str,
+    apps: Sequence[str],
+    inducers: Mapping[str, str],
+    *,
+    placement: str,
+    seed: int,
+    suite: str = "standard",
+    repeats: int = 1,
+    levels: int | None = None,
+) -> Plan:
+    """All steps of a campaign over ``apps``.
+
+    The first steps run each application once on the idle node, so that one that does not work
+    is found at once. Then come the load levels in random order, with solo blocks spread evenly
+    between them so that slow drift shows in the solo runs, and the signatures.
+
+    Args:
+        repeats: how often every load level is observed (``paper``: times ten).
+        levels: keep only so many load levels of the plan.
+    """
+    if repeats < 1:
+        raise InputError("is out of range.", field="repeats", found=repeats, allowed="1 or more")
+    if not apps:
+        raise InputError("There is no application to profile.", field="app")
+    rng = random.Random(seed)
+    ladder = levels_of(name, inducers, levels)
+    observations = repeats * (PAPER_OBSERVATIONS if name == "paper" else 1)
+    if name == "paper":
+        solos, signatures = PAPER_OBSERVATIONS * repeats, _PAPER_SIGNATURES
+    else:
+        solos = _QUICK_SOLO * repeats if levels is None else max(3, min(_QUICK_SOLO, levels // 2))
+        signatures = _QUICK_SIGNATURES if levels is None else 1
+
+    groups: list[_Group] = []
+    for repeat in range(observations):
+        for level in ladder:
+            for part in _parts(apps, rng):
+                groups.append([Step(0, 0, "induced", app, level, repeat) for app in part])
+    for repeat in range(signatures):
+        groups.extend([Step(0, 0, "signature", app, (), repeat)] for app in apps)
+    rng.shuffle(groups)
+
+    # Each group's place in the campaign, 0 to 1; the first solo round comes before all.
+    placed = [((number + 0.5) / len(groups), group) for number, group in enumerate(groups)]
+    for repeat in range(solos):
+        place = repeat / max(1, solos - 1)
+        for part in _parts(apps, rng):
+            placed.append((place, [Step(0, 0, "solo", app, (), repeat) for app in part]))
+    placed.sort(key=lambda entry: entry[0])
+
+    numbered = [
+        replace(step, block=block) for block, (_, group) in enumerate(placed) for step in group
+    ]
+    steps = tuple(replace(step, index=index) for index, step in enumerate(numbered))
+    return Plan(name=name, placement=placement, suite=suite, seed=seed, steps=steps)
+
+
+_Group = list[Step]
+
+
+def _parts(apps: Sequence[str], rng: random.Random) -> list[list[str]]:
+    """The applications in random order, in parts of at most BLOCK_APPS."""
+    order = list(apps)
+    rng.shuffle(order)
+    return [order[start : start + BLOCK_APPS] for start in range(0, len(order), BLOCK_APPS)]
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What a plan costs: runs by application, seconds in all, bytes written by inducers."""
+
+    runs: Mapping[str, int]
+    seconds: float
+    written_bytes: float
+
+
+def estimate(
+    plan: Plan,
+    *,
+    app_seconds: Mapping[str, float],
+    suite_seconds: float,
+    write_bytes_per_second: Mapping[str, float],
+    start_seconds: float = 1.0,
+) -> Estimate:
+    """What the steps of a plan will cost on a node that is otherwise idle.
+
+    Args:
+        app_seconds: solo seconds of each application.
+        suite_seconds: how long the plan's suite takes, in seconds.
+        write_bytes_per_second: by inducer, what it writes at intensity 1.
+        start_seconds: starting and settling a block, in seconds.
+    """
+    apps = sorted({step.app for step in plan.steps})
+    seconds = written = 0.0
+    for block in plan.blocks():
+        time = start_seconds + suite_seconds
+        for step in block:
+            rounds = SIGNATURE_ITERATIONS[0] if step.kind == "signature" else 1
+            time += rounds * app_seconds[step.app]
+        seconds += time
+        for level in block[0].levels:
+            rate = write_bytes_per_second.get(level.surrogate, 0.0)
+            written += rate * level.intensity * level.copies * time
+    return Estimate({app: plan.runs_of(app) for app in apps}, seconds, written)

@@ -1,0 +1,254 @@
+"""Carries a plan out (paper, Algorithm 1) and yields what it measures; keeps nothing itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from kongming.application import Application
+from kongming.errors import (
+    ApplicationRunError,
+    InducerError,
+    MeasurementError,
+    ProbeError,
+)
+from kongming.fingerprint import Fingerprint, NodeFacts
+from kongming.inducers import induce_all
+from kongming.probes import passive
+from kongming.probes.fingerprinting import take_fingerprint
+from kongming.probes.suite import Suite
+from kongming.profiling.events import Doing, Dropped, Event, Measured
+from kongming.profiling.identity import identity
+from kongming.profiling.placement import choose
+from kongming.profiling.plans import Plan, Step
+from kongming.profiling.runner import AnyRunner, Outcome, open_runner
+from kongming.profiling.settle import settle
+from kongming.profiling.signature import take_signature
+from kongming.profiling.site import Site, sharing
+from kongming.run import Run, Signature
+
+UNKNOWN_ITERATION_S = 3.0
+"""How long an iteration is taken to be before the first one was timed."""
+
+
+@dataclass(slots=True)
+class _Campaign:
+    """What changes while a plan is carried out."""
+
+    plan: Plan
+    names: tuple[str, ...]
+    campaign: str
+    sites: dict[str, Site]
+    identities: dict[str, str]
+    runners: dict[str, AnyRunner] = field(default_factory=dict)
+    walls: dict[str, float] = field(default_factory=dict)
+    behind: int = 0
+
+    def doing(self, text: str, app: str | None = None) -> Doing:
+        return Doing(text, self.behind, len(self.plan.steps), app)
+
+
+def profile(
+    apps: Mapping[str, Application],
+    plan: Plan,
+    *,
+    node: NodeFacts,
+    suite: Suite,
+    work_dir: Path,
+    io_dir: Path,
+    campaign: str = "",
+    done: frozenset[int] = frozenset(),
+    walls: Mapping[str, float] | None = None,
+    stop_when: Callable[[], bool] = lambda: False,
+) -> Generator[Event, None, None]:
+    """Carry out the steps of ``plan`` that are not in ``done``, one event after the other.
+
+    Close the generator (or let an exception through it) to stop: every child is reaped and
+    every scratch folder removed. A run that fails is yielded with its reason and the campaign
+    goes on; an application whose set-up or first solo run fails is dropped.
+
+    Args:
+        walls: seconds that an iteration of an application takes, where this is known.
+        stop_when: asked before each block; true ends the campaign early.
+
+    Raises:
+        InputError: a placement that the node does not have.
+        ProbeError: the micro-benchmarks cannot be run at all.
+    """
+    sites = {
+        name: Site(
+            node=node,
+            suite=suite,
+            placement=plan.placement,
+            seats=choose(node, plan.placement, app.cpus),
+            io_dir=io_dir,
+        )
+        for name, app in apps.items()
+    }
+    state = _Campaign(
+        plan=plan,
+        names=suite.names_of(plan.suite),
+        campaign=campaign,
+        sites=sites,
+        identities={name: identity(app) for name, app in apps.items()},
+        walls=dict(walls or {}),
+        behind=len(done),
+    )
+    with ExitStack() as stack:
+        todo = {step.app for step in plan.steps if step.index not in done}
+        for name in sorted(todo):
+            yield state.doing(f"setting up {name}", name)
+            try:
+                state.runners[name] = stack.enter_context(open_runner(apps[name], work_dir))
+            except ApplicationRunError as error:
+                yield Dropped(name, str(error))
+        for block in plan.blocks():
+            if stop_when():
+                return
+            steps = [s for s in block if s.index not in done and s.app in state.runners]
+            state.behind += sum(1 for s in block if s.index not in done) - len(steps)
+            if not steps:
+                continue
+            if steps[0].kind == "signature":
+                yield from _signature_block(state, steps)
+            else:
+                yield from _timed_block(state, steps)
+
+
+def _timed_block(state: _Campaign, steps: Sequence[Step]) -> Iterator[Event]:
+    """One load, one reading of the suite under it, then each application once."""
+    levels = steps[0].levels
+    load = " + ".join(str(level) for level in levels) or "idle node"
+    settled = settle()
+    with sharing(state.sites[steps[0].app]) as site, ExitStack() as stack:
+        try:
+            if levels:
+                yield state.doing(f"starting {load}")
+                load_running = stack.enter_context(
+                    induce_all(
+                        levels,
+                        cpu=site.neighbour_cpu,
+                        directory=site.io_dir,
+                        cgroup_procs=site.load_procs,
+                        node=site.node,
+                    )
+                )
+            yield state.doing(f"timing the {state.plan.suite} suite under {load}")
+            fingerprint = take_fingerprint(
+                node=site.node,
+                suite=state.plan.suite,
+                names=state.names,
+                cpu=site.app_cpus[0],
+                directory=site.io_dir,
+                shared_core=site.shared_core and bool(levels),
+                cgroup_procs=site.app_procs,
+            )
+        except (InducerError, ProbeError) as error:
+            for step in steps:
+                state.behind += 1
+                yield _unmeasured(state, site, step, str(error))
+            return
+        yield Measured(fingerprint, "level" if levels else "idle")
+        for step in steps:
+            yield state.doing(f"{step.app} under {load}", step.app)
+            run = _timed_run(state, step, site, fingerprint, settled)
+            if levels:
+                try:
+                    load_running.check()
+                except InducerError as error:
+                    run = replace(run, error=f"the load ended during the run: {error}")
+            state.behind += 1
+            yield run
+            if run.ok:
+                state.walls[step.app] = run.wall_s
+            elif step.kind == "solo" and step.repeat == 0:
+                state.runners.pop(step.app).close()
+                yield Dropped(step.app, run.error or "its first solo run failed")
+
+
+def _timed_run(
+    state: _Campaign, step: Step, site: Site, fingerprint: Fingerprint, settled: float
+) -> Run:
+    runner = state.runners[step.app]
+    before = passive.snapshot()
+    outcome = runner.run(state.sites[step.app].app_cpus, cgroup_procs=site.app_procs)
+    signals = passive.difference(before, passive.snapshot())
+    return as_run(
+        outcome,
+        runner.app,
+        site,
+        identity=state.identities[step.app],
+        kind="induced" if step.levels else "solo",
+        levels=step.levels,
+        fingerprint=fingerprint,
+        passive={**signals, "settle_s": settled},
+        campaign=state.campaign,
+        step=step.index,
+    )
+
+
+def as_run(outcome: Outcome, app: Application, site: Site, **fields: object) -> Run:
+    """The record of one outcome at a site; ``fields`` are those of Run that the caller knows."""
+    warnings = (*site.warnings, *outcome.warnings)
+    return Run(
+        app=app.name,
+        node_id=site.node.id,
+        placement=site.placement,
+        started_at=outcome.started_at,
+        wall_s=outcome.wall_s,
+        metric=outcome.metric,
+        metric_unit=app.metric_unit,
+        better=app.better,
+        usage=outcome.usage,
+        exit_status=outcome.exit_status,
+        error=outcome.error,
+        warnings=warnings,
+        **fields,  # type: ignore[arg-type]
+    )
+
+
+def _unmeasured(state: _Campaign, site: Site, step: Step, reason: str) -> Run:
+    """A run that never started keeps its place and its reason."""
+    return as_run(
+        Outcome.failed(reason),
+        state.runners[step.app].app,
+        site,
+        identity=state.identities[step.app],
+        kind="induced" if step.levels else "solo",
+        levels=step.levels,
+        campaign=state.campaign,
+        step=step.index,
+    )
+
+
+def _signature_block(state: _Campaign, steps: Sequence[Step]) -> Iterator[Event]:
+    for step in steps:
+        runner = state.runners[step.app]
+        settle()
+        yield state.doing(f"timing the suite beside {step.app}", step.app)
+        with sharing(state.sites[step.app]) as site:
+            try:
+                fingerprint, iterations = take_signature(
+                    runner,
+                    site,
+                    state.names,
+                    suite=state.plan.suite,
+                    iteration_s=state.walls.get(step.app, UNKNOWN_ITERATION_S),
+                )
+            except MeasurementError as error:
+                state.behind += 1
+                yield replace(_unmeasured(state, site, step, str(error)), kind="signature")
+                continue
+        state.behind += 1
+        yield Signature(
+            app=step.app,
+            identity=state.identities[step.app],
+            node_id=site.node.id,
+            placement=site.placement,
+            fingerprint=fingerprint,
+            iterations=iterations,
+            campaign=state.campaign,
+            step=step.index,
+        )

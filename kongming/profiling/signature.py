@@ -1,0 +1,91 @@
+"""Phase 2 of Algorithm 1: the fingerprint that a neighbour sees beside an application."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from kongming.errors import ApplicationRunError
+from kongming.fingerprint import Fingerprint
+from kongming.probes.aggregation import Chunk, within
+from kongming.probes.watching import watch
+from kongming.profiling.load_loop import loop
+from kongming.profiling.plans import SIGNATURE_ITERATIONS
+from kongming.profiling.runner import AnyRunner
+from kongming.profiling.site import Site
+
+POLL_S = 0.05
+
+
+def covered(chunks: Sequence[Chunk], windows: Sequence[tuple[int, int]]) -> frozenset[str]:
+    """Surrogates with at least one chunk that lies wholly inside one window (nanoseconds)."""
+    return frozenset(chunk.name for chunk in chunks if within(chunk, windows))
+
+
+def chunk_seconds(iteration_s: float, surrogates: int, *, shared: bool) -> float:
+    """How long one surrogate is timed in a go, so that three iterations see the suite twice.
+
+    On a shared core a chunk shorter than the scheduler's slices sees either nothing or a stall,
+    so it never falls below 0.3 s there (and the suite may take more iterations).
+    """
+    wanted = SIGNATURE_ITERATIONS[0] * iteration_s / (2.0 * max(1, surrogates))
+    return max(0.3, wanted) if shared else min(0.1, max(0.005, wanted))
+
+
+def take_signature(
+    runner: AnyRunner,
+    site: Site,
+    names: Sequence[str],
+    *,
+    suite: str,
+    iteration_s: float,
+) -> tuple[Fingerprint, int]:
+    """Run the application again and again while the suite is timed at the neighbour's seat.
+
+    Returns:
+        The fingerprint, aggregated over whole iterations only (gaps left out; time in which
+        the program is faster or slower counts for as long as it lasts), and their number.
+
+    Raises:
+        ApplicationRunError: the application failed while it looped.
+        ProbeError: the suite could not be timed.
+    """
+    fewest, most = SIGNATURE_ITERATIONS
+    chunk = chunk_seconds(iteration_s, len(names), shared=site.shared_core)
+    with (
+        watch(
+            names,
+            node=site.node,
+            suite=suite,
+            cpu=site.neighbour_cpu,
+            directory=site.io_dir,
+            chunk=chunk,
+            cgroup_procs=site.load_procs,
+        ) as probe,
+        loop(runner, site.app_cpus, site.app_procs, avoid=(site.neighbour_cpu,)) as running,
+    ):
+        # The probe's set-up is over here: iterations that began before it are not counted.
+        ready_ns = time.monotonic_ns()
+        longest = (
+            time.monotonic() + 60.0 + (most + 2) * max(20.0 * iteration_s, len(names) * chunk * 2.0)
+        )
+        while True:
+            running.check()
+            probe.check()
+            windows = [
+                (start, end) for start, end, ok in running.iterations() if ok and start >= ready_ns
+            ]
+            if len(windows) >= most:
+                break
+            if len(windows) >= fewest:
+                missing = set(names) - covered(probe.chunks(), windows) - set(probe.errors())
+                if not missing:
+                    break
+            if time.monotonic() > longest:
+                raise ApplicationRunError(
+                    f"{runner.app.name} did not finish {fewest} iterations in time while the "
+                    "suite was timed beside it."
+                )
+            time.sleep(POLL_S)
+        seen = probe.stop(windows)
+    return seen.fingerprint, len(windows)

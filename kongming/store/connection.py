@@ -1,0 +1,264 @@
+"""A connection to the store: its URL, its transactions, and the form of its tables."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Self
+
+import sqlalchemy as sa
+from sqlalchemy import event, exc
+
+from kongming.errors import IncompatibleError, InputError, KongmingError, StoreError
+from kongming.store.schema import HEAD, VERSION_TABLE
+
+BUSY_TIMEOUT_S = 30.0
+"""How long a writer waits for another one before it gives up."""
+
+URL_FORMS = "sqlite:///relative/file.db, sqlite:////absolute/file.db or postgresql://host/name"
+
+
+def default_url() -> str:
+    """``KONGMING_STORE``, else a SQLite file in the XDG data folder."""
+    url = os.environ.get("KONGMING_STORE")
+    if url:
+        return url
+    data = os.environ.get("XDG_DATA_HOME")
+    folder = Path(data) if data else Path.home() / ".local" / "share"
+    return f"sqlite:///{folder / 'kongming' / 'kongming.db'}"
+
+
+class Connection:
+    """An open store: transactions, and nothing that knows a record."""
+
+    def __init__(self, engine: sa.Engine, url: str) -> None:
+        self._engine = engine
+        self.url = url
+
+    @classmethod
+    def open(cls, url: str | None = None) -> Self:
+        """Open or make the store at ``url`` (None: ``default_url()``), and migrate an old one.
+
+        Raises:
+            InputError: the URL is none that can be understood.
+            IncompatibleError: the store was written by a newer KONGMING.
+            StoreError: it cannot be opened, or is something else.
+        """
+        given = url or default_url()
+        engine = _engine(given)
+        try:
+            with _explained(engine.url):
+                _bring_up_to_date(engine)
+        except BaseException:
+            engine.dispose()
+            raise
+        return cls(engine, engine.url.render_as_string(hide_password=True))
+
+    def close(self) -> None:
+        self._engine.dispose()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    @contextmanager
+    def _reading(self) -> Iterator[sa.Connection]:
+        with _explained(self._engine.url), self._engine.connect() as connection:
+            yield connection
+
+    @contextmanager
+    def _writing(self) -> Iterator[sa.Connection]:
+        """A transaction that is committed, and on disk, when the block is left."""
+        try:
+            with _explained(self._engine.url), _write_transaction(self._engine) as connection:
+                yield connection
+        except ValueError as error:
+            # NaN in a document, where the driver writes JSON after SQLAlchemy's checks.
+            raise InputError(f"A record cannot be kept: {error}.") from error
+
+
+@contextmanager
+def _write_transaction(engine: sa.Engine) -> Iterator[sa.Connection]:
+    with engine.connect() as connection:
+        connection = connection.execution_options(kongming_write=True)
+        with connection.begin():
+            yield connection
+
+
+def _engine(given: str) -> sa.Engine:
+    try:
+        url = sa.make_url(given)
+    except exc.ArgumentError as error:
+        raise InputError(
+            "is no database URL.",
+            field="store",
+            found=re.sub("//[^/]*@", "//***@", given),
+            allowed=URL_FORMS,
+        ) from error
+    if url.get_backend_name() == "sqlite":
+        if url.host:
+            raise InputError(
+                "has too few slashes.", field="store", found=given, allowed="sqlite:///file.db"
+            )
+        url = _with_folder(url, is_default=given == default_url())
+    try:
+        engine = sa.create_engine(
+            url,
+            # NaN is not JSON, and no measurement.
+            json_serializer=lambda value: json.dumps(value, allow_nan=False, separators=(",", ":")),
+        )
+    except exc.NoSuchModuleError as error:
+        raise InputError(
+            "is of an unknown kind.", field="store", found=str(url), allowed=URL_FORMS
+        ) from error
+    except ModuleNotFoundError as error:
+        raise InputError(
+            f"needs the Python module {error.name}, which is not installed.",
+            field="store",
+            found=url.drivername,
+            hint=f"Install it with: pip install {error.name}",
+        ) from error
+    if url.get_backend_name() == "sqlite":
+        event.listen(engine, "connect", _prepare_sqlite)
+        event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def _with_folder(url: sa.URL, *, is_default: bool) -> sa.URL:
+    if url.database in (None, "", ":memory:"):
+        return url
+    path = Path(str(url.database)).expanduser()
+    if path.is_dir():
+        raise StoreError(f"The store {path} is a folder.", hint="Name a file in it.")
+    try:
+        if is_default:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        elif not path.parent.is_dir():
+            raise StoreError(
+                f"The folder of the store {path} does not exist.", hint="Make it first."
+            )
+    except OSError as error:
+        raise StoreError(
+            f"The folder of the store {path} cannot be made: {error.strerror}.",
+            hint="Name another place with --store or KONGMING_STORE.",
+        ) from error
+    return url.set(database=str(path))
+
+
+def _prepare_sqlite(connection: Any, record: object) -> None:
+    # SQLAlchemy says when a transaction begins, not the driver, whose own late BEGIN lets two
+    # writers read the same state before either has locked.
+    connection.isolation_level = None
+    cursor = connection.cursor()
+    cursor.execute(f"PRAGMA busy_timeout = {int(1000 * BUSY_TIMEOUT_S)}")
+    cursor.execute("PRAGMA foreign_keys = ON")
+    _use_write_ahead_log(cursor)
+    # In WAL mode NORMAL may lose the last commits when power fails.
+    cursor.execute("PRAGMA synchronous = FULL")
+    cursor.close()
+
+
+def _use_write_ahead_log(cursor: Any) -> None:
+    """Switching to WAL wants the file alone, and does not wait for it as other statements do."""
+    deadline = time.monotonic() + BUSY_TIMEOUT_S
+    while True:
+        try:
+            cursor.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > deadline:
+                raise
+            time.sleep(0.02)
+
+
+def _begin_sqlite(connection: sa.Connection) -> None:
+    # A writer takes the lock at once: upgrading a reader's lock fails instead of waiting.
+    write = connection.get_execution_options().get("kongming_write", False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
+
+
+def _bring_up_to_date(engine: sa.Engine) -> None:
+    with engine.connect() as connection:
+        if _revision(connection) == HEAD:
+            return
+    # Asked again with the lock held: another process may be migrating at this moment.
+    with _write_transaction(engine) as connection:
+        found = _revision(connection)
+        if found == HEAD:
+            return
+        if found is None and engine.dialect.name == "sqlite":
+            _refuse_foreign(connection)
+        from kongming.store.migrations import migrate
+
+        migrate(connection, found)
+
+
+def _revision(connection: sa.Connection) -> str | None:
+    """The revision of the tables, None for a new store."""
+    if not sa.inspect(connection).has_table(VERSION_TABLE):
+        return None
+    version: str | None = connection.scalar(sa.text(f"SELECT version_num FROM {VERSION_TABLE}"))
+    return version
+
+
+def _refuse_foreign(connection: sa.Connection) -> None:
+    tables = sa.inspect(connection).get_table_names()
+    if tables:
+        raise StoreError(
+            f"The database {connection.engine.url.database} belongs to another program "
+            f"(it has a table {tables[0]!r}).",
+            hint="Name another file with --store or KONGMING_STORE.",
+        )
+
+
+@contextmanager
+def _explained(url: sa.URL) -> Iterator[None]:
+    """Database errors as one sentence."""
+    try:
+        yield
+    except KongmingError:
+        raise
+    except exc.StatementError as error:
+        # A JSON document with NaN in it is refused by the serializer.
+        if isinstance(error.orig, ValueError):
+            raise InputError(f"A record cannot be kept: {error.orig}.") from error
+        if isinstance(error.orig, TypeError):
+            raise
+        raise _store_error(url, str(error.orig)) from error
+    except exc.SQLAlchemyError as error:
+        raise _store_error(url, str(error)) from error
+
+
+_CAUSES = (
+    ("not a database", "is not a database.", "Name another file with --store or KONGMING_STORE."),
+    ("malformed", "is damaged ({}).", "Restore it from a copy or an export."),
+    ("unable to open", "cannot be opened.", "Check that the folder is there and can be written."),
+    ("readonly", "cannot be written.", "Check the permissions of the file and of its folder."),
+    ("locked", "is in use by another process.", "Try again when that has ended."),
+    ("full", "cannot grow: the disk is full.", "Free some space."),
+)
+
+
+def _store_error(url: sa.URL, cause: str) -> StoreError:
+    where = url.database if url.get_backend_name() == "sqlite" else url.render_as_string()
+    line = cause.strip().splitlines()[0] if cause.strip() else "no reason given"
+    for sign, sentence, hint in _CAUSES:
+        if sign in line:
+            return StoreError(f"The store {where} {sentence.format(line)}", hint=hint)
+    return StoreError(f"The store {where} failed: {line}.")
+
+
+def incompatible(found: str) -> IncompatibleError:
+    """The error for a store of a revision that this version has never heard of."""
+    return IncompatibleError(
+        f"The store has revision {found!r}, which this KONGMING does not know.",
+        hint="Upgrade kongming, or name another store with --store or KONGMING_STORE.",
+    )

@@ -1,0 +1,130 @@
+"""Trained models: versioned JSON documents, never a pickle."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from kongming.errors import StoreError
+from kongming.store import schema
+from kongming.store.connection import Connection
+from kongming.store.writing import iso, now
+
+_ATTEMPTS = 5
+"""How often a version number is tried for that another writer took."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelEntry:
+    """A line of the list of models. ``trained_at`` is UTC in ISO 8601."""
+
+    app: str
+    placement: str
+    version: int
+    identity: str
+    node_id: str
+    trained_at: str
+
+
+class Models(Connection):
+    """The part of the store that holds models."""
+
+    def put_model(
+        self,
+        app: str,
+        identity: str,
+        node_id: str,
+        placement: str,
+        document: Mapping[str, Any],
+    ) -> int:
+        """Keep a model and return its version: 1 and upward per application and placement.
+
+        Raises:
+            InputError: the document holds what JSON cannot, as NaN.
+        """
+        table = schema.model
+        for _ in range(_ATTEMPTS):
+            try:
+                with self._writing() as connection:
+                    latest = connection.scalar(
+                        sa.select(sa.func.max(table.c.version)).where(
+                            table.c.app == app, table.c.placement == placement
+                        )
+                    )
+                    version = (latest or 0) + 1
+                    connection.execute(
+                        sa.insert(table).values(
+                            app=app,
+                            placement=placement,
+                            version=version,
+                            identity=identity,
+                            node_id=node_id,
+                            trained_at=now(),
+                            document=dict(document),
+                        )
+                    )
+                    return version
+            except StoreError as error:
+                # Where writers do not wait for each other, two may have read the same number.
+                if not isinstance(error.__cause__, sa.exc.IntegrityError):
+                    raise
+        raise StoreError(f"Others keep storing models of {app}.", hint="Try again.")
+
+    def model(
+        self,
+        app: str,
+        placement: str,
+        node_id: str | None = None,
+        version: int | None = None,
+        identity: str | None = None,
+    ) -> dict[str, Any] | None:
+        """The document of the newest model that matches all that is given; None without any."""
+        table = schema.model
+        query = sa.select(table.c.document).where(
+            table.c.app == app, table.c.placement == placement
+        )
+        for column, value in (
+            (table.c.node_id, node_id),
+            (table.c.version, version),
+            (table.c.identity, identity),
+        ):
+            if value is not None:
+                query = query.where(column == value)
+        with self._reading() as connection:
+            found = connection.scalar(query.order_by(table.c.version.desc()).limit(1))
+        return None if found is None else dict(found)
+
+    def models(self, *, app: str | None = None, placement: str | None = None) -> list[ModelEntry]:
+        """All models without their documents: by application and placement, newest first."""
+        table = schema.model
+        query = sa.select(*(column for column in table.c if column.name != "document")).order_by(
+            table.c.app, table.c.placement, table.c.version.desc()
+        )
+        if app is not None:
+            query = query.where(table.c.app == app)
+        if placement is not None:
+            query = query.where(table.c.placement == placement)
+        with self._reading() as connection:
+            return [
+                ModelEntry(
+                    app=row.app,
+                    placement=row.placement,
+                    version=row.version,
+                    identity=row.identity,
+                    node_id=row.node_id,
+                    trained_at=iso(row.trained_at),
+                )
+                for row in connection.execute(query)
+            ]
+
+    def delete_model(self, app: str, placement: str, version: int | None = None) -> int:
+        """Delete one version or all of them; returns how many there were."""
+        table = schema.model
+        query = sa.delete(table).where(table.c.app == app, table.c.placement == placement)
+        if version is not None:
+            query = query.where(table.c.version == version)
+        with self._writing() as connection:
+            return connection.execute(query).rowcount

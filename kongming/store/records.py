@@ -1,0 +1,264 @@
+"""Nodes, fingerprints, runs, signatures and references: what was measured, kept as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from datetime import datetime
+
+import sqlalchemy as sa
+
+from kongming.errors import UnknownNameError
+from kongming.fingerprint import Fingerprint, NodeFacts
+from kongming.run import Run, Signature
+from kongming.store import schema, writing
+from kongming.store.campaigns import StoredApplication
+from kongming.store.connection import Connection
+from kongming.store.reference import Reference
+
+_BATCH = 500
+"""Ids asked for in one statement: databases bound the number of parameters."""
+
+
+class Records(Connection):
+    """The part of the store that holds measurements."""
+
+    # -- nodes ---------------------------------------------------------------------------------
+
+    def put_node(self, node: NodeFacts) -> None:
+        """Keep a node's facts as they are now, in place of older ones."""
+        with self._writing() as connection:
+            writing.put_node(connection, node, writing.now())
+
+    def nodes(self) -> list[NodeFacts]:
+        """All nodes, by name."""
+        with self._reading() as connection:
+            found = connection.scalars(sa.select(schema.node.c.document)).all()
+        return sorted((NodeFacts.from_dict(d) for d in found), key=lambda n: (n.name, n.id))
+
+    def node(self, node_id: str) -> NodeFacts:
+        """Raises UnknownNameError."""
+        nodes = {node.id: node for node in self.nodes()}
+        if node_id not in nodes:
+            raise UnknownNameError("node", node_id, nodes)
+        return nodes[node_id]
+
+    # -- fingerprints --------------------------------------------------------------------------
+
+    def add_fingerprint(self, fingerprint: Fingerprint, purpose: str = "adhoc") -> None:
+        """Keep a fingerprint and its node; one that is there already (by id) stays as it is."""
+        with self._writing() as connection:
+            writing.add_fingerprint(connection, fingerprint, purpose)
+
+    def fingerprints(
+        self,
+        *,
+        node_id: str | None = None,
+        suite_version: str | None = None,
+        purpose: str | None = None,
+        cpu: int | None = None,
+        limit: int | None = None,
+    ) -> list[Fingerprint]:
+        """Fingerprints that match all that is given, newest first."""
+        table = schema.fingerprint
+        query = (
+            sa.select(table.c.document)
+            .where(*_equal(table, node_id=node_id, suite_version=suite_version, cpu=cpu))
+            .where(*_equal(table, purpose=purpose))
+            .order_by(table.c.started_at.desc(), table.c.id)
+            .limit(limit)
+        )
+        with self._reading() as connection:
+            return [Fingerprint.from_dict(d) for d in connection.scalars(query)]
+
+    def fingerprint_purposes(self) -> dict[str, str]:
+        """Why each fingerprint was taken, by id."""
+        table = schema.fingerprint
+        with self._reading() as connection:
+            return {i: p for i, p in connection.execute(sa.select(table.c.id, table.c.purpose))}
+
+    # -- runs ----------------------------------------------------------------------------------
+
+    def add_run(self, run: Run) -> None:
+        """Keep a run with the fingerprints that it holds; on disk when this returns.
+
+        A run that is there already (by id) stays as it is.
+
+        Raises:
+            InputError: a number that cannot be true (negative or infinite time, NaN).
+        """
+        with self._writing() as connection:
+            writing.add_run(connection, run)
+
+    def runs(
+        self,
+        *,
+        app: str | None = None,
+        identity: str | None = None,
+        node_id: str | None = None,
+        placement: str | None = None,
+        kind: str | None = None,
+        campaign: str | None = None,
+        ok: bool | None = None,
+        limit: int | None = None,
+        fingerprints: bool = True,
+    ) -> list[Run]:
+        """Runs that match all that is given, oldest first; ``limit`` keeps the newest ones.
+
+        ``fingerprints`` False leaves ``fingerprint`` and ``before`` None, which is faster.
+        """
+        table = schema.run
+        query = (
+            sa.select(table.c.fingerprint_id, table.c.before_id, table.c.document)
+            .where(*_equal(table, app=app, identity=identity, node_id=node_id, placement=placement))
+            .where(*_equal(table, kind=kind, campaign=campaign, ok=ok))
+            .order_by(table.c.started_at.desc(), table.c.step.desc(), table.c.id.desc())
+            .limit(limit)
+        )
+        with self._reading() as connection:
+            rows = connection.execute(query).all()[::-1]
+            ids = {i for row in rows for i in row[:2] if i is not None} if fingerprints else set()
+            prints = _fingerprints(connection, ids)
+        return [
+            replace(
+                Run.from_dict(document),
+                fingerprint=prints.get(during),
+                before=prints.get(before),
+            )
+            for during, before, document in rows
+        ]
+
+    def count_runs(self, *, app: str | None = None) -> int:
+        query = sa.select(sa.func.count()).select_from(schema.run)
+        with self._reading() as connection:
+            return connection.scalar(query.where(*_equal(schema.run, app=app))) or 0
+
+    # -- signatures ----------------------------------------------------------------------------
+
+    def add_signature(self, signature: Signature) -> None:
+        """Keep a signature and its fingerprint; one that is there already stays as it is."""
+        with self._writing() as connection:
+            writing.add_signature(connection, signature)
+
+    def signatures(
+        self,
+        *,
+        app: str | None = None,
+        identity: str | None = None,
+        node_id: str | None = None,
+        placement: str | None = None,
+        campaign: str | None = None,
+    ) -> list[Signature]:
+        """Signatures that match all that is given, newest first."""
+        table = schema.signature
+        query = (
+            sa.select(table.c.document, schema.fingerprint.c.document)
+            .join(schema.fingerprint)
+            .where(*_equal(table, app=app, identity=identity, node_id=node_id, placement=placement))
+            .where(*_equal(table, campaign=campaign))
+            .order_by(table.c.started_at.desc(), table.c.id)
+        )
+        with self._reading() as connection:
+            rows = connection.execute(query).all()
+        return [Signature.from_dict(document | {"fingerprint": seen}) for document, seen in rows]
+
+    # -- references ----------------------------------------------------------------------------
+
+    def put_reference(
+        self,
+        node_id: str,
+        suite_version: str,
+        placement_cpu: int,
+        times: Mapping[str, float],
+        readings: int,
+        taken_at: str,
+    ) -> None:
+        """Keep what surrogates cost on the idle node, in place of an older reference of that CPU.
+
+        ``times`` are seconds per operation by surrogate, ``taken_at`` is UTC in ISO 8601.
+        """
+        reference = Reference(node_id, suite_version, placement_cpu, times, readings, taken_at)
+        with self._writing() as connection:
+            writing.put_reference(connection, reference)
+
+    def reference(
+        self, node_id: str, suite_version: str, cpu: int | None = None
+    ) -> Reference | None:
+        """The newest reference of a node, for one CPU or any; None without any."""
+        found = self.references(node_id=node_id, suite_version=suite_version, cpu=cpu)
+        return found[0] if found else None
+
+    def references(
+        self,
+        *,
+        node_id: str | None = None,
+        suite_version: str | None = None,
+        cpu: int | None = None,
+    ) -> list[Reference]:
+        """References that match all that is given, newest first."""
+        table = schema.reference
+        query = (
+            sa.select(table.c.document)
+            .where(*_equal(table, node_id=node_id, suite_version=suite_version, cpu=cpu))
+            .order_by(table.c.taken_at.desc(), table.c.cpu)
+        )
+        with self._reading() as connection:
+            return [Reference.from_dict(d) for d in connection.scalars(query)]
+
+    # -- whole exports -------------------------------------------------------------------------
+
+    def add_all(
+        self,
+        *,
+        nodes: Iterable[NodeFacts] = (),
+        applications: Iterable[StoredApplication] = (),
+        fingerprints: Iterable[tuple[Fingerprint, str]] = (),
+        runs: Iterable[Run] = (),
+        signatures: Iterable[Signature] = (),
+        references: Iterable[Reference] = (),
+    ) -> dict[str, int]:
+        """Keep all of it or, on an error, nothing; tells how many of each kind were new.
+
+        ``fingerprints`` come with their purposes. Nodes, references and applications that are
+        known already stay, unless a reference or a fingerprint's node is newer.
+        """
+        with self._writing() as connection:
+            tables = ("node", "application", "fingerprint", "run", "signature", "reference")
+            before = {name: _count(connection, name) for name in tables}
+            for node in nodes:
+                writing.put_node(connection, node, datetime.min)
+            for app in applications:
+                writing.add_application(connection, app.name, app.identity, app.document)
+            for fingerprint, purpose in fingerprints:
+                writing.add_fingerprint(connection, fingerprint, purpose)
+            for run in runs:
+                writing.add_run(connection, run)
+            for signature in signatures:
+                writing.add_signature(connection, signature)
+            for reference in references:
+                writing.put_reference(connection, reference)
+            return {name: _count(connection, name) - before[name] for name in tables}
+
+
+def _count(connection: sa.Connection, name: str) -> int:
+    table = schema.metadata.tables[name]
+    return connection.scalar(sa.select(sa.func.count()).select_from(table)) or 0
+
+
+def _equal(table: sa.Table, **values: object) -> Iterator[sa.ColumnElement[bool]]:
+    for name, value in values.items():
+        if value is not None:
+            yield table.c[name] == value
+
+
+def _fingerprints(connection: sa.Connection, ids: set[str]) -> dict[str, Fingerprint]:
+    """Fingerprints by id: the runs of one level share one."""
+    table = schema.fingerprint
+    wanted = sorted(ids)
+    found: dict[str, Fingerprint] = {}
+    for start in range(0, len(wanted), _BATCH):
+        query = sa.select(table.c.id, table.c.document).where(
+            table.c.id.in_(wanted[start : start + _BATCH])
+        )
+        found.update((i, Fingerprint.from_dict(d)) for i, d in connection.execute(query))
+    return found

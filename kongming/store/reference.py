@@ -1,0 +1,63 @@
+"""The idle node's reference: what each surrogate costs when nothing disturbs it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kongming.errors import InputError
+from kongming.fingerprint import SCHEMA, check_schema
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """What each surrogate costs on the idle node: ``times`` in seconds per operation by name.
+
+    ``readings`` fingerprints stand behind it, taken on CPU ``cpu`` until ``taken_at`` (UTC).
+    """
+
+    node_id: str
+    suite_version: str
+    cpu: int
+    times: Mapping[str, float]
+    readings: int
+    taken_at: str
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "schema": SCHEMA,
+            "node_id": self.node_id,
+            "suite_version": self.suite_version,
+            "cpu": self.cpu,
+            "times": dict(self.times),
+            "readings": self.readings,
+            "taken_at": self.taken_at,
+        }
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> Reference:
+        check_schema(document, "reference")
+        try:
+            made = cls(
+                node_id=str(document["node_id"]),
+                suite_version=str(document["suite_version"]),
+                cpu=int(document["cpu"]),
+                times={str(k): float(v) for k, v in document["times"].items()},
+                readings=int(document["readings"]),
+                taken_at=str(document["taken_at"]),
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise InputError(
+                f"The reference is not valid ({error!r}).", field="reference"
+            ) from error
+        for name, seconds in made.times.items():
+            if not 0.0 < seconds < math.inf:
+                raise InputError(
+                    "cannot be true.",
+                    field=f"times.{name}",
+                    found=seconds,
+                    allowed="a finite time above 0 s",
+                )
+        return made

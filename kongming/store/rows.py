@@ -1,0 +1,161 @@
+"""Rows of an export, from a store and back to records."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from kongming.errors import IncompatibleError, InputError, KongmingError, UnknownNameError
+from kongming.fingerprint import Fingerprint, NodeFacts
+from kongming.run import Run, Signature
+from kongming.store import Store, StoredApplication
+from kongming.store.reference import Reference
+
+TEXTS = ("record", "id", "app", "node_id", "placement", "kind", "levels", "started_at")
+NUMBERS = ("wall_s", "metric")
+"""The flat columns of a row, beside its ``document``."""
+
+Row = dict[str, Any]
+
+
+def of_store(store: Store, apps: Collection[str] | None) -> Iterator[Row]:
+    """Rows in the order in which an import can use them: what is referred to comes first."""
+    known = {entry.name for entry in store.applications()}
+    known |= {signature.app for signature in store.signatures()}
+    for app in apps or ():
+        if app not in known:
+            raise UnknownNameError("profiled application", app, known)
+    # One query each: a store is small beside memory, and one export is one moment.
+    runs = [run for run in store.runs() if apps is None or run.app in apps]
+    signatures = [s for s in store.signatures() if apps is None or s.app in apps]
+    purposes = store.fingerprint_purposes()
+    prints = {p.id: p for p in store.fingerprints()} if apps is None else {}
+    for run in runs:
+        prints.update({p.id: p for p in (run.fingerprint, run.before) if p is not None})
+    prints.update({s.fingerprint.id: s.fingerprint for s in signatures})
+    nodes = [
+        node
+        for node in store.nodes()
+        if apps is None
+        or node.id in {r.node_id for r in runs} | {p.node.id for p in prints.values()}
+    ]
+    ids = {node.id for node in nodes}
+    for node in nodes:
+        yield _row("node", node.id, node.to_dict(), node_id=node.id)
+    for reference in store.references():
+        if reference.node_id in ids:
+            key = f"{reference.node_id}/{reference.suite_version}/{reference.cpu}"
+            yield _row(
+                "reference",
+                key,
+                reference.to_dict(),
+                node_id=reference.node_id,
+                started_at=reference.taken_at,
+            )
+    for entry in store.stored_applications():
+        if apps is None or entry.name in apps:
+            document = {"name": entry.name, "identity": entry.identity, "document": entry.document}
+            yield _row("application", f"{entry.name}/{entry.identity}", document, app=entry.name)
+    for print_ in prints.values():
+        yield _row(
+            "fingerprint",
+            print_.id,
+            print_.to_dict(),
+            node_id=print_.node.id,
+            kind=purposes[print_.id],
+            started_at=print_.started_at,
+        )
+    for run in runs:
+        yield _run_row(run)
+    for signature in signatures:
+        document = signature.to_dict() | {"fingerprint": signature.fingerprint.id}
+        yield _row(
+            "signature",
+            signature.id,
+            document,
+            app=signature.app,
+            node_id=signature.node_id,
+            placement=signature.placement,
+            started_at=signature.fingerprint.started_at,
+        )
+
+
+def _run_row(run: Run) -> Row:
+    document = run.to_dict()
+    for key, print_ in (("fingerprint", run.fingerprint), ("before", run.before)):
+        document[key] = None if print_ is None else print_.id
+    return _row(
+        "run",
+        run.id,
+        document,
+        app=run.app,
+        node_id=run.node_id,
+        placement=run.placement,
+        kind=run.kind,
+        levels=", ".join(map(str, run.levels)) or ", ".join(run.neighbours),
+        started_at=run.started_at,
+        wall_s=run.wall_s,
+        metric=run.metric,
+    )
+
+
+def _row(record: str, key: str, document: Mapping[str, Any], **columns: Any) -> Row:
+    flat = dict.fromkeys((*TEXTS, *NUMBERS)) | columns
+    return flat | {"record": record, "id": key, "document": json.dumps(document, allow_nan=False)}
+
+
+def to_records(rows: Iterable[Row], source: str) -> dict[str, list[Any]]:
+    """Records by kind, named as ``Store.add_all`` takes them.
+
+    Raises:
+        InputError: a row is not valid; names ``source`` and the row, from 0.
+        IncompatibleError: a record has a newer schema.
+    """
+    made: dict[str, list[Any]] = {
+        "nodes": [],
+        "references": [],
+        "applications": [],
+        "fingerprints": [],
+        "runs": [],
+        "signatures": [],
+    }
+    prints: dict[str, Fingerprint] = {}
+    for number, row in enumerate(rows):
+        kind = f"{row['record']}s"
+        try:
+            if kind not in made:
+                raise InputError("is unknown.", field="record", found=row["record"])
+            made[kind].append(_record(kind, json.loads(row["document"]), row["kind"], prints))
+        except (KongmingError, ValueError, KeyError, TypeError, AttributeError) as error:
+            why = error.message if isinstance(error, KongmingError) else repr(error)
+            refused = IncompatibleError if isinstance(error, IncompatibleError) else InputError
+            raise refused(f"Row {number} of {source} is not valid: {why}") from error
+    return made
+
+
+def _record(
+    kind: str, document: Row, purpose: str | None, prints: dict[str, Fingerprint]
+) -> object:
+    if kind == "nodes":
+        return NodeFacts.from_dict(document)
+    if kind == "references":
+        return Reference.from_dict(document)
+    if kind == "applications":
+        return StoredApplication(
+            str(document["name"]), str(document["identity"]), dict(document["document"])
+        )
+    if kind == "fingerprints":
+        print_ = Fingerprint.from_dict(document)
+        prints[print_.id] = print_
+        return print_, purpose
+    during = document.get("fingerprint")
+    before = document.get("before")
+    if kind == "signatures":
+        return Signature.from_dict(document | {"fingerprint": prints[str(during)].to_dict()})
+    return replace(
+        Run.from_dict(document | {"fingerprint": None, "before": None}),
+        fingerprint=None if during is None else prints[during],
+        before=None if before is None else prints[before],
+    )

@@ -1,0 +1,136 @@
+"""Tables of the store. Columns are what is asked by; the rest of a record is its JSON document.
+
+A change here needs a migration in ``migrations/versions`` and its name in ``HEAD``.
+"""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+HEAD = "0001"
+"""The newest revision: compared first at opening, so that Alembic is seldom loaded."""
+
+VERSION_TABLE = "kongming_version"
+"""Not Alembic's default name, which another program's database may have."""
+
+metadata = sa.MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_name)s_%(referred_table_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+node = sa.Table(
+    "node",
+    metadata,
+    sa.Column("id", sa.String, primary_key=True),
+    # When the facts were taken (UTC): older ones, imported later, do not replace newer ones.
+    sa.Column("seen_at", sa.DateTime, nullable=False),
+    sa.Column("document", sa.JSON, nullable=False),
+)
+
+fingerprint = sa.Table(
+    "fingerprint",
+    metadata,
+    sa.Column("id", sa.String, primary_key=True),
+    sa.Column("node_id", sa.ForeignKey("node.id"), nullable=False),
+    sa.Column("suite_version", sa.String, nullable=False),
+    sa.Column("purpose", sa.String, nullable=False),
+    sa.Column("cpu", sa.Integer, nullable=False),
+    sa.Column("started_at", sa.DateTime, nullable=False),
+    sa.Column("document", sa.JSON, nullable=False),
+    sa.Index(None, "node_id", "suite_version", "purpose", "started_at"),
+    sa.Index(None, "started_at"),
+)
+
+run = sa.Table(
+    "run",
+    metadata,
+    sa.Column("id", sa.String, primary_key=True),
+    sa.Column("app", sa.String, nullable=False),
+    sa.Column("identity", sa.String, nullable=False),
+    # No foreign key: a run that failed may have no fingerprint, which brings the node's facts.
+    sa.Column("node_id", sa.String, nullable=False),
+    sa.Column("placement", sa.String, nullable=False),
+    sa.Column("kind", sa.String, nullable=False),
+    sa.Column("ok", sa.Boolean, nullable=False),
+    sa.Column("campaign", sa.String, nullable=False),
+    sa.Column("step", sa.Integer, nullable=False),
+    sa.Column("metric_unit", sa.String, nullable=False),
+    sa.Column("started_at", sa.DateTime, nullable=False),
+    sa.Column("fingerprint_id", sa.ForeignKey("fingerprint.id"), index=True),
+    sa.Column("before_id", sa.ForeignKey("fingerprint.id"), index=True),
+    sa.Column("document", sa.JSON, nullable=False),
+    sa.Index(None, "app", "identity", "node_id", "placement", "started_at"),
+    sa.Index(None, "campaign", "step"),
+    sa.Index(None, "started_at"),
+)
+
+signature = sa.Table(
+    "signature",
+    metadata,
+    sa.Column("id", sa.String, primary_key=True),
+    sa.Column("app", sa.String, nullable=False),
+    sa.Column("identity", sa.String, nullable=False),
+    sa.Column("node_id", sa.String, nullable=False),
+    sa.Column("placement", sa.String, nullable=False),
+    sa.Column("campaign", sa.String, nullable=False),
+    sa.Column("step", sa.Integer, nullable=False),
+    # The fingerprint's, copied: what orders signatures.
+    sa.Column("started_at", sa.DateTime, nullable=False),
+    sa.Column("fingerprint_id", sa.ForeignKey("fingerprint.id"), nullable=False, index=True),
+    sa.Column("document", sa.JSON, nullable=False),
+    sa.Index(None, "app", "identity", "node_id", "placement", "started_at"),
+    sa.Index(None, "campaign", "step"),
+)
+
+reference = sa.Table(
+    "reference",
+    metadata,
+    sa.Column("node_id", sa.String, primary_key=True),
+    sa.Column("suite_version", sa.String, primary_key=True),
+    sa.Column("cpu", sa.Integer, primary_key=True),
+    sa.Column("taken_at", sa.DateTime, nullable=False),
+    sa.Column("document", sa.JSON, nullable=False),
+)
+
+application = sa.Table(
+    "application",
+    metadata,
+    sa.Column("name", sa.String, primary_key=True),
+    sa.Column("identity", sa.String, primary_key=True),
+    sa.Column("put_at", sa.DateTime, nullable=False),
+    sa.Column("document", sa.JSON, nullable=False),
+)
+
+campaign = sa.Table(
+    "campaign",
+    metadata,
+    sa.Column("id", sa.String, primary_key=True),
+    sa.Column("key", sa.String, nullable=False),
+    sa.Column("opened_at", sa.DateTime, nullable=False),
+    sa.Column("finished_at", sa.DateTime),
+    sa.Column("document", sa.JSON, nullable=False),
+)
+# At most one campaign of a key is under way, whoever opens it at the same moment.
+sa.Index(
+    "uq_campaign_under_way",
+    campaign.c.key,
+    unique=True,
+    sqlite_where=campaign.c.finished_at.is_(None),
+    postgresql_where=campaign.c.finished_at.is_(None),
+)
+
+model = sa.Table(
+    "model",
+    metadata,
+    sa.Column("app", sa.String, primary_key=True),
+    sa.Column("placement", sa.String, primary_key=True),
+    sa.Column("version", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("identity", sa.String, nullable=False),
+    sa.Column("node_id", sa.String, nullable=False),
+    sa.Column("trained_at", sa.DateTime, nullable=False),
+    sa.Column("document", sa.JSON, nullable=False),
+)

@@ -1,0 +1,159 @@
+#include "registry.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#define KERNEL_ADDRESS(kernel) &kernel##_microbench,
+static const struct microbench *const kernels[] = {KERNELS(KERNEL_ADDRESS)};
+#undef KERNEL_ADDRESS
+
+enum { PAGE_OF_LINES = 4096 };
+
+int fail(struct instance *self, const char *format, ...)
+{
+    va_list arguments;
+
+    va_start(arguments, format);
+    vsnprintf(self->error, sizeof self->error, format, arguments);
+    va_end(arguments);
+    return -1;
+}
+
+static uint64_t smaller(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+static uint64_t larger(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+static uint64_t power_of_two_within(uint64_t bytes)
+{
+    uint64_t power = PAGE_OF_LINES;
+
+    while (power <= bytes / 2)
+        power *= 2;
+    return power;
+}
+
+uint64_t registry_arena_limit(const struct config *config)
+{
+    return smaller(power_of_two_within(config->memory_bytes / 10 * 7), GIB(1));
+}
+
+uint64_t registry_array_elements(const struct config *config)
+{
+    /* STREAM's rule, bounded by what a node has to spare. Whole pages, so that no array begins
+     * within another's last line. */
+    uint64_t bytes = smaller(larger(4 * config->llc_bytes, MIB(16)), MIB(256));
+
+    bytes = smaller(bytes, config->memory_bytes / 10 * 3 / 3);
+    return larger(bytes / PAGE_OF_LINES, 1) * PAGE_OF_LINES / sizeof(double);
+}
+
+/* 1024 -> 1K: how the names of Table I write sizes. */
+static void size_suffix(uint64_t bytes, char *out, size_t length)
+{
+    if (bytes >= GIB(1))
+        snprintf(out, length, "%lluG", (unsigned long long)(bytes >> 30));
+    else if (bytes >= MIB(1))
+        snprintf(out, length, "%lluM", (unsigned long long)(bytes >> 20));
+    else
+        snprintf(out, length, "%lluK", (unsigned long long)(bytes >> 10));
+}
+
+/* A set taken from the size of a cache. */
+static uint64_t cache_set(uint64_t bytes, uint64_t arena_limit)
+{
+    uint64_t bounded = smaller(bytes, arena_limit);
+
+    return larger(bounded / PAGE_OF_LINES, 1) * PAGE_OF_LINES;
+}
+
+static void resolve(const struct config *config, const struct microbench *kernel, const struct variant *variant,
+                    struct surrogate *out)
+{
+    uint64_t arena = registry_arena_limit(config);
+    uint64_t limit = UINT64_MAX;
+
+    memset(out, 0, sizeof *out);
+    out->kernel = kernel;
+    out->variant = variant;
+    snprintf(out->name, sizeof out->name, "%s.%s", kernel->prefix, variant->suffix);
+    switch (variant->rule) {
+    case SIZE_NONE:
+        break;
+    case SIZE_FIXED:
+        out->size_bytes = variant->bytes;
+        break;
+    case SIZE_L2_HALF:
+        out->size_bytes = cache_set(config->l2_bytes / 2, arena);
+        break;
+    case SIZE_LLC_HALF:
+        out->size_bytes = cache_set(config->llc_bytes / 2, arena);
+        break;
+    case SIZE_LLC_TWICE:
+        out->size_bytes = cache_set(config->llc_bytes * 2, arena);
+        break;
+    case SIZE_ARRAYS:
+        out->size_bytes = variant->bytes * registry_array_elements(config) * sizeof(double);
+        break;
+    case SIZE_ARENA:
+        limit = arena;
+        out->size_bytes = smaller(variant->bytes, limit);
+        break;
+    case SIZE_BLOCK:
+        /* Twice the block at least, or there are no offsets to choose from. */
+        limit = power_of_two_within(config->io_bytes / 2);
+        out->size_bytes = smaller(variant->bytes, limit);
+        break;
+    }
+    if (variant->bytes > limit && out->size_bytes == limit) {
+        char suffix[24];
+        memcpy(out->instead_of, out->name, sizeof out->instead_of);
+        size_suffix(limit, suffix, sizeof suffix);
+        snprintf(out->name, sizeof out->name, "%s.%s", kernel->prefix, suffix);
+        if (variant->rule == SIZE_BLOCK) { /* read.1G and write.1G share a prefix: keep the direction */
+            const char *dot = strrchr(variant->suffix, '.');
+            int length = dot != NULL ? (int)(dot - variant->suffix) : 0;
+            snprintf(out->name, sizeof out->name, "%s.%.*s.%s", kernel->prefix, length, variant->suffix, suffix);
+        }
+    }
+}
+
+void registry_resolve(const struct config *config, struct suite_of_node *suite)
+{
+    suite->count = 0;
+    for (size_t k = 0; k < sizeof kernels / sizeof kernels[0]; k++) {
+        for (size_t v = 0; v < kernels[k]->variant_count && suite->count < MOST_SURROGATES; v++) {
+            struct surrogate *next = &suite->surrogates[suite->count];
+            resolve(config, kernels[k], &kernels[k]->variants[v], next);
+            /* On a very small node two sizes may come down to the same: one column is enough. */
+            if (registry_find(suite, next->name) == NULL)
+                suite->count++;
+        }
+    }
+}
+
+const struct surrogate *registry_find(const struct suite_of_node *suite, const char *name)
+{
+    for (size_t i = 0; i < suite->count; i++)
+        if (strcmp(suite->surrogates[i].name, name) == 0)
+            return &suite->surrogates[i];
+    return NULL;
+}
+
+void registry_explain_unknown(const struct suite_of_node *suite, const char *name)
+{
+    for (size_t i = 0; i < suite->count; i++) {
+        if (strcmp(suite->surrogates[i].instead_of, name) == 0) {
+            fprintf(stderr, "kongming-microbench: this node is too small for '%s': it has %s instead\n", name,
+                    suite->surrogates[i].name);
+            return;
+        }
+    }
+    fprintf(stderr, "kongming-microbench: there is no surrogate '%s': see 'kongming-microbench list'\n", name);
+}

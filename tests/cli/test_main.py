@@ -1,0 +1,210 @@
+"""What every command has in common: help, usage errors, one JSON document, exit status."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+import pytest
+
+from kongming.cli import failures, output
+from kongming.cli.extras import require
+from kongming.cli.main import COMMANDS, Terminated, run
+from kongming.errors import (
+    CheckFailedError,
+    InputError,
+    KongmingError,
+    MissingExtraError,
+    StoreError,
+    UntrainedError,
+)
+from tests.conftest import ROOT, Kongming
+
+
+def test_help_names_every_command_and_imports_none() -> None:
+    code = (
+        "import sys\n"
+        "from kongming.cli.main import run\n"
+        "status = run(['--help'])\n"
+        "heavy = {'rich', 'sqlalchemy', 'alembic', 'numpy', 'sklearn', 'lightgbm', 'psutil'}\n"
+        "print(status, sorted(heavy & set(sys.modules)))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    *help_, last = done.stdout.splitlines()
+    assert last == "0 []"
+    for name, entry in COMMANDS.items():
+        assert any(line.split()[:1] == [name] and entry.help in line for line in help_), name
+
+
+def test_unknown_command_suggests_the_nearest(kongming: Kongming) -> None:
+    done = kongming("fingerprnt")
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.startswith("error: There is no command named 'fingerprnt'.\nhint: Did you")
+    assert "fingerprint" in done.stderr
+
+
+@pytest.mark.parametrize("args", [["runs", "--limt", "3"], ["runs", "--limit", "x"], ["--wrong"]])
+def test_usage_errors_end_with_2(kongming: Kongming, args: list[str]) -> None:
+    done = kongming(*args)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: ")
+    assert "--help'" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("args", "kind"),
+    [
+        (["runs", "--limt", "--json"], "NoSuchOption"),
+        (["rnus", "--json"], "UnknownNameError"),
+        (["runs", "--json", "--app", "sort"], "UnknownNameError"),
+        (["runs", "--json", "--store", "sqlite:////nowhere/at/all.db"], "StoreError"),
+    ],
+)
+def test_error_is_one_json_document(kongming: Kongming, args: list[str], kind: str) -> None:
+    done = kongming(*args)
+    document = json.loads(done.stdout)
+    assert set(document) == {"error"}
+    assert document["error"]["kind"] == kind
+    assert document["error"]["message"]
+    assert f"error: {document['error']['message']}" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (KongmingError("x"), 1),
+        (StoreError("x"), 1),
+        (InputError("x"), 2),
+        (UntrainedError("x"), 3),
+        (CheckFailedError("x"), 4),
+        (click.UsageError("x"), 2),
+        (OSError(28, "No space left on device", "/x"), 1),
+        (RuntimeError("surprise"), 1),
+        (ModuleNotFoundError("No module named 'lightgbm'", name="lightgbm"), 2),
+        (ModuleNotFoundError("No module named 'typo'", name="typo"), 1),
+        (KeyboardInterrupt(), 130),
+        (click.Abort(), 130),
+        (Terminated(signal.SIGTERM), 143),
+        (click.exceptions.Exit(7), 7),
+    ],
+)
+def test_exit_status_of_errors(
+    error: BaseException, status: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(args: Sequence[str]) -> int:
+        raise error
+
+    assert run(["train", "--json"], fail) == status
+    out, err = capsys.readouterr()
+    assert "Traceback" not in err
+    if not isinstance(error, click.exceptions.Exit):
+        assert json.loads(out)["error"]["message"]
+        assert err.startswith("error: ")
+
+
+def test_missing_extra_names_what_to_install(capsys: pytest.CaptureFixture[str]) -> None:
+    def fail(args: Sequence[str]) -> int:
+        raise ModuleNotFoundError("No module named 'sklearn.svm'", name="sklearn.svm")
+
+    assert run(["--debug", "train"], fail) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "kongming train needs sklearn" in err
+    assert "pip install 'kongming[predict]'" in err
+
+
+def test_require_says_what_is_missing() -> None:
+    assert require("Anything", "predict", "json") is json
+    with pytest.raises(MissingExtraError, match=r"kongming\[server\]"):
+        require("The server", "server", "no_such_module_at_all")
+
+
+def test_error_after_the_document_adds_no_second_one(capsys: pytest.CaptureFixture[str]) -> None:
+    def half(args: Sequence[str]) -> int:
+        output.emit_json({"done": 3})
+        raise CheckFailedError("Two of five.", hint="Look.")
+
+    assert run(["corun", "--json"], half) == 4
+    out, err = capsys.readouterr()
+    assert json.loads(out) == {"done": 3}
+    assert err == "error: Two of five.\nhint: Look.\n"
+
+
+def test_returned_status_is_the_exit_status() -> None:
+    assert run([], lambda args: 1) == 1
+
+
+def test_traceback_only_when_asked_for(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(args: Sequence[str]) -> int:
+        raise RuntimeError("surprise")
+
+    run([], fail)
+    quiet = capsys.readouterr().err
+    assert "surprise" in quiet
+    assert "KONGMING_DEBUG=1" in quiet
+    monkeypatch.setenv("KONGMING_DEBUG", "1")
+    run([], fail)
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_json_after_two_dashes_belongs_to_someone_else() -> None:
+    assert failures.wants_json(["runs", "--json"])
+    assert not failures.wants_json(["runs", "--", "--json"])
+
+
+def test_reader_that_goes_away_is_no_error(kongming_env: dict[str, str], tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "kongming.cli.main", "runs", "--help"]
+    process = subprocess.Popen(
+        command, env=kongming_env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path
+    )
+    assert process.stdout is not None
+    process.stdout.close()
+    assert process.stderr is not None
+    with process.stderr as stderr:
+        assert stderr.read() == b""
+    assert process.wait() == 141
+
+
+@pytest.mark.parametrize(
+    ("signum", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
+def test_signals_clean_up_and_end(tmp_path: Path, signum: signal.Signals, status: int) -> None:
+    # A command of our own: what matters is that its ``finally`` runs, whatever the signal.
+    code = (
+        "import sys, time, pathlib, click\n"
+        "from kongming.cli import main\n"
+        "def work(args):\n"
+        "    try:\n"
+        "        pathlib.Path('started').touch(); time.sleep(60)\n"
+        "    finally:\n"
+        "        pathlib.Path('cleaned').touch()\n"
+        "main._listen()\n"
+        "sys.exit(main.run(['--json'], work))\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    while not (tmp_path / "started").exists() and process.poll() is None:
+        time.sleep(0.01)
+    process.send_signal(signum)
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == status
+    assert (tmp_path / "cleaned").exists()
+    assert json.loads(out)["error"]["message"] == "Interrupted."
+    assert err == "error: Interrupted.\n"

@@ -1,0 +1,168 @@
+"""``runs``, ``apps``, ``models``, ``export`` and ``import``, by the real command."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kongming.store import Store
+from tests import builders
+from tests.conftest import Kongming
+
+TIMES = {"memory.random.1K": 1.2e-9, "stream.triad": 3e-9}
+
+
+@pytest.fixture
+def filled(store_url: str) -> str:
+    with Store.open(store_url) as store:
+        for metric in (1.0, 1.1, 0.9):
+            store.add_run(builders.run("sort", metric, TIMES))
+        store.add_run(builders.run("sort", 2.0, TIMES, levels=(builders.level(),)))
+        store.add_run(builders.run("sort", None, levels=(builders.level("os.switch"),)))
+        store.add_run(
+            builders.run("serve", 500.0, metric_unit="ops/s", better="higher", wall_s=3.0)
+        )
+        store.add_signature(builders.signature("sort", TIMES))
+        variant = {
+            "chosen": "GBM",
+            "columns": ["stream.triad"],
+            "noise_floor_pct": 1.5,
+            "models": {"GBM": {"scores": {"median_pct": 4.2}}},
+        }
+        for _ in range(2):
+            store.put_model(
+                "sort",
+                builders.identity_of("sort"),
+                "node-1",
+                "cross-core",
+                {"schema": 1, "runs": {"total": 4}, "variants": {"full": variant}},
+            )
+    return store_url
+
+
+def listed(kongming: Kongming, *args: str | Path) -> dict[str, Any]:
+    done = kongming(*args, "--json")
+    assert done.returncode == 0, done.stderr
+    return dict(json.loads(done.stdout))
+
+
+@pytest.mark.usefixtures("filled")
+def test_runs_with_filters(kongming: Kongming) -> None:
+    everything = listed(kongming, "runs")
+    assert everything["total"] == len(everything["runs"]) == 6
+    [failed] = listed(kongming, "runs", "--failed")["runs"]
+    assert (failed["ok"], failed["error"], failed["slowdown"]) == (False, "exit status 1", None)
+    loaded = listed(kongming, "runs", "--app", "sort", "--kind", "induced")["runs"]
+    assert [run["slowdown"] for run in loaded] == [2.0, None]
+    assert listed(kongming, "runs", "--placement", "same-core") == {"total": 0, "runs": []}
+    newest = listed(kongming, "runs", "--limit", "1", "--fingerprints")
+    assert newest["total"] == 6
+    assert [run["app"] for run in newest["runs"]] == ["serve"]
+    whole = listed(kongming, "runs", "--app", "sort", "--fingerprints")["runs"][0]
+    assert whole["fingerprint"]["surrogates"].keys() == TIMES.keys()
+
+
+@pytest.mark.usefixtures("filled")
+def test_tables_for_people(kongming: Kongming) -> None:
+    runs = kongming("runs").stdout
+    assert "memory.streaming.8M@1" in runs
+    assert "500 ops/s" in runs
+    assert "exit status 1" in runs
+    assert "The newest 2 of 6 runs" in kongming("runs", "--limit", "2").stdout
+    apps = kongming("apps").stdout
+    assert "sort" in apps
+    assert "500 ops/s" in apps
+    models = kongming("models").stdout
+    assert "4.2%" in models
+    assert "full (1)" in models
+
+
+@pytest.mark.usefixtures("filled")
+def test_apps(kongming: Kongming) -> None:
+    serve, sort = listed(kongming, "apps")["apps"]
+    assert (serve["app"], serve["metric_unit"]) == ("serve", "ops/s")
+    assert serve["profiles"][0]["solo"] == pytest.approx(500.0)
+    [profile] = sort["profiles"]
+    assert (profile["solo"], profile["runs"], profile["failed"]) == (1.0, 5, 1)
+    assert profile["signature"]
+    assert profile["node"] == "example"
+
+
+@pytest.mark.usefixtures("filled")
+def test_models(kongming: Kongming) -> None:
+    [model] = listed(kongming, "models")["models"]
+    assert model["version"] == 2
+    assert model["variants"]["full"] == {
+        "model": "GBM",
+        "columns": 1,
+        "median_error_pct": 4.2,
+        "noise_floor_pct": 1.5,
+    }
+    assert len(listed(kongming, "models", "--all")["models"]) == 2
+    unknown = kongming("models", "--app", "sord")
+    assert unknown.returncode == 2
+    assert "Did you mean sort?" in unknown.stderr
+
+
+def test_empty_store_is_no_error(kongming: Kongming) -> None:
+    assert "No such runs" in kongming("runs").stdout
+    assert "kongming profile" in kongming("apps").stdout
+    assert "kongming train" in kongming("models").stdout
+    assert listed(kongming, "runs") == {"total": 0, "runs": []}
+
+
+@pytest.mark.usefixtures("filled")
+def test_export_and_import(kongming: Kongming, tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    other = {"KONGMING_STORE": f"sqlite:///{tmp_path / 'other.db'}"}
+    written = listed(kongming, "export", "--out", "x.parquet", "--app", "sort")
+    assert written["records"]["run"] == 5
+    assert written["bytes"] == (tmp_path / "x.parquet").stat().st_size
+    first, second = (kongming("import", "x.parquet", "--json", env=other) for _ in range(2))
+    assert json.loads(first.stdout)["new"]["run"] == 5
+    assert json.loads(second.stdout)["new"]["run"] == 0
+    there = json.loads(kongming("runs", "--json", env=other).stdout)
+    assert there == listed(kongming, "runs", "--app", "sort")
+
+
+@pytest.mark.usefixtures("filled")
+@pytest.mark.parametrize(
+    ("args", "status", "told"),
+    [
+        (["runs", "--app", "srot"], 2, "Did you mean sort?"),
+        (["runs", "--kind", "slo"], 2, "--kind"),
+        (["export"], 2, "--out"),
+        (["export", "--out", "x.parquet", "--app", "srot"], 2, "Did you mean sort?"),
+        (["export", "--out", "nowhere/x.parquet"], 1, "cannot be written"),
+        (["import", "nothing.parquet"], 2, "There is no file"),
+        (["import", "store.db"], 2, "is not a Parquet file"),
+        (["runs", "--store", "store.db"], 2, "no database URL"),
+        (["runs", "--store", "mongodb://host/x"], 2, "unknown kind"),
+        (["runs", "--store", "sqlite:///letter.txt"], 1, "is not a database"),
+        (["runs", "--store", "sqlite:////proc/x.db"], 1, "cannot be opened"),
+        (["runs", "--store", "sqlite:///nowhere/x.db"], 1, "does not exist"),
+    ],
+)
+def test_bad_input_gets_a_sentence(
+    kongming: Kongming, tmp_path: Path, args: list[str], status: int, told: str
+) -> None:
+    (tmp_path / "letter.txt").write_text("Dear reader, " * 100)
+    done = kongming(*args)
+    assert done.returncode == status, done.stderr
+    assert told in done.stderr
+    assert "Traceback" not in done.stderr
+    assert len(done.stderr.splitlines()) <= 2
+    assert not list(tmp_path.glob("*.parquet"))
+
+
+def test_export_without_pyarrow_names_the_extra(kongming: Kongming, tmp_path: Path) -> None:
+    hidden = tmp_path / "hidden"
+    hidden.mkdir()
+    (hidden / "sitecustomize.py").write_text("import sys; sys.modules['pyarrow'] = None\n")
+    path = f"{hidden}:{Path(__file__).resolve().parent.parent.parent}"
+    done = kongming("export", "--out", "x.parquet", env={"PYTHONPATH": path})
+    assert done.returncode == 2
+    assert "pip install 'kongming[predict]'" in done.stderr

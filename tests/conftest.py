@@ -1,0 +1,60 @@
+"""Fixtures for all tests: a store of one's own, and the real command."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+Kongming = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def store_url(tmp_path: Path) -> str:
+    """The URL of a store that does not exist yet."""
+    return f"sqlite:///{tmp_path / 'store.db'}"
+
+
+@pytest.fixture
+def kongming_env(tmp_path: Path, store_url: str) -> dict[str, str]:
+    """An environment in which the command keeps everything below ``tmp_path``."""
+    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    return os.environ | {
+        "PYTHONPATH": path,
+        "KONGMING_STORE": store_url,
+        "KONGMING_DIR": str(tmp_path / "io"),
+        "XDG_DATA_HOME": str(tmp_path / "data"),
+        "XDG_STATE_HOME": str(tmp_path / "state"),
+        "XDG_CACHE_HOME": str(tmp_path / "cache"),
+        "COLUMNS": "160",
+    }
+
+
+@pytest.fixture
+def kongming(tmp_path: Path, kongming_env: dict[str, str]) -> Kongming:
+    """Run the real command: ``kongming("runs", "--json").stdout``.
+
+    It runs in ``tmp_path`` with ``KONGMING_STORE`` set to ``store_url``; ``env=`` adds variables,
+    anything else goes to ``subprocess.run``.
+    """
+
+    def call(
+        *args: str | Path, env: dict[str, str] | None = None, **options: object
+    ) -> subprocess.CompletedProcess[str]:
+        settings: dict[str, object] = {"cwd": tmp_path, "timeout": 120} | options
+        return subprocess.run(  # type: ignore[call-overload,no-any-return]
+            [sys.executable, "-m", "kongming.cli.main", *map(str, args)],
+            env=kongming_env | (env or {}),
+            capture_output=True,
+            text=True,
+            check=False,
+            **settings,
+        )
+
+    return call

@@ -1,0 +1,166 @@
+"""Runs become a dataset: what is kept, what is left out and why, what is refused."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import random
+
+import numpy as np
+import pytest
+
+from kongming import dataset
+from kongming.errors import IncompatibleError, InputError, UntrainedError
+from kongming.run import Run
+from tests import builders
+from tests.models import synthetic
+
+POWERS = {"memory.random.128M": 0.6}
+
+
+def with_times(run: Run, **changes: float | None) -> Run:
+    """The run with some readings changed; None removes one."""
+    assert run.fingerprint is not None
+    surrogates = dict(run.fingerprint.surrogates)
+    for name, value in changes.items():
+        if value is None:
+            del surrogates[name]
+        else:
+            good = surrogates.get(name, builders.reading(name, 1e-9))
+            surrogates[name] = dataclasses.replace(good, seconds_per_op=value)
+    fingerprint = dataclasses.replace(run.fingerprint, surrogates=surrogates)
+    return dataclasses.replace(run, fingerprint=fingerprint)
+
+
+def test_log_times_log_slowdowns_and_groups() -> None:
+    runs = synthetic.campaign("a", POWERS)
+    data = dataset.build(runs)
+    assert data.columns == tuple(sorted(synthetic.IDLE))
+    assert data.X.shape == (len(runs), len(synthetic.IDLE))
+    first = runs[0]
+    assert first.fingerprint is not None
+    column = data.columns.index("stream.triad")
+    assert data.times[0, column] == pytest.approx(first.fingerprint.times()["stream.triad"])
+    assert data.cost[0] == pytest.approx(first.cost)
+    assert np.median(data.y[[kind == "solo" for kind in data.kinds]]) == pytest.approx(0, abs=1e-3)
+    assert data.groups == tuple(run.families for run in runs)
+    assert dict(zip(data.columns, data.families, strict=True))["iobench.fsync"] == "write"
+
+
+def test_the_order_of_runs_and_of_surrogates_changes_nothing() -> None:
+    runs = synthetic.campaign("a", POWERS)
+    shuffled = []
+    for run in random.Random(3).sample(runs, len(runs)):
+        assert run.fingerprint is not None
+        turned = dict(reversed(list(run.fingerprint.surrogates.items())))
+        fingerprint = dataclasses.replace(run.fingerprint, surrogates=turned)
+        shuffled.append(dataclasses.replace(run, fingerprint=fingerprint))
+    one, other = dataset.build(runs), dataset.build(shuffled)
+    assert one.columns == other.columns
+    assert one.run_ids == other.run_ids
+    np.testing.assert_array_equal(one.X, other.X)
+    np.testing.assert_array_equal(one.y, other.y)
+
+
+def test_failed_repeated_and_unmeasured_runs_are_left_out_with_the_reason() -> None:
+    runs = synthetic.campaign("a", POWERS)
+    failed = builders.run("a", None, synthetic.IDLE)
+    bare = builders.run("a", 3.0)
+    data = dataset.build([*runs, failed, bare, runs[0]])
+    reasons = {dropped.name: dropped.reason for dropped in data.dropped_runs}
+    assert len(data.y) == len(runs)
+    assert reasons == {
+        failed.id: "failed: exit status 1",
+        bare.id: "has no fingerprint",
+        runs[0].id: "is there twice",
+    }
+
+
+def test_a_column_that_many_runs_miss_is_dropped_and_else_the_run() -> None:
+    runs = synthetic.campaign("a", POWERS)
+    runs = [with_times(r, **{"os.syscall": None}) if i % 2 else r for i, r in enumerate(runs)]
+    runs[4] = with_times(runs[4], **{"stream.triad": None})
+    data = dataset.build(runs)
+    assert "os.syscall" not in data.columns
+    assert "stream.triad" in data.columns
+    assert [d.name for d in data.dropped_columns] == ["os.syscall"]
+    assert [d.name for d in data.dropped_runs] == [runs[4].id]
+
+
+@pytest.mark.parametrize("value", [math.inf, math.nan, 0.0, -1.0])
+def test_a_reading_that_cannot_be_true_is_missing(value: float) -> None:
+    runs = synthetic.campaign("a", POWERS)
+    runs[2] = with_times(runs[2], **{"stream.triad": value})
+    data = dataset.build(runs)
+    assert np.isfinite(data.X).all()
+    assert [d.name for d in data.dropped_runs] == [runs[2].id]
+
+
+def test_a_constant_column_is_dropped() -> None:
+    runs = [with_times(r, **{"stream.copy": 2e-9}) for r in synthetic.campaign("a", POWERS)]
+    data = dataset.build(runs)
+    assert {(d.name, d.reason) for d in data.dropped_columns} == {("stream.copy", "is constant")}
+
+
+@pytest.mark.parametrize(
+    ("what", "changes"),
+    [
+        ("application", {"app": "b"}),
+        ("identity", {"identity": "ffff"}),
+        ("node", {"node_id": "node-2"}),
+        ("placement", {"placement": "same-core"}),
+        ("metric", {"metric_unit": "ops/s", "better": "higher"}),
+        (
+            "suite version",
+            {"fingerprint": builders.fingerprint(synthetic.IDLE, suite_version="1-other")},
+        ),
+    ],
+)
+def test_runs_that_must_not_be_mixed_are_refused(what: str, changes: dict[str, object]) -> None:
+    runs = synthetic.campaign("a", POWERS)
+    runs[1] = dataclasses.replace(runs[1], **changes)  # type: ignore[arg-type]
+    with pytest.raises(IncompatibleError, match=f"differ in {what}"):
+        dataset.build(runs)
+
+
+def test_without_solo_runs_or_any_run_there_is_no_dataset() -> None:
+    runs = [run for run in synthetic.campaign("a", POWERS) if run.kind != "solo"]
+    with pytest.raises(UntrainedError, match="solo"):
+        dataset.build(runs)
+    with pytest.raises(UntrainedError, match="no run"):
+        dataset.build([])
+
+
+def test_one_run_teaches_nothing() -> None:
+    with pytest.raises(UntrainedError, match="No surrogate varied"):
+        dataset.build([builders.run("a", 3.0, synthetic.IDLE)])
+
+
+def test_columns_can_be_chosen() -> None:
+    runs = synthetic.campaign("a", POWERS)
+    data = dataset.build(runs, columns=["stream.triad", "os.switch", "no.such"])
+    assert data.columns == ("os.switch", "stream.triad")
+    assert [(d.name, d.reason) for d in data.dropped_columns] == [("no.such", "was not measured")]
+    whole = dataset.build(runs).select(["os.switch", "stream.triad"])
+    np.testing.assert_array_equal(whole.X, data.X)
+
+
+def test_the_quick_columns_are_those_of_the_runs_quick_fingerprints() -> None:
+    runs = synthetic.campaign("a", POWERS)
+    assert dataset.quick_columns(runs) == tuple(sorted(synthetic.QUICK))
+
+
+def test_more_is_worse_whatever_the_metric() -> None:
+    runs = synthetic.campaign("a", POWERS)
+    turned = [
+        dataclasses.replace(run, metric=1.0 / run.cost, metric_unit="ops/s", better="higher")
+        for run in runs
+    ]
+    np.testing.assert_allclose(dataset.build(turned).y, dataset.build(runs).y)
+
+
+def test_a_row_names_what_it_lacks() -> None:
+    with pytest.raises(InputError, match=r"no reading of stream\.triad"):
+        dataset.row(["os.switch", "stream.triad"], {"os.switch": 1e-6})
+    with pytest.raises(InputError, match="cannot be true"):
+        dataset.row(["os.switch"], {"os.switch": math.nan})

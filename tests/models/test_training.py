@@ -1,0 +1,221 @@
+"""Training: what is left out, which model is chosen, and that the document says all of it."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import json
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kongming import dataset
+from kongming.errors import IncompatibleError, InputError, UnknownNameError, UntrainedError
+from kongming.models import model_names, persist
+from kongming.models.registry import KINDS
+from kongming.models.training import train_application, training_sets
+from kongming.models.validation import Validation, choose, make_folds, repeat_noise
+from tests import builders
+from tests.models import synthetic
+
+POWERS = {"memory.random.128M": 0.6, "stream.triad": 0.2}
+WHEN = "2026-01-01T00:00:00Z"
+
+
+@pytest.fixture(scope="module")
+def runs() -> list[Any]:
+    return synthetic.campaign("a", POWERS)
+
+
+@pytest.fixture(scope="module")
+def document(runs: list[Any]) -> dict[str, Any]:
+    return train_application(runs, trained_at=WHEN)
+
+
+def test_a_family_is_left_out_with_all_its_levels_and_mixes(runs: list[Any]) -> None:
+    mix = builders.run(
+        "a",
+        4.0,
+        synthetic.IDLE,
+        levels=(builders.level("stream.triad"), builders.level("iobench.fsync")),
+    )
+    data = dataset.build([*runs, mix])
+    folds = {fold.name: fold for fold in make_folds(data)}
+    assert set(folds) == {run for group in data.groups for run in group}
+    for name, fold in folds.items():
+        assert not any(name in data.groups[i] for i in fold.train)
+        assert not set(fold.train) & set(fold.test)
+    row = data.run_ids.index(mix.id)
+    assert [name for name in folds if row in folds[name].test] == ["memory", "write"]
+
+
+def test_each_solo_run_is_scored_once_and_trains_elsewhere(runs: list[Any]) -> None:
+    data = dataset.build(runs)
+    folds = make_folds(data)
+    for i, kind in enumerate(data.kinds):
+        if kind == "solo":
+            assert sum(i in fold.test for fold in folds) == 1
+            assert sum(i in fold.train for fold in folds) == len(folds) - 1
+
+
+def test_without_inducers_blocks_of_time_are_left_out() -> None:
+    solos = synthetic.campaign("a", POWERS, intensities=(), solos=20)
+    folds = make_folds(dataset.build(solos))
+    assert [fold.name for fold in folds] == [f"block:{k}" for k in range(5)]
+    assert all(np.all(np.diff(fold.test) == 1) for fold in folds)
+
+
+def test_noise_is_what_repeats_differ_by() -> None:
+    solos = synthetic.campaign("a", POWERS, intensities=(), solos=200, noise=0.02)
+    measured = repeat_noise(dataset.build(solos))
+    # The surrogates' own noise of 2 % reaches the program through its sensitivities as well.
+    assert measured == pytest.approx(0.6745 * 0.024, rel=0.25)
+
+
+def validation(model: str, residuals: list[float]) -> Validation:
+    n = len(residuals)
+    return Validation(
+        model, np.arange(n), np.array(residuals), np.ones(n), np.zeros(n, dtype=np.intp)
+    )
+
+
+def test_ties_within_the_noise_go_to_the_simpler_model() -> None:
+    kinds = [KINDS["MEAN"], KINDS["NNLOG"], KINDS["GBM"]]
+    near = [validation("GBM", [0.050] * 25), validation("NNLOG", [0.053] * 25)]
+    far = [validation("MEAN", [0.2] * 25)]
+    assert choose([*near, *far], kinds, noise=0.02) == "NNLOG"
+    assert choose([*near, *far], kinds, noise=0.01) == "GBM"
+
+
+def test_every_model_is_there_in_both_variants_beside_its_errors(document: dict[str, Any]) -> None:
+    assert set(document["variants"]) == {"full", "quick"}
+    for variant in document["variants"].values():
+        assert set(variant["models"]) == set(model_names())
+        for model in variant["models"].values():
+            assert {"median_pct", "mean_pct", "mean_abs_log", "n"} <= set(model["scores"])
+    assert len(document["variants"]["full"]["columns"]) == len(synthetic.IDLE)
+    assert document["variants"]["quick"]["columns"] == sorted(synthetic.QUICK)
+    assert document["variants"]["full"]["noise_floor_pct"] > 0.0
+    assert document["chosen"] != "MEAN"
+
+
+def test_the_choice_beats_the_mean_in_validation(document: dict[str, Any]) -> None:
+    full = document["variants"]["full"]
+    errors = {name: model["scores"]["mean_abs_log"] for name, model in full["models"].items()}
+    assert errors[full["chosen"]] < 0.5 * errors["MEAN"]
+
+
+def test_the_same_runs_and_seed_give_the_same_document_in_any_order(
+    runs: list[Any], document: dict[str, Any]
+) -> None:
+    shuffled = random.Random(5).sample(runs, len(runs))
+    assert train_application(shuffled, trained_at=WHEN) == document
+
+
+def test_a_model_can_be_asked_for(runs: list[Any]) -> None:
+    document = train_application(runs, model="CART")
+    assert document["chosen"] == document["variants"]["quick"]["chosen"] == "CART"
+    with pytest.raises(UnknownNameError):
+        train_application(runs, model="CARD")
+
+
+def test_without_quick_columns_only_the_full_variant_is_trained(runs: list[Any]) -> None:
+    bare = [dataclasses.replace(run, before=None) for run in runs]
+    assert set(train_application(bare)["variants"]) == {"full"}
+    given = train_application(bare, quick_columns=["stream.triad", "no.such"])
+    assert given["variants"]["quick"]["columns"] == ["stream.triad"]
+
+
+def test_failed_runs_and_coruns_are_not_trained_on(
+    runs: list[Any], document: dict[str, Any]
+) -> None:
+    corun = builders.run("a", 99.0, synthetic.IDLE, kind="corun", neighbours=("b",))
+    failed = builders.run("a", None, synthetic.IDLE)
+    again = train_application([*runs, corun, failed], trained_at=WHEN)
+    assert again["variants"] == document["variants"]
+    assert again["runs"]["dropped"] == [{"name": failed.id, "reason": "failed: exit status 1"}]
+
+
+def test_too_few_runs_are_refused(runs: list[Any]) -> None:
+    solo = [run for run in runs if run.kind == "solo"]
+    with pytest.raises(UntrainedError, match="Only 3 runs"):
+        train_application(solo[:3])
+    assert train_application(solo[:4])["chosen"] == "MEAN"
+
+
+def test_placements_are_never_mixed(runs: list[Any]) -> None:
+    other = [dataclasses.replace(run, placement="same-core", id=run.id + "x") for run in runs]
+    with pytest.raises(IncompatibleError, match="placement"):
+        train_application([*runs, *other])
+    assert train_application([*runs, *other], placement="same-core")["placement"] == "same-core"
+
+
+def test_sets_keep_the_newest_identity_and_suite_of_each_node_and_placement(
+    runs: list[Any],
+) -> None:
+    older = [
+        dataclasses.replace(run, identity="old", id=f"{run.id}o", started_at="2020-01-01T00:00:00Z")
+        for run in runs[:5]
+    ]
+    sets, notes = training_sets([*older, *runs])
+    assert list(sets) == [("node-1", "cross-core")]
+    assert {run.identity for run in sets["node-1", "cross-core"]} == {runs[0].identity}
+    assert "5 runs of an earlier identity" in notes[0]
+
+
+def test_a_document_survives_json_and_reads_back(document: dict[str, Any]) -> None:
+    again = json.loads(json.dumps(document, allow_nan=False))
+    one, two = persist.read(document), persist.read(again)
+    times = np.array([list(synthetic.IDLE.values())]) * np.linspace(0.5, 3.0, 20)[:, None]
+    for name in model_names():
+        a, b = (file.variants["full"].model(name).log_slowdown(times) for file in (one, two))
+        np.testing.assert_array_equal(a, b)
+        assert np.isfinite(a).all()
+
+
+def test_a_tampered_document_is_refused(document: dict[str, Any]) -> None:
+    changed = copy.deepcopy(document)
+    changed["solo"]["median"] *= 2
+    with pytest.raises(InputError, match="checksum"):
+        persist.read(changed)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        ("variants", "full", "idle", "stream.triad"),
+        ("variants", "full", "noise"),
+        ("variants", "full", "chosen"),
+        ("variants", "full", "models", "LM", "frozen", "coef"),
+        ("variants", "full", "models", "SVM", "space"),
+        ("variants", "quick", "columns"),
+        ("variants", "full"),
+        ("solo", "median"),
+        ("better",),
+    ],
+)
+@pytest.mark.parametrize("value", [None, -1.0, "x", []])
+def test_a_document_with_a_wrong_value_is_refused_even_when_sealed(
+    document: dict[str, Any], path: tuple[str, ...], value: Any
+) -> None:
+    changed = copy.deepcopy(document)
+    inner = changed
+    for key in path[:-1]:
+        inner = inner[key]
+    inner[path[-1]] = value
+    for key in ("format", "version", "checksum"):
+        changed.pop(key)
+    with pytest.raises(InputError, match="damaged"):
+        persist.read(persist.seal(changed))
+
+
+def test_newer_and_foreign_documents_are_refused(document: dict[str, Any]) -> None:
+    with pytest.raises(IncompatibleError, match="version 2"):
+        persist.read({**document, "version": 2})
+    with pytest.raises(InputError, match="no valid version"):
+        persist.read({**document, "version": True})
+    for foreign in (None, [], {}, {"format": "pickle"}):
+        with pytest.raises(InputError, match="not a model document"):
+            persist.read(foreign)

@@ -1,0 +1,261 @@
+"""``kongming train``, ``predict`` and ``pair`` as a user runs them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from kongming.cli.predict import command
+from kongming.errors import IncompatibleError
+from kongming.models.training import train_application
+from kongming.store import Store
+from tests import builders
+from tests.models import synthetic
+
+Kongming = Callable[..., "subprocess.CompletedProcess[str]"]
+
+PROGRAMS = {
+    "chaser": ({"memory.random.128M": 0.6}, {"memory": 0.5}),
+    "writer": ({"iobench.write.4M": 0.5}, {"write": 0.6}),
+}
+
+
+@pytest.fixture(scope="module")
+def stores(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Two stores with two profiled programs: one as profiled, one also trained."""
+    folder = tmp_path_factory.mktemp("stores")
+    profiled, trained = folder / "profiled.db", folder / "trained.db"
+    with Store.open(f"sqlite:///{profiled}") as store:
+        store.put_node(builders.node())
+        for name, (powers, loads) in PROGRAMS.items():
+            store.add_all(
+                runs=synthetic.campaign(name, powers),
+                signatures=[synthetic.signature(name, loads)],
+            )
+    shutil.copy(profiled, trained)
+    with Store.open(f"sqlite:///{trained}") as store:
+        for name in PROGRAMS:
+            document = train_application(store.runs(app=name))
+            store.put_model(name, document["identity"], "node-1", "cross-core", document)
+    return {"profiled": profiled, "trained": trained}
+
+
+@pytest.fixture
+def profiled(stores: dict[str, Path], store_url: str) -> str:
+    shutil.copy(stores["profiled"], store_url.removeprefix("sqlite:///"))
+    return store_url
+
+
+@pytest.fixture
+def trained(stores: dict[str, Path], store_url: str) -> str:
+    shutil.copy(stores["trained"], store_url.removeprefix("sqlite:///"))
+    return store_url
+
+
+def answer(done: subprocess.CompletedProcess[str]) -> Any:
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def fingerprint_file(folder: Path, loads: dict[str, float], **changes: Any) -> Path:
+    times = synthetic.environment(loads, np.random.default_rng(3))
+    path = folder / "fingerprint.json"
+    path.write_text(json.dumps(builders.fingerprint(times, **changes).to_dict()))
+    return path
+
+
+def test_train_tells_errors_beside_mean_and_noise(profiled: str, kongming: Kongming) -> None:
+    document = answer(kongming("train", "--json"))
+    assert [model["app"] for model in document["models"]] == ["chaser", "writer"]
+    for model in document["models"]:
+        assert model["version"] == 1
+        assert set(model["variants"]) == {"full", "quick"}
+        full = model["variants"]["full"]
+        assert full["noise_floor_pct"] > 0
+        assert full["errors"][full["chosen"]]["mean_pct"] < full["errors"]["MEAN"]["mean_pct"]
+    table = kongming("train", "chaser", "--model", "CART").stdout
+    for word in ("MEAN", "CART", "noise floor", "28 runs (6 solo, 22 induced)", "asked for"):
+        assert word in table
+    assert "writer" not in table
+    with Store.open(profiled) as store:
+        newest = store.model("chaser", "cross-core")
+        assert newest is not None
+        assert newest["chosen"] == "CART"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "words"),
+    [
+        (("train", "chasr"), 2, "Did you mean chaser?"),
+        (("train", "--model", "CARD"), 2, "Did you mean CART"),
+        (("train", "chaser", "--placement", "same-core"), 3, "no runs at same-core"),
+        (("predict", "chaser", "--with", "writer"), 3, "kongming train chaser"),
+        (("predict", "chasr", "--with", "writer"), 2, "Did you mean chaser?"),
+        (("pair", "chaser", "writer"), 3, "kongming train chaser"),
+        (("pair", "nothing", "writer"), 2, "no profiled application named 'nothing'"),
+    ],
+)
+def test_what_cannot_be_done_says_the_way_out(
+    profiled: str, kongming: Kongming, arguments: tuple[str, ...], status: int, words: str
+) -> None:
+    done = kongming(*arguments)
+    assert done.returncode == status
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_nothing_profiled_is_nothing_to_train(kongming: Kongming) -> None:
+    done = kongming("train")
+    assert done.returncode == 3
+    assert "kongming profile" in done.stderr
+
+
+def test_training_without_its_extra_names_it(
+    profiled: str, kongming: Kongming, tmp_path: Path
+) -> None:
+    (tmp_path / "blocked").mkdir()
+    (tmp_path / "blocked" / "sklearn.py").write_text(
+        "raise ModuleNotFoundError(\"No module named 'sklearn'\", name='sklearn')"
+    )
+    root = str(Path(__file__).resolve().parents[2])
+    path = f"{tmp_path / 'blocked'}:{root}"
+    done = kongming("train", env={"PYTHONPATH": path})
+    assert done.returncode == 2
+    assert "pip install 'kongming[predict]'" in done.stderr
+
+
+def test_predict_beside_a_neighbour(trained: str, kongming: Kongming) -> None:
+    document = answer(kongming("predict", "chaser", "--with", "writer", "--json"))
+    assert {
+        "app",
+        "model",
+        "placement",
+        "solo_s",
+        "runtime_s",
+        "slowdown",
+        "extrapolating",
+        "drivers",
+        "residents",
+    } <= set(document)
+    assert document["beside"] == ["writer"]
+    assert document["slowdown"]["median"] == pytest.approx(1.0, abs=0.06)
+    # The chaser loads memory, which the writer does not mind.
+    assert document["residents"]["writer"]["slowdown"]["median"] == pytest.approx(1.0, abs=0.06)
+    assert document["runtime_s"]["level"] == 0.9
+
+
+def test_predict_in_an_environment_from_a_file(
+    trained: str, kongming: Kongming, tmp_path: Path
+) -> None:
+    file = fingerprint_file(tmp_path, {"memory": 0.5})
+    document = answer(kongming("predict", "chaser", "--fingerprint", file, "--json"))
+    assert document["slowdown"]["median"] == pytest.approx(np.exp(0.3), rel=0.05)
+    assert document["drivers"][0]["family"] == "memory"
+    assert sum(driver["share"] for driver in document["drivers"]) == pytest.approx(1.0)
+    both = answer(
+        kongming("predict", "writer", "--fingerprint", file, "--with", "writer", "--json")
+    )
+    assert both["slowdown"]["median"] > 1.2
+    shown = kongming("predict", "chaser", "--fingerprint", file).stdout
+    for word in ("chaser, cross-core", "slowdown", "driven by", "memory", "90 % interval"):
+        assert word in shown
+
+
+def test_strict_refuses_to_extrapolate(trained: str, kongming: Kongming, tmp_path: Path) -> None:
+    file = fingerprint_file(tmp_path, {"memory": 3.0})
+    assert answer(kongming("predict", "chaser", "--fingerprint", file, "--json"))["extrapolating"]
+    done = kongming("predict", "chaser", "--fingerprint", file, "--strict")
+    assert done.returncode == 3
+    assert "outside" in done.stderr
+
+
+def test_a_wrong_fingerprint_file_is_explained(
+    trained: str, kongming: Kongming, tmp_path: Path
+) -> None:
+    broken = tmp_path / "broken.json"
+    broken.write_text("{")
+    done = kongming("predict", "chaser", "--fingerprint", broken)
+    assert done.returncode == 2
+    assert "is not JSON" in done.stderr
+    other = fingerprint_file(tmp_path, {}, suite_version="1-other")
+    done = kongming("predict", "chaser", "--fingerprint", other)
+    assert done.returncode == 2
+    assert "1-other" in done.stderr
+    done = kongming("predict", "chaser", "--now", "--fingerprint", other)
+    assert done.returncode == 2
+
+
+def test_pair_tells_both_ways(trained: str, kongming: Kongming) -> None:
+    document = answer(kongming("pair", "chaser", "writer", "--json"))
+    assert document["placement"] == "cross-core"
+    assert [(p["app"], p["beside"]) for p in document["predictions"]] == [
+        ("chaser", ["writer"]),
+        ("writer", ["chaser"]),
+    ]
+    assert "chaser beside writer, cross-core" in kongming("pair", "chaser", "writer").stdout
+    itself = answer(kongming("pair", "chaser", "chaser", "--json"))
+    assert itself["predictions"][0]["slowdown"]["median"] > 1.2
+
+
+def test_a_neighbour_without_a_signature_is_said(
+    trained: str, store_url: str, kongming: Kongming
+) -> None:
+    with Store.open(store_url) as store:
+        for run in synthetic.campaign("silent", {"os.switch": 0.3}):
+            store.add_run(run)
+    done = kongming("predict", "chaser", "--with", "silent")
+    assert done.returncode == 3
+    assert "silent has no signature" in done.stderr
+    beside = answer(kongming("train", "silent", "--json")) and answer(
+        kongming("predict", "silent", "--with", "chaser", "--json")
+    )
+    assert beside["residents"] == {}
+    assert any("what it does to others" in warning for warning in beside["warnings"])
+
+
+def test_now_measures_only_what_the_model_needs(
+    trained: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked: dict[str, Any] = {}
+
+    def take_fingerprint(**options: Any) -> Any:
+        asked.update(options)
+        times = synthetic.environment({"memory": 0.5}, np.random.default_rng(3))
+        return builders.fingerprint({name: times[name] for name in options["names"]})
+
+    monkeypatch.setattr("kongming.probes.fingerprinting.take_fingerprint", take_fingerprint)
+    monkeypatch.setattr(
+        "kongming.probes.suite.load_suite", lambda **_: SimpleNamespace(version="1-0123abcd")
+    )
+    done = CliRunner().invoke(command, ["chaser", "--store", trained, "--json"])
+    assert done.exit_code == 0, done.output
+    document = json.loads(done.stdout)
+    assert set(asked["names"]) in (set(synthetic.QUICK), set(synthetic.IDLE))
+    assert asked["cpu"] == 0
+    assert not asked["shared_core"]
+    assert document["beside"] == []
+    assert document["slowdown"]["median"] == pytest.approx(np.exp(0.3), rel=0.1)
+    both = CliRunner().invoke(
+        command, ["chaser", "--now", "--with", "chaser", "--store", trained, "--json"]
+    )
+    assert json.loads(both.stdout)["slowdown"]["median"] > 1.2 * document["slowdown"]["median"]
+
+
+def test_now_refuses_a_model_of_another_suite(
+    trained: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "kongming.probes.suite.load_suite", lambda **_: SimpleNamespace(version="1-other")
+    )
+    done = CliRunner().invoke(command, ["chaser", "--store", trained])
+    assert isinstance(done.exception, IncompatibleError)
+    assert "1-other" in str(done.exception)

@@ -1,0 +1,301 @@
+"""From runs to predictions of environments that were not trained on."""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kongming import predict
+from kongming.errors import (
+    ExtrapolationError,
+    IncompatibleError,
+    InputError,
+    UnknownNameError,
+    UntrainedError,
+)
+from kongming.models import model_names, persist
+from kongming.models.training import train_application
+from tests import builders
+from tests.models import synthetic
+
+PROGRAMS: dict[str, tuple[dict[str, float], Any]] = {
+    "chaser": ({"memory.random.128M": 0.6, "stream.triad": 0.2}, synthetic.slowdown),
+    "writer": ({"iobench.write.4M": 0.5, "metadata.create": 0.2}, synthetic.slowdown),
+    "parts": ({"memory.random.LLChalf": 0.4, "iobench.read.4M": 0.3}, synthetic.sum_of_parts),
+    "number": ({"compute.int": 0.9}, synthetic.slowdown),
+}
+FAMILY = {"chaser": "memory", "writer": "write", "parts": "cache", "number": "compute"}
+
+
+@pytest.fixture(scope="module")
+def documents() -> dict[str, dict[str, Any]]:
+    return {
+        name: train_application(synthetic.campaign(name, powers, law=law))
+        for name, (powers, law) in PROGRAMS.items()
+    }
+
+
+@pytest.fixture(scope="module")
+def chaser(documents: dict[str, dict[str, Any]]) -> persist.ModelFile:
+    return persist.read(documents["chaser"])
+
+
+def mixes(seed: int, n: int = 25) -> list[dict[str, float]]:
+    """Unseen environments: two families loaded at once, up to 65 %."""
+    random = np.random.default_rng(seed)
+    families = sorted({builders.family_of(name) for name in synthetic.IDLE})
+    return [
+        synthetic.environment(
+            {str(f): random.uniform(0.0, 0.5) for f in random.choice(families, 2, replace=False)},
+            random,
+        )
+        for _ in range(n)
+    ]
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_unseen_mixes_are_predicted_far_better_than_by_the_mean(
+    name: str, documents: dict[str, dict[str, Any]]
+) -> None:
+    powers, law = PROGRAMS[name]
+    file = persist.read(documents[name])
+    errors: dict[str, list[float]] = {"auto": [], "MEAN": []}
+    inside = 0
+    for times in mixes(11):
+        truth = 3.0 * law(powers, times)
+        for model, found in errors.items():
+            prediction = predict.predict_environment(file, times, model=model)
+            found.append(abs(prediction.runtime_s.median / truth - 1.0))
+            if model == "auto":
+                inside += prediction.runtime_s.lower <= truth <= prediction.runtime_s.upper
+    assert np.mean(errors["auto"]) < 0.3 * np.mean(errors["MEAN"])
+    assert inside >= 21
+
+
+@pytest.mark.parametrize("variant", ["full", "quick"])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_the_known_resource_drives(
+    name: str, variant: predict.VariantName, documents: dict[str, dict[str, Any]]
+) -> None:
+    loads = dict.fromkeys(FAMILY.values(), 0.4)
+    times = synthetic.environment(loads, np.random.default_rng(4), noise=0.005)
+    prediction = predict.predict_environment(documents[name], times, variant=variant, model="NNLOG")
+    assert prediction.drivers[0].family == FAMILY[name]
+    assert sum(driver.share for driver in prediction.drivers) == pytest.approx(1.0)
+    assert all(driver.share > 0.0 for driver in prediction.drivers)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    logs=st.lists(
+        st.floats(-12.0, 12.0), min_size=len(synthetic.IDLE), max_size=len(synthetic.IDLE)
+    ),
+    model=st.sampled_from(model_names()),
+    variant=st.sampled_from(["full", "quick"]),
+)
+def test_predictions_are_finite_and_positive_anywhere(
+    logs: list[float],
+    model: str,
+    variant: predict.VariantName,
+    chaser: persist.ModelFile,
+) -> None:
+    times = {
+        n: t * float(np.exp(x)) for (n, t), x in zip(synthetic.IDLE.items(), logs, strict=True)
+    }
+    prediction = predict.predict_environment(chaser, times, model=model, variant=variant)
+    for interval in (prediction.runtime_s, prediction.slowdown):
+        assert 0.0 < interval.lower <= interval.median <= interval.upper < float("inf")
+    total = sum(driver.share for driver in prediction.drivers)
+    assert total == pytest.approx(1.0) or not prediction.drivers
+
+
+def test_the_order_of_columns_changes_nothing(chaser: persist.ModelFile) -> None:
+    for times in mixes(2, 5):
+        turned = dict(reversed(list(times.items())))
+        one, two = (predict.predict_environment(chaser, t) for t in (times, turned))
+        assert one == two
+
+
+def test_idle_is_no_slowdown_and_no_extrapolation(chaser: persist.ModelFile) -> None:
+    prediction = predict.predict_environment(chaser, synthetic.IDLE)
+    assert prediction.slowdown.median == pytest.approx(1.0, abs=0.03)
+    assert prediction.runtime_s.median == pytest.approx(
+        prediction.solo_s * prediction.slowdown.median
+    )
+    assert not prediction.extrapolating
+
+
+def test_training_environments_are_not_extrapolation(chaser: persist.ModelFile) -> None:
+    for run in synthetic.campaign("chaser", PROGRAMS["chaser"][0]):
+        assert run.fingerprint is not None
+        for model in model_names():
+            prediction = predict.predict_environment(
+                chaser, run.fingerprint, model=model, strict=True
+            )
+            assert not prediction.extrapolating
+
+
+@pytest.mark.parametrize("name", synthetic.IDLE)
+def test_any_surrogate_twice_beyond_its_range_is_extrapolation(
+    name: str, chaser: persist.ModelFile
+) -> None:
+    full = chaser.variants["full"]
+    high = dict(zip(full.columns, full.high.tolist(), strict=True))
+    times = {**synthetic.IDLE, name: 2.0 * high[name]}
+    prediction = predict.predict_environment(chaser, times)
+    assert prediction.extrapolating
+    assert any(name in warning for warning in prediction.warnings)
+    with pytest.raises(ExtrapolationError, match=name):
+        predict.predict_environment(chaser, times, strict=True)
+
+
+def test_a_fingerprint_of_another_suite_is_refused(chaser: persist.ModelFile) -> None:
+    other = builders.fingerprint(synthetic.IDLE, suite_version="1-other")
+    with pytest.raises(IncompatibleError, match="1-other"):
+        predict.predict_environment(chaser, other)
+
+
+def test_another_node_is_warned_of(chaser: persist.ModelFile) -> None:
+    other = builders.fingerprint(synthetic.IDLE, node=builders.node(id="node-2"))
+    assert "another node" in predict.predict_environment(chaser, other).warnings[0]
+
+
+def test_a_quick_fingerprint_is_answered_by_the_quick_models(chaser: persist.ModelFile) -> None:
+    quick = builders.fingerprint({n: synthetic.IDLE[n] for n in synthetic.QUICK}, suite="quick")
+    prediction = predict.predict_environment(chaser, quick)
+    assert prediction.slowdown.median == pytest.approx(1.0, abs=0.05)
+    assert any("quick surrogates" in warning for warning in prediction.warnings)
+
+
+def test_few_missing_readings_are_filled_in_and_many_are_refused(
+    chaser: persist.ModelFile,
+) -> None:
+    times = synthetic.environment({"memory": 0.5}, np.random.default_rng(0), noise=0.005)
+    whole = predict.predict_environment(chaser, times, variant="full")
+    del times["stream.triad"]
+    patched = predict.predict_environment(chaser, times, variant="full")
+    assert patched.slowdown.median == pytest.approx(whole.slowdown.median, rel=0.05)
+    assert any("stream.triad" in warning for warning in patched.warnings)
+    with pytest.raises(InputError, match="no reading of 14 of"):
+        predict.predict_environment(chaser, {"os.switch": 2e-6}, variant="full")
+
+
+def test_a_model_can_be_named(chaser: persist.ModelFile) -> None:
+    assert predict.predict_environment(chaser, synthetic.IDLE, model="CART").model == "CART"
+    auto = predict.predict_environment(chaser, synthetic.IDLE, model="auto").model
+    assert auto == chaser.variants["full"].chosen
+    with pytest.raises(UnknownNameError, match="Did you mean CART"):
+        predict.predict_environment(chaser, synthetic.IDLE, model="CARD")
+
+
+def test_where_higher_is_better_slowdown_lowers_the_metric() -> None:
+    runs = [
+        dataclasses.replace(run, metric=1000.0 / run.cost, metric_unit="ops/s", better="higher")
+        for run in synthetic.campaign("server", {"memory.random.128M": 0.8})
+    ]
+    times = synthetic.environment({"memory": 0.6}, np.random.default_rng(0))
+    prediction = predict.predict_environment(train_application(runs), times)
+    assert prediction.slowdown.median > 1.3
+    assert prediction.solo_s == pytest.approx(1000.0 / 3.0, rel=0.05)
+    assert prediction.metric_unit == "ops/s"
+    assert prediction.runtime_s.median == pytest.approx(
+        prediction.solo_s / prediction.slowdown.median
+    )
+    assert prediction.runtime_s.lower < prediction.runtime_s.median < prediction.runtime_s.upper
+
+
+def neighbours(loads: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
+    return {name: [synthetic.signature(name, load)] for name, load in loads.items()}
+
+
+def test_one_neighbour_is_its_signature(chaser: persist.ModelFile) -> None:
+    company = neighbours({"stream": {"memory": 0.5}})
+    prediction = predict.predict_beside(chaser, company)
+    seen = predict.predict_environment(chaser, company["stream"][0].fingerprint.times())
+    assert prediction.runtime_s == seen.runtime_s
+    assert prediction.beside == ("stream",)
+
+
+def test_more_neighbours_slow_more_and_live_adds_to_them(chaser: persist.ModelFile) -> None:
+    one = neighbours({"stream": {"memory": 0.3}})
+    two = one | neighbours({"other": {"memory": 0.3}})
+    live = builders.fingerprint(synthetic.environment({"memory": 0.3}, np.random.default_rng(2)))
+    alone, both, busy = (
+        predict.predict_beside(chaser, company, live=base, model="NNLOG").slowdown.median
+        for company, base in ((one, None), (two, None), (one, live))
+    )
+    assert both > 1.1 * alone
+    assert busy == pytest.approx(both, rel=0.05)
+
+
+def test_a_live_quick_fingerprint_is_enough_beside_a_neighbour(chaser: persist.ModelFile) -> None:
+    live = builders.fingerprint({n: synthetic.IDLE[n] for n in synthetic.QUICK}, suite="quick")
+    company = neighbours({"stream": {"memory": 0.5}})
+    idle = predict.predict_beside(chaser, company).slowdown.median
+    prediction = predict.predict_beside(chaser, company, live=live)
+    assert prediction.slowdown.median == pytest.approx(idle, rel=0.1)
+
+
+def test_signatures_that_do_not_fit_the_model_are_refused(chaser: persist.ModelFile) -> None:
+    with pytest.raises(UntrainedError, match="no signature"):
+        predict.predict_beside(chaser, {"stream": []})
+    for changes, word in (
+        ({"placement": "same-core"}, "placement"),
+        ({"node_id": "node-2"}, "node"),
+    ):
+        other = synthetic.signature("stream", {}, **changes)
+        with pytest.raises(IncompatibleError, match=word):
+            predict.predict_beside(chaser, {"stream": [other]})
+
+
+def test_residents_are_slowed_by_the_newcomer(documents: dict[str, dict[str, Any]]) -> None:
+    newcomer = [synthetic.signature("stream", {"memory": 0.6})]
+    found = predict.predict_residents(
+        newcomer, {name: documents[name] for name in ("chaser", "number")}
+    )
+    assert found["chaser"].median > 1.3
+    assert found["number"].median == pytest.approx(1.0, abs=0.05)
+    company = predict.predict_residents(
+        newcomer,
+        {"chaser": documents["chaser"]},
+        {"other": [synthetic.signature("other", {"memory": 0.3})]},
+    )
+    assert company["chaser"].median > 1.1 * found["chaser"].median
+
+
+def test_a_pair_is_predicted_both_ways(documents: dict[str, dict[str, Any]]) -> None:
+    first, second = predict.predict_pair(
+        documents["chaser"],
+        [synthetic.signature("chaser", {"memory": 0.5})],
+        documents["writer"],
+        [synthetic.signature("writer", {"write": 0.5})],
+    )
+    assert (first.app, first.beside) == ("chaser", ("writer",))
+    assert (second.app, second.beside) == ("writer", ("chaser",))
+    assert first.slowdown.median == pytest.approx(1.0, abs=0.06)
+
+
+def test_the_quick_columns_serve_live_predictions(documents: dict[str, dict[str, Any]]) -> None:
+    bare = {**documents["chaser"]}
+    variant = predict.live_variant(bare)
+    columns = predict.columns_needed(bare, variant)
+    assert set(columns) <= set(synthetic.IDLE)
+    assert predict.columns_needed(bare, "quick") == tuple(sorted(synthetic.QUICK))
+    assert predict.live_variant(bare, "MEAN") == "quick"
+
+
+def test_predicting_imports_no_learning_library() -> None:
+    code = (
+        "import sys, kongming.predict, kongming.models.persist, kongming.colocation;"
+        "print(sorted({'sklearn', 'lightgbm', 'scipy', 'deap'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

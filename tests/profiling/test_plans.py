@@ -1,0 +1,118 @@
+"""Plans are pure: same seed, same order; bounded runs; solos spread; the node's own levels."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kongming.errors import InputError
+from kongming.profiling.plans import (
+    BLOCK_APPS,
+    PAPER_SURROGATES,
+    RUN_LIMIT_QUICK,
+    estimate,
+    levels_of,
+    make_plan,
+)
+
+FAMILY = {"iobench.read": "read", "iobench.write": "write", "metadata": "metadata"}
+INDUCERS = {
+    **{name: FAMILY.get(name.rpartition(".")[0], "memory") for name in PAPER_SURROGATES},
+    "memory.streaming.8M": "cache",
+    "memory.streaming.LLChalf": "cache",
+    "memory.random.8M": "cache",
+    "memory.random.LLChalf": "cache",
+    "memory.fault": "memory",
+    "compute.float": "compute",
+    "os.switch": "os",
+    "iobench.fsync": "write",
+    "net.loopback": "network",
+}
+
+
+def plan(apps: list[str], seed: int = 1, **options: object):
+    options.setdefault("placement", "cross-core")
+    return make_plan(str(options.pop("name", "quick")), apps, INDUCERS, seed=seed, **options)  # type: ignore[arg-type]
+
+
+@given(st.integers(1, 9), st.integers(0, 2**31), st.sampled_from(["quick", "paper"]))
+def test_same_seed_same_plan_and_every_block_shares_one_load(
+    count: int, seed: int, name: str
+) -> None:
+    apps = [f"app{i}" for i in range(count)]
+    made = plan(apps, seed, name=name)
+    assert made == plan(apps, seed, name=name)
+    assert [step.index for step in made.steps] == list(range(len(made.steps)))
+    for block in made.blocks():
+        assert len({(step.kind, step.levels) for step in block}) == 1
+        assert len(block) <= BLOCK_APPS
+        assert len({step.app for step in block}) == len(block)
+
+
+def test_another_seed_gives_another_order() -> None:
+    assert plan(["a", "b"], 1).steps != plan(["a", "b"], 2).steps
+
+
+@given(st.integers(1, 12), st.integers(0, 1000))
+def test_quick_never_runs_an_application_more_than_forty_times(count: int, seed: int) -> None:
+    apps = [f"app{i}" for i in range(count)]
+    made = plan(apps, seed)
+    for app in apps:
+        assert 25 <= made.runs_of(app) <= RUN_LIMIT_QUICK
+
+
+def test_paper_observes_each_of_table_one_ten_times() -> None:
+    made = plan(["a", "b"], name="paper")
+    seen = Counter(
+        (step.app, step.levels[0].surrogate) for step in made.steps if step.kind == "induced"
+    )
+    assert seen == {(app, name): 10 for app in "ab" for name in PAPER_SURROGATES}
+
+
+def test_solo_runs_are_first_and_spread_through_the_campaign() -> None:
+    made = plan(["a"])
+    places = [step.index for step in made.steps if step.kind == "solo"]
+    assert places[0] == 0
+    assert places[-1] == len(made.steps) - 1
+    gaps = [later - sooner for sooner, later in itertools.pairwise(places)]
+    assert max(gaps) <= 2 * min(gaps)
+
+
+def test_fewer_levels_keep_several_families() -> None:
+    made = plan(["a", "b", "c"], levels=8)
+    families = {level.family for step in made.steps for level in step.levels}
+    assert len(families) >= 4
+    assert made.runs_of("a") < plan(["a", "b", "c"]).runs_of("a")
+
+
+def test_a_node_without_1g_uses_its_largest_size() -> None:
+    small = {k: v for k, v in INDUCERS.items() if not k.endswith(".1G")}
+    small |= {"memory.random.512M": "memory", "memory.random.128M": "memory"}
+    names = {level.surrogate for mix in levels_of("quick", small) for level in mix}
+    assert "memory.random.512M" in names
+    assert not any(name.endswith(".1G") for name in names)
+
+
+@pytest.mark.parametrize(
+    ("options", "field"),
+    [({"repeats": 0}, "repeats"), ({"levels": 1}, "levels"), ({"name": "slow"}, "plan")],
+)
+def test_wrong_options_name_the_field(options: dict[str, object], field: str) -> None:
+    with pytest.raises(InputError) as caught:
+        plan(["a"], **options)
+    assert caught.value.field == field
+
+
+def test_estimate_counts_time_and_bytes() -> None:
+    made = plan(["a"])
+    rates = {"iobench.write.4M": 100e6}
+    slow = estimate(made, app_seconds={"a": 4.0}, suite_seconds=2.0, write_bytes_per_second=rates)
+    fast = estimate(made, app_seconds={"a": 2.0}, suite_seconds=2.0, write_bytes_per_second=rates)
+    assert slow.seconds > fast.seconds > 28 * 2.0
+    # Two levels write, at intensity 1 and 0.4, for 1 s of start, 2 s of suite and one run each.
+    assert slow.written_bytes == pytest.approx(1.4 * 100e6 * 7.0)
+    assert slow.runs == {"a": made.runs_of("a")}

@@ -1,0 +1,151 @@
+"""Opening: new, old, newer, foreign and broken stores."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.schema import CreateIndex, CreateTable
+
+from kongming.errors import IncompatibleError, InputError, StoreError
+from kongming.store import Store, default_url
+from kongming.store.migrations import config
+from kongming.store.schema import HEAD, VERSION_TABLE, metadata
+from tests import builders
+from tests.conftest import ROOT
+
+
+def test_store_is_kept_between_openings(store_url: str) -> None:
+    run = builders.run("sort", 1.0, {"stream.triad": 1e-9})
+    with Store.open(store_url) as store:
+        store.add_run(run)
+    with Store.open(store_url) as store:
+        assert store.runs() == [run]
+
+
+def test_default_is_the_environment_then_the_data_folder(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("KONGMING_STORE", raising=False)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    assert default_url() == f"sqlite:///{tmp_path}/data/kongming/kongming.db"
+    Store.open().close()
+    assert (tmp_path / "data" / "kongming" / "kongming.db").is_file()
+    monkeypatch.setenv("KONGMING_STORE", "sqlite:///elsewhere.db")
+    assert default_url() == "sqlite:///elsewhere.db"
+
+
+def test_sqlite_is_durable_and_checks_references(store_url: str) -> None:
+    with Store.open(store_url) as store, store._reading() as connection:
+        settings = {
+            name: connection.exec_driver_sql(f"PRAGMA {name}").scalar()
+            for name in ("journal_mode", "synchronous", "foreign_keys")
+        }
+    assert settings == {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1}
+
+
+def test_migrations_make_the_tables_that_the_code_expects(store_url: str) -> None:
+    assert ScriptDirectory.from_config(config()).get_current_head() == HEAD
+    with Store.open(store_url) as store, store._reading() as connection:
+        context = MigrationContext.configure(
+            connection, opts={"compare_type": True, "version_table": VERSION_TABLE}
+        )
+        assert compare_metadata(context, metadata) == []
+
+
+def test_tables_can_be_made_in_postgresql() -> None:
+    dialect = postgresql.dialect()  # type: ignore[no-untyped-call]
+    for table in metadata.sorted_tables:
+        assert str(CreateTable(table).compile(dialect=dialect))
+        for index in table.indexes:
+            assert len(str(index.name)) <= 63
+            assert str(CreateIndex(index).compile(dialect=dialect))
+
+
+def test_opening_an_existing_store_loads_no_alembic(store_url: str) -> None:
+    Store.open(store_url).close()
+    code = (
+        "import sys; from kongming.store import Store; Store.open(sys.argv[1]).close(); "
+        "sys.exit('alembic' in sys.modules or 'pyarrow' in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code, store_url], check=True, cwd=ROOT)
+
+
+def test_newer_store_is_refused(store_url: str) -> None:
+    with Store.open(store_url) as store, store._writing() as connection:
+        connection.execute(sa.text(f"UPDATE {VERSION_TABLE} SET version_num = 'future'"))
+    with pytest.raises(IncompatibleError, match="Upgrade kongming"):
+        Store.open(store_url)
+
+
+def test_half_made_store_does_not_exist(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*args: object) -> None:
+        raise RuntimeError("power cut")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("alembic.command.stamp", fail)
+        patch.setattr("alembic.runtime.migration.HeadMaintainer.update_to_step", fail)
+        with pytest.raises(RuntimeError):
+            Store.open(store_url)
+    with Store.open(store_url) as store:
+        assert store.runs() == []
+
+
+def test_database_of_another_program_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "places.sqlite"
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE TABLE bookmarks (id INTEGER)")
+    connection.close()
+    with pytest.raises(StoreError, match="another program"):
+        Store.open(f"sqlite:///{path}")
+    connection = sqlite3.connect(path)
+    tables = connection.execute("SELECT name FROM sqlite_master").fetchall()
+    connection.close()
+    assert tables == [("bookmarks",)]
+
+
+def test_file_that_is_no_database(tmp_path: Path) -> None:
+    (tmp_path / "letter.txt").write_text("Dear reader, " * 500)
+    with pytest.raises(StoreError, match="is not a database"):
+        Store.open(f"sqlite:///{tmp_path / 'letter.txt'}")
+
+
+def test_damaged_database_is_a_store_error(tmp_path: Path, store_url: str) -> None:
+    with Store.open(store_url) as store:
+        store.add_all(runs=[builders.run("sort", 1.0, {"os.switch": 1e-6}) for _ in range(50)])
+    path = tmp_path / "store.db"
+    content = bytearray(path.read_bytes())
+    content[4096 * 2 :] = b"\xa5" * (len(content) - 4096 * 2)
+    path.write_bytes(content)
+    with pytest.raises(StoreError), Store.open(store_url) as store:
+        store.runs()
+
+
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [
+        ("store.db", "no database URL"),
+        ("sqlite://store.db", "too few slashes"),
+        ("mongodb://host/x", "unknown kind"),
+        ("sqlite:////proc/store.db", "cannot be opened"),
+        ("sqlite:////nowhere/at/all.db", "does not exist"),
+        ("sqlite:////tmp", "is a folder"),
+    ],
+)
+def test_wrong_urls_are_told_in_a_sentence(url: str, told: str) -> None:
+    with pytest.raises((InputError, StoreError), match=told):
+        Store.open(url)
+
+
+def test_password_is_not_shown() -> None:
+    with pytest.raises(InputError) as refused:
+        Store.open("mongodb://me:secret@host/x")
+    assert "secret" not in str(refused.value)

@@ -1,0 +1,158 @@
+"""Export and import move what was measured from one store to another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kongming.errors import IncompatibleError, InputError, StoreError, UnknownNameError
+from kongming.store import Store
+from tests import builders
+
+pytest.importorskip("pyarrow")
+
+import pyarrow
+import pyarrow.parquet
+
+from kongming.store.parquet import export_runs, import_runs
+
+TIMES = {"memory.random.1K": 1.2e-9, "stream.triad": 3e-9}
+
+
+@pytest.fixture
+def store(store_url: str) -> Iterator[Store]:
+    with Store.open(store_url) as opened:
+        shared = builders.fingerprint(TIMES)
+        for app in ("sort", "gzip"):
+            opened.put_application(app, builders.identity_of(app), {"command": app})
+            opened.add_run(builders.run(app, 1.0, fingerprint=shared))
+            opened.add_run(builders.run(app, 2.0, fingerprint=shared, levels=(builders.level(),)))
+            opened.add_run(builders.run(app, None))
+            opened.add_signature(builders.signature(app, TIMES))
+        opened.add_run(builders.run("sort", 1.1, before=builders.fingerprint(TIMES)))
+        opened.add_fingerprint(
+            builders.fingerprint(TIMES, node=builders.node(id="node-2", name="other")), "idle"
+        )
+        opened.put_reference("node-1", "1-0123abcd", 0, TIMES, 10, "2026-01-01T00:00:00Z")
+        yield opened
+
+
+@pytest.fixture
+def other(tmp_path: Path) -> Iterator[Store]:
+    with Store.open(f"sqlite:///{tmp_path / 'other.db'}") as opened:
+        yield opened
+
+
+def content(store: Store) -> list[Any]:
+    return [
+        store.nodes(),
+        store.runs(),
+        store.signatures(),
+        store.fingerprints(),
+        store.fingerprint_purposes(),
+        store.references(),
+        store.applications(),
+        sorted(a.name for a in store.stored_applications()),
+    ]
+
+
+def test_everything_arrives_and_a_second_time_changes_nothing(
+    store: Store, other: Store, tmp_path: Path
+) -> None:
+    path = tmp_path / "all.parquet"
+    written = export_runs(store, path)
+    assert written["run"] == 7
+    new = import_runs(other, path)
+    assert new == written
+    assert content(other) == content(store)
+    assert set(import_runs(other, path).values()) == {0}
+    assert content(other) == content(store)
+
+
+def test_export_of_one_application(store: Store, other: Store, tmp_path: Path) -> None:
+    export_runs(store, tmp_path / "one.parquet", apps=["sort"])
+    import_runs(other, tmp_path / "one.parquet")
+    assert other.runs() == store.runs(app="sort")
+    assert other.signatures() == store.signatures(app="sort")
+    assert [node.id for node in other.nodes()] == ["node-1"]
+    assert [entry.name for entry in other.applications()] == ["sort"]
+
+
+def test_columns_for_people(store: Store, tmp_path: Path) -> None:
+    export_runs(store, tmp_path / "all.parquet")
+    table = pyarrow.parquet.read_table(tmp_path / "all.parquet")
+    rows = [row for row in table.to_pylist() if row["record"] == "run" and row["kind"] == "induced"]
+    assert [(row["app"], row["metric"], row["levels"]) for row in rows] == [
+        ("sort", 2.0, "memory.streaming.8M@1"),
+        ("gzip", 2.0, "memory.streaming.8M@1"),
+    ]
+
+
+def test_empty_store(other: Store, tmp_path: Path) -> None:
+    assert export_runs(other, tmp_path / "empty.parquet") == {}
+    assert set(import_runs(other, tmp_path / "empty.parquet").values()) == {0}
+
+
+def test_unknown_application_and_unwritable_file(store: Store, tmp_path: Path) -> None:
+    with pytest.raises(UnknownNameError, match="sort"):
+        export_runs(store, tmp_path / "x.parquet", apps=["sord"])
+    with pytest.raises(StoreError, match="cannot be written"):
+        export_runs(store, tmp_path / "nowhere" / "x.parquet")
+    assert not list(tmp_path.glob("*.parquet*"))
+
+
+def rewrite(path: Path, *, format_version: bytes | None, **columns: list[Any]) -> None:
+    table = pyarrow.parquet.read_table(path)
+    for name, values in columns.items():
+        index = table.column_names.index(name)
+        table = table.set_column(index, name, pyarrow.array(values))
+    metadata = {} if format_version is None else {b"kongming.format": format_version}
+    pyarrow.parquet.write_table(table.replace_schema_metadata(metadata), path)
+
+
+def test_files_that_are_refused(store: Store, other: Store, tmp_path: Path) -> None:
+    path = tmp_path / "all.parquet"
+    with pytest.raises(InputError, match="no file"):
+        import_runs(other, path)
+    path.write_text("not parquet at all")
+    with pytest.raises(InputError, match="not a Parquet file"):
+        import_runs(other, path)
+    export_runs(store, path)
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(InputError, match="damaged"):
+        import_runs(other, path)
+    export_runs(store, path)
+    rewrite(path, format_version=b"2")
+    with pytest.raises(IncompatibleError, match="Upgrade"):
+        import_runs(other, path)
+    rewrite(path, format_version=None)
+    with pytest.raises(InputError, match="no export"):
+        import_runs(other, path)
+
+
+@pytest.mark.parametrize("wrong", ["{}", "not json", "[]", '{"schema": 1}', "null"])
+def test_one_wrong_row_and_nothing_is_read(
+    store: Store, other: Store, tmp_path: Path, wrong: str
+) -> None:
+    path = tmp_path / "all.parquet"
+    export_runs(store, path)
+    documents = pyarrow.parquet.read_table(path)["document"].to_pylist()
+    documents[-1] = wrong
+    rewrite(path, format_version=b"1", document=documents)
+    with pytest.raises(InputError, match=f"Row {len(documents) - 1} of"):
+        import_runs(other, path)
+    assert other.runs() == []
+    assert other.nodes() == []
+
+
+def test_newer_record_is_refused(store: Store, other: Store, tmp_path: Path) -> None:
+    path = tmp_path / "all.parquet"
+    export_runs(store, path)
+    documents = pyarrow.parquet.read_table(path)["document"].to_pylist()
+    documents[-1] = documents[-1].replace('"schema": 1', '"schema": 2', 1)
+    rewrite(path, format_version=b"1", document=documents)
+    with pytest.raises(IncompatibleError):
+        import_runs(other, path)
