@@ -128,10 +128,10 @@ def predict_beside(
     signatures = [_signature(file, name, repeats) for name, repeats in neighbours.items()]
     names = tuple(neighbours)
     if live is None:
-        idle = idle_times(file.variants["full"])
+        alone = idle_times(file.variants["full"])
         return predict_environment(
             file,
-            colocation.beside(signatures, idle),
+            colocation.beside(signatures, alone),
             model=model,
             strict=strict,
             level=level,

@@ -90,7 +90,7 @@ int pin_to_cpu(int cpu)
     cpu_set_t set;
 
     CPU_ZERO(&set);
-    CPU_SET(cpu, &set);
+    CPU_SET((size_t)cpu, &set);
     if (sched_setaffinity(0, sizeof set, &set) < 0) {
         fprintf(stderr, "kongming-microbench: CPU %d cannot be used here: %s\n", cpu, strerror(errno));
         return -1;

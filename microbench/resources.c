@@ -47,12 +47,13 @@ static int claim(struct instance *self, uint64_t bytes)
     return 0;
 }
 
-static void touch(char *from, uint64_t bytes)
+/* Gives part of a reservation its pages. In one call, which takes half the time of touching them one
+ * by one; what kind of pages is left to the system. */
+static int populate(struct instance *self, char *from, uint64_t bytes)
 {
-    long page = sysconf(_SC_PAGESIZE);
+    void *mapped = mmap(from, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_POPULATE, -1, 0);
 
-    for (uint64_t i = 0; i < bytes; i += (uint64_t)page)
-        ((volatile char *)from)[i] = 0;
+    return mapped == from ? 0 : fail(self, "no memory: %s", strerror(errno));
 }
 
 static char *aligned(void *address)
@@ -77,7 +78,10 @@ void *resources_map(struct instance *self, uint64_t bytes)
         munmap(reservation, (size_t)(base - reservation));
     if (base < reservation + ALIGNMENT)
         munmap(base + bytes, (size_t)(reservation + ALIGNMENT - base));
-    touch(base, bytes);
+    if (populate(self, base, bytes) < 0) {
+        munmap(base, bytes);
+        return NULL;
+    }
     return base;
 }
 
@@ -91,9 +95,10 @@ int resources_arena(struct instance *self, uint64_t bytes)
 {
     struct arena *arena = &self->shared->arena;
 
+    bytes = (bytes + ALIGNMENT - 1) & ~(ALIGNMENT - 1);
     if (arena->base == NULL) {
         /* Addresses for the largest that may be asked for; pages only as they are. */
-        uint64_t reserved = registry_arena_limit(self->shared->config) + ALIGNMENT;
+        uint64_t reserved = registry_arena_limit(self->shared->config) + 2 * ALIGNMENT;
         void *reservation =
             mmap(NULL, reserved, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (reservation == MAP_FAILED)
@@ -103,9 +108,9 @@ int resources_arena(struct instance *self, uint64_t bytes)
         arena->base = aligned(reservation);
     }
     if (bytes > arena->ready) {
-        if (claim(self, bytes - arena->ready) < 0)
+        if (claim(self, bytes - arena->ready) < 0 ||
+            populate(self, arena->base + arena->ready, bytes - arena->ready) < 0)
             return -1;
-        touch(arena->base + arena->ready, bytes - arena->ready);
         arena->ready = bytes;
     }
     return 0;

@@ -151,10 +151,14 @@ failed:
 
 void scratch_folder_remove(struct scratch_folder *folder)
 {
-    if (folder->fd < 0)
+    if (folder->parent_fd < 0)
         return;
-    remove_tree(folder->parent_fd, folder->fd, folder->name);
-    close(folder->fd);
+    if (folder->fd >= 0) {
+        remove_tree(folder->parent_fd, folder->fd, folder->name);
+        close(folder->fd);
+    } else { /* told to end in the middle of making it */
+        unlinkat(folder->parent_fd, folder->name, AT_REMOVEDIR);
+    }
     close(folder->parent_fd);
     scratch_folder_init(folder);
 }

@@ -1,7 +1,4 @@
-"""Compresses a file with Python's own library: compress.py lzma|bz2|zlib PATH LEVEL.
-
-What comes out is decompressed no more than is needed to count it: its size is printed.
-"""
+"""Compresses a file in memory and prints the size: compress.py lzma|bz2|zlib PATH LEVEL."""
 
 from __future__ import annotations
 

@@ -65,9 +65,8 @@ def command(
     reference = None if no_store else _keep(fingerprint, store_url)
     if not as_json:
         show(fingerprint, reference, _moved(node, directory))
-    errors = output.error_console()
     for warning in fingerprint.warnings:
-        errors.print(f"warning: {warning}", style="yellow", markup=False)
+        _warn(warning)
     return 0 if fingerprint.times() else 1
 
 
@@ -163,10 +162,16 @@ def _keep(fingerprint: Fingerprint, store_url: str | None) -> Mapping[str, float
         with Store.open(store_url) as store:
             store.put_node(fingerprint.node)
             store.add_fingerprint(fingerprint, purpose="adhoc")
-            reference = store.reference(fingerprint.node.id, fingerprint.suite_version)
+            node_id, version = fingerprint.node.id, fingerprint.suite_version
+            # The same CPU's own reference first: cores of one node can differ.
+            reference = store.reference(node_id, version, fingerprint.cpu)
+            reference = reference or store.reference(node_id, version)
             return None if reference is None else reference.times
     except Exception as error:  # whatever is wrong with the store, the measurement is not lost
-        output.error_console().print(
-            f"warning: The fingerprint could not be kept: {error}", style="yellow", markup=False
-        )
+        _warn(f"The fingerprint could not be kept: {error}")
         return None
+
+
+def _warn(sentence: str) -> None:
+    # Without rich, which takes a tenth of a second to import.
+    click.secho(f"warning: {sentence}", fg="yellow", err=True)

@@ -74,7 +74,7 @@ def command(
     version = load_suite(node, directory).version
     with Store.open(store_url) as store:
         store.put_node(node)
-        last = store.reference(node.id, version)
+        last = store.reference(node.id, version, cpu)
         since = max(utc_ago(KEPT_FOR_S), "" if last is None else last.taken_at)
         known = [
             kept

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.optimize import nnls  # type: ignore[import-untyped]  # ships no types
+from scipy.optimize import nnls
 from sklearn.utils._param_validation import Interval
 
 from kongming.dataset import Floats
@@ -50,9 +50,10 @@ class NonNegativeRegressor(Regressor):
             # A run cannot take less than no time: y is above -1, by far.
             weights = 1.0 / np.maximum(1.0 + y, 0.1)
             X, y = X * weights[:, None], y * weights
-        self.penalty_ = self.penalty
-        if self.penalty_ is None:
-            self.penalty_ = choose_penalty(X, y, self._folds, _predictor)
+        chosen = self.penalty
+        if chosen is None:
+            chosen = choose_penalty(X, y, self._folds, _predictor)
+        self.penalty_ = float(chosen)
         self.coef_ = _solve(X, y, self.penalty_)
 
     def _predict(self, X: Floats) -> Floats:

@@ -29,10 +29,12 @@ def variant_columns(file: ModelFile, variant: VariantName) -> tuple[str, ...]:
 
 
 def idle_times(variant: Variant) -> dict[str, float]:
+    """Seconds per operation of the idle reference, by surrogate."""
     return dict(zip(variant.columns, variant.idle.tolist(), strict=True))
 
 
 def check_suite(file: ModelFile, version: str, what: str) -> None:
+    """Raises IncompatibleError where ``what`` is of another suite version than the model."""
     if version != file.suite_version:
         raise IncompatibleError(
             f"{what} is of suite version {version}; the model of {file.app} was trained on "
@@ -45,6 +47,8 @@ def check_suite(file: ModelFile, version: str, what: str) -> None:
 def variant_for(
     file: ModelFile, times: Mapping[str, float], wanted: VariantName | None, warnings: list[str]
 ) -> Variant:
+    """The variant asked for; else the full one, or the quick one (with a word added to
+    ``warnings``) where readings for the full one are missing and none for the quick one is."""
     if wanted is not None:
         variant_columns(file, wanted)
         return file.variants[wanted]
@@ -60,7 +64,12 @@ def variant_for(
 
 
 def row_of(variant: Variant, times: Mapping[str, float], warnings: list[str]) -> Floats:
-    """(p,) seconds per operation; a few missing columns move as the rest of their family does."""
+    """(p,) seconds per operation; a few missing columns are taken to be slowed as the rest of
+    their family, with a word added to ``warnings``.
+
+    Raises:
+        InputError: more than ``MISSING_SHARE`` of the columns are missing.
+    """
     missing = [name for name in variant.columns if name not in times]
     if not missing:
         return row(variant.columns, times)
@@ -72,21 +81,17 @@ def row_of(variant: Variant, times: Mapping[str, float], warnings: list[str]) ->
             hint="Measure a suite that has them: kongming fingerprint --suite standard --json",
         )
     present = [name for name in variant.columns if name in times]
+    idle = idle_times(variant)
     slowed = {
-        name: math.log(seconds / idle)
-        for name, seconds, idle in zip(
-            present,
-            row(present, times).tolist(),
-            [idle_times(variant)[name] for name in present],
-            strict=True,
-        )
+        name: math.log(seconds / idle[name])
+        for name, seconds in zip(present, row(present, times).tolist(), strict=True)
     }
     filled = dict(times)
     family = dict(zip(variant.columns, variant.families, strict=True))
     for name in missing:
         relatives = [value for other, value in slowed.items() if family[other] == family[name]]
         moved = float(np.median(relatives)) if relatives else 0.0
-        filled[name] = idle_times(variant)[name] * math.exp(moved)
+        filled[name] = idle[name] * math.exp(moved)
     warnings.append(
         f"No reading of {', '.join(missing)}: taken to be slowed as the rest of the family."
     )

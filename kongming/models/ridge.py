@@ -38,9 +38,10 @@ class RidgeRegressor(Regressor):
             del self._folds
 
     def _fit(self, X: Floats, y: Floats) -> None:
-        self.penalty_ = self.penalty
-        if self.penalty_ is None:
-            self.penalty_ = choose_penalty(X, y, self._folds, _predictor)
+        chosen = self.penalty
+        if chosen is None:
+            chosen = choose_penalty(X, y, self._folds, _predictor)
+        self.penalty_ = float(chosen)
         self.coef_, self.intercept_ = _solve(X, y, self.penalty_)
 
     def _predict(self, X: Floats) -> Floats:

@@ -18,28 +18,32 @@ def io_folder(directory: str | Path | None = None) -> Path:
     """The folder whose file system the I/O surrogates measure, as an absolute path.
 
     ``directory`` if it is given, else KONGMING_DIR, else ``$XDG_CACHE_HOME/kongming`` or
-    ``~/.cache/kongming``. Only the last is made when it does not exist; where it cannot be, the
-    I/O surrogates say so and the others go on.
+    ``~/.cache/kongming``. All but the first are made when they do not exist; where they cannot
+    be, the I/O surrogates say so and the others go on.
 
     Raises:
-        InputError: a folder that was named does not exist or is not a folder.
+        InputError: ``directory`` does not exist, or KONGMING_DIR or it is not a folder.
     """
-    field, named = "dir", directory
-    if named is None and os.environ.get("KONGMING_DIR"):
-        field, named = "KONGMING_DIR", os.environ["KONGMING_DIR"]
-    if named is not None:
-        path = Path(named).expanduser().absolute()
-        if not path.is_dir():
-            raise InputError(
-                "is not a folder." if path.exists() else "does not exist.",
-                field=field,
-                found=str(named),
-                allowed="an existing folder on the file system to measure",
-            )
-        return path
-    path = _xdg("XDG_CACHE_HOME", ".cache")
-    with contextlib.suppress(OSError):
-        path.mkdir(parents=True, exist_ok=True)
+    configured = os.environ.get("KONGMING_DIR")
+    if directory is not None:
+        path, field = Path(directory), "dir"
+    elif configured:
+        path, field = Path(configured), "KONGMING_DIR"
+    else:
+        path, field = _xdg("XDG_CACHE_HOME", ".cache"), "XDG_CACHE_HOME"
+    path = path.expanduser().absolute()
+    if directory is None:
+        with contextlib.suppress(OSError):
+            path.mkdir(parents=True, exist_ok=True)
+    if path.exists() and not path.is_dir():
+        raise InputError("is not a folder.", field=field, found=str(path), allowed="a folder")
+    if directory is not None and not path.exists():
+        raise InputError(
+            "does not exist.",
+            field=field,
+            found=str(path),
+            allowed="an existing folder on the file system to measure",
+        )
     return path
 
 

@@ -105,7 +105,7 @@ def campaign(
     random = np.random.default_rng(seed)
     steps: list[tuple[str, float] | None] = [(n, i) for n in INDUCERS for i in intensities]
     steps += [None] * solos
-    random.shuffle(steps)  # type: ignore[arg-type]
+    random.shuffle(steps)
     runs = []
     for number, step in enumerate(steps):
         loads = {} if step is None else {builders.family_of(step[0]): 0.8 * step[1]}

@@ -216,6 +216,7 @@ def test_newer_and_foreign_documents_are_refused(document: dict[str, Any]) -> No
         persist.read({**document, "version": 2})
     with pytest.raises(InputError, match="no valid version"):
         persist.read({**document, "version": True})
-    for foreign in (None, [], {}, {"format": "pickle"}):
+    foreigners: list[object] = [None, [], {}, {"format": "pickle"}]
+    for foreign in foreigners:
         with pytest.raises(InputError, match="not a model document"):
             persist.read(foreign)

@@ -22,6 +22,7 @@ from kongming.errors import (
     UntrainedError,
 )
 from kongming.models import model_names, persist
+from kongming.models.readings import VariantName
 from kongming.models.training import train_application
 from tests import builders
 from tests.models import synthetic
@@ -83,7 +84,7 @@ def test_unseen_mixes_are_predicted_far_better_than_by_the_mean(
 @pytest.mark.parametrize("variant", ["full", "quick"])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_the_known_resource_drives(
-    name: str, variant: predict.VariantName, documents: dict[str, dict[str, Any]]
+    name: str, variant: VariantName, documents: dict[str, dict[str, Any]]
 ) -> None:
     loads = dict.fromkeys(FAMILY.values(), 0.4)
     times = synthetic.environment(loads, np.random.default_rng(4), noise=0.005)
@@ -104,7 +105,7 @@ def test_the_known_resource_drives(
 def test_predictions_are_finite_and_positive_anywhere(
     logs: list[float],
     model: str,
-    variant: predict.VariantName,
+    variant: VariantName,
     chaser: persist.ModelFile,
 ) -> None:
     times = {

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-_FAKE = Path(__file__).parents[1] / "probes" / "fake_microbench.py"
+_FAKE = Path(__file__).parent / "fake_microbench.py"
 
 
 @pytest.fixture(autouse=True)

@@ -26,8 +26,8 @@ FAMILIES = {"memory": "memory", "stream": "memory", "compute": "compute", "os": 
 
 
 def tell(line):
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
+    # Not through a buffer, which a signal handler must not enter twice.
+    os.write(1, f"{line}\n".encode())
 
 
 def say(**event):
@@ -137,18 +137,18 @@ def induce(given, names):
     if MODE == "deaf":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     began = time.monotonic()
-    say(event="ready", pids=[os.getpid()])
 
     def end(*_):
         took = time.monotonic() - began
         say(event="end", duty=float(given["--intensity"]), ops=1000, elapsed_s=took, cpu_s=took)
         os._exit(0)
 
+    if MODE != "deaf":
+        signal.signal(signal.SIGTERM, end)
+    say(event="ready", pids=[os.getpid()])
     if MODE == "dies":
         sys.stderr.write("kongming-microbench: a worker was killed\n")
         sys.exit(1)
-    if MODE != "deaf":
-        signal.signal(signal.SIGTERM, end)
     ended(given, float(given.get("--seconds", 60)))
     end()
 

@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 
 from kongming.errors import InputError, ProbeError, UnknownNameError
 from kongming.fingerprint import Fingerprint
-from kongming.probes.fingerprinting import Progress, schedule, take_fingerprint, watch
+from kongming.probes.fingerprinting import Chunk, Progress, schedule, take_fingerprint, watch
 from kongming.probes.node import node_facts
+from kongming.probes.recording import Record, assemble, utc_now
+from kongming.probes.suite import load_suite
 
 
 def last_probe(log: Path) -> dict[str, str]:
@@ -191,3 +193,21 @@ def test_a_watch_whose_binary_dies_says_so(fake: Path, monkeypatch: pytest.Monke
         with pytest.raises(ProbeError, match="SIGKILL"):
             probe.check()
         assert len(probe.stop().chunks) == 1
+
+
+def test_what_disturbed_a_measurement_is_said(fake: Path) -> None:
+    chunk = Chunk("compute.int", 0, 10, 1.0, 10, ((1.0, 10),))
+    record = Record([chunk], clock_granularity_ns=4_000_000, layout=(50, 100))
+    fingerprint = assemble(
+        record,
+        node=replace(node_facts(), cgroup={"cpu_quota": 0.5}),
+        suite=load_suite(),
+        suite_name="custom",
+        names=["compute.int"],
+        cpu=0,
+        started_at=utc_now(),
+        passive={"nr_throttled": 3.0},
+    )
+    said = " ".join(fingerprint.warnings)
+    for word in ("50 of 100 bytes", "4000000 ns", "0.5 CPUs", "3 periods"):
+        assert word in said

@@ -104,8 +104,11 @@ def test_folders_follow_the_environment(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setenv("KONGMING_DIR", str(tmp_path))
     assert io_folder() == tmp_path
     assert io_folder(tmp_path / "cache") == tmp_path / "cache"
-    monkeypatch.setenv("KONGMING_DIR", str(tmp_path / "missing"))
-    with pytest.raises(InputError, match="KONGMING_DIR: does not exist"):
+    monkeypatch.setenv("KONGMING_DIR", str(tmp_path / "made"))
+    assert io_folder().is_dir()
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("KONGMING_DIR", str(tmp_path / "file"))
+    with pytest.raises(InputError, match="KONGMING_DIR: is not a folder"):
         io_folder()
     with pytest.raises(InputError, match="dir: does not exist"):
         io_folder(tmp_path / "missing")

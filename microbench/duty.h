@@ -1,0 +1,24 @@
+/* The duty cycle of an inducer: when it works and when it rests. Arithmetic only. */
+#ifndef KONGMING_DUTY_H
+#define KONGMING_DUTY_H
+
+#include <stdint.h>
+
+/* Short beside what a program notices, long beside the operations that it is made of. */
+#define DUTY_PERIOD_NS UINT64_C(20000000)
+
+struct duty {
+    double share;
+    uint64_t since_ns; /* from here on work and time are compared */
+    uint64_t busy_ns;  /* worked since then */
+};
+
+void duty_init(struct duty *duty, double share, uint64_t now_ns);
+
+/* How long to work now. */
+uint64_t duty_work(const struct duty *duty);
+
+/* After so much more work: until when to rest. Not later than now: go on at once. */
+uint64_t duty_rest_until(struct duty *duty, uint64_t worked_ns, uint64_t now_ns);
+
+#endif
