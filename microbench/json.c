@@ -26,9 +26,27 @@ __attribute__((format(printf, 2, 3))) static void put_formatted(struct json *j, 
     va_list arguments;
 
     va_start(arguments, format);
+    /* NOLINTNEXTLINE(clang-analyzer-valist.Uninitialized): the analyser loses sight of va_start() */
     int length = vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
     put(j, text, (size_t)length);
+}
+
+/* Bytes of the UTF-8 character at the beginning of a text; 0: it is none. */
+static size_t utf8_length(const unsigned char *text)
+{
+    size_t length = text[0] >= 0xf0 ? 4 : text[0] >= 0xe0 ? 3 : 2;
+
+    if (text[0] < 0xc2 || text[0] > 0xf4)
+        return 0;
+    for (size_t i = 1; i < length; i++)
+        if ((text[i] & 0xc0) != 0x80)
+            return 0;
+    /* Longer than need be, half of a pair, or beyond the last character. */
+    if ((text[0] == 0xe0 && text[1] < 0xa0) || (text[0] == 0xed && text[1] > 0x9f) ||
+        (text[0] == 0xf0 && text[1] < 0x90) || (text[0] == 0xf4 && text[1] > 0x8f))
+        return 0;
+    return length;
 }
 
 static void put_quoted(struct json *j, const char *value)
@@ -36,14 +54,19 @@ static void put_quoted(struct json *j, const char *value)
     put(j, "\"", 1);
     for (; *value != '\0'; value++) {
         unsigned char c = (unsigned char)*value;
+        size_t length = c >= 0x80 ? utf8_length((const unsigned char *)value) : 0;
+        if (length > 0) {
+            put(j, value, length);
+            value += length - 1;
+            continue;
+        }
         if (c == '"' || c == '\\') {
             char escaped[2] = {'\\', *value};
             put(j, escaped, 2);
         } else if (c == '\n') {
             put(j, "\\n", 2);
         } else if (c < 0x20 || c >= 0x7f) {
-            /* Bytes beyond ASCII come from file names in no certain encoding: as Latin-1 the line
-             * is valid JSON whatever they are. */
+            /* File names may hold any bytes: taken for Latin-1, the line is valid all the same. */
             put_formatted(j, "\\u%04x", c);
         } else {
             put(j, value, 1);

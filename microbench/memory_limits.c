@@ -1,6 +1,7 @@
 #include "memory_limits.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* The value of the line that begins with that key, in whatever unit it has. 0: there is none. */
@@ -8,14 +9,17 @@ static uint64_t field_of(const char *path, const char *key)
 {
     FILE *file = fopen(path, "re");
     char line[256];
-    unsigned long long value = 0;
+    uint64_t value = 0;
     size_t length = strlen(key);
 
     if (file == NULL)
         return 0;
-    while (fgets(line, sizeof line, file) != NULL)
-        if (strncmp(line, key, length) == 0 && sscanf(line + length, "%llu", &value) == 1)
+    while (fgets(line, sizeof line, file) != NULL) {
+        if (strncmp(line, key, length) == 0) {
+            value = strtoull(line + length, NULL, 10);
             break;
+        }
+    }
     fclose(file);
     return value;
 }
@@ -24,14 +28,16 @@ static uint64_t field_of(const char *path, const char *key)
 static uint64_t number_in(const char *path)
 {
     FILE *file = fopen(path, "re");
-    unsigned long long value;
-    int found;
+    char text[64];
+    char *end = text;
+    uint64_t value = UINT64_MAX;
 
     if (file == NULL)
         return UINT64_MAX;
-    found = fscanf(file, "%llu", &value);
+    if (fgets(text, sizeof text, file) != NULL)
+        value = strtoull(text, &end, 10);
     fclose(file);
-    return found == 1 ? value : UINT64_MAX;
+    return end != text ? value : UINT64_MAX;
 }
 
 static uint64_t smaller(uint64_t a, uint64_t b)

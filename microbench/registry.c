@@ -15,6 +15,7 @@ int fail(struct instance *self, const char *format, ...)
     va_list arguments;
 
     va_start(arguments, format);
+    /* NOLINTNEXTLINE(clang-analyzer-valist.Uninitialized): the analyser loses sight of va_start() */
     vsnprintf(self->error, sizeof self->error, format, arguments);
     va_end(arguments);
     return -1;
@@ -50,7 +51,7 @@ uint64_t registry_array_elements(const struct config *config)
      * within another's last line. */
     uint64_t bytes = smaller(larger(4 * config->llc_bytes, MIB(16)), MIB(256));
 
-    bytes = smaller(bytes, config->memory_bytes / 10 * 3 / 3);
+    bytes = smaller(bytes, config->memory_bytes / 10); /* thus all three take 0.3 of it at most */
     return larger(bytes / PAGE_OF_LINES, 1) * PAGE_OF_LINES / sizeof(double);
 }
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from kongming.errors import ApplicationRunError
 from kongming.fingerprint import Fingerprint
 from kongming.probes.aggregation import Chunk, within
+from kongming.probes.fingerprinting import schedule
 from kongming.probes.watching import watch
 from kongming.profiling.load_loop import loop
 from kongming.profiling.plans import SIGNATURE_ITERATIONS
@@ -20,16 +21,6 @@ POLL_S = 0.05
 def covered(chunks: Sequence[Chunk], windows: Sequence[tuple[int, int]]) -> frozenset[str]:
     """Surrogates with at least one chunk that lies wholly inside one window (nanoseconds)."""
     return frozenset(chunk.name for chunk in chunks if within(chunk, windows))
-
-
-def chunk_seconds(iteration_s: float, surrogates: int, *, shared: bool) -> float:
-    """How long one surrogate is timed in a go, so that three iterations see the suite twice.
-
-    On a shared core a chunk shorter than the scheduler's slices sees either nothing or a stall,
-    so it never falls below 0.3 s there (and the suite may take more iterations).
-    """
-    wanted = SIGNATURE_ITERATIONS[0] * iteration_s / (2.0 * max(1, surrogates))
-    return max(0.3, wanted) if shared else min(0.1, max(0.005, wanted))
 
 
 def take_signature(
@@ -51,7 +42,9 @@ def take_signature(
         ProbeError: the suite could not be timed.
     """
     fewest, most = SIGNATURE_ITERATIONS
-    chunk = chunk_seconds(iteration_s, len(names), shared=site.shared_core)
+    # The same slices as in the fingerprints that models are trained on: a set that was just warmed
+    # loses its cache to the neighbour little by little, so a longer slice reads another cost.
+    chunk = schedule(suite, len(names), steady=site.shared_core).chunk
     with (
         watch(
             names,

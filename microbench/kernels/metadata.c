@@ -73,6 +73,7 @@ static void leave_folder(struct instance *self)
 static int next_folder(struct instance *self)
 {
     struct files *files = self->state;
+    const unsigned long long random = clock_now() * UINT64_C(0x9e3779b97f4a7c15);
     int parent = self->shared->folder.fd;
 
     leave_folder(self);
@@ -81,7 +82,7 @@ static int next_folder(struct instance *self)
         return fail(self, "it was told to stop");
     /* Where ext4 puts a folder depends on its name. */
     snprintf(files->folder, sizeof files->folder, "%s-%016llx", files->mode == CREATE ? "create" : "delete",
-             (unsigned long long)(clock_now() * UINT64_C(0x9e3779b97f4a7c15)));
+             random);
     if (mkdirat(parent, files->folder, 0700) < 0)
         return fail(self, "cannot make a folder: %s", strerror(errno));
     files->fd = openat(parent, files->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
