@@ -4,9 +4,12 @@
  * inducer that was held up for a second works through the next. */
 static const uint64_t MOST_OWED_NS = 2 * DUTY_PERIOD_NS;
 
-void duty_init(struct duty *duty, double share, uint64_t now_ns)
+uint64_t duty_init(struct duty *duty, double share, uint64_t now_ns)
 {
-    *duty = (struct duty){.share = share, .since_ns = now_ns};
+    uint64_t half_a_rest = (uint64_t)((1 - share) * (double)DUTY_PERIOD_NS / 2);
+
+    *duty = (struct duty){.share = share, .since_ns = now_ns + half_a_rest};
+    return duty->since_ns;
 }
 
 uint64_t duty_work(const struct duty *duty)

@@ -9,11 +9,12 @@
 
 struct duty {
     double share;
-    uint64_t since_ns; /* from here on work and time are compared */
+    uint64_t since_ns; /* from here on, the first work, work and time are compared */
     uint64_t busy_ns;  /* worked since then */
 };
 
-void duty_init(struct duty *duty, double share, uint64_t now_ns);
+/* Gives when to begin: with half a rest, so that after whole periods the share is right. */
+uint64_t duty_init(struct duty *duty, double share, uint64_t now_ns);
 
 /* How long to work now. */
 uint64_t duty_work(const struct duty *duty);

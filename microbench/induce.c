@@ -117,7 +117,6 @@ static int fork_workers(struct supervisor *s)
         .config = &s->config,
         .surrogate = s->surrogate,
         .intensity = s->intensity,
-        .longest_ns = 0,
         .supervisor = getpid(),
         .lifeline = s->lifeline[0],
         .ready_fd = s->ready[1],

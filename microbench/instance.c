@@ -34,6 +34,8 @@ uint64_t batch_steps_next(uint64_t steps, uint64_t took_ns, uint64_t want_ns)
         return steps;
     if (factor > 10)
         factor = 10;
+    if (factor < 0.5)
+        factor = 0.5; /* it may have been held up by something that does not come again soon */
     double next = (double)steps * (factor >= 1 ? factor * 1.2 : factor);
     if (next < 1)
         return 1;
@@ -79,7 +81,7 @@ static int calibrate(struct instance *instance, uint64_t batch_ns)
         if (run_batch(instance, steps, &took) < 0)
             return -1;
         uint64_t next = batch_steps_next(steps, took, batch_ns);
-        if (next <= instance->batch_steps || clock_now() > instance->warm_until_ns)
+        if (next <= instance->batch_steps)
             return 0;
         instance->batch_steps = next;
     }

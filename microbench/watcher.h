@@ -1,14 +1,12 @@
-/* The thread that ends this process in good order: on SIGTERM or SIGINT, when its lifeline breaks,
- * or when its time is up. */
+/* The thread that ends this process in good order: on SIGTERM or SIGINT, or when its lifeline
+ * breaks. */
 #ifndef KONGMING_WATCHER_H
 #define KONGMING_WATCHER_H
 
 #include <stdbool.h>
-#include <stdint.h>
 
 struct watch {
-    int lifeline;         /* -1: none */
-    uint64_t deadline_ns; /* 0: none */
+    int lifeline;          /* -1: none */
     bool ignore_interrupt; /* Ctrl-C is for somebody else to see to */
     int exit_status;       /* of a process that is told to end */
     void (*clean_up)(void *argument);

@@ -48,20 +48,25 @@ static int work(struct worker_report *report, uint64_t work_ns, uint64_t batch_n
     uint64_t busy = atomic_load(&report->busy_ns);
     double done = atomic_load(&report->ops);
 
-    do {
+    uint64_t last = 0;
+
+    /* A batch that would end more than half of itself too late is not begun: the rest is measured
+     * by what was done. */
+    while (last == 0 || now - start + last / 2 < work_ns) {
         double ops;
         atomic_store(&report->busy_since_ns, now);
         instance.deadline_ns = start + work_ns;
         if (instance_batch(&instance, batch_ns, &ops) < 0)
             return -1;
         uint64_t after = clock_now();
-        busy += after - now;
+        last = after - now;
+        busy += last;
         done += ops;
         now = after;
         atomic_store(&report->busy_since_ns, 0);
         atomic_store(&report->busy_ns, busy);
         atomic_store(&report->ops, done);
-    } while (now - start < work_ns);
+    }
     *took_ns = now - start;
     return 0;
 }
@@ -71,20 +76,20 @@ static int make_load(const struct worker_order *order)
     struct duty duty;
     uint64_t now = clock_now();
     uint64_t batch_ns;
+    uint64_t until = duty_init(&duty, order->intensity, now);
 
-    duty_init(&duty, order->intensity, now);
     batch_ns = duty_work(&duty) / BATCHES_IN_WORK;
     if (batch_ns > LONGEST_BATCH_NS)
         batch_ns = LONGEST_BATCH_NS;
     atomic_store(&order->report->start_ns, now);
     for (;;) {
         uint64_t took;
+        if (until > now)
+            clock_sleep_until(until);
         if (work(order->report, duty_work(&duty), batch_ns, &took) < 0)
             return -1;
         now = clock_now();
-        uint64_t until = duty_rest_until(&duty, took, now);
-        if (until > now)
-            clock_sleep_until(until);
+        until = duty_rest_until(&duty, took, now);
     }
 }
 
@@ -100,7 +105,6 @@ _Noreturn void worker_main(const struct worker_order *order)
     resources.own_io_file = true;
     watch = (struct watch){
         .lifeline = order->lifeline,
-        .deadline_ns = order->longest_ns != 0 ? clock_now() + order->longest_ns : 0,
         .ignore_interrupt = true,
         .exit_status = EXIT_OK,
         .clean_up = clean_up,
@@ -113,7 +117,9 @@ _Noreturn void worker_main(const struct worker_order *order)
         end(EXIT_FAILED);
     if (instance_setup(&instance, order->surrogate, &resources) < 0)
         end_with_error(order->report);
-    instance.deadline_ns = instance.warm_until_ns = clock_now() + NS_PER_S;
+    instance.warm_until_ns = clock_now() + NS_PER_S;
+    /* No single operation should last longer than the work of a period, if it can be in pieces. */
+    instance.deadline_ns = clock_now() + (uint64_t)(2 * order->intensity * (double)DUTY_PERIOD_NS);
     if (kernel->warm != NULL && kernel->warm(&instance) < 0)
         end_with_error(order->report);
     if (write(order->ready_fd, &byte, 1) != 1)

@@ -20,7 +20,6 @@ struct worker_order {
     const struct config *config;
     const struct surrogate *surrogate;
     double intensity;
-    uint64_t longest_ns;  /* after which it ends by itself, should the supervisor not end it; 0: never */
     pid_t supervisor;
     int lifeline;         /* breaks when the supervisor is gone */
     int ready_fd;         /* a byte is written to it when all is set up */

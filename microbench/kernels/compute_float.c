@@ -76,7 +76,7 @@ static int verify(struct instance *self)
     struct registers found;
 
     for (int i = 0; i < CHAINS; i++) {
-        if (!(fabs(r->chain[i] - 2) < 1e-9) && !(r->chain[i] >= 0 && r->chain[i] < CHAINS))
+        if (!(fabs(r->chain[i] - 2) < 1e-9) && !(r->chain[i] >= 0 && r->chain[i] < (double)CHAINS))
             return fail(self, "the result of the floating-point arithmetic is wrong");
         found.chain[i] = 2 + i;
     }

@@ -118,7 +118,7 @@ static int warm(struct instance *self)
     if (request(self, b, b->offset, TRIAL) < 0)
         return failed(self, b);
     /* Small requests are slower by the byte: trust larger ones if there were any. */
-    slowest = (double)(clock_now() - start) / TRIAL;
+    slowest = (double)(clock_now() - start) / (double)TRIAL;
     if (b->ns_per_byte > 0 && b->ns_per_byte * 2 < slowest)
         slowest = b->ns_per_byte * 2;
     left = self->deadline_ns > clock_now() ? (double)(self->deadline_ns - clock_now()) : 0;

@@ -22,15 +22,18 @@
             const vector *from = (const vector *)(const void *)(base + position * LINE_BYTES);             \
             const vector *end = from + now * IN_LINE;                                                      \
             for (; (size_t)(end - from) >= 2 * IN_LINE; from += 2 * IN_LINE)                               \
+                _Pragma("GCC unroll 8")                                                                    \
                 for (size_t i = 0; i < 2 * IN_LINE; i++)                                                   \
                     sums[i] += from[i];                                                                    \
             if (from < end)                                                                                \
+                _Pragma("GCC unroll 8")                                                                    \
                 for (size_t i = 0; i < IN_LINE; i++)                                                       \
                     sums[i] += from[i];                                                                    \
             MEMORY_IS_READ(); /* or a small set would be read once and multiplied */                       \
             count -= now;                                                                                  \
             position = position + now == lines ? 0 : position + now;                                       \
         }                                                                                                  \
+        _Pragma("GCC unroll 8")                                                                            \
         for (size_t i = 1; i < 2 * IN_LINE; i++)                                                           \
             sums[0] += sums[i];                                                                            \
         memcpy(words, &sums[0], sizeof words);                                                             \

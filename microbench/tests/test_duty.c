@@ -13,10 +13,10 @@ static double simulate(double share, uint64_t piece_ns, uint64_t oversleep_ns, u
     uint64_t busy = 0;
     struct duty duty;
 
-    duty_init(&duty, share, now);
+    now = duty_init(&duty, share, now);
     while (now < end) {
         uint64_t worked = 0;
-        while (worked < duty_work(&duty))
+        while (worked == 0 || worked + piece_ns / 2 < duty_work(&duty))
             worked += piece_ns;
         now += worked;
         busy += worked;
