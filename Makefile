@@ -20,13 +20,6 @@ CMAKE = $(shell command -v cmake || echo $(CURDIR)/$(BIN)/cmake)
 CTEST = $(shell command -v ctest || echo $(CURDIR)/$(BIN)/ctest)
 JOBS := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 C_FILES := $(shell find microbench -type f 2>/dev/null)
-SANITIZE := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer -O1 -g
-
-# Left out: what asks for functions that glibc does not have (memset_s), what is a matter of taste
-# (parameters of one type), and what minds the C library's own feature macros.
-TIDY := -*,clang-diagnostic-*,clang-analyzer-*,bugprone-*
-TIDY := $(TIDY),-clang-analyzer-security.insecureAPI.DeprecatedOrUnsafeBufferHandling
-TIDY := $(TIDY),-bugprone-easily-swappable-parameters,-bugprone-reserved-identifier
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
@@ -59,7 +52,7 @@ lint: setup build/c-debug/CMakeCache.txt ## ruff; clang-tidy for the C part wher
 	@if command -v clang-tidy >/dev/null; then \
 		echo "clang-tidy microbench"; \
 		find microbench -name '*.c' -print0 | xargs -0 -n 4 -P $(JOBS) \
-			clang-tidy --quiet -p build/c-debug --checks='$(TIDY)' --warnings-as-errors='*' \
+			clang-tidy --quiet -p build/c-debug --warnings-as-errors='*' \
 			--extra-arg=-Wno-unknown-warning-option; \
 	else echo "clang-tidy is not installed: left out"; fi
 
@@ -74,7 +67,7 @@ test: setup ## the tests
 
 build/c-debug/CMakeCache.txt: $(STAMP)
 	@$(CMAKE) -S microbench -B build/c-debug -DCMAKE_BUILD_TYPE=Debug \
-		-DCMAKE_EXPORT_COMPILE_COMMANDS=ON >/dev/null
+		-DMICROBENCH_WERROR=ON -DCMAKE_EXPORT_COMPILE_COMMANDS=ON >/dev/null
 	@touch $@
 
 test-c: build/c-debug/CMakeCache.txt ## build the C part for debugging and run its unit tests
@@ -83,10 +76,9 @@ test-c: build/c-debug/CMakeCache.txt ## build the C part for debugging and run i
 
 sanitize: setup ## run every kernel under the address and undefined-behaviour sanitizers
 	@$(CMAKE) -S microbench -B build/c-sanitize -DCMAKE_BUILD_TYPE=Debug \
-		-DCMAKE_C_FLAGS="$(SANITIZE)" >/dev/null
+		-DMICROBENCH_SANITIZE=ON >/dev/null
 	@$(CMAKE) --build build/c-sanitize --parallel $(JOBS)
 	$(CTEST) --test-dir build/c-sanitize --output-on-failure --no-tests=error
-	$(BIN)/python .ci/every_kernel.py build/c-sanitize/kongming-microbench
 
 bench: setup ## the benchmarks of KONGMING itself, as JSON
 	$(BIN)/python benchmarks/parity/parity.py

@@ -62,10 +62,10 @@ static pid_t parent_of(pid_t pid)
     text[got] = '\0';
     /* The name may hold anything, a closing parenthesis too: the fields follow the last one. */
     const char *end = strrchr(text, ')');
-    int parent;
-    if (end == NULL || sscanf(end + 1, " %*c %d", &parent) != 1)
+    /* ") S 1234 ...": the state is one letter. */
+    if (end == NULL || strlen(end) < sizeof ") S 1" - 1)
         return -1;
-    return (pid_t)parent;
+    return (pid_t)strtol(end + sizeof ") S " - 1, NULL, 10);
 }
 
 /* All processes of the system, sorted by pid; the caller frees. */
@@ -124,6 +124,17 @@ static void signal_descendants(pid_t group, int number)
     free(all);
 }
 
+/* A line of /proc/PID/io: false if it is another key's. */
+static bool take_bytes(const char *line, const char *key, int64_t *bytes)
+{
+    size_t length = strlen(key);
+
+    if (strncmp(line, key, length) != 0)
+        return false;
+    *bytes = strtoll(line + length, NULL, 10);
+    return true;
+}
+
 /* The bytes that went to and came from devices; the process must not have been reaped yet. */
 static bool read_io(pid_t pid, int64_t *read_bytes, int64_t *written_bytes)
 {
@@ -134,10 +145,8 @@ static bool read_io(pid_t pid, int64_t *read_bytes, int64_t *written_bytes)
     if (file == NULL)
         return false;
     while (fgets(line, sizeof line, file) != NULL) {
-        if (sscanf(line, "read_bytes: %" SCNd64, read_bytes) == 1)
-            have_read = true;
-        else if (sscanf(line, "write_bytes: %" SCNd64, written_bytes) == 1)
-            have_written = true;
+        have_read = take_bytes(line, "read_bytes: ", read_bytes) || have_read;
+        have_written = take_bytes(line, "write_bytes: ", written_bytes) || have_written;
     }
     fclose(file);
     return have_read && have_written;

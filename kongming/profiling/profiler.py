@@ -17,7 +17,7 @@ from kongming.errors import (
 from kongming.fingerprint import Fingerprint, NodeFacts
 from kongming.inducers import induce_all
 from kongming.probes import passive
-from kongming.probes.fingerprinting import take_fingerprint
+from kongming.probes.fingerprinting import schedule, take_fingerprint
 from kongming.probes.suite import Suite
 from kongming.profiling.events import Doing, Dropped, Event, Measured
 from kongming.profiling.identity import identity
@@ -28,6 +28,10 @@ from kongming.profiling.settle import settle
 from kongming.profiling.signature import take_signature
 from kongming.profiling.site import Site, sharing
 from kongming.run import Run, Signature
+
+LEVEL_WINDOWS = 3
+"""A load level's fingerprint is taken over so many of the suite's windows: every run under the
+level is explained by it, so its own noise matters more than that of a single look."""
 
 UNKNOWN_ITERATION_S = 3.0
 """How long an iteration is taken to be before the first one was timed."""
@@ -136,15 +140,7 @@ def _timed_block(state: _Campaign, steps: Sequence[Step]) -> Iterator[Event]:
                     )
                 )
             yield state.doing(f"timing the {state.plan.suite} suite under {load}")
-            fingerprint = take_fingerprint(
-                node=site.node,
-                suite=state.plan.suite,
-                names=state.names,
-                cpu=site.app_cpus[0],
-                directory=site.io_dir,
-                shared_core=site.shared_core and bool(levels),
-                cgroup_procs=site.app_procs,
-            )
+            fingerprint = _level_fingerprint(state, site)
         except (InducerError, ProbeError) as error:
             for step in steps:
                 state.behind += 1
@@ -166,6 +162,25 @@ def _timed_block(state: _Campaign, steps: Sequence[Step]) -> Iterator[Event]:
             elif step.kind == "solo" and step.repeat == 0:
                 state.runners.pop(step.app).close()
                 yield Dropped(step.app, run.error or "its first solo run failed")
+
+
+def _level_fingerprint(state: _Campaign, site: Site) -> Fingerprint:
+    """The suite at the application's seat, for longer but in the same slices as elsewhere."""
+    suite = state.plan.suite
+    plan = schedule(suite, len(state.names), steady=site.shared_core)
+    # Where a core is shared the slices are long, and one round of them is all that is affordable.
+    seconds = None if site.shared_core else LEVEL_WINDOWS * plan.seconds
+    return take_fingerprint(
+        node=site.node,
+        suite=suite,
+        names=state.names,
+        cpu=site.app_cpus[0],
+        directory=site.io_dir,
+        seconds=seconds,
+        chunk=plan.chunk,
+        shared_core=site.shared_core,
+        cgroup_procs=site.app_procs,
+    )
 
 
 def _timed_run(
