@@ -27,6 +27,14 @@ class AppRow:
     dropped: str | None = None
     reasons: list[str] = field(default_factory=list)
 
+    @property
+    def solo_metric(self) -> float | None:
+        """The median of the solo runs, in the application's metric unit."""
+        solo = solo_time(self.solo)
+        if solo is None:
+            return None
+        return solo.median if self.solo[0].better == "lower" else 1.0 / solo.median
+
 
 class CampaignView:
     """Collects events and shows them; usable without a terminal and with ``quiet``."""
@@ -136,7 +144,7 @@ class CampaignView:
             solo = solo_time(row.solo)
             table.add_row(
                 app,
-                "-" if solo is None else f"{solo.median:.3g}",
+                "-" if row.solo_metric is None else f"{row.solo_metric:.3g}",
                 "-" if solo is None or solo.noise_pct is None else f"{solo.noise_pct:.1f} %",
                 "left out" if row.dropped else f"{row.worst:.2f}",
                 str(row.runs),

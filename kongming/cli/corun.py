@@ -68,6 +68,10 @@ def command(
     from kongming.run import Run
     from kongming.store import Store
 
+    if model is not None:
+        from kongming.cli.predict import check_model
+
+        check_model(model)
     if repeats < 1:
         raise InputError("is out of range.", field="repeats", found=repeats, allowed=">= 1")
     with Store.open(store_url) as store:
@@ -163,13 +167,14 @@ def _predicted(
     store: Store, app: str, other: str, placement: str, model: str | None
 ) -> dict[str, Any]:
     """The prediction as JSON, or the reason why there is none."""
-    from kongming.errors import CannotAnswerError, MissingExtraError
+    from kongming.errors import KongmingError
 
     try:
         from kongming.cli.pair import predict_pair_member
 
         return predict_pair_member(store, app, other, placement, model=model).to_dict()
-    except (CannotAnswerError, MissingExtraError, ModuleNotFoundError) as error:
+    except (KongmingError, ModuleNotFoundError) as error:
+        # Whatever the reason, what was measured is worth showing without it.
         return {"app": app, "beside": [other], "slowdown": None, "warnings": [str(error)]}
 
 
@@ -181,7 +186,7 @@ def _show(document: dict[str, Any]) -> None:
             (
                 found["app"],
                 found["beside"][0],
-                "untrained" if said is None else f"{said['median']:.2f}",
+                "-" if said is None else f"{said['median']:.2f}",
                 "" if said is None else f"{said['lower']:.2f} to {said['upper']:.2f}",
                 "-" if found["slowdown"] is None else f"{found['slowdown']:.2f}",
                 _percent(predicted["error_pct"]),
@@ -192,7 +197,11 @@ def _show(document: dict[str, Any]) -> None:
     table = output.table(
         columns, rows, title=f"Slowdown, {document['placement']}", right=columns[2:]
     )
-    output.console().print(table)
+    console = output.console()
+    console.print(table)
+    unpredicted = [p for p in document["predictions"] if p.get("slowdown") is None]
+    for reason in dict.fromkeys(text for p in unpredicted for text in p["warnings"]):
+        console.print(f"Not predicted: {reason}", markup=False, highlight=False)
 
 
 def _percent(value: float | None) -> str:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from kongming.fingerprint import NodeFacts
     from kongming.probes.suite import Suite
     from kongming.profiling.plans import Plan
+    from kongming.run import Run
     from kongming.store import Store
 
 ASSUMED_APP_S = 5.0
@@ -156,8 +157,8 @@ def _carry_out(
     from kongming.run import Run, Signature
 
     started = time.monotonic()
-    done = store.campaign_steps_done(campaign)
     earlier = store.runs(campaign=campaign)
+    done = store.campaign_steps_done(campaign) - _to_try_again(plan, earlier)
     walls = {run.app: run.wall_s for run in earlier if run.ok}
     if done and not as_json:
         output.error_console().print(f"resuming: {len(done)} of {len(plan.steps)} steps are done")
@@ -176,7 +177,8 @@ def _carry_out(
     title = f"{plan.name} plan, {plan.placement}, seed {plan.seed}"
     with CampaignView(sorted(apps), title) as view, closing(events):
         for run in earlier:
-            view.see(run)
+            if run.ok or run.step in done:
+                view.see(run)
         for event in events:
             if isinstance(event, Measured):
                 store.add_fingerprint(event.fingerprint, purpose=event.purpose)
@@ -185,18 +187,25 @@ def _carry_out(
             elif isinstance(event, Signature):
                 store.add_signature(event)
             view.see(event)
-    left = len(plan.steps) - len(store.campaign_steps_done(campaign))
-    dropped = {app for app, row in view.rows.items() if row.dropped}
-    left -= sum(1 for s in plan.steps if s.app in dropped and s.index not in done)
-    complete = budget is None or left <= 0
-    if complete:
+    behind = store.campaign_steps_done(campaign)
+    dropped = {app for app, row in view.rows.items() if row.dropped is not None}
+    complete = all(s.index in behind or s.app in dropped for s in plan.steps)
+    if complete and not dropped:
         store.finish_campaign(campaign)
-    _report(view, campaign, plan, time.monotonic() - started, complete, as_json=as_json)
+    units = {name: app.metric_unit for name, app in apps.items()}
+    _report(view, units, campaign, plan, time.monotonic() - started, complete, as_json=as_json)
     return 1 if view.failed else 0
+
+
+def _to_try_again(plan: Plan, earlier: Sequence[Run]) -> set[int]:
+    """First runs that failed: what their applications were left out for may work by now."""
+    first = {step.index for step in plan.steps if step.kind == "solo" and step.repeat == 0}
+    return first - {run.step for run in earlier if run.ok}
 
 
 def _report(
     view: CampaignView,
+    units: dict[str, str],
     campaign: str,
     plan: Plan,
     elapsed_s: float,
@@ -222,7 +231,8 @@ def _report(
             "runs": row.runs,
             "failed": row.failed,
             "signatures": row.signatures,
-            "solo": None if solo is None else solo.median,
+            "solo_s": row.solo_metric,
+            "metric_unit": units[app],
             "noise_pct": None if solo is None else solo.noise_pct,
             "worst_slowdown": row.worst,
             "dropped": row.dropped,
@@ -239,7 +249,7 @@ def _report(
     for app, seen in document["apps"].items():
         table.add_row(
             app,
-            "-" if seen["solo"] is None else f"{seen['solo']:.3g}",
+            "-" if seen["solo_s"] is None else f"{seen['solo_s']:.3g} {seen['metric_unit']}",
             "-" if seen["noise_pct"] is None else f"{seen['noise_pct']:.1f} %",
             f"{seen['worst_slowdown']:.2f}",
             str(seen["runs"]),
@@ -251,11 +261,11 @@ def _report(
         for reason in seen["reasons"]:
             console.print(f"{app}: {reason}", style="red", markup=False, highlight=False)
         if seen["dropped"]:
-            console.print(f"{app} was left out.", style="red")
+            console.print(f"{app} was left out; the same command tries it again.", style="red")
     if not complete:
         console.print("The budget is spent; the same command goes on where this one stopped.")
-    else:
-        console.print(f"Next: kongming train {' '.join(document['apps'])}")
+    elif kept := [app for app, row in view.rows.items() if row.dropped is None]:
+        console.print(f"Next: kongming train {' '.join(kept)}")
 
 
 def _already(campaign: str, apps: dict[str, Application], *, as_json: bool) -> int:
@@ -280,6 +290,7 @@ def _dry_run(
 ) -> int:
     from kongming.probes.fingerprinting import schedule
     from kongming.profiling.plans import estimate
+    from kongming.profiling.profiler import LEVEL_WINDOWS
     from kongming.run import solo_time
 
     seconds, assumed = {}, []
@@ -298,7 +309,9 @@ def _dry_run(
             # Never timed here: a gigabyte a second, so that the estimate errs on the high side.
             rates[surrogate.name] = surrogate.bytes_per_op / min(times) if times else 1e9
     surrogates = len(suite.names_of(plan.suite))
-    suite_s = schedule(plan.suite, surrogates, steady=plan.placement == "same-core").seconds
+    suite_s = LEVEL_WINDOWS * schedule(plan.suite, surrogates).seconds
+    if plan.placement == "same-core":
+        suite_s = schedule(plan.suite, surrogates, steady=True).seconds
     cost = estimate(plan, app_seconds=seconds, suite_seconds=suite_s, write_bytes_per_second=rates)
     document = {
         "plan": plan.name,

@@ -30,7 +30,9 @@ class Kind:
 
     ``complexity`` orders the models for ties: between models whose errors differ by less than
     the noise, the least complex is chosen. ``folds`` says that ``fit`` takes the groups to leave
-    out when it chooses its own penalty. ``paper`` marks the models of Table II.
+    out when it chooses its own penalty. ``paper`` marks the models of Table II. ``unpenalised``
+    models have one answer only with more runs than columns: with fewer they fit any noise, and
+    ``auto`` leaves them out.
     """
 
     name: str
@@ -41,6 +43,7 @@ class Kind:
     paper: bool = False
     auto: bool = True
     folds: bool = False
+    unpenalised: bool = False
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def make(self, random_state: int = 0) -> Regressor:
@@ -81,7 +84,15 @@ _TABLE = (
         "ridge regression in logs, penalty by left-out families",
         folds=True,
     ),
-    Kind("LM", "linear:LinearRegressor", "raw", 4, "ordinary least squares", paper=True),
+    Kind(
+        "LM",
+        "linear:LinearRegressor",
+        "raw",
+        4,
+        "ordinary least squares",
+        paper=True,
+        unpenalised=True,
+    ),
     Kind("CART", "cart:TreeRegressor", "raw", 5, "regression tree", paper=True),
     Kind("SVM", "svm:KernelRegressor", "raw", 6, "support vector regression", paper=True),
     Kind("GBM", "gbm:BoostedRegressor", "raw", 7, "gradient boosted trees", paper=True),

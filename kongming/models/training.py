@@ -115,7 +115,9 @@ def _train_variant(data: Dataset, model: str, random_state: int) -> dict[str, An
         kind.name: cross_validate(kind, data, folds, noise=noise, random_state=random_state)
         for kind in kinds
     }
-    best = choose(list(validations.values()), kinds, noise)
+    runs, columns = data.X.shape
+    determined = [kind for kind in kinds if runs > columns or not kind.unpenalised]
+    best = choose(list(validations.values()), determined, noise)
     chosen = best if model == AUTO else model
     spread = _spread(data)
     severities = intervals.severity(data.times, np.exp(data.idle), spread)
@@ -135,7 +137,9 @@ def _train_variant(data: Dataset, model: str, random_state: int) -> dict[str, An
         "noise_floor_pct": None if measured is None else 100.0 * measured,
         "groups": [fold.name for fold in folds],
         "chosen": chosen,
-        "reason": _reason(chosen, model, validations),
+        "reason": _reason(
+            chosen, model, {kind.name: validations[kind.name] for kind in determined}
+        ),
         "models": models,
     }
 

@@ -1,0 +1,131 @@
+"""Real campaigns on tiny programs: an I/O folder for all of them, and one good campaign."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kongming.probes.binary import locate
+from kongming.store import Store
+from tests.conftest import ROOT
+
+PROGRAMS = Path(__file__).parent / "programs"
+NEEDED_BYTES = 6 << 30
+"""Free space: a file of 2 GiB, and the reserve that the surrogates leave alone."""
+
+QUICK = ("--levels", "2", "--suite", "quick")
+"""Six steps for each application: three solo runs, two load levels, a signature."""
+
+LOADED = f"{sys.executable} {PROGRAMS}/loaded.py $IO"
+"""A shell condition: an inducer is at work in the I/O folder that IO names."""
+
+GOOD = f"""
+[apps.count]
+command = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done"
+
+[apps.rate] # half as fast under load
+command = "sleep 0.25; if {LOADED}; then echo rate 50; else echo rate 100; fi"
+metric = {{ pattern = 'rate (\\d+)', unit = "ops/s", better = "higher" }}
+
+[apps.lines]
+kind = "service"
+command = ["{sys.executable}", "{PROGRAMS}/server.py", "{{dir}}"]
+ready = ["{sys.executable}", "{PROGRAMS}/client.py", "{{dir}}", "1"]
+load = ["{sys.executable}", "{PROGRAMS}/client.py", "{{dir}}", "9000"]
+metric = {{ pattern = '([0-9.]+) lines/s', unit = "lines/s", better = "higher" }}
+"""
+
+
+@dataclass(frozen=True)
+class Profiled:
+    """A finished campaign over GOOD: where it is kept, and what the command printed."""
+
+    folder: Path
+    env: dict[str, str]
+    document: dict[str, Any]
+
+    @property
+    def file(self) -> Path:
+        return self.folder / "apps.toml"
+
+    def run(self, *args: str | Path) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "kongming.cli.main", *map(str, args)],
+            cwd=self.folder,
+            env=self.env,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=150,
+        )
+
+    def json(self, *args: str | Path) -> Any:
+        done = self.run(*args, "--json")
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    def copied_to(self, folder: Path) -> Profiled:
+        """The same with a store of its own, that a test may add to."""
+        shutil.copytree(self.folder, folder / "profiled", ignore=shutil.ignore_patterns("io"))
+        env = self.env | {"KONGMING_STORE": f"sqlite:///{folder / 'profiled' / 'store.db'}"}
+        return Profiled(folder / "profiled", env, self.document)
+
+
+def steps(store_url: str) -> list[int]:
+    """The step of every run and signature in a store, in ascending order."""
+    with Store.open(store_url) as store:
+        return sorted(record.step for record in (*store.runs(), *store.signatures()))
+
+
+@pytest.fixture(scope="session")
+def io_dir(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Where the surrogates keep their files: laid out once, removed at the end."""
+    folder = tmp_path_factory.mktemp("io")
+    free = shutil.disk_usage(folder).free
+    if free < NEEDED_BYTES:
+        pytest.skip(f"{folder} has {free >> 30} GiB free, and {NEEDED_BYTES >> 30} are needed")
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def profiled(tmp_path_factory: pytest.TempPathFactory, io_dir: Path) -> Profiled:
+    """One campaign over three good applications, with the real binary as users have it."""
+    if len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("cross-core needs two CPUs")
+    folder = tmp_path_factory.mktemp("profiled")
+    (folder / "apps.toml").write_text(GOOD)
+    env = os.environ | {
+        "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH")))),
+        "KONGMING_STORE": f"sqlite:///{folder / 'store.db'}",
+        "KONGMING_DIR": str(io_dir),
+        "XDG_DATA_HOME": str(folder / "data"),
+        "XDG_STATE_HOME": str(folder / "state"),
+        "XDG_CACHE_HOME": str(folder / "cache"),
+        "COLUMNS": "160",
+        "IO": str(io_dir),
+    }
+    made = Profiled(folder, env, {})
+    return Profiled(folder, env, made.json("profile", made.file, *QUICK))
+
+
+@pytest.fixture
+def hasty(tmp_path: Path, kongming_env: dict[str, str]) -> Path:
+    """Hasty surrogates for ``kongming``, with their own small I/O folder, which is returned."""
+    folder = tmp_path / "io"
+    folder.mkdir()
+    kongming_env.update(
+        KONGMING_MICROBENCH=str(PROGRAMS / "hasty-microbench"),
+        REAL_MICROBENCH=str(locate()),
+        IO=str(folder),
+    )
+    return folder

@@ -1,0 +1,133 @@
+"""``kongming corun`` from end to end: before and after training, with itself, and with failures."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.campaigns.conftest import Profiled
+from tests.conftest import Kongming
+
+pytestmark = pytest.mark.real
+
+
+@pytest.fixture
+def mine(profiled: Profiled, tmp_path: Path) -> Profiled:
+    """A finished campaign whose store this test may add to."""
+    return profiled.copied_to(tmp_path)
+
+
+def test_untrained_programs_are_measured_all_the_same(mine: Profiled) -> None:
+    told = mine.json("corun", "count", "lines")
+    assert set(told) == {"placement", "predictions", "measured", "noise_floor_pct"}
+    assert told["placement"] == "cross-core"
+    assert told["noise_floor_pct"] >= 0
+    for entries in (told["predictions"], told["measured"]):
+        assert [(e["app"], e["beside"]) for e in entries] == [
+            ("count", ["lines"]),
+            ("lines", ["count"]),
+        ]
+    for predicted, measured in zip(told["predictions"], told["measured"], strict=True):
+        assert measured["runs"] == 2
+        assert measured["slowdown"] > 0
+        better_is_higher = measured["app"] == "lines"
+        ratio = measured["runtime_s"] / measured["solo_s"]
+        wanted = 1 / ratio if better_is_higher else ratio
+        assert measured["slowdown"] == pytest.approx(wanted)
+        assert predicted["measured"] == measured
+        assert (predicted["slowdown"], predicted["error_pct"]) == (None, None)
+        assert "kongming train" in " ".join(predicted["warnings"])
+    kept = mine.json("runs", "--kind", "corun")["runs"]
+    assert sorted((run["app"], *run["neighbours"]) for run in kept) == [
+        *[("count", "lines")] * 2,
+        *[("lines", "count")] * 2,
+    ]
+    shown = mine.run("corun", "count", "rate", "--repeats", "1")
+    assert shown.returncode == 0, shown.stderr
+    assert "measured" in shown.stdout
+    assert "Not predicted: rate has no model" in " ".join(shown.stdout.split())
+
+
+def test_after_training_predicted_and_measured_are_compared(mine: Profiled) -> None:
+    mine.json("train", "count", "rate")
+    told = mine.json("corun", "count", "rate", "--model", "MEAN")
+    for predicted, measured in zip(told["predictions"], told["measured"], strict=True):
+        assert predicted["model"] == "MEAN"
+        median = predicted["slowdown"]["median"]
+        wanted = 100 * abs(median - measured["slowdown"]) / measured["slowdown"]
+        assert predicted["error_pct"] == pytest.approx(wanted)
+    # No inducer ran: nothing slowed it down, and it tells so itself.
+    assert told["measured"][1]["slowdown"] == pytest.approx(1.0)
+
+
+def test_a_prediction_that_cannot_be_made_hides_nothing_measured(mine: Profiled) -> None:
+    mine.json("train", "count")
+    # Nobody profiled the neighbour, so nothing is known of what it does to others.
+    short = mine.folder / "short.toml"
+    short.write_text('[apps.count]\ncommand = "sleep 0.1"\n[apps.new]\ncommand = "sleep 0.1"\n')
+    told = mine.json("corun", "count", "new", "--apps", short, "--repeats", "1")
+    assert [entry["slowdown"] is not None for entry in told["measured"]] == [True, True]
+    assert all(entry["slowdown"] is None and entry["warnings"] for entry in told["predictions"])
+
+
+def test_a_program_beside_itself(mine: Profiled) -> None:
+    told = mine.json("corun", "count", "count", "--repeats", "1")
+    first, second = told["measured"]
+    assert first == second
+    assert (first["app"], first["beside"], first["runs"]) == ("count", ["count"], 1)
+    assert len(told["predictions"]) == 2
+    kept = mine.json("runs", "--kind", "corun")["runs"]
+    assert [run["neighbours"] for run in kept] == [["count"]]
+
+
+def test_an_unknown_name_gets_the_nearest_suggested(profiled: Profiled) -> None:
+    done = profiled.run("corun", "count", "rates")
+    assert done.returncode == 2
+    assert "rates" in done.stderr
+    assert "Did you mean rate?" in done.stderr
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize(
+    "option", [("--repeats", "0"), ("--placement", "next-door"), ("--model", "MEEN")]
+)
+def test_wrong_options_are_refused(profiled: Profiled, option: tuple[str, str]) -> None:
+    done = profiled.run("corun", "count", "rate", *option)
+    assert done.returncode == 2
+    assert option[1] in done.stderr
+    assert profiled.json("runs", "--kind", "corun")["total"] == 0
+
+
+def test_a_neighbour_that_fails_is_told(kongming: Kongming, tmp_path: Path, hasty: Path) -> None:
+    file = tmp_path / "apps.toml"
+    file.write_text(
+        '[apps.good]\ncommand = "sleep 0.1"\n[apps.bad]\ncommand = "echo a sad end; exit 3"\n'
+    )
+    command = ("corun", "good", "bad", "--apps", file, "--placement", "same-core")
+    done = kongming(*command, "--repeats", "1", "--json")
+    assert done.returncode == 1
+    assert "the neighbour bad failed" in done.stderr
+    assert "a sad end" in done.stderr
+    told = json.loads(done.stdout)
+    assert [entry["slowdown"] for entry in told["measured"]] == [None, None]
+    runs = json.loads(kongming("runs", "--json").stdout)["runs"]
+    errors = {(run["app"], run["kind"]): run["error"] for run in runs}
+    assert len(runs) == len(errors) == 4
+    assert errors["good", "solo"] is None
+    assert "neighbour" in errors["good", "corun"]
+    assert "exit status 3" in errors["bad", "solo"]
+    assert "exit status 3" in errors["bad", "corun"]
+
+
+def test_a_set_up_that_fails_is_told(kongming: Kongming, tmp_path: Path, hasty: Path) -> None:
+    file = tmp_path / "apps.toml"
+    file.write_text(
+        '[apps.good]\ncommand = "sleep 0.1"\n'
+        '[apps.bad]\nsetup = "echo no input; exit 4"\ncommand = "true"\n'
+    )
+    done = kongming("corun", "good", "bad", "--apps", file, "--placement", "same-core", "--json")
+    assert done.returncode == 1
+    assert "no input" in json.loads(done.stdout)["error"]["message"]
+    assert list(hasty.glob("kongming-app-*")) == []

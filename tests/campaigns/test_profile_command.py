@@ -1,0 +1,249 @@
+"""``kongming profile`` from end to end: good programs, bad ones, budgets and placements."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kongming.fingerprint import PLACEMENTS
+from kongming.profiling.cgroups import SiblingGroups
+from kongming.profiling.placement import available
+from kongming.profiling.plans import SIGNATURE_ITERATIONS
+from kongming.store import Store
+from tests.campaigns.conftest import LOADED, QUICK, Profiled, steps
+from tests.conftest import Kongming
+
+pytestmark = pytest.mark.real
+
+STEPS = {"solo": 3, "induced": 2}
+"""Runs of an application in a plan of two levels; a signature comes on top."""
+
+SAME_CORE = (*QUICK, "--placement", "same-core")
+"""What every machine has, one with a single CPU as well."""
+
+
+def test_good_programs_are_run_alone_and_under_load_and_get_a_signature(
+    profiled: Profiled,
+) -> None:
+    document = profiled.document
+    assert (document["complete"], document["failed"]) == (True, 0)
+    assert sorted(document["apps"]) == ["count", "lines", "rate"]
+    with Store.open(profiled.env["KONGMING_STORE"]) as store:
+        for app, told in document["apps"].items():
+            runs = store.runs(app=app)
+            assert Counter(run.kind for run in runs) == STEPS
+            assert all(run.ok and run.campaign == document["campaign"] for run in runs)
+            assert all(run.fingerprint is not None and run.fingerprint.times() for run in runs)
+            assert [bool(run.levels) for run in runs] == [run.kind == "induced" for run in runs]
+            (signature,) = store.signatures(app=app)
+            assert signature.fingerprint.times()
+            low, high = SIGNATURE_ITERATIONS
+            # One more may end while the probe is being stopped.
+            assert low <= signature.iterations <= high + 1
+            steps = [run.step for run in runs] + [signature.step]
+            assert len(set(steps)) == 6
+            assert (told["runs"], told["failed"], told["signatures"]) == (5, 0, 1)
+            assert told["solo_s"] > 0
+            assert told["noise_pct"] >= 0
+            assert (told["dropped"], told["reasons"]) == (None, [])
+        assert {"level", "idle"} <= set(store.fingerprint_purposes().values())
+
+
+def test_a_slowdown_is_above_one_for_worse_where_higher_is_better(profiled: Profiled) -> None:
+    told = profiled.document["apps"]["rate"]
+    assert told["solo_s"] == pytest.approx(100.0)
+    assert told["metric_unit"] == "ops/s"
+    assert told["worst_slowdown"] == pytest.approx(2.0)
+    runs = profiled.json("runs", "--app", "rate")["runs"]
+    assert {(run["kind"], run["metric"], run["slowdown"]) for run in runs} == {
+        ("solo", 100.0, 1.0),
+        ("induced", 50.0, 2.0),
+    }
+
+
+def test_a_service_is_driven_by_its_load(profiled: Profiled) -> None:
+    runs = profiled.json("runs", "--app", "lines")["runs"]
+    assert {(run["metric_unit"], run["better"]) for run in runs} == {("lines/s", "higher")}
+    assert all(run["metric"] > 0 and run["wall_s"] > 0 for run in runs)
+
+
+def test_a_finished_campaign_is_not_measured_again(profiled: Profiled) -> None:
+    before = profiled.json("runs")["total"]
+    again = profiled.run("profile", profiled.file, *QUICK)
+    assert again.returncode == 0
+    assert "complete" in again.stdout
+    assert "--again" in again.stdout
+    told = profiled.json("profile", profiled.file, *QUICK)
+    assert told["campaign"] == profiled.document["campaign"]
+    assert told["complete"] is True
+    assert profiled.json("runs")["total"] == before
+
+
+def test_a_dry_run_tells_what_it_would_cost(profiled: Profiled) -> None:
+    before = profiled.json("runs")["total"]
+    told = profiled.json("profile", profiled.file, *QUICK, "--dry-run")
+    assert set(told["runs"]) == {"count", "lines", "rate"}
+    assert all(runs >= 5 + SIGNATURE_ITERATIONS[0] for runs in told["runs"].values())
+    assert told["steps"] == 18
+    assert told["seconds"] > 0
+    assert told["written_bytes"] >= 0
+    # Those that are timed in seconds are known by now; a rate tells no duration.
+    assert set(told["assumed_seconds"]) == {"lines", "rate"}
+    shown = profiled.run("profile", profiled.file, *QUICK, "--dry-run").stdout
+    for word in ("runs", "min", "GB written"):
+        assert word in shown
+    writing = profiled.json("profile", profiled.file, "--levels", "5", "--dry-run")
+    assert writing["written_bytes"] > 0
+    assert profiled.json("runs")["total"] == before
+
+
+def test_a_budget_stops_early_and_the_same_command_goes_on(
+    kongming: Kongming, store_url: str, tmp_path: Path, hasty: Path
+) -> None:
+    file = tmp_path / "apps.toml"
+    file.write_text('[apps.a]\ncommand = "sleep 0.3"\n')
+    command = ("profile", file, *SAME_CORE)
+
+    first = kongming(*command, "--budget", "0.02")
+    assert first.returncode == 0, first.stderr
+    assert "the same command goes on" in first.stdout
+    part = steps(store_url)
+    assert 0 < len(part) < 6
+
+    rest = told(kongming(*command, "--json"))
+    assert (rest["complete"], rest["apps"]["a"]["runs"]) == (True, 5)
+    assert steps(store_url) == list(range(6))
+
+    assert told(kongming(*command, "--json"))["apps"] == {}
+    assert len(steps(store_url)) == 6
+
+    again = told(kongming(*command, "--again", "--budget", "0.02", "--json"))
+    assert again["campaign"] != rest["campaign"]
+    assert again["complete"] is False
+    assert len(steps(store_url)) > 6
+
+
+def test_one_that_does_not_work_at_all_is_left_out_at_once(
+    kongming: Kongming, tmp_path: Path, hasty: Path
+) -> None:
+    file = tmp_path / "apps.toml"
+    switch = tmp_path / "works"
+    file.write_text(
+        '[apps.good]\ncommand = "sleep 0.05"\n'
+        f'[apps.bad]\ncommand = "echo no such luck; test -e {switch}"\n'
+        '[apps.unset]\nsetup = "echo nothing to set up; exit 9"\ncommand = "true"\n'
+    )
+    done = kongming("profile", file, *SAME_CORE)
+    assert done.returncode == 1
+    for words in ("exit status 1", "no such luck", "exit status 9", "nothing to set up"):
+        assert words in done.stdout
+    assert "bad was left out" in done.stdout
+    assert "unset was left out" in done.stdout
+    assert "kongming train good" in done.stdout
+    runs = stored(kongming)
+    assert Counter(run["app"] for run in runs) == {"good": 5, "bad": 1}
+
+    # The reason may lie outside what is known of it: it gets another chance.
+    switch.touch()
+    resumed = kongming("profile", file, *SAME_CORE, "--json")
+    assert resumed.returncode == 1
+    seen = json.loads(resumed.stdout)["apps"]
+    assert (seen["good"]["runs"], seen["bad"]["runs"], seen["bad"]["failed"]) == (5, 5, 0)
+    assert (seen["unset"]["runs"], seen["unset"]["failed"]) == (0, 1)
+    assert "nothing to set up" in seen["unset"]["dropped"]
+
+
+def test_what_fails_under_load_is_kept_with_its_reason_and_the_campaign_goes_on(
+    kongming: Kongming, tmp_path: Path, hasty: Path
+) -> None:
+    file = tmp_path / "apps.toml"
+    ways = {
+        "fails": ("echo out of luck; exit 7", ("exit status 7", "out of luck")),
+        "hangs": ("echo waiting; sleep 60; true", ("did not end within 1 s", "waiting")),
+        "silent": ("echo nothing; exit 0", ("matches its metric", "nothing")),
+        "killed": ("kill -9 $$", ("SIGKILL",)),
+    }
+    tables = [
+        f'[apps.{name}]\ncommand = "if {LOADED}; then {way}; fi; echo took 3 s"\ntimeout_s = 1\n'
+        "metric = { pattern = 'took ([0-9]+) s', unit = \"s\" }\n"
+        for name, (way, _) in ways.items()
+    ]
+    once = "echo x >> {dir}/n; test $(wc -l < {dir}/n) -lt 2"
+    tables.append(f'[apps.once]\ncommand = "{once}"\n[apps.good]\ncommand = "true"\n')
+    file.write_text("".join(tables))
+
+    done = kongming("profile", file, *SAME_CORE, "--json")
+    assert done.returncode == 1
+    document = json.loads(done.stdout)
+    assert document["complete"] is True
+    runs = stored(kongming)
+    for name, (_, words) in ways.items():
+        seen = document["apps"][name]
+        assert (seen["runs"], seen["failed"], seen["signatures"]) == (5, 2, 1)
+        assert seen["dropped"] is None
+        assert seen["solo_s"] == pytest.approx(3.0)
+        for word in words:
+            assert word in " ".join(seen["reasons"])
+        mine = [run for run in runs if run["app"] == name]
+        assert all(run["ok"] == (run["kind"] == "solo") for run in mine)
+        assert all(run["ok"] or (run["error"] and run["metric"] is None) for run in mine)
+    # It worked once: its place in the campaign is kept, whatever comes of it.
+    later = document["apps"]["once"]
+    assert (later["runs"], later["failed"], later["signatures"]) == (6, 5, 0)
+    assert Counter(r["kind"] for r in runs if r["app"] == "once") == STEPS | {"signature": 1}
+    assert (document["apps"]["good"]["runs"], document["apps"]["good"]["failed"]) == (5, 0)
+    assert document["failed"] == 2 * len(ways) + 5
+    failed = json.loads(kongming("runs", "--failed", "--json").stdout)
+    assert failed["total"] == document["failed"]
+
+
+def test_on_one_cpu_there_is_the_same_core(kongming: Kongming, tmp_path: Path, hasty: Path) -> None:
+    file = tmp_path / "apps.toml"
+    file.write_text('[apps.a]\ncommand = "true"\n')
+    one = min(os.sched_getaffinity(0))
+
+    def on_one_cpu() -> None:
+        os.sched_setaffinity(0, {one})
+
+    refused = kongming("profile", file, *QUICK, preexec_fn=on_one_cpu)
+    assert refused.returncode == 2
+    for words in ("placement", "'cross-core'", "Allowed: same-core", "one CPU"):
+        assert words in refused.stderr
+    done = told(kongming("profile", file, *SAME_CORE, "--json", preexec_fn=on_one_cpu))
+    assert done["apps"]["a"]["signatures"] == 1
+    with SiblingGroups() as groups:
+        equal = groups.active
+    for run in stored(kongming):
+        assert run["placement"] == "same-core"
+        said = any("no sibling cgroups of equal weight" in text for text in run["warnings"])
+        assert said is not equal
+
+
+def test_a_placement_that_does_not_exist_here_names_those_that_do(
+    kongming: Kongming, tmp_path: Path, profiled: Profiled
+) -> None:
+    with Store.open(profiled.env["KONGMING_STORE"]) as store:
+        (node,) = store.nodes()
+    reasons = available(node)
+    missing = [name for name in PLACEMENTS if reasons[name] is not None]
+    if not missing:
+        pytest.skip("this machine has every placement")
+    done = profiled.run("profile", profiled.file, *QUICK, "--placement", missing[-1])
+    assert done.returncode == 2
+    assert done.stdout == ""
+    possible = ", ".join(name for name, reason in reasons.items() if reason is None)
+    assert f"Allowed: {possible}" in done.stderr
+
+
+def told(done: Any) -> dict[str, Any]:
+    assert done.returncode == 0, done.stdout + done.stderr
+    return dict(json.loads(done.stdout))
+
+
+def stored(kongming: Kongming) -> list[dict[str, Any]]:
+    return list(told(kongming("runs", "--json"))["runs"])
