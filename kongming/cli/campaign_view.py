@@ -24,6 +24,7 @@ class AppRow:
     failed: int = 0
     worst: float = 1.0
     signatures: int = 0
+    lacking: set[str] = field(default_factory=set)
     dropped: str | None = None
     reasons: list[str] = field(default_factory=list)
 
@@ -99,7 +100,10 @@ class CampaignView:
                 row.failed += 1
                 row.reasons.append(event.reason)
         elif isinstance(event, Signature):
-            self.rows[event.app].signatures += 1
+            row = self.rows[event.app]
+            row.signatures += 1
+            readings = event.fingerprint.surrogates
+            row.lacking |= {name for name, reading in readings.items() if not reading.ok}
         elif isinstance(event, Run):
             self._run(event)
 

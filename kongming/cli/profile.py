@@ -231,6 +231,7 @@ def _report(
             "runs": row.runs,
             "failed": row.failed,
             "signatures": row.signatures,
+            "signature_lacks": sorted(row.lacking),
             "solo_s": row.solo_metric,
             "metric_unit": units[app],
             "noise_pct": None if solo is None else solo.noise_pct,
@@ -258,6 +259,12 @@ def _report(
     console = output.console()
     console.print(table)
     for app, seen in document["apps"].items():
+        if seen["signature_lacks"]:
+            console.print(
+                f"{app}: its signature lacks {', '.join(seen['signature_lacks'])}: its iterations "
+                "are too short to see them. Let it work longer, or fewer predictions can be made.",
+                style="yellow",
+            )
         for reason in seen["reasons"]:
             console.print(f"{app}: {reason}", style="red", markup=False, highlight=False)
         if seen["dropped"]:

@@ -78,7 +78,8 @@ def row_of(variant: Variant, times: Mapping[str, float], warnings: list[str]) ->
             f"The environment has no reading of {len(missing)} of the model's "
             f"{len(variant.columns)} surrogates ({', '.join(missing[:4])}"
             f"{', ...' if len(missing) > 4 else ''}).",
-            hint="Measure a suite that has them: kongming fingerprint --suite standard --json",
+            hint="A fingerprint of a larger suite has them (kongming fingerprint --suite standard); "
+            "the signature of a program has them when its iterations last long enough.",
         )
     present = [name for name in variant.columns if name in times]
     idle = idle_times(variant)

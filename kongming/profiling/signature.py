@@ -17,10 +17,24 @@ from kongming.profiling.site import Site
 
 POLL_S = 0.05
 
+SHORTEST_SLICE_S = 0.004
+"""Below this a slice is little more than its own warm-up."""
+
 
 def covered(chunks: Sequence[Chunk], windows: Sequence[tuple[int, int]]) -> frozenset[str]:
     """Surrogates with at least one chunk that lies wholly inside one window (nanoseconds)."""
     return frozenset(chunk.name for chunk in chunks if within(chunk, windows))
+
+
+def slice_seconds(usual: float, iteration_s: float, surrogates: int) -> float:
+    """The slices of the fingerprints that models are trained on, or shorter ones if need be.
+
+    A set that was just warmed loses its cache to the neighbour little by little: a longer slice
+    reads another cost, so the usual one is kept. Only where the iterations of a short program
+    would not see every surrogate twice are slices made to fit, down to 4 ms.
+    """
+    affordable = SIGNATURE_ITERATIONS[0] * iteration_s / (2.0 * max(1, surrogates))
+    return min(usual, max(SHORTEST_SLICE_S, affordable))
 
 
 def take_signature(
@@ -42,9 +56,10 @@ def take_signature(
         ProbeError: the suite could not be timed.
     """
     fewest, most = SIGNATURE_ITERATIONS
-    # The same slices as in the fingerprints that models are trained on: a set that was just warmed
-    # loses its cache to the neighbour little by little, so a longer slice reads another cost.
     chunk = schedule(suite, len(names), steady=site.shared_core).chunk
+    if not site.shared_core:
+        # On a shared core a short slice sees nothing, or a stall: there it stays as long as it is.
+        chunk = slice_seconds(chunk, iteration_s, len(names))
     with (
         watch(
             names,

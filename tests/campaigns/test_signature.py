@@ -16,7 +16,12 @@ from kongming.probes.suite import load_suite
 from kongming.profiling.placement import choose
 from kongming.profiling.plans import SIGNATURE_ITERATIONS
 from kongming.profiling.runner import open_runner
-from kongming.profiling.signature import covered, take_signature
+from kongming.profiling.signature import (
+    SHORTEST_SLICE_S,
+    covered,
+    slice_seconds,
+    take_signature,
+)
 from kongming.profiling.site import Site
 
 moments = st.integers(0, 60)
@@ -88,3 +93,13 @@ def test_a_program_that_fails_while_it_loops_has_none(tmp_path: Path) -> None:
         pytest.raises(ApplicationRunError, match=r"(?s)a failed .*exit status 1.*no third time"),
     ):
         take_signature(runner, here(tmp_path), NAMES, suite="quick", iteration_s=0.1)
+
+
+@given(st.floats(0.01, 100.0), st.integers(1, 60), st.floats(0.005, 0.1))
+def test_slices_are_the_usual_ones_unless_the_program_is_short(
+    iteration_s: float, surrogates: int, usual: float
+) -> None:
+    chosen = slice_seconds(usual, iteration_s, surrogates)
+    assert min(usual, SHORTEST_SLICE_S) <= chosen <= usual
+    if SIGNATURE_ITERATIONS[0] * iteration_s >= 2 * surrogates * usual:
+        assert chosen == pytest.approx(usual)
