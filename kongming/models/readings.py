@@ -78,7 +78,7 @@ def row_of(variant: Variant, times: Mapping[str, float], warnings: list[str]) ->
             f"The environment has no reading of {len(missing)} of the model's "
             f"{len(variant.columns)} surrogates ({', '.join(missing[:4])}"
             f"{', ...' if len(missing) > 4 else ''}).",
-            hint="A fingerprint of a larger suite has them (kongming fingerprint --suite standard); "
+            hint="A fingerprint of a larger suite has them (kongming fingerprint --suite full); "
             "the signature of a program has them when its iterations last long enough.",
         )
     present = [name for name in variant.columns if name in times]
