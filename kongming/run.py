@@ -18,6 +18,10 @@ RUN_KINDS = ("solo", "induced", "corun", "signature")
 an attempt at a signature that failed (one that succeeded is a Signature, not a Run)."""
 
 
+MOST_COPIES = 256
+"""Worker processes of one inducer at the most."""
+
+
 @dataclass(frozen=True, slots=True)
 class LoadLevel:
     """What one inducer runs at: ``intensity`` is its duty cycle, above 0 and up to 1."""
@@ -30,10 +34,18 @@ class LoadLevel:
     def __post_init__(self) -> None:
         if not 0.0 < self.intensity <= 1.0:
             raise InputError(
-                "is out of range.", field="intensity", found=self.intensity, allowed="0 to 1"
+                "is out of range.",
+                field="intensity",
+                found=self.intensity,
+                allowed="above 0, up to 1",
             )
-        if self.copies < 1:
-            raise InputError("is out of range.", field="copies", found=self.copies, allowed=">= 1")
+        if not 1 <= self.copies <= MOST_COPIES:
+            raise InputError(
+                "is out of range.",
+                field="copies",
+                found=self.copies,
+                allowed=f"1 to {MOST_COPIES}",
+            )
 
     def __str__(self) -> str:
         copies = f" x{self.copies}" if self.copies > 1 else ""

@@ -112,17 +112,46 @@ static void resolve(const struct config *config, const struct microbench *kernel
         out->size_bytes = smaller(variant->bytes, limit);
         break;
     }
-    if (variant->bytes > limit && out->size_bytes == limit) {
-        char suffix[24];
+    if (variant->bytes > limit && out->size_bytes == limit)
         memcpy(out->instead_of, out->name, sizeof out->instead_of);
-        size_suffix(limit, suffix, sizeof suffix);
-        snprintf(out->name, sizeof out->name, "%s.%s", kernel->prefix, suffix);
-        if (variant->rule == SIZE_BLOCK) { /* read.1G and write.1G share a prefix: keep the direction */
-            const char *dot = strrchr(variant->suffix, '.');
-            int length = dot != NULL ? (int)(dot - variant->suffix) : 0;
-            snprintf(out->name, sizeof out->name, "%s.%.*s.%s", kernel->prefix, length, variant->suffix, suffix);
-        }
+}
+
+/* The name of a surrogate of this size that stands in for a larger one. */
+static void name_stand_in(struct surrogate *stand_in)
+{
+    const char *suffix = stand_in->variant->suffix;
+    /* "read.1G": the direction stays. */
+    const char *dot = strrchr(suffix, '.');
+    int kept = dot != NULL ? (int)(dot - suffix) + 1 : 0;
+    char size[24];
+
+    size_suffix(stand_in->size_bytes, size, sizeof size);
+    snprintf(stand_in->name, sizeof stand_in->name, "%s.%.*s%s", stand_in->kernel->prefix, kept, suffix, size);
+}
+
+/* Whether the name is that of another column: of a variant as it is, or of one resolved before. */
+static bool taken(const struct suite_of_node *suite, const struct surrogate *stand_in)
+{
+    const struct microbench *kernel = stand_in->kernel;
+    char name[sizeof stand_in->name];
+
+    for (size_t v = 0; v < kernel->variant_count; v++) {
+        snprintf(name, sizeof name, "%s.%s", kernel->prefix, kernel->variants[v].suffix);
+        if (strcmp(name, stand_in->name) == 0)
+            return true;
     }
+    return registry_find(suite, stand_in->name) != NULL;
+}
+
+/* The largest size that no other column has. False: there is none. */
+static bool stand_in_for(const struct suite_of_node *suite, struct surrogate *stand_in)
+{
+    for (; stand_in->size_bytes >= PAGE_OF_LINES; stand_in->size_bytes /= 2) {
+        name_stand_in(stand_in);
+        if (!taken(suite, stand_in))
+            return true;
+    }
+    return false;
 }
 
 void registry_resolve(const struct config *config, struct suite_of_node *suite)
@@ -132,8 +161,7 @@ void registry_resolve(const struct config *config, struct suite_of_node *suite)
         for (size_t v = 0; v < kernels[k]->variant_count && suite->count < MOST_SURROGATES; v++) {
             struct surrogate *next = &suite->surrogates[suite->count];
             resolve(config, kernels[k], &kernels[k]->variants[v], next);
-            /* On a very small node two sizes may come down to the same: one column is enough. */
-            if (registry_find(suite, next->name) == NULL)
+            if (next->instead_of[0] == '\0' || stand_in_for(suite, next))
                 suite->count++;
         }
     }

@@ -87,7 +87,7 @@ def command(
     from kongming.profiling.plans import make_plan
     from kongming.store import Store
 
-    if budget is not None and budget <= 0:
+    if budget is not None and not 0 < budget < float("inf"):
         raise InputError("is out of range.", field="budget", found=budget, allowed="above 0")
     apps = select(load(file), names)
     io_dir = io_folder(directory)
@@ -235,7 +235,7 @@ def _report(
             "solo_s": row.solo_metric,
             "metric_unit": units[app],
             "noise_pct": None if solo is None else solo.noise_pct,
-            "worst_slowdown": row.worst,
+            "worst_slowdown": row.worst if row.solo else None,
             "dropped": row.dropped,
             "reasons": sorted(set(row.reasons)),
         }
@@ -252,7 +252,7 @@ def _report(
             app,
             "-" if seen["solo_s"] is None else f"{seen['solo_s']:.3g} {seen['metric_unit']}",
             "-" if seen["noise_pct"] is None else f"{seen['noise_pct']:.1f} %",
-            f"{seen['worst_slowdown']:.2f}",
+            "-" if seen["worst_slowdown"] is None else f"{seen['worst_slowdown']:.2f}",
             str(seen["runs"]),
             str(seen["failed"]),
         )
@@ -269,9 +269,13 @@ def _report(
             console.print(f"{app}: {reason}", style="red", markup=False, highlight=False)
         if seen["dropped"]:
             console.print(f"{app} was left out; the same command tries it again.", style="red")
+    if view.failed:
+        console.print(
+            f"{view.failed} of {sum(row.runs for row in view.rows.values())} runs failed."
+        )
     if not complete:
         console.print("The budget is spent; the same command goes on where this one stopped.")
-    elif kept := [app for app, row in view.rows.items() if row.dropped is None]:
+    elif kept := [app for app, row in view.rows.items() if row.solo and row.dropped is None]:
         console.print(f"Next: kongming train {' '.join(kept)}")
 
 
@@ -297,7 +301,6 @@ def _dry_run(
 ) -> int:
     from kongming.probes.fingerprinting import schedule
     from kongming.profiling.plans import estimate
-    from kongming.profiling.profiler import LEVEL_WINDOWS
     from kongming.run import solo_time
 
     seconds, assumed = {}, []
@@ -315,18 +318,24 @@ def _dry_run(
         if surrogate.family == "write" and surrogate.bytes_per_op:
             # Never timed here: a gigabyte a second, so that the estimate errs on the high side.
             rates[surrogate.name] = surrogate.bytes_per_op / min(times) if times else 1e9
-    surrogates = len(suite.names_of(plan.suite))
-    suite_s = LEVEL_WINDOWS * schedule(plan.suite, surrogates).seconds
-    if plan.placement == "same-core":
-        suite_s = schedule(plan.suite, surrogates, steady=True).seconds
-    cost = estimate(plan, app_seconds=seconds, suite_seconds=suite_s, write_bytes_per_second=rates)
+    names = suite.names_of(plan.suite)
+    window = schedule(plan.suite, len(names), steady=plan.placement == "same-core")
+    cost = estimate(
+        plan,
+        app_seconds=seconds,
+        suite_seconds=window.seconds,
+        suite_bytes=sum(rates[name] for name in names if name in rates)
+        * window.chunk
+        * window.rounds,
+        write_bytes_per_second=rates,
+    )
     document = {
         "plan": plan.name,
         "placement": plan.placement,
         "steps": len(plan.steps),
         "runs": dict(cost.runs),
         "seconds": cost.seconds,
-        "written_bytes": cost.written_bytes,
+        "written_bytes": round(cost.written_bytes),
         "assumed_seconds": {name: ASSUMED_APP_S for name in assumed},
     }
     if as_json:

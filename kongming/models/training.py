@@ -231,6 +231,11 @@ def training_sets(runs: Iterable[Run]) -> tuple[dict[tuple[str, str], list[Run]]
             "The runs are of several applications.", field="app", found=", ".join(sorted(apps))
         )
     notes = []
+    # Solo runs of a co-run have no fingerprint: where there is nothing else, nothing was profiled.
+    profiled = {
+        key: members for key, members in sets.items() if any(run.fingerprint for run in members)
+    }
+    sets = profiled or sets
     for (node_id, placement), members in sets.items():
         measured = [run for run in members if run.fingerprint is not None and run.ok]
         newest = max(measured or members, key=lambda run: run.started_at)

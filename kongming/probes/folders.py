@@ -47,6 +47,26 @@ def io_folder(directory: str | Path | None = None) -> Path:
     return path
 
 
+def in_memory(folder: Path, mounts: Path = Path("/proc/self/mounts")) -> bool:
+    """Whether files in ``folder`` are kept in memory (tmpfs, ramfs); False where nobody tells."""
+    try:
+        lines = mounts.read_text(encoding="utf-8", errors="replace").splitlines()
+        path = folder.resolve()
+    except OSError:
+        return False
+    kind, depth = "", -1
+    for line in lines:
+        fields = line.split()
+        if len(fields) < 3:
+            continue
+        # Spaces in mount points are written as octal escapes.
+        point = Path(fields[1].replace("\\040", " "))
+        # The last of several mounts at one place is the one that is seen.
+        if path.is_relative_to(point) and len(point.parts) >= depth:
+            kind, depth = fields[2], len(point.parts)
+    return kind in ("tmpfs", "ramfs")
+
+
 def _xdg(variable: str, fallback: str) -> Path:
     # A relative path in these variables is to be ignored, says the XDG specification.
     base = os.environ.get(variable, "")

@@ -13,7 +13,7 @@ from typing import Any
 from kongming.errors import InputError, ProbeError, UnknownNameError
 from kongming.fingerprint import NodeFacts
 from kongming.probes.binary import locate, stream
-from kongming.probes.folders import io_folder
+from kongming.probes.folders import in_memory, io_folder
 from kongming.probes.node import memory_limit_bytes, node_facts
 
 SUITES = ("quick", "standard", "full")
@@ -136,29 +136,40 @@ def load_suite(node: NodeFacts | None = None, directory: str | Path | None = Non
     """
     node = node_facts() if node is None else node
     folder = io_folder(directory)
+    budget = max(_LEAST_BYTES, int(memory_limit_bytes(node) * MEMORY_SHARE))
     arguments = (
         *("--l2", str(node.l2_bytes)),
         *("--llc", str(node.llc_bytes)),
-        *("--memory", str(max(_LEAST_BYTES, int(memory_limit_bytes(node) * MEMORY_SHARE)))),
-        *("--io-bytes", str(io_bytes(folder))),
+        *("--memory", str(budget)),
+        *("--io-bytes", str(io_bytes(folder, budget))),
     )
     surrogates = _listed(str(locate()), arguments)
     return Suite(_version(surrogates, arguments), surrogates, arguments, folder)
 
 
-def io_bytes(directory: Path) -> int:
-    """Size of the I/O file: 2 GiB, or on a small file system a tenth of it, as a power of two."""
+def io_bytes(directory: Path, memory_budget: int | None = None) -> int:
+    """Size of the I/O file: 2 GiB, or on a small file system a tenth of it, as a power of two.
+
+    Where files live in memory (tmpfs) it counts as memory, and is at most an eighth of
+    ``memory_budget``: there is no device behind it to measure anyway.
+    """
     for folder in (directory, *directory.parents):
         try:
             status = os.statvfs(folder)
         except OSError:
             continue
         total = status.f_blocks * status.f_frsize
+        if memory_budget is not None and in_memory(folder):
+            return _power_of_two(min(memory_budget // 8, total // 10 or memory_budget))
         # A file system that tells no size (some overlays and network ones) is taken as large.
         if total == 0 or total >= _IO_WHOLE_DISK:
             return _IO_BYTES
-        return max(_LEAST_BYTES, 1 << max(0, (total // 10).bit_length() - 1))
+        return _power_of_two(total // 10)
     return _IO_BYTES
+
+
+def _power_of_two(most: int) -> int:
+    return max(_LEAST_BYTES, 1 << max(0, most.bit_length() - 1))
 
 
 # The binary's path is part of the key: tests and upgrades change it under one process.

@@ -1,7 +1,7 @@
 """Which runs a campaign makes, and in which order: pure, and the same for the same seed.
 
-A plan is a list of blocks. Under one block's load the suite is timed once and then each of the
-block's applications (paper, Algorithm 1, phase 1); a signature block runs one application again
+A plan is a list of blocks. Under one block's load each of the block's applications is timed, the
+suite right before it (paper, Algorithm 1, phase 1); a signature block runs one application again
 and again while the suite is timed beside it (phase 2).
 """
 
@@ -18,7 +18,7 @@ from kongming.run import LoadLevel
 PLANS = ("quick", "paper")
 
 BLOCK_APPS = 3
-"""Applications timed under one reading of the suite: more, and the reading has aged."""
+"""Applications timed under one load before another load has its turn."""
 
 PAPER_OBSERVATIONS = 10
 """Observations of each combination of application and inducer (paper, section IV.B)."""
@@ -106,7 +106,7 @@ class Plan:
     steps: tuple[Step, ...]
 
     def blocks(self) -> Iterator[tuple[Step, ...]]:
-        """The steps that share one load and one reading of the suite, in order."""
+        """The steps that share one load, in order."""
         start = 0
         for stop in range(1, len(self.steps) + 1):
             if stop == len(self.steps) or self.steps[stop].block != self.steps[start].block:
@@ -250,6 +250,7 @@ def estimate(
     *,
     app_seconds: Mapping[str, float],
     suite_seconds: float,
+    suite_bytes: float = 0.0,
     write_bytes_per_second: Mapping[str, float],
     start_seconds: float = 1.0,
 ) -> Estimate:
@@ -258,16 +259,20 @@ def estimate(
     Args:
         app_seconds: solo seconds of each application.
         suite_seconds: how long the plan's suite takes, in seconds.
+        suite_bytes: what one pass of the suite writes.
         write_bytes_per_second: by inducer, what it writes at intensity 1.
         start_seconds: starting and settling a block, in seconds.
     """
     apps = sorted({step.app for step in plan.steps})
     seconds = written = 0.0
     for block in plan.blocks():
-        time = start_seconds + suite_seconds
+        time = start_seconds
         for step in block:
-            rounds = SIGNATURE_ITERATIONS[0] if step.kind == "signature" else 1
-            time += rounds * app_seconds[step.app]
+            if step.kind == "signature":
+                time += SIGNATURE_ITERATIONS[0] * app_seconds[step.app]
+            else:
+                time += suite_seconds + app_seconds[step.app]
+            written += suite_bytes
         seconds += time
         for level in block[0].levels:
             rate = write_bytes_per_second.get(level.surrogate, 0.0)

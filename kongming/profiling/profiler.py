@@ -15,9 +15,9 @@ from kongming.errors import (
     ProbeError,
 )
 from kongming.fingerprint import Fingerprint, NodeFacts
-from kongming.inducers import induce_all
+from kongming.inducers import Mix, induce_all
 from kongming.probes import passive
-from kongming.probes.fingerprinting import schedule, take_fingerprint
+from kongming.probes.fingerprinting import take_fingerprint
 from kongming.probes.suite import Suite
 from kongming.profiling.events import Doing, Dropped, Event, Measured
 from kongming.profiling.identity import identity
@@ -28,10 +28,6 @@ from kongming.profiling.settle import settle
 from kongming.profiling.signature import take_signature
 from kongming.profiling.site import Site, sharing
 from kongming.run import Run, Signature
-
-LEVEL_WINDOWS = 3
-"""A load level's fingerprint is taken over so many of the suite's windows: every run under the
-level is explained by it, so its own noise matters more than that of a single look."""
 
 UNKNOWN_ITERATION_S = 3.0
 """How long an iteration is taken to be before the first one was timed."""
@@ -107,6 +103,7 @@ def profile(
             try:
                 state.runners[name] = stack.enter_context(open_runner(apps[name], work_dir))
             except ApplicationRunError as error:
+                yield _never_set_up(state, name, apps[name], str(error))
                 yield Dropped(name, str(error))
         for block in plan.blocks():
             if stop_when():
@@ -122,15 +119,21 @@ def profile(
 
 
 def _timed_block(state: _Campaign, steps: Sequence[Step]) -> Iterator[Event]:
-    """One load, one reading of the suite under it, then each application once."""
+    """One load; under it each application once, the suite timed right before each.
+
+    On hosts that move virtual CPUs about, how much two of them disturb each other changes within
+    seconds: a reading is only good for the run that follows it.
+    """
     levels = steps[0].levels
     load = " + ".join(str(level) for level in levels) or "idle node"
     settled = settle()
+    left = list(steps)
     with sharing(state.sites[steps[0].app]) as site, ExitStack() as stack:
         try:
+            inducers = None
             if levels:
                 yield state.doing(f"starting {load}")
-                load_running = stack.enter_context(
+                inducers = stack.enter_context(
                     induce_all(
                         levels,
                         cpu=site.neighbour_cpu,
@@ -139,45 +142,46 @@ def _timed_block(state: _Campaign, steps: Sequence[Step]) -> Iterator[Event]:
                         node=site.node,
                     )
                 )
-            yield state.doing(f"timing the {state.plan.suite} suite under {load}")
-            fingerprint = _level_fingerprint(state, site)
+            while left:
+                yield state.doing(f"{left[0].app} under {load}", left[0].app)
+                fingerprint = _level_fingerprint(state, site)
+                yield Measured(fingerprint, "level" if levels else "idle")
+                run = _timed_run(state, left[0], site, fingerprint, settled)
+                yield from _judged(state, left.pop(0), run, inducers)
+                if inducers is not None:
+                    inducers.check()
         except (InducerError, ProbeError) as error:
-            for step in steps:
+            for step in left:
                 state.behind += 1
                 yield _unmeasured(state, site, step, str(error))
-            return
-        yield Measured(fingerprint, "level" if levels else "idle")
-        for step in steps:
-            yield state.doing(f"{step.app} under {load}", step.app)
-            run = _timed_run(state, step, site, fingerprint, settled)
-            if levels:
-                try:
-                    load_running.check()
-                except InducerError as error:
-                    run = replace(run, error=f"the load ended during the run: {error}")
-            state.behind += 1
-            yield run
-            if run.ok:
-                state.walls[step.app] = run.wall_s
-            elif step.kind == "solo" and step.repeat == 0:
-                state.runners.pop(step.app).close()
-                yield Dropped(step.app, run.error or "its first solo run failed")
+
+
+def _judged(
+    state: _Campaign, step: Step, run: Run, inducers: Mix | None
+) -> Iterator[Run | Dropped]:
+    """The run, marked where its load did not last; and whether its application goes on."""
+    if inducers is not None:
+        try:
+            inducers.check()
+        except InducerError as error:
+            run = replace(run, error=f"the load ended during the run: {error}")
+    state.behind += 1
+    yield run
+    if run.ok:
+        state.walls[step.app] = run.wall_s
+    elif step.kind == "solo" and step.repeat == 0:
+        state.runners.pop(step.app).close()
+        yield Dropped(step.app, run.error or "its first solo run failed")
 
 
 def _level_fingerprint(state: _Campaign, site: Site) -> Fingerprint:
-    """The suite at the application's seat, for longer but in the same slices as elsewhere."""
-    suite = state.plan.suite
-    plan = schedule(suite, len(state.names), steady=site.shared_core)
-    # Where a core is shared the slices are long, and one round of them is all that is affordable.
-    seconds = None if site.shared_core else LEVEL_WINDOWS * plan.seconds
+    """The suite at the application's seat, as the application will find it."""
     return take_fingerprint(
         node=site.node,
-        suite=suite,
+        suite=state.plan.suite,
         names=state.names,
         cpu=site.app_cpus[0],
         directory=site.io_dir,
-        seconds=seconds,
-        chunk=plan.chunk,
         shared_core=site.shared_core,
         cgroup_procs=site.app_procs,
     )
@@ -221,6 +225,20 @@ def as_run(outcome: Outcome, app: Application, site: Site, **fields: object) -> 
         error=outcome.error,
         warnings=warnings,
         **fields,  # type: ignore[arg-type]
+    )
+
+
+def _never_set_up(state: _Campaign, name: str, app: Application, reason: str) -> Run:
+    """The first run of an application whose set-up failed, which says so."""
+    first = next(s for s in state.plan.steps if s.app == name and s.kind == "solo")
+    return as_run(
+        Outcome.failed(reason),
+        app,
+        state.sites[name],
+        identity=state.identities[name],
+        kind="solo",
+        campaign=state.campaign,
+        step=first.index,
     )
 
 

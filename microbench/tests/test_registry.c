@@ -66,6 +66,22 @@ static void check_small_node(void)
     CHECK(find("stream.triad")->size_bytes <= config.memory_bytes / 10 * 3);
 }
 
+/* Where the next smaller size is a column already, the stand-in is smaller still: none is lost. */
+static void check_stand_in_beside_its_neighbour(void)
+{
+    struct config config = CONFIG_DEFAULTS;
+    size_t of_paper = 0;
+
+    config.memory_bytes = MIB(256);
+    registry_resolve(&config, &suite);
+    CHECK(find("memory.random.128M") != NULL && find("memory.random.128M")->instead_of[0] == '\0');
+    CHECK(find("memory.random.64M") != NULL);
+    CHECK(strcmp(find("memory.random.64M")->instead_of, "memory.random.1G") == 0);
+    for (size_t i = 0; i < suite.count; i++)
+        of_paper += suite.surrogates[i].variant->paper;
+    CHECK(of_paper == 18);
+}
+
 /* No name comes twice, and no set is larger than what may be had. */
 static void check_tiny_nodes(void)
 {
@@ -89,6 +105,7 @@ int main(void)
 {
     check_normal_node();
     check_small_node();
+    check_stand_in_beside_its_neighbour();
     check_tiny_nodes();
     return checks_result();
 }

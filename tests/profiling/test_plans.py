@@ -113,6 +113,7 @@ def test_estimate_counts_time_and_bytes() -> None:
     slow = estimate(made, app_seconds={"a": 4.0}, suite_seconds=2.0, write_bytes_per_second=rates)
     fast = estimate(made, app_seconds={"a": 2.0}, suite_seconds=2.0, write_bytes_per_second=rates)
     assert slow.seconds > fast.seconds > 28 * 2.0
-    # Two levels write, at intensity 1 and 0.4, for 1 s of start, 2 s of suite and one run each.
+    # Two levels write, at intensity 1 and 0.4, for 1 s of start, 2 s of suite and one run each;
+    # nothing else does, as the suite is said to write nothing.
     assert slow.written_bytes == pytest.approx(1.4 * 100e6 * 7.0)
     assert slow.runs == {"a": made.runs_of("a")}
