@@ -17,6 +17,10 @@ from kongming.profiling.site import Site
 
 POLL_S = 0.05
 
+NEGLIGIBLE_GAP = 0.02
+"""A gap between iterations that is a smaller share of a slice than this is not cut out: slices on a
+shared core are so long that few would lie inside one iteration."""
+
 SHORTEST_SLICE_S = 0.004
 """Below this a slice is little more than its own warm-up."""
 
@@ -24,6 +28,17 @@ SHORTEST_SLICE_S = 0.004
 def covered(chunks: Sequence[Chunk], windows: Sequence[tuple[int, int]]) -> frozenset[str]:
     """Surrogates with at least one chunk that lies wholly inside one window (nanoseconds)."""
     return frozenset(chunk.name for chunk in chunks if within(chunk, windows))
+
+
+def joined(windows: Sequence[tuple[int, int]], gap_ns: float) -> list[tuple[int, int]]:
+    """Windows in their order, those less than ``gap_ns`` apart made into one."""
+    result: list[tuple[int, int]] = []
+    for start, end in windows:
+        if result and start - result[-1][1] <= gap_ns:
+            result[-1] = (result[-1][0], end)
+        else:
+            result.append((start, end))
+    return result
 
 
 def slice_seconds(usual: float, iteration_s: float, surrogates: int) -> float:
@@ -60,6 +75,7 @@ def take_signature(
     if not site.shared_core:
         # On a shared core a short slice sees nothing, or a stall: there it stays as long as it is.
         chunk = slice_seconds(chunk, iteration_s, len(names))
+    gap_ns = 1e9 * NEGLIGIBLE_GAP * chunk
     with (
         watch(
             names,
@@ -86,7 +102,8 @@ def take_signature(
             if len(windows) >= most:
                 break
             if len(windows) >= fewest:
-                missing = set(names) - covered(probe.chunks(), windows) - set(probe.errors())
+                seen = covered(probe.chunks(), joined(windows, gap_ns))
+                missing = set(names) - seen - set(probe.errors())
                 if not missing:
                     break
             if time.monotonic() > longest:
@@ -95,5 +112,5 @@ def take_signature(
                     "suite was timed beside it."
                 )
             time.sleep(POLL_S)
-        seen = probe.stop(windows)
-    return seen.fingerprint, len(windows)
+        watched = probe.stop(joined(windows, gap_ns))
+    return watched.fingerprint, len(windows)

@@ -19,6 +19,7 @@ from kongming.profiling.runner import open_runner
 from kongming.profiling.signature import (
     SHORTEST_SLICE_S,
     covered,
+    joined,
     slice_seconds,
     take_signature,
 )
@@ -103,3 +104,19 @@ def test_slices_are_the_usual_ones_unless_the_program_is_short(
     assert min(usual, SHORTEST_SLICE_S) <= chosen <= usual
     if SIGNATURE_ITERATIONS[0] * iteration_s >= 2 * surrogates * usual:
         assert chosen == pytest.approx(usual)
+
+
+@given(st.lists(spans, max_size=8), st.integers(0, 10))
+def test_joined_windows_hold_the_same_and_small_gaps_only(
+    drawn: list[tuple[int, int]], gap: int
+) -> None:
+    windows, start = [], 0
+    for low, high in drawn:
+        windows.append((start + low, start + high))
+        start += high
+    made = joined(windows, gap)
+    assert len(made) <= len(windows)
+    for window in windows:
+        assert any(low <= window[0] and window[1] <= high for low, high in made)
+    added = sum(high - low for low, high in made) - sum(high - low for low, high in windows)
+    assert 0 <= added <= gap * (len(windows) - len(made))
