@@ -41,7 +41,7 @@ class Kongming:
 
     def _run(self, arguments: list[str], *, capture: bool) -> str:
         shown = [a for a in arguments if a not in self.common]
-        print(f"\n$ kongming {' '.join(shown).replace(str(HERE), 'examples')}", flush=True)
+        print(f"\n$ kongming {' '.join(short(part) for part in shown)}", flush=True)
         done = subprocess.run(
             [self.program, *arguments],
             stdout=subprocess.PIPE if capture else None,
@@ -51,6 +51,12 @@ class Kongming:
         if done.returncode != 0:
             sys.exit(f"demo: kongming {arguments[0]} ended with status {done.returncode}.")
         return done.stdout or ""
+
+
+def short(text: str) -> str:
+    """A path below the current folder as a person would type it."""
+    here = f"{Path.cwd()}/"
+    return text.replace(here, "")
 
 
 def placement_here(topology: dict[str, Any]) -> str:
@@ -141,7 +147,7 @@ def main() -> None:
             left.unlink()
     print(
         f"\nDone in {(time.monotonic() - started) / 60:.1f} minutes. Everything measured is in\n"
-        f"{folder / 'demo.db'} (--store sqlite:///{folder / 'demo.db'}).\n\n"
+        f"{short(str(folder))}/demo.db (--store sqlite:///{short(str(folder))}/demo.db).\n\n"
         "Where to go next:\n"
         "  kongming init                    describe your own programs\n"
         "  kongming profile apps.toml       measure them under load (resumes where it stopped)\n"
