@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,6 +12,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
+
+# A shell starts what it puts in the background with SIGINT ignored, and nohup does so with SIGHUP;
+# the commands under test would inherit that, and tests of Ctrl-C would test the shell.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 Kongming = Callable[..., "subprocess.CompletedProcess[str]"]
 
