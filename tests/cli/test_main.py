@@ -203,7 +203,10 @@ def test_signals_clean_up_and_end(tmp_path: Path, signum: signal.Signals, status
     while not (tmp_path / "started").exists() and process.poll() is None:
         time.sleep(0.01)
     process.send_signal(signum)
-    out, err = process.communicate(timeout=30)
+    try:
+        out, err = process.communicate(timeout=30)
+    finally:
+        process.kill()
     assert process.returncode == status
     assert (tmp_path / "cleaned").exists()
     assert json.loads(out)["error"]["message"] == "Interrupted."

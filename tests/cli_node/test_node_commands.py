@@ -149,7 +149,10 @@ def start(env: dict[str, str], *words: str) -> subprocess.Popen[str]:
 def interrupt(process: subprocess.Popen[str]) -> tuple[str, str, float]:
     began = time.monotonic()
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=20)
+    try:
+        out, err = process.communicate(timeout=20)
+    finally:
+        process.kill()
     return out, err, time.monotonic() - began
 
 

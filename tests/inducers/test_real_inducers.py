@@ -91,10 +91,13 @@ def test_ctrl_c_ends_the_command_within_a_second(
         command, env=kongming_env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     assert process.stderr is not None
-    assert name in process.stderr.readline()
-    began = time.monotonic()
-    process.send_signal(signal.SIGINT)
-    out, _ = process.communicate(timeout=20)
+    try:
+        assert name in process.stderr.readline()
+        began = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=20)
+    finally:
+        process.kill()
     assert time.monotonic() - began < 1.0
     assert process.returncode == 130
     assert "duty" in out

@@ -213,7 +213,10 @@ def test_ctrl_c_reaps_cleans_up_and_removes_the_folder(tmp_path: Path) -> None:
     pids = [written_pid(file)]
     pids += [child.pid for child in psutil.Process(python.pid).children(recursive=True)]
     python.send_signal(signal.SIGINT)
-    python.wait(10)
+    try:
+        python.wait(10)
+    finally:
+        python.kill()
     assert eventually(lambda: not any(map(alive, pids)))
     assert cleaned.exists()
     assert list((tmp_path / "w").iterdir()) == []
