@@ -8,11 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 
+from kongming.cli.output import LINE_EVERY_S
 from kongming.profiling.events import Doing, Dropped, Event
 from kongming.run import Run, Signature, solo_time
-
-LINE_EVERY_S = 10.0
-"""Between two lines where stderr is not a terminal."""
 
 
 @dataclass

@@ -38,6 +38,7 @@ class _Campaign:
     """What changes while a plan is carried out."""
 
     plan: Plan
+    apps: Mapping[str, Application]
     names: tuple[str, ...]
     campaign: str
     sites: dict[str, Site]
@@ -89,6 +90,7 @@ def profile(
     }
     state = _Campaign(
         plan=plan,
+        apps=apps,
         names=suite.names_of(plan.suite),
         campaign=campaign,
         sites=sites,
@@ -103,7 +105,8 @@ def profile(
             try:
                 state.runners[name] = stack.enter_context(open_runner(apps[name], work_dir))
             except ApplicationRunError as error:
-                yield _never_set_up(state, name, apps[name], str(error))
+                first = next(s for s in plan.steps if s.app == name and s.kind == "solo")
+                yield _unmeasured(state, sites[name], first, str(error))
                 yield Dropped(name, str(error))
         for block in plan.blocks():
             if stop_when():
@@ -228,25 +231,11 @@ def as_run(outcome: Outcome, app: Application, site: Site, **fields: object) -> 
     )
 
 
-def _never_set_up(state: _Campaign, name: str, app: Application, reason: str) -> Run:
-    """The first run of an application whose set-up failed, which says so."""
-    first = next(s for s in state.plan.steps if s.app == name and s.kind == "solo")
-    return as_run(
-        Outcome.failed(reason),
-        app,
-        state.sites[name],
-        identity=state.identities[name],
-        kind="solo",
-        campaign=state.campaign,
-        step=first.index,
-    )
-
-
 def _unmeasured(state: _Campaign, site: Site, step: Step, reason: str) -> Run:
     """A run that never started keeps its place and its reason."""
     return as_run(
         Outcome.failed(reason),
-        state.runners[step.app].app,
+        state.apps[step.app],
         site,
         identity=state.identities[step.app],
         kind="induced" if step.levels else "solo",
