@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kongming.errors import IncompatibleError, InputError, UntrainedError
+from kongming.fingerprint import Fingerprint
 from kongming.run import Run, SoloTime, solo_time
 
 Floats = NDArray[np.float64]
@@ -35,10 +36,13 @@ class Dropped:
 class Dataset:
     """What the models of one application on one node at one placement are trained on.
 
-    ``X`` is (n, p), the natural log of seconds per operation; ``y`` is (n,), the log of
-    cost / solo. ``groups`` holds, per row, the resource families of its load: empty for a solo
-    run, ``beside:NAME`` for a run beside NAME. ``idle`` is (p,), the log of the median over the
-    solo rows: what the solo runs ran under.
+    ``X`` is (n, p), the natural log of seconds per operation that a run met, as well as it is
+    known by now: read before and after it. It is what models learn from. ``known`` (n, p) is
+    what was known before the run: what they are scored on. ``y`` is (n,), the log of
+    cost / solo. ``reading_variance`` (p,) is the variance of an entry of ``X`` about what the
+    run really met. ``groups`` holds, per row, the resource families of its load: empty for a solo
+    run, ``beside:NAME`` for a run beside NAME; ``inducers`` the surrogates that loaded it.
+    ``idle`` is (p,), the log of the median over the solo rows: what the solo runs ran under.
     """
 
     app: str
@@ -52,9 +56,12 @@ class Dataset:
     columns: tuple[str, ...]
     families: tuple[str, ...]
     X: Floats
+    known: Floats
     y: Floats
     idle: Floats
+    reading_variance: Floats
     groups: tuple[frozenset[str], ...]
+    inducers: tuple[tuple[str, ...], ...]
     levels: tuple[str, ...]
     kinds: tuple[str, ...]
     run_ids: tuple[str, ...]
@@ -82,11 +89,15 @@ class Dataset:
             columns=tuple(self.columns[i] for i in keep),
             families=tuple(self.families[i] for i in keep),
             X=self.X[:, keep],
+            known=self.known[:, keep],
             idle=self.idle[keep],
+            reading_variance=self.reading_variance[keep],
         )
 
 
-def build(runs: Iterable[Run], *, columns: Sequence[str] | None = None) -> Dataset:
+def build(
+    runs: Iterable[Run], *, columns: Sequence[str] | None = None, denoise: bool = True
+) -> Dataset:
     """The dataset of one application on one node at one placement.
 
     ``columns`` restricts the surrogates to those named. Failed runs, runs without a
@@ -94,7 +105,7 @@ def build(runs: Iterable[Run], *, columns: Sequence[str] | None = None) -> Datas
     too many runs (see ``MISSING_SHARE``), and then runs that miss a column that stays. What was
     left out is told in ``dropped_columns`` and ``dropped_runs``. Columns are sorted by name and
     rows are in order of start, so that neither the order of surrogates nor that of runs in the
-    input matters.
+    input matters. Without ``denoise``, nothing that was read after a run is learned from.
 
     Raises:
         IncompatibleError: the runs differ in application, identity, node, placement, suite
@@ -136,9 +147,15 @@ def build(runs: Iterable[Run], *, columns: Sequence[str] | None = None) -> Datas
         dropped_runs.append(Dropped(usable[i].id, f"has no reading of {', '.join(absent)}"))
     usable = [usable[i] for i in complete]
     readings = [readings[i] for i in complete]
-    times = np.array([[row[name] for name in names] for row in readings], dtype=np.float64)
-    times = times.reshape(len(usable), len(names))
-    varying = [j for j in range(len(names)) if len(usable) and np.ptp(times[:, j]) > 0.0]
+    logs = np.log(np.array([[row[name] for name in names] for row in readings], dtype=np.float64))
+    known = logs.reshape(len(usable), len(names))
+    after = np.array(
+        [[_after(run).get(name, math.nan) for name in names] for run in usable], dtype=np.float64
+    ).reshape(len(usable), len(names))
+    shift = np.log(after) - known
+    # A second reading halves the noise; where there is none the first one stands.
+    met = np.where(np.isnan(shift), known, known + 0.5 * shift) if denoise else known
+    varying = [j for j in range(len(names)) if len(usable) and np.ptp(met[:, j]) > 0.0]
     dropped += [Dropped(names[j], "is constant") for j in range(len(names)) if j not in varying]
     if not varying:
         raise UntrainedError(
@@ -148,7 +165,7 @@ def build(runs: Iterable[Run], *, columns: Sequence[str] | None = None) -> Datas
             hint="Profile it under load: kongming profile APPS.toml --plan quick",
         )
     kept = tuple(names[j] for j in varying)
-    X = np.log(times[:, varying])
+    X = met[:, varying]
     solo_rows = [i for i, run in enumerate(usable) if run.kind == "solo"]
     first = usable[0]
     return Dataset(
@@ -163,8 +180,11 @@ def build(runs: Iterable[Run], *, columns: Sequence[str] | None = None) -> Datas
         columns=kept,
         families=tuple(families.get(name, "") for name in kept),
         X=X,
+        known=known[:, varying],
         y=np.log(np.array([run.cost for run in usable]) / solo.median),
         idle=np.median(X[solo_rows] if solo_rows else X, axis=0),
+        reading_variance=_reading_variance(X, shift[:, varying], solo_rows, denoise),
+        inducers=tuple(tuple(sorted(level.surrogate for level in run.levels)) for run in usable),
         groups=tuple(_groups(run) for run in usable),
         levels=tuple(_level_key(run) for run in usable),
         kinds=tuple(run.kind for run in usable),
@@ -242,8 +262,29 @@ def _suite_version(run: Run) -> str:
 
 
 def _positive_times(run: Run) -> dict[str, float]:
-    times = {} if run.fingerprint is None else run.fingerprint.times()
+    """What was known before the run: of two readings the one that is nearer to it."""
+    return _valid(run.fingerprint) | _valid(run.before)
+
+
+def _after(run: Run) -> dict[str, float]:
+    return _valid(run.after)
+
+
+def _valid(fingerprint: Fingerprint | None) -> dict[str, float]:
+    times = {} if fingerprint is None else fingerprint.times()
     return {name: t for name, t in times.items() if math.isfinite(t) and t > 0.0}
+
+
+def _reading_variance(X: Floats, shift: Floats, solo_rows: list[int], denoise: bool) -> Floats:
+    """(p,): from what two readings around one run differ by, or solo runs where there is one."""
+    p = X.shape[1]
+    variance = np.zeros(p)
+    if len(solo_rows) >= 2:
+        variance = np.var(X[solo_rows], axis=0, ddof=1)
+    paired = np.sum(~np.isnan(shift), axis=0)
+    squares = np.nansum(shift**2, axis=0) / np.maximum(paired, 1)
+    # Half the mean square is one reading's variance; the mean of two readings has half of it.
+    return np.where(paired >= 2, squares / (4.0 if denoise else 2.0), variance)
 
 
 def _families(runs: Sequence[Run]) -> dict[str, str]:

@@ -98,6 +98,10 @@ class Run:
     ``wall_s`` is always there. ``cost`` is the metric turned so that more is worse: the metric
     itself, or 1/metric where higher is better; slowdown is a ratio of costs. A run that failed
     keeps its reason in ``error`` and is never trained on.
+
+    ``fingerprint`` is of the load that the run was under, ``before`` a quick one right before it
+    and ``after`` one right after it. Only what was read before a run may predict it; ``after``
+    serves to mark runs during which the node changed, and to denoise what is learned from.
     """
 
     app: str
@@ -114,6 +118,7 @@ class Run:
     neighbours: tuple[str, ...] = ()
     fingerprint: Fingerprint | None = None
     before: Fingerprint | None = None
+    after: Fingerprint | None = None
     usage: Usage = field(default_factory=Usage)
     passive: Mapping[str, float] = field(default_factory=dict)
     exit_status: int | None = 0
@@ -159,6 +164,7 @@ class Run:
             "neighbours": list(self.neighbours),
             "fingerprint": None if self.fingerprint is None else self.fingerprint.to_dict(),
             "before": None if self.before is None else self.before.to_dict(),
+            "after": None if self.after is None else self.after.to_dict(),
             "usage": self.usage.to_dict(),
             "passive": dict(self.passive),
             "exit_status": self.exit_status,
@@ -176,7 +182,7 @@ class Run:
         try:
             prints = {
                 key: None if document.get(key) is None else Fingerprint.from_dict(document[key])
-                for key in ("fingerprint", "before")
+                for key in ("fingerprint", "before", "after")
             }
             return cls(
                 app=str(document["app"]),
@@ -193,6 +199,7 @@ class Run:
                 neighbours=tuple(str(n) for n in document.get("neighbours", [])),
                 fingerprint=prints["fingerprint"],
                 before=prints["before"],
+                after=prints["after"],
                 usage=Usage.from_dict(document.get("usage", {})),
                 passive={str(k): float(v) for k, v in document.get("passive", {}).items()},
                 exit_status=document.get("exit_status"),

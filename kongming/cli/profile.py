@@ -319,11 +319,14 @@ def _dry_run(
             # Never timed here: a gigabyte a second, so that the estimate errs on the high side.
             rates[surrogate.name] = surrogate.bytes_per_op / min(times) if times else 1e9
     names = suite.names_of(plan.suite)
-    window = schedule(plan.suite, len(names), steady=plan.placement == "same-core")
+    steady = plan.placement == "same-core"
+    window = schedule(plan.suite, len(names), steady=steady)
+    around = schedule("quick", len(suite.names_of("quick")), steady=steady)
     cost = estimate(
         plan,
         app_seconds=seconds,
         suite_seconds=window.seconds,
+        quick_seconds=around.seconds,
         suite_bytes=sum(rates[name] for name in names if name in rates)
         * window.chunk
         * window.rounds,

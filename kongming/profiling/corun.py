@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 
 from kongming.application import Application
 from kongming.errors import ApplicationRunError
-from kongming.fingerprint import NodeFacts
+from kongming.fingerprint import Fingerprint, NodeFacts
 from kongming.probes import passive
 from kongming.probes.suite import Suite
 from kongming.profiling.events import Doing, Event
 from kongming.profiling.identity import identity
 from kongming.profiling.load_loop import loop
 from kongming.profiling.placement import choose
-from kongming.profiling.profiler import as_run
+from kongming.profiling.profiler import QUICK, as_run, site_fingerprint
 from kongming.profiling.runner import AnyRunner, Outcome, open_runner
 from kongming.profiling.settle import settle
 from kongming.profiling.site import Site, sharing
@@ -40,13 +41,21 @@ def corun(
     campaign: str = "",
     done: frozenset[int] = frozenset(),
     solos: bool = True,
+    fingerprints: bool | None = None,
+    stop_when: Callable[[], bool] = lambda: False,
 ) -> Generator[Event, None, None]:
     """Time the first of each pair while the second loops beside it, ``repeats`` times.
 
     Order is random; the repeats of one pair lie in different rounds, far apart in time. Each
     round also times every application alone, so that the slowdown is over a solo time of the
     same minutes. Yields Doing and Run events, as ``profile`` does; closing it reaps everything.
+
+    Args:
+        fingerprints: take a quick one right before and right after each run, the neighbour
+            running. None: but for a shared core, where one takes longer than most programs.
+        stop_when: asked before each run; true ends it early.
     """
+    probed = placement != "same-core" if fingerprints is None else fingerprints
     rng = random.Random(seed)
     names = sorted({name for pair in pairs for name in pair})
     tasks: list[tuple[str, str | None]] = []
@@ -72,6 +81,8 @@ def corun(
             phase = rng.random()
             if step in done:
                 continue
+            if stop_when():
+                return
             subject = runners["subject", name]
             site = Site(
                 node=node,
@@ -85,27 +96,47 @@ def corun(
             settle()
             neighbour = None if other is None else runners["neighbour", other]
             with sharing(site) as shared:
-                before = passive.snapshot()
-                outcome = _beside(subject, neighbour, shared, phase)
-                signals = passive.difference(before, passive.snapshot())
+                seen = _beside(subject, neighbour, shared, phase, probed)
                 run = as_run(
-                    outcome,
+                    seen.outcome,
                     subject.app,
                     shared,
                     identity=identities[name],
                     kind="solo" if other is None else "corun",
                     neighbours=() if other is None else (other,),
-                    passive=signals,
+                    before=seen.before,
+                    after=seen.after,
+                    passive=seen.passive,
                     campaign=campaign,
                     step=step,
                 )
             yield run
 
 
-def _beside(subject: AnyRunner, neighbour: AnyRunner | None, site: Site, phase: float) -> Outcome:
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """One run, and what was read around it."""
+
+    outcome: Outcome
+    passive: Mapping[str, float]
+    before: Fingerprint | None = None
+    after: Fingerprint | None = None
+
+
+def _measured(subject: AnyRunner, site: Site, probed: bool) -> _Seen:
+    before = site_fingerprint(site, QUICK) if probed else None
+    start = passive.snapshot()
+    outcome = subject.run(site.app_cpus, cgroup_procs=site.app_procs)
+    signals = passive.difference(start, passive.snapshot())
+    return _Seen(outcome, signals, before, site_fingerprint(site, QUICK) if probed else None)
+
+
+def _beside(
+    subject: AnyRunner, neighbour: AnyRunner | None, site: Site, phase: float, probed: bool
+) -> _Seen:
     """One run of ``subject``, the neighbour warmed up and met at a random phase (0 to 1)."""
     if neighbour is None:
-        return subject.run(site.app_cpus, cgroup_procs=site.app_procs)
+        return _measured(subject, site, probed)
     with loop(neighbour, (site.neighbour_cpu,), site.load_procs, avoid=site.app_cpus) as running:
         try:
             running.wait_warm(WARM_UP_LIMIT_S)
@@ -113,8 +144,9 @@ def _beside(subject: AnyRunner, neighbour: AnyRunner | None, site: Site, phase: 
             if iterations:
                 start, end, _ = iterations[-1]
                 time.sleep(phase * min((end - start) / 1e9, WARM_UP_LIMIT_S))
-            outcome = subject.run(site.app_cpus, cgroup_procs=site.app_procs)
+            seen = _measured(subject, site, probed)
             running.check()
         except ApplicationRunError as error:
-            return Outcome.failed(f"the neighbour {neighbour.app.name} failed: {error}")
-    return outcome
+            failed = Outcome.failed(f"the neighbour {neighbour.app.name} failed: {error}")
+            return _Seen(failed, {})
+        return seen

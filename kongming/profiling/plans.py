@@ -1,8 +1,8 @@
 """Which runs a campaign makes, and in which order: pure, and the same for the same seed.
 
-A plan is a list of blocks. Under one block's load each of the block's applications is timed, the
-suite right before it (paper, Algorithm 1, phase 1); a signature block runs one application again
-and again while the suite is timed beside it (phase 2).
+A plan is a list of blocks. Under one block's load the suite is timed, then each of the block's
+applications (paper, Algorithm 1, phase 1); a signature block runs one application again and again
+while the suite is timed beside it (phase 2).
 """
 
 from __future__ import annotations
@@ -45,38 +45,65 @@ PAPER_SURROGATES = (
 )
 """Table I of the paper."""
 
-# The load levels of the quick plan, most telling first, so that a cut keeps the best. Several
-# intensities of what shared nodes contend for (last-level cache, memory bandwidth, disk), one of
-# what they seldom do, and one mix, because neighbours seldom press on a single resource.
-_QUICK: tuple[tuple[tuple[str, float], ...], ...] = (
+# The load levels of the quick plan, most telling first, so that a cut keeps the best. Three
+# intensities of what neighbours contend for most, one of what they seldom do, and two mixes,
+# because neighbours seldom press on a single resource.
+_Ladder = tuple[tuple[tuple[str, float], ...], ...]
+
+_QUICK: _Ladder = (
     (("stream.triad", 1.0),),
-    (("memory.random.LLChalf", 1.0),),
-    (("iobench.read.4M", 1.0),),
     (("memory.streaming.LLChalf", 0.5),),
+    (("iobench.read.4M", 1.0),),
+    (("memory.random.LLChalf", 1.0),),
     (("iobench.write.4M", 1.0),),
     (("compute.float", 1.0),),
-    (("stream.triad", 0.4),),
-    (("memory.streaming.8M", 1.0),),
-    (("metadata.create", 1.0),),
-    (("memory.random.1G", 1.0),),
-    (("stream.triad", 0.5), ("iobench.read.4M", 0.5)),
-    (("os.switch", 1.0),),
-    (("iobench.fsync", 1.0),),
+    (("stream.triad", 0.3),),
     (("memory.streaming.LLChalf", 1.0),),
+    (("metadata.create", 1.0),),
+    (("stream.triad", 0.5), ("iobench.read.4M", 0.5)),
+    (("memory.random.1G", 1.0),),
+    (("stream.triad", 0.6),),
+    (("iobench.fsync", 1.0),),
+    (("iobench.read.4M", 0.5),),
+    (("memory.streaming.LLChalf", 0.25),),
+    (("memory.streaming.LLChalf", 0.5), ("iobench.write.4M", 0.5)),
+    (("os.switch", 1.0),),
     (("memory.fault", 1.0),),
-    (("iobench.read.4M", 0.4),),
-    (("memory.random.8M", 0.6),),
-    (("memory.streaming.1G", 0.7),),
     (("iobench.write.4M", 0.4),),
+    (("iobench.read.4M", 0.2),),
+    (("memory.streaming.8M", 1.0),),
     (("net.loopback", 1.0),),
-    (("memory.random.LLChalf", 0.4),),
-    (("memory.streaming.1M", 1.0),),
+)
+# On a shared core every neighbour takes processor time, and how much of it is what matters most.
+_QUICK_SHARED_CORE: _Ladder = (
+    (("compute.float", 1.0),),
+    (("iobench.read.4M", 1.0),),
+    (("stream.triad", 1.0),),
+    (("iobench.write.4M", 1.0),),
+    (("compute.float", 0.5),),
+    (("memory.streaming.LLChalf", 1.0),),
+    (("stream.triad", 0.4),),
+    (("metadata.create", 1.0),),
+    (("compute.float", 0.2),),
+    (("compute.float", 0.5), ("iobench.read.4M", 0.5)),
+    (("iobench.fsync", 1.0),),
+    (("memory.streaming.LLChalf", 0.4),),
+    (("iobench.read.4M", 0.5),),
+    (("stream.triad", 0.7),),
+    (("os.switch", 1.0),),
+    (("memory.fault", 1.0),),
+    (("stream.triad", 0.5), ("iobench.write.4M", 0.5)),
+    (("iobench.write.4M", 0.4),),
+    (("memory.random.LLChalf", 1.0),),
+    (("compute.float", 0.8),),
+    (("memory.random.1G", 1.0),),
+    (("net.loopback", 1.0),),
 )
 _QUICK_SOLO = 6
-_QUICK_SIGNATURES = 2
+_QUICK_SIGNATURES = 3
 _PAPER_SIGNATURES = 3
 
-SIGNATURE_ITERATIONS = (3, 5)
+SIGNATURE_ITERATIONS = (2, 3)
 """Fewest and most whole iterations that one signature is taken over."""
 
 RUN_LIMIT_QUICK = 40
@@ -121,7 +148,11 @@ class Plan:
 
 
 def levels_of(
-    name: str, inducers: Mapping[str, str], limit: int | None = None
+    name: str,
+    inducers: Mapping[str, str],
+    limit: int | None = None,
+    *,
+    placement: str = "cross-core",
 ) -> tuple[tuple[LoadLevel, ...], ...]:
     """The load levels of a plan, most telling first.
 
@@ -133,7 +164,7 @@ def levels_of(
         limit: keep only so many levels.
     """
     if name == "quick":
-        wanted = _QUICK
+        wanted = _QUICK_SHARED_CORE if placement == "same-core" else _QUICK
     elif name == "paper":
         wanted = tuple(((surrogate, 1.0),) for surrogate in PAPER_SURROGATES)
     else:
@@ -194,7 +225,7 @@ def make_plan(
     if not apps:
         raise InputError("There is no application to profile.", field="app")
     rng = random.Random(seed)
-    ladder = levels_of(name, inducers, levels)
+    ladder = levels_of(name, inducers, levels, placement=placement)
     observations = repeats * (PAPER_OBSERVATIONS if name == "paper" else 1)
     if name == "paper":
         solos, signatures = PAPER_OBSERVATIONS * repeats, _PAPER_SIGNATURES
@@ -250,6 +281,7 @@ def estimate(
     *,
     app_seconds: Mapping[str, float],
     suite_seconds: float,
+    quick_seconds: float = 0.0,
     suite_bytes: float = 0.0,
     write_bytes_per_second: Mapping[str, float],
     start_seconds: float = 1.0,
@@ -259,6 +291,7 @@ def estimate(
     Args:
         app_seconds: solo seconds of each application.
         suite_seconds: how long the plan's suite takes, in seconds.
+        quick_seconds: how long the quick one takes that is timed before and after each run.
         suite_bytes: what one pass of the suite writes.
         write_bytes_per_second: by inducer, what it writes at intensity 1.
         start_seconds: starting and settling a block, in seconds.
@@ -267,11 +300,13 @@ def estimate(
     seconds = written = 0.0
     for block in plan.blocks():
         time = start_seconds
+        if block[0].kind != "signature":
+            time += (suite_seconds if plan.suite != "quick" else 0.0) + quick_seconds
         for step in block:
             if step.kind == "signature":
                 time += SIGNATURE_ITERATIONS[0] * app_seconds[step.app]
             else:
-                time += suite_seconds + app_seconds[step.app]
+                time += quick_seconds + app_seconds[step.app]
             written += suite_bytes
         seconds += time
         for level in block[0].levels:

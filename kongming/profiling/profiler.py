@@ -29,6 +29,9 @@ from kongming.profiling.signature import take_signature
 from kongming.profiling.site import Site, sharing
 from kongming.run import Run, Signature
 
+QUICK = "quick"
+"""The suite that is timed right before and right after every run."""
+
 UNKNOWN_ITERATION_S = 3.0
 """How long an iteration is taken to be before the first one was timed."""
 
@@ -122,10 +125,10 @@ def profile(
 
 
 def _timed_block(state: _Campaign, steps: Sequence[Step]) -> Iterator[Event]:
-    """One load; under it each application once, the suite timed right before each.
+    """One load; under it the suite, then each application once between two quick fingerprints.
 
     On hosts that move virtual CPUs about, how much two of them disturb each other changes within
-    seconds: a reading is only good for the run that follows it.
+    seconds: the suite tells what the load is like, the quick fingerprints what a run met of it.
     """
     levels = steps[0].levels
     load = " + ".join(str(level) for level in levels) or "idle node"
@@ -145,11 +148,19 @@ def _timed_block(state: _Campaign, steps: Sequence[Step]) -> Iterator[Event]:
                         node=site.node,
                     )
                 )
+            yield state.doing(f"timing the suite under {load}", left[0].app)
+            level = before = site_fingerprint(site, state.plan.suite, state.names)
+            yield Measured(level, "level" if levels else "idle")
+            if state.plan.suite != QUICK:
+                before = site_fingerprint(site, QUICK)
             while left:
                 yield state.doing(f"{left[0].app} under {load}", left[0].app)
-                fingerprint = _level_fingerprint(state, site)
-                yield Measured(fingerprint, "level" if levels else "idle")
+                # The suite is as near as the quick fingerprint where it is the quick one.
+                fingerprint = before if state.plan.suite == QUICK else level
                 run = _timed_run(state, left[0], site, fingerprint, settled)
+                after = site_fingerprint(site, QUICK)
+                run = replace(run, before=before, after=after)
+                before = after
                 yield from _judged(state, left.pop(0), run, inducers)
                 if inducers is not None:
                     inducers.check()
@@ -177,12 +188,12 @@ def _judged(
         yield Dropped(step.app, run.error or "its first solo run failed")
 
 
-def _level_fingerprint(state: _Campaign, site: Site) -> Fingerprint:
-    """The suite at the application's seat, as the application will find it."""
+def site_fingerprint(site: Site, suite: str, names: Sequence[str] | None = None) -> Fingerprint:
+    """A suite (or ``names`` of it) at the application's seat, as the application finds it."""
     return take_fingerprint(
         node=site.node,
-        suite=state.plan.suite,
-        names=state.names,
+        suite=suite,
+        names=names,
         cpu=site.app_cpus[0],
         directory=site.io_dir,
         shared_core=site.shared_core,

@@ -105,11 +105,11 @@ class Records(Connection):
     ) -> list[Run]:
         """Runs that match all that is given, oldest first; ``limit`` keeps the newest ones.
 
-        ``fingerprints`` False leaves ``fingerprint`` and ``before`` None, which is faster.
+        ``fingerprints`` False leaves those of the runs None, which is faster.
         """
         table = schema.run
         query = (
-            sa.select(table.c.fingerprint_id, table.c.before_id, table.c.document)
+            sa.select(table.c.fingerprint_id, table.c.before_id, table.c.after_id, table.c.document)
             .where(*_equal(table, app=app, identity=identity, node_id=node_id, placement=placement))
             .where(*_equal(table, kind=kind, campaign=campaign, ok=ok))
             .order_by(table.c.started_at.desc(), table.c.step.desc(), table.c.id.desc())
@@ -117,15 +117,16 @@ class Records(Connection):
         )
         with self._reading() as connection:
             rows = connection.execute(query).all()[::-1]
-            ids = {i for row in rows for i in row[:2] if i is not None} if fingerprints else set()
+            ids = {i for row in rows for i in row[:3] if i is not None} if fingerprints else set()
             prints = _fingerprints(connection, ids)
         return [
             replace(
                 Run.from_dict(document),
                 fingerprint=prints.get(during),
                 before=prints.get(before),
+                after=prints.get(after),
             )
-            for during, before, document in rows
+            for during, before, after, document in rows
         ]
 
     def count_runs(self, *, app: str | None = None) -> int:

@@ -33,7 +33,7 @@ def of_store(store: Store, apps: Collection[str] | None) -> Iterator[Row]:
     purposes = store.fingerprint_purposes()
     prints = {p.id: p for p in store.fingerprints()} if apps is None else {}
     for run in runs:
-        prints.update({p.id: p for p in (run.fingerprint, run.before) if p is not None})
+        prints.update({p.id: p for p in (run.fingerprint, run.before, run.after) if p is not None})
     prints.update({s.fingerprint.id: s.fingerprint for s in signatures})
     nodes = [
         node
@@ -84,7 +84,8 @@ def of_store(store: Store, apps: Collection[str] | None) -> Iterator[Row]:
 
 def _run_row(run: Run) -> Row:
     document = run.to_dict()
-    for key, print_ in (("fingerprint", run.fingerprint), ("before", run.before)):
+    prints = {"fingerprint": run.fingerprint, "before": run.before, "after": run.after}
+    for key, print_ in prints.items():
         document[key] = None if print_ is None else print_.id
     return _row(
         "run",
@@ -151,11 +152,12 @@ def _record(
         prints[print_.id] = print_
         return print_, purpose
     during = document.get("fingerprint")
-    before = document.get("before")
+    before, after = document.get("before"), document.get("after")
     if kind == "signatures":
         return Signature.from_dict(document | {"fingerprint": prints[str(during)].to_dict()})
     return replace(
-        Run.from_dict(document | {"fingerprint": None, "before": None}),
+        Run.from_dict(document | {"fingerprint": None, "before": None, "after": None}),
         fingerprint=None if during is None else prints[during],
         before=None if before is None else prints[before],
+        after=None if after is None else prints[after],
     )

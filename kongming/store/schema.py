@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-HEAD = "0001"
+HEAD = "0002"
 """The newest revision: compared first at opening, so that Alembic is seldom loaded."""
 
 VERSION_TABLE = "kongming_version"
@@ -62,6 +62,7 @@ run = sa.Table(
     sa.Column("started_at", sa.DateTime, nullable=False),
     sa.Column("fingerprint_id", sa.ForeignKey("fingerprint.id"), index=True),
     sa.Column("before_id", sa.ForeignKey("fingerprint.id"), index=True),
+    sa.Column("after_id", sa.ForeignKey("fingerprint.id"), index=True),
     sa.Column("document", sa.JSON, nullable=False),
     sa.Index(None, "app", "identity", "node_id", "placement", "started_at"),
     sa.Index(None, "campaign", "step"),

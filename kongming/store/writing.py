@@ -16,7 +16,7 @@ from kongming.run import Run, Signature
 from kongming.store import schema
 from kongming.store.reference import Reference
 
-PURPOSES = ("adhoc", "reference", "level", "before", "signature", "idle")
+PURPOSES = ("adhoc", "reference", "level", "before", "after", "signature", "idle")
 """Why a fingerprint was taken."""
 
 
@@ -92,7 +92,11 @@ def add_fingerprint(connection: sa.Connection, fingerprint: Fingerprint, purpose
 
 def add_run(connection: sa.Connection, run: Run) -> None:
     _check_run(run)
-    for fingerprint, purpose in ((run.before, "before"), (run.fingerprint, "level")):
+    for fingerprint, purpose in (
+        (run.before, "before"),
+        (run.fingerprint, "level"),
+        (run.after, "after"),
+    ):
         if fingerprint is not None:
             add_fingerprint(connection, fingerprint, purpose)
     connection.execute(
@@ -111,6 +115,7 @@ def add_run(connection: sa.Connection, run: Run) -> None:
             started_at=utc(run.started_at),
             fingerprint_id=None if run.fingerprint is None else run.fingerprint.id,
             before_id=None if run.before is None else run.before.id,
+            after_id=None if run.after is None else run.after.id,
             document=_without_fingerprints(run.to_dict()),
         )
         .on_conflict_do_nothing(index_elements=["id"])
@@ -168,4 +173,4 @@ def put_reference(connection: sa.Connection, reference: Reference) -> None:
 
 
 def _without_fingerprints(document: dict[str, Any]) -> dict[str, Any]:
-    return {k: v for k, v in document.items() if k not in ("fingerprint", "before")}
+    return {k: v for k, v in document.items() if k not in ("fingerprint", "before", "after")}

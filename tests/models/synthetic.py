@@ -114,7 +114,7 @@ def campaign(
         levels = () if step is None else (builders.level(step[0], intensity=step[1]),)
         values: dict[str, Any] = {
             "levels": levels,
-            "before": builders.fingerprint({n: IDLE[n] for n in QUICK}, suite="quick"),
+            "before": builders.fingerprint({n: times[n] for n in QUICK}, suite="quick"),
             "campaign": "c1",
             "step": number,
         }

@@ -29,7 +29,14 @@ def with_times(run: Run, **changes: float | None) -> Run:
             good = surrogates.get(name, builders.reading(name, 1e-9))
             surrogates[name] = dataclasses.replace(good, seconds_per_op=value)
     fingerprint = dataclasses.replace(run.fingerprint, surrogates=surrogates)
-    return dataclasses.replace(run, fingerprint=fingerprint)
+    return dataclasses.replace(run, fingerprint=fingerprint, before=None)
+
+
+def read_again(run: Run, factor: float) -> Run:
+    """The run with a quick fingerprint after it whose readings are ``factor`` times the first."""
+    assert run.before is not None
+    times = {name: seconds * factor for name, seconds in run.before.times().items()}
+    return dataclasses.replace(run, after=builders.fingerprint(times, suite="quick"))
 
 
 def test_log_times_log_slowdowns_and_groups() -> None:
@@ -85,6 +92,35 @@ def test_a_column_that_many_runs_miss_is_dropped_and_else_the_run() -> None:
     assert "stream.triad" in data.columns
     assert [d.name for d in data.dropped_columns] == ["os.syscall"]
     assert [d.name for d in data.dropped_runs] == [runs[4].id]
+
+
+def test_what_was_read_after_a_run_is_learned_from_but_was_not_known_before_it() -> None:
+    runs = [read_again(run, 1.21) for run in synthetic.campaign("a", POWERS)]
+    plain, data = dataset.build(runs, denoise=False), dataset.build(runs)
+    quick = [name in synthetic.QUICK for name in data.columns]
+    np.testing.assert_array_equal(data.known, plain.X)
+    np.testing.assert_array_equal(plain.known, plain.X)
+    between = np.where(quick, math.log(1.1), 0.0)
+    np.testing.assert_allclose(data.X - data.known, np.tile(between, (len(runs), 1)), atol=1e-12)
+
+
+def test_two_readings_around_each_run_tell_the_variance_of_a_reading() -> None:
+    runs = [read_again(run, 1.1) for run in synthetic.campaign("a", POWERS)]
+    data = dataset.build(runs)
+    expected = math.log(1.1) ** 2 / 4.0
+    j = data.columns.index("stream.triad")
+    assert data.reading_variance[j] == pytest.approx(expected)
+    assert dataset.build(runs, denoise=False).reading_variance[j] == pytest.approx(2.0 * expected)
+    once = data.columns.index("compute.float")
+    solo = [i for i, kind in enumerate(data.kinds) if kind == "solo"]
+    assert data.reading_variance[once] == pytest.approx(np.var(data.X[solo, once], ddof=1))
+
+
+def test_the_reading_that_is_nearer_to_the_run_counts() -> None:
+    run, *others = synthetic.campaign("a", POWERS)
+    nearer = builders.fingerprint({"stream.triad": 7e-9}, suite="quick")
+    data = dataset.build([dataclasses.replace(run, before=nearer), *others])
+    assert data.times[0, data.columns.index("stream.triad")] == pytest.approx(7e-9)
 
 
 @pytest.mark.parametrize("value", [math.inf, math.nan, 0.0, -1.0])

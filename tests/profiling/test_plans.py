@@ -53,6 +53,30 @@ def test_same_seed_same_plan_and_every_block_shares_one_load(
         assert len({step.app for step in block}) == len(block)
 
 
+@pytest.mark.parametrize(
+    ("placement", "thrice"),
+    [
+        ("cross-core", {"stream.triad", "memory.streaming.LLChalf", "iobench.read.4M"}),
+        ("same-core", {"compute.float", "stream.triad"}),
+    ],
+)
+def test_what_neighbours_contend_for_is_induced_at_three_levels_and_in_mixes(
+    placement: str, thrice: set[str]
+) -> None:
+    ladder = levels_of("quick", INDUCERS, placement=placement)
+    alone = Counter(mix[0].surrogate for mix in ladder if len(mix) == 1)
+    assert {name for name, count in alone.items() if count >= 3} >= thrice
+    mixes = [mix for mix in ladder if len(mix) == 2]
+    assert len(mixes) == 2
+    assert all(len({level.family for level in mix}) == 2 for mix in mixes)
+    assert len(set(ladder)) == len(ladder)
+
+
+def test_signatures_are_repeated_three_times() -> None:
+    kinds = Counter((step.app, step.kind) for step in plan(["a", "b"]).steps)
+    assert kinds["a", "signature"] == kinds["b", "signature"] == 3
+
+
 def test_another_seed_gives_another_order() -> None:
     assert plan(["a", "b"], 1).steps != plan(["a", "b"], 2).steps
 
@@ -113,7 +137,7 @@ def test_estimate_counts_time_and_bytes() -> None:
     slow = estimate(made, app_seconds={"a": 4.0}, suite_seconds=2.0, write_bytes_per_second=rates)
     fast = estimate(made, app_seconds={"a": 2.0}, suite_seconds=2.0, write_bytes_per_second=rates)
     assert slow.seconds > fast.seconds > 28 * 2.0
-    # Two levels write, at intensity 1 and 0.4, for 1 s of start, 2 s of suite and one run each;
+    # Three levels write, at intensity 1, 0.5 and 0.4, for 1 s of start, 2 s of suite and a run;
     # nothing else does, as the suite is said to write nothing.
-    assert slow.written_bytes == pytest.approx(1.4 * 100e6 * 7.0)
+    assert slow.written_bytes == pytest.approx(1.9 * 100e6 * 7.0)
     assert slow.runs == {"a": made.runs_of("a")}
