@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from statistics import fmean
+from collections.abc import Iterable, Mapping
+from statistics import fmean, median
 
 from kongming.fingerprint import Fingerprint
 from kongming.run import Run
 
 CHANGED = math.log(1.25)
 """A resource family that got slower or faster by more than a quarter has visibly changed."""
+
+USUAL = 3.0
+"""A shift counts where it is so many times the usual one: some families never read the same."""
 
 
 def shift(before: Fingerprint, after: Fingerprint) -> dict[str, float]:
@@ -23,9 +27,22 @@ def shift(before: Fingerprint, after: Fingerprint) -> dict[str, float]:
     return {family: fmean(sorted(values)) for family, values in sorted(found.items())}
 
 
-def changed(run: Run, *, limit: float = CHANGED) -> bool | None:
-    """Whether any family shifted by more than ``limit`` (in logs) during the run; None where the
-    run lacks a fingerprint before or after it."""
+def limits(runs: Iterable[Run]) -> dict[str, float]:
+    """By resource family, the shift (in logs) from which on a run of this campaign is marked:
+    ``USUAL`` times the median shift of all its runs, and ``CHANGED`` at the least."""
+    seen: dict[str, list[float]] = defaultdict(list)
+    for run in runs:
+        if run.before is not None and run.after is not None:
+            for family, value in shift(run.before, run.after).items():
+                seen[family].append(abs(value))
+    return {family: max(CHANGED, USUAL * median(values)) for family, values in seen.items()}
+
+
+def changed(run: Run, usual: Mapping[str, float] | None = None) -> bool | None:
+    """Whether any family shifted beyond its limit during the run; None where the run lacks a
+    fingerprint before or after it. ``usual`` are the campaign's ``limits`` (None: ``CHANGED``)."""
     if run.before is None or run.after is None:
         return None
-    return any(abs(value) > limit for value in shift(run.before, run.after).values())
+    allowed = usual or {}
+    shifts = shift(run.before, run.after)
+    return any(abs(value) > allowed.get(family, CHANGED) for family, value in shifts.items())

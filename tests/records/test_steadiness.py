@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from kongming.run import Run
-from kongming.steadiness import changed, shift
+from kongming.steadiness import CHANGED, changed, limits, shift
 from tests import builders
 
 QUIET = {"memory.random.8M": 20e-9, "stream.triad": 2e-9, "iobench.fsync": 1e-3}
@@ -27,6 +27,16 @@ def test_a_family_that_shifts_marks_the_run() -> None:
     assert changed(between({"memory.random.8M": 22e-9})) is False
     assert changed(between({"memory.random.8M": 60e-9})) is True
     assert changed(between({"iobench.fsync": 0.5e-3})) is True
+
+
+def test_a_family_that_never_reads_the_same_marks_only_what_is_unusual_for_it() -> None:
+    runs = [between({"iobench.fsync": 1e-3 * factor}) for factor in (0.5, 1.0, 1.4, 0.6, 1.9)]
+    usual = limits(runs)
+    assert usual["memory"] == CHANGED
+    assert usual["write"] > 1.0
+    assert not any(changed(run, usual) for run in runs)
+    assert changed(between({"iobench.fsync": 9e-3}), usual) is True
+    assert changed(between({"memory.random.8M": 60e-9}), usual) is True
 
 
 def test_without_two_fingerprints_nothing_is_known() -> None:
