@@ -1,0 +1,114 @@
+"""Measured and predicted costs side by side, one column a case, and the errors between them.
+
+A case is what has one measured cost: an ordered pair, or a run in an environment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+LEAST_PCT = 1e-3
+"""An application's error or noise floor below this, in per cent, counts as this much in a
+geometric mean: one exact zero would otherwise make the whole mean zero."""
+
+_DECIMALS = 9
+"""Log slowdowns that agree to so many decimals are ties: what differs beyond is rounding."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Cases:
+    """``measured`` and ``solo`` are (n,) costs, ``predicted`` (models, n) with NaN for none.
+
+    ``app_of`` (n,) are positions in ``apps``.
+    """
+
+    apps: tuple[str, ...]
+    app_of: NDArray[np.intp]
+    measured: Floats
+    solo: Floats
+    models: tuple[str, ...]
+    predicted: Floats
+
+    @property
+    def errors(self) -> Floats:
+        """(models, n): |predicted - measured| / measured in per cent."""
+        return np.asarray(
+            100.0 * np.abs(self.predicted - self.measured) / self.measured, dtype=np.float64
+        )
+
+    def of_app(self, position: int) -> NDArray[np.bool_]:
+        """(n,) the cases of one application."""
+        return np.asarray(self.app_of == position, dtype=np.bool_)
+
+    def quartiles(self) -> Floats:
+        """(3, models, apps): quartiles of the error over an application's cases, NaN for none."""
+        errors = self.errors
+        found = np.full((3, len(self.models), len(self.apps)), np.nan)
+        for a in range(len(self.apps)):
+            mine = errors[:, self.of_app(a)]
+            for m, row in enumerate(mine):
+                known = row[np.isfinite(row)]
+                if len(known):
+                    found[:, m, a] = np.quantile(known, [0.25, 0.5, 0.75])
+        return found
+
+    def mean_abs_log_pct(self) -> Floats:
+        """(models,): 100 x mean of |ln(predicted / measured)| over all cases, NaN for none."""
+        logs = np.abs(np.log(self.predicted / self.measured))
+        return np.array([100.0 * mean(row) for row in logs])
+
+    def spearman(self) -> Floats:
+        """(models,): rank correlation of predicted and measured slowdown over all cases.
+
+        NaN where either is constant or there are fewer than three cases.
+        """
+        measured = np.log(self.measured / self.solo)
+        predicted = np.log(self.predicted / self.solo)
+        return np.array([rank_correlation(row, measured) for row in predicted])
+
+
+def mean(values: Floats) -> float:
+    """Of the values that are there; NaN for none (without numpy's warning)."""
+    known = values[np.isfinite(values)]
+    return float(np.mean(known)) if len(known) else float("nan")
+
+
+def median(values: Floats | Sequence[float]) -> float:
+    """Of the values that are there; NaN for none."""
+    array = np.asarray(values, dtype=np.float64)
+    known = array[np.isfinite(array)]
+    return float(np.median(known)) if len(known) else float("nan")
+
+
+def geometric(per_app: Floats) -> float:
+    """Geometric mean over applications of figures in per cent, each at least LEAST_PCT.
+
+    Applications without a figure (NaN) are left out; NaN where none has one.
+    """
+    known = per_app[np.isfinite(per_app)]
+    if not len(known):
+        return float("nan")
+    return float(np.exp(np.mean(np.log(np.maximum(known, LEAST_PCT)))))
+
+
+def rank_correlation(first: Floats, second: Floats) -> float:
+    """Spearman's: the correlation of ranks, ties at their mean rank. NaN if it is undefined."""
+    known = np.isfinite(first) & np.isfinite(second)
+    a, b = _ranks(first[known]), _ranks(second[known])
+    if len(a) < 3 or np.ptp(a) == 0.0 or np.ptp(b) == 0.0:
+        return float("nan")
+    return float(np.corrcoef(a, b)[0, 1])
+
+
+def _ranks(values: Floats) -> Floats:
+    _, place, counts = np.unique(
+        np.round(values, _DECIMALS), return_inverse=True, return_counts=True
+    )
+    last = np.cumsum(counts)
+    return np.asarray((last - (counts - 1) / 2.0)[place], dtype=np.float64)

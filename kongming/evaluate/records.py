@@ -1,0 +1,156 @@
+"""What is scored: measured costs and predicted ones, on one scale.
+
+The scale is either the raw cost (seconds, or 1/metric where higher is better) or the cost over
+the solo runs that bracket it; all numbers of one evaluation are of the same.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from kongming.errors import InputError
+
+Scored = Literal["raw", "bracketed"]
+"""raw: costs as measured; bracketed: costs over the solo runs around them."""
+
+
+@dataclass(frozen=True, slots=True)
+class PairMeasurement:
+    """One ordered pair: the cost of ``app`` in each repeat beside ``beside``, oldest first.
+
+    Repeats that failed are left out of ``values``; where all failed it is empty. ``marked`` says
+    of each value whether the node visibly changed meanwhile; empty where nobody looked.
+    """
+
+    app: str
+    beside: str
+    values: tuple[float, ...]
+    marked: tuple[bool, ...] = ()
+
+    def __post_init__(self) -> None:
+        _check_costs(self.values, "values")
+        _check_length("marked", self.marked, self.values)
+
+
+@dataclass(frozen=True, slots=True)
+class PairPrediction:
+    """What one model predicted for one ordered pair, with its interval where it has one.
+
+    ``upper`` may be infinite; ``level`` is the probability that the interval should hold.
+    """
+
+    app: str
+    beside: str
+    model: str
+    value: float
+    lower: float | None = None
+    upper: float | None = None
+    level: float = 0.9
+    extrapolating: bool = False
+
+    def __post_init__(self) -> None:
+        _check_costs((self.value,), "value")
+        if (self.lower is None) != (self.upper is None):
+            raise InputError(
+                "one bound of the interval is missing.",
+                field="lower" if self.lower is None else "upper",
+                allowed="both bounds, or none",
+            )
+        if self.lower is not None and self.upper is not None:
+            _check_bounds((self.lower,), (self.upper,))
+        _check_level(self.level)
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentMeasurement:
+    """Runs of one application in one environment, oldest first.
+
+    ``kind`` says what makes the environment (cpu-quota, io-throttle, cpuset, memory-limit, mix,
+    instance ...); ``synthetic`` ones stand in for what the machine does not permit.
+    """
+
+    app: str
+    environment: str
+    kind: str
+    synthetic: bool
+    values: tuple[float, ...]
+    marked: tuple[bool, ...] = ()
+
+    def __post_init__(self) -> None:
+        _check_costs(self.values, "values")
+        _check_length("marked", self.marked, self.values)
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentPrediction:
+    """What one model, trained without this environment, predicted for each of its runs.
+
+    ``values`` (and ``lower``, ``upper``, ``extrapolating``, unless empty) run parallel to the
+    values of the measurement, for every run has a fingerprint of its own.
+    """
+
+    app: str
+    environment: str
+    model: str
+    values: tuple[float, ...]
+    lower: tuple[float, ...] = ()
+    upper: tuple[float, ...] = ()
+    level: float = 0.9
+    extrapolating: tuple[bool, ...] = ()
+
+    def __post_init__(self) -> None:
+        _check_costs(self.values, "values")
+        for name in ("lower", "upper", "extrapolating"):
+            _check_length(name, getattr(self, name), self.values)
+        if len(self.lower) != len(self.upper):
+            raise InputError(
+                "one bound of the intervals is missing.",
+                field="upper" if self.lower else "lower",
+                allowed="both bounds, or none",
+            )
+        _check_bounds(self.lower, self.upper)
+        _check_level(self.level)
+
+
+def unmarked(values: Sequence[float], marked: Sequence[bool]) -> tuple[float, ...]:
+    """The values that are not marked; all of them where nobody looked."""
+    if not marked:
+        return tuple(values)
+    return tuple(value for value, mark in zip(values, marked, strict=True) if not mark)
+
+
+def _check_costs(values: Sequence[float], name: str) -> None:
+    for value in values:
+        if not (math.isfinite(value) and value > 0.0):
+            raise InputError(
+                "is no cost.", field=name, found=value, allowed="finite numbers above 0"
+            )
+
+
+def _check_length(name: str, given: Sequence[object], values: Sequence[float]) -> None:
+    if given and len(given) != len(values):
+        raise InputError(
+            "has another length than values.",
+            field=name,
+            found=len(given),
+            allowed=f"one for each of the {len(values)} values, or empty",
+        )
+
+
+def _check_bounds(lower: Sequence[float], upper: Sequence[float]) -> None:
+    for low, high in zip(lower, upper, strict=True):
+        if not low <= high:
+            raise InputError(
+                "is below the lower bound, or no number.",
+                field="upper",
+                found=high,
+                allowed=f"{low} or more; may be infinite",
+            )
+
+
+def _check_level(level: float) -> None:
+    if not 0.0 < level < 1.0:
+        raise InputError("is out of range.", field="level", found=level, allowed="between 0 and 1")

@@ -1,0 +1,78 @@
+"""How much of what could be gained over a trivial predictor is still missing.
+
+Skill is 0 for a predictor that errs by no more than the repeat noise, 1 for one that is no better
+than the trivial one, and may be below 0 or above 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kongming.evaluate.cases import LEAST_PCT, Floats
+
+INFORMATIVE = 1.5
+"""An application tells models apart when the trivial error is this often its noise floor."""
+
+RESAMPLES = 2000
+"""Bootstrap samples of the applications."""
+
+INTERVAL = 0.95
+"""Probability of the interval of a skill."""
+
+
+def informative(trivial: Floats, floors: Floats) -> NDArray[np.bool_]:
+    """(apps,): whether the trivial error is 1.5 times the noise floor or more.
+
+    An application of which either is unknown (NaN) is not.
+    """
+    enough = np.maximum(trivial, LEAST_PCT) >= INFORMATIVE * np.maximum(floors, LEAST_PCT)
+    return np.asarray(enough & np.isfinite(trivial) & np.isfinite(floors), dtype=np.bool_)
+
+
+def skill(
+    figures: Floats, trivial: Floats, floors: Floats, *, seed: int
+) -> tuple[float, tuple[float, float]]:
+    """(geomean error - floor) / (geomean trivial error - floor), with a 95 % interval.
+
+    All three are (apps,) in per cent, of informative applications; those without a figure (NaN)
+    are left out. The interval is the bootstrap's percentiles over applications, the same
+    resamples for every model of one seed. NaN without applications, and for the interval below
+    two of them.
+    """
+    known = np.isfinite(figures)
+    logs = _logs((figures[known], trivial[known], floors[known]))
+    return _ratio(logs, seed)
+
+
+def ratio(figures: Floats, reference: Floats, *, seed: int) -> tuple[float, tuple[float, float]]:
+    """Geomean of ``figures`` over that of ``reference``, with an interval as ``skill``'s."""
+    known = np.isfinite(figures) & np.isfinite(reference)
+    return _ratio(_logs((figures[known], reference[known])), seed)
+
+
+def _logs(parts: Sequence[Floats]) -> Floats:
+    return np.log(np.maximum(np.stack(parts), LEAST_PCT))
+
+
+def _ratio(logs: Floats, seed: int) -> tuple[float, tuple[float, float]]:
+    """``logs`` is (2 or 3, apps): error, reference and, if it is to be taken off both, floor."""
+    apps = logs.shape[1]
+    nothing = float("nan")
+    if not apps:
+        return nothing, (nothing, nothing)
+    value = float(_quotient(np.exp(np.mean(logs, axis=1))))
+    if apps < 2:
+        return value, (nothing, nothing)
+    drawn = np.random.default_rng(seed).integers(0, apps, (RESAMPLES, apps))
+    quotients = _quotient(np.exp(np.mean(logs[:, drawn], axis=2)))
+    tail = (1.0 - INTERVAL) / 2.0
+    low, high = np.quantile(quotients, [tail, 1.0 - tail])
+    return value, (float(low), float(high))
+
+
+def _quotient(means: Floats) -> Floats:
+    floor = means[2] if len(means) > 2 else 0.0
+    return np.asarray((means[0] - floor) / (means[1] - floor), dtype=np.float64)

@@ -1,0 +1,204 @@
+"""An evaluation's document as Markdown (the paper's Tables IV and V) and as CSV (every number)."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+Document = Mapping[str, Any]
+
+Table = tuple[list[str], list[list[str]]]
+"""Headings, and rows of as many cells."""
+
+_PAIRS = (
+    "Median / inter-quartile range of |predicted - measured| / measured, in per cent, over an "
+    "application's partners. Measured is the geometric mean of {repeats} repeats."
+)
+_NODES = (
+    "Median / inter-quartile range of |predicted - measured| / measured, in per cent, over an "
+    "application's runs, each in an environment that was not trained on."
+)
+_LEGEND = (
+    "geo.mean: over applications. Noise floor: what a perfect predictor would still show, from "
+    "what repeats differ by."
+)
+_TRIVIAL = {
+    "pairs": (
+        "MEAN: mean over the training runs. SOLO: the solo time. PAIRMEAN: mean of the "
+        "application's measured pairs, the scored partner left out."
+    ),
+    "nodes": "MEAN: mean over the runs in the other environments. SOLO: the solo time.",
+}
+_SKILL = (
+    "Skill: (geo.mean - floor) / ({trivial}'s geo.mean - floor) with a 95 % interval over "
+    "applications; 0 errs by no more than noise, 1 is no better than {trivial}."
+)
+_ALL = (
+    "Log error: mean of |ln(predicted / measured)|. Heavy: mean error on pairs slowed by more "
+    "than 1.25. Regret: what is lost by each application's best predicted partner against the "
+    "best measured one. Both pick on one half of the repeats and score on the other, both ways."
+)
+
+
+def to_markdown(document: Document) -> str:
+    """Rows are applications, columns models, cells "median / IQR"; a legend below.
+
+    A second table holds what is over all pairs or runs. Synthetic environments follow apart.
+    """
+    kind = document["kind"]
+    parts = [f"# {title(document)}", _grid(*accuracy(document)), _grid(*overall(document, kind))]
+    parts += remarks(document)
+    caption = _PAIRS.format(repeats=document["repeats"]) if kind == "pairs" else _NODES
+    legend = [caption, _LEGEND, _TRIVIAL[kind]]
+    legend.append(_SKILL.format(trivial="PAIRMEAN" if kind == "pairs" else "MEAN"))
+    if kind == "pairs":
+        legend.append(_ALL)
+    parts.append("\n".join(f"- {line}" for line in legend))
+    if document.get("synthetic"):
+        block = document["synthetic"]
+        parts += [
+            "## Synthetic environments",
+            _grid(*accuracy(block)),
+            _grid(*overall(block, kind)),
+        ]
+        parts += remarks(block)
+    return "\n\n".join(parts) + "\n"
+
+
+def to_csv(document: Document) -> str:
+    """One line a case and model: what was predicted, what was measured, the error, the interval.
+
+    A case is a pair, or a run in an environment. What is not defined is empty.
+    """
+    pairs = document["kind"] == "pairs"
+    cases = document["pairs"] if pairs else document["scored_runs"]
+    names = ["app", "beside"] if pairs else ["app", "environment", "kind", "synthetic", "run"]
+    own = ["repeats", "noise_floor_pct"] if pairs else ["marked"]
+    said = ["error_pct", "lower", "upper", "level", "extrapolating"]
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([*names, "model", "predicted", "measured", "slowdown", *own, *said])
+    for case in cases:
+        ours = [len(case["repeats"]), case["noise_floor_pct"]] if pairs else [case["marked"]]
+        for model, prediction in case["predictions"].items():
+            row = [case[name] for name in names]
+            row += [model, prediction["value"], case["measured"], case["slowdown"], *ours]
+            writer.writerow(map(_plain, row + [prediction[name] for name in said]))
+    return text.getvalue()
+
+
+def title(document: Document) -> str:
+    """What was evaluated, in a line."""
+    if document["kind"] == "pairs":
+        return (
+            f"Pairs, {document['placement']}: {len(document['pairs'])} ordered pairs of "
+            f"{len(document['apps'])} applications"
+        )
+    return (
+        f"Environments: {len(document['apps'])} applications in "
+        f"{len(document['environments'])} environments"
+    )
+
+
+def accuracy(block: Document) -> Table:
+    """Columns and rows of the table of errors: applications, then geo.mean and noise floor."""
+    models = list(block["geomean_pct"])
+    floors = block["noise_floor_pct"]
+    rows = [
+        [
+            app,
+            *(_both(cells[model]["median_pct"], cells[model]["iqr_pct"]) for model in models),
+            _number(floors["per_app"][app]),
+        ]
+        for app, cells in block["table"].items()
+    ]
+    floor = _number(floors["geomean"])
+    means = [_both(block["geomean_pct"][m], block["geomean_iqr_pct"][m]) for m in models]
+    rows.append(["geo.mean", *means, floor])
+    rows.append(["noise floor", *[floor] * len(models), floor])
+    return ["application", *models, "noise floor"], rows
+
+
+def overall(block: Document, kind: str) -> Table:
+    """Columns and rows of what is over all pairs or runs: one row a model."""
+    columns = ["model", "skill", "95 % interval", "log error %", "Spearman"]
+    columns += ["heavy %", "regret %"] if kind == "pairs" else ["ratio to MEAN"]
+    rows = []
+    for model, figures in block["all"].items():
+        skill = block["skill"][model]
+        row = [model, _number(skill["value"], 2), _range(skill["interval"])]
+        row += [_number(figures["mean_abs_log_pct"]), _number(figures["spearman"], 2)]
+        if kind == "pairs":
+            row += [_number(figures["heavy_pct"]), _number(figures["regret_pct"])]
+        else:
+            row.append(_number(block["ratio_to_mean"][model]["value"], 2))
+        rows.append(row)
+    if kind == "pairs":
+        perfect = block["perfect"]
+        cells = [_number(perfect["heavy_pct"]), _number(perfect["regret_pct"])]
+        rows.append(["perfect predictor", *["-"] * 4, *cells])
+        rows.append(["any partner", *["-"] * 5, _number(block["random_regret_pct"])])
+    return columns, rows
+
+
+def remarks(block: Document) -> list[str]:
+    """Sentences: coverage, what is uninformative, marked runs, what was not predicted."""
+    found = []
+    coverage = block["coverage"]
+    if coverage["actual"] is not None:
+        inside = f"{100 * coverage['actual']:.0f} %"
+        low, high = coverage["interval"]
+        if low is not None and high is not None:
+            inside += f" ({100 * low:.0f} to {100 * high:.0f} %)"
+        found.append(
+            f"Intervals of auto at {100 * coverage['level']:.0f} %: {inside} of what was measured "
+            f"lies within, median width {_number(coverage['median_width_pct'])} %."
+        )
+    if block["uninformative"]:
+        names = ", ".join(block["uninformative"])
+        found.append(f"Left out of skill, for noise hides what could be learned: {names}.")
+    marked = block["marked"]
+    if marked is not None and marked["share"] > 0:
+        errors = ", ".join(
+            f"{model} {_number(value)}" for model, value in marked["geomean_pct"].items()
+        )
+        found.append(
+            f"The node visibly changed during {100 * marked['share']:.0f} % of the runs. "
+            f"Geo.mean without them: {errors} (noise floor {_number(marked['noise_floor_pct'])})."
+        )
+    if block.get("unmeasured"):
+        names = ", ".join(f"{app} beside {other}" for app, other in block["unmeasured"])
+        found.append(f"Every repeat failed, and so not scored: {names}.")
+    if block["unpredicted"]:
+        missing = ", ".join(f"{model} {n}" for model, n in block["unpredicted"].items())
+        found.append(f"Not predicted, and so not scored: {missing}.")
+    return found
+
+
+def _grid(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    def line(cells: Sequence[str]) -> str:
+        return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+    rule = "|" + "|".join(["---", *["---:"] * (len(columns) - 1)]) + "|"
+    return "\n".join([line(columns), rule, *map(line, rows)])
+
+
+def _number(value: float | None, digits: int = 1) -> str:
+    return "-" if value is None else f"{value:.{digits}f}"
+
+
+def _both(middle: float | None, spread: float | None) -> str:
+    return "-" if middle is None else f"{_number(middle)} / {_number(spread)}"
+
+
+def _range(interval: Sequence[float | None]) -> str:
+    low, high = interval
+    return "-" if low is None or high is None else f"{low:.2f} to {high:.2f}"
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:.9g}" if isinstance(value, float) else value

@@ -1,0 +1,72 @@
+"""STACK: a weighted mean of the other models' log slowdowns.
+
+Members that err differently err less together (stacked regression, Breiman 1996: weights of 0 or
+more, learned from predictions of what was left out). With few runs the weights themselves are
+noise, so they are drawn towards equal ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import nnls
+
+from kongming.dataset import Floats
+
+__all__ = ["STACK", "nested", "stack_weights"]
+
+STACK = "STACK"
+
+PULL = 1.0
+"""How strongly the weights are drawn to equal ones, in mean squared deviations of the members."""
+
+LEAST_WEIGHT = 0.02
+"""A member that would weigh less is left out: it would cost time and move nothing."""
+
+
+def stack_weights(predictions: Floats, y: Floats, *, pull: float = PULL) -> Floats:
+    """(k,) weights of 0 or more that sum to 1.
+
+    ``predictions`` (n, k) are the members' log slowdowns of runs that they were not trained on,
+    ``y`` (n,) the measured ones. Minimises the squared error of the weighted mean, with a
+    penalty on how far the weights are from equal.
+    """
+    n, k = predictions.shape
+    if n == 0 or k == 1:
+        return np.full(k, 1.0 / k)
+    equal = np.full(k, 1.0 / k)
+    errors = predictions - y[:, None]
+    # As the weights sum to 1, the stack's error is the weighted sum of the members' errors.
+    scale = float(np.sum((errors - errors.mean(axis=1, keepdims=True)) ** 2)) / k
+    if scale <= 1e-12 * float(np.sum(errors**2)):
+        return equal
+    root = np.sqrt(pull * scale)
+    # A row far heavier than the others makes the weights sum to 1 to within rounding.
+    heavy = 1e4 * np.sqrt(float(np.sum(errors**2)) + scale)
+    rows = np.vstack([errors, root * np.eye(k), heavy * np.ones((1, k))])
+    target = np.concatenate([np.zeros(n), root * equal, [heavy]])
+    found, _ = nnls(rows, target)
+    found[found < LEAST_WEIGHT * found.sum()] = 0.0
+    total = float(found.sum())
+    return np.asarray(found / total, dtype=np.float64) if total > 0.0 else equal
+
+
+def nested(
+    predictions: Floats, y: Floats, folds: Sequence[NDArray[np.intp]], *, pull: float = PULL
+) -> Floats:
+    """(n,): the stack's prediction of each row, by weights that never saw the row's fold.
+
+    ``folds`` are the rows that were left out together; a row in several of them gets the mean of
+    their predictions, and one in none not a number.
+    """
+    sums, counts = np.zeros(len(y)), np.zeros(len(y))
+    every = np.arange(len(y))
+    for test in folds:
+        weights = stack_weights(
+            predictions[np.setdiff1d(every, test)], y[np.setdiff1d(every, test)], pull=pull
+        )
+        sums[test] += predictions[test] @ weights
+        counts[test] += 1.0
+    return np.where(counts > 0.0, sums / np.maximum(counts, 1.0), np.nan)

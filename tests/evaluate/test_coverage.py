@@ -1,0 +1,117 @@
+"""The coverage of intervals, and the interval of the coverage."""
+
+from __future__ import annotations
+
+import math
+import random
+from typing import Any
+
+import pytest
+
+from kongming.errors import InputError
+from kongming.evaluate import PairMeasurement, PairPrediction, score_pairs
+
+
+def covered(held: dict[str, list[bool]], **changes: Any) -> dict[str, Any]:
+    """Coverage where each application's partners lie within the interval of 0.8 to 1.2, or not."""
+    measured, predicted = [], []
+    for app, partners in held.items():
+        for k, inside in enumerate(partners):
+            measured.append(PairMeasurement(app, f"p{k}", (1.0 if inside else 2.0,)))
+            bounds: dict[str, Any] = {"lower": 0.8, "upper": 1.2} | changes
+            predicted.append(PairPrediction(app, f"p{k}", "auto", 1.0, **bounds))
+    document = score_pairs(
+        measured,
+        predicted,
+        solo=dict.fromkeys(held, 1.0),
+        training_mean={},
+        repeats=1,
+        chosen={},
+        placement="cross-core",
+        node={},
+        runs=len(measured),
+        elapsed_s=0.0,
+        scored="raw",
+    )
+    found = document["coverage"]
+    assert isinstance(found, dict)
+    return found
+
+
+def test_share_width_and_interval_by_hand() -> None:
+    held = {f"a{k}": [True, True, True, k < 5] for k in range(10)}
+    found = covered(held)
+    assert found["level"] == 0.9
+    assert found["actual"] == pytest.approx(35 / 40)
+    assert found["median_width_pct"] == pytest.approx(40.0)
+    # Clustered: 10/9 x 10 x 0.5^2 / 40^2 = 0.0017. Binomial, which is more: 37/44 x 7/44 / 44.
+    reach = 2.262 * math.sqrt(37 / 44 * 7 / 44 / 44)
+    assert found["interval"] == pytest.approx([0.875 - reach, 0.875 + reach])
+
+
+def test_applications_that_are_all_or_nothing_widen_the_interval() -> None:
+    mixed = {f"a{k}": [j % 4 > 0 for j in range(8)] for k in range(12)}
+    lumped = {f"a{k}": [k % 4 > 0] * 8 for k in range(12)}
+    low, high = covered(mixed)["interval"]
+    wide_low, wide_high = covered(lumped)["interval"]
+    assert covered(mixed)["actual"] == covered(lumped)["actual"] == 0.75
+    assert wide_high - wide_low > 2 * (high - low)
+
+
+def test_endless_intervals_cover_everything() -> None:
+    found = covered({"a": [True, False], "b": [False, False]}, lower=0.0, upper=math.inf)
+    assert found["actual"] == 1.0
+    assert found["interval"][1] == 1.0
+    assert found["median_width_pct"] is None
+
+
+def test_one_application_says_nothing_about_others() -> None:
+    found = covered({"a": [True, False, True]})
+    assert found["actual"] == pytest.approx(2 / 3)
+    assert found["interval"] == [None, None]
+
+
+def test_no_interval_no_coverage() -> None:
+    found = covered({"a": [True]}, lower=None, upper=None)
+    assert found == {
+        "level": None,
+        "actual": None,
+        "interval": [None, None],
+        "median_width_pct": None,
+    }
+
+
+def test_intervals_of_different_levels_are_not_added_up() -> None:
+    measured = [PairMeasurement("a", name, (1.0,)) for name in "bc"]
+    predicted = [
+        PairPrediction("a", name, "auto", 1.0, lower=0.5, upper=2.0, level=level)
+        for name, level in (("b", 0.8), ("c", 0.9))
+    ]
+    with pytest.raises(InputError, match=r"0\.8, 0\.9"):
+        score_pairs(
+            measured,
+            predicted,
+            solo={"a": 1.0},
+            training_mean={},
+            repeats=1,
+            chosen={},
+            placement="cross-core",
+            node={},
+            runs=2,
+            elapsed_s=0.0,
+            scored="raw",
+        )
+
+
+def test_the_interval_holds_the_truth_about_as_often_as_it_says() -> None:
+    """Applications whose own coverage varies around 0.9, eleven partners each."""
+    rng = random.Random(5)
+    hits = 0
+    for _ in range(300):
+        held = {}
+        for k in range(12):
+            own = rng.betavariate(9.0, 1.0)
+            held[f"a{k}"] = [rng.random() < own for _ in range(11)]
+        low, high = covered(held)["interval"]
+        hits += low <= 0.9 <= high
+    assert hits >= 0.9 * 300

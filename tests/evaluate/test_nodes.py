@@ -1,0 +1,140 @@
+"""Scores of runs in environments that were left out."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pytest
+
+from kongming.errors import InputError
+from kongming.evaluate import (
+    EnvironmentMeasurement,
+    EnvironmentPrediction,
+    score_environments,
+    to_csv,
+    to_markdown,
+)
+
+
+def score(
+    measured: list[EnvironmentMeasurement],
+    predicted: list[EnvironmentPrediction],
+    **changes: Any,
+) -> dict[str, Any]:
+    settings: dict[str, Any] = {
+        "solo": {one.app: 1.0 for one in measured},
+        "chosen": {},
+        "node": {"id": "node-1"},
+        "runs": sum(len(one.values) for one in measured),
+        "elapsed_s": 60.0,
+        "scored": "raw",
+    }
+    return score_environments(measured, predicted, **(settings | changes))
+
+
+def quotas(app: str = "a", *, synthetic: bool = False) -> list[EnvironmentMeasurement]:
+    return [
+        EnvironmentMeasurement(app, "quota-50", "cpu-quota", synthetic, (2.0, 2.0 * math.exp(0.1))),
+        EnvironmentMeasurement(app, "quota-80", "cpu-quota", synthetic, (1.0, 1.0)),
+    ]
+
+
+def test_errors_of_single_runs_by_hand() -> None:
+    said = [
+        EnvironmentPrediction("a", "quota-50", "LM", (2.2, 2.0 * math.exp(0.1))),
+        EnvironmentPrediction("a", "quota-80", "LM", (1.02, 1.04)),
+    ]
+    document = score(quotas(), said)
+    # 10, 0, 2 and 4 per cent off.
+    assert document["table"]["a"]["LM"]["median_pct"] == pytest.approx(3.0)
+    assert document["per_environment"]["quota-80"]["LM"] == pytest.approx(3.0)
+    values = [run["predictions"]["MEAN"]["value"] for run in document["scored_runs"]]
+    both = (2.0 + 2.0 * math.exp(0.1)) / 2
+    assert values == pytest.approx([1.0, 1.0, both, both])
+    # Two repeats that differ by 0.1 in logs: half of it for their mean, sqrt(2) that for one.
+    floor = (100 * 0.05 * math.sqrt(2) + 0.0) / 2
+    assert document["noise_floor_pct"]["per_app"]["a"] == pytest.approx(floor)
+    mean = document["geomean_pct"]["MEAN"]
+    assert document["ratio_to_mean"]["LM"]["value"] == pytest.approx(3.0 / mean)
+    assert document["ratio_to_mean"]["MEAN"]["value"] == pytest.approx(1.0)
+    assert list(document["all"]) == ["MEAN", "SOLO", "LM"]
+    assert [one["name"] for one in document["environments"]] == ["quota-50", "quota-80"]
+
+
+def test_synthetic_environments_are_scored_apart() -> None:
+    stand_ins = [
+        EnvironmentMeasurement("a", "mix-1", "mix", True, (5.0, 5.0)),
+        EnvironmentMeasurement("a", "mix-2", "mix", True, (7.0, 7.0)),
+    ]
+    document = score(quotas() + stand_ins, [])
+    assert score(quotas(), [])["table"] == document["table"]
+    assert document["synthetic"]["per_environment"]["mix-1"]["MEAN"] == pytest.approx(40.0)
+    assert {run["environment"]: run["synthetic"] for run in document["scored_runs"]} == {
+        **{"quota-50": False, "quota-80": False},
+        **{"mix-1": True, "mix-2": True},
+    }
+    assert "## Synthetic environments" in to_markdown(document)
+    assert score(quotas(), [])["synthetic"] is None
+
+
+def test_nothing_but_synthetic_environments() -> None:
+    document = score(quotas(synthetic=True), [])
+    assert document["table"] == {}
+    assert document["geomean_pct"] == {"MEAN": None, "SOLO": None}
+    assert document["synthetic"]["table"]["a"]["SOLO"]["median_pct"] > 0
+    assert json.loads(json.dumps(document, allow_nan=False)) == document
+
+
+def test_intervals_and_marks_by_run() -> None:
+    measured = [
+        EnvironmentMeasurement(app, name, "mix", False, (1.0, 3.0), (False, True))
+        for app in "ab"
+        for name in ("mix-1", "mix-2")
+    ]
+    said = [
+        EnvironmentPrediction(
+            *(one.app, one.environment, "auto", (1.0, 1.5)),
+            lower=(0.9, 1.2),
+            upper=(1.1, 1.8),
+            extrapolating=(False, True),
+        )
+        for one in measured
+    ]
+    document = score(measured, said)
+    assert document["coverage"]["actual"] == 0.5
+    assert document["coverage"]["median_width_pct"] == pytest.approx((20.0 + 40.0) / 2)
+    assert document["geomean_pct"]["auto"] == pytest.approx((0.0 + 50.0) / 2)
+    assert document["marked"]["share"] == 0.5
+    assert document["marked"]["geomean_pct"]["auto"] == pytest.approx(1e-3)
+    assert document["marked"]["runs_left"] == 4
+    last = document["scored_runs"][1]
+    assert last["marked"] is True
+    assert last["predictions"]["auto"]["extrapolating"] is True
+    rows = to_csv(document).splitlines()
+    assert rows[0].startswith("app,environment,kind,synthetic,run,model,predicted,measured")
+    assert len(rows) == 1 + 8 * 3
+
+
+@pytest.mark.parametrize(
+    ("measured", "predicted", "field"),
+    [
+        ([*quotas(), *quotas()], [], "measured"),
+        ([EnvironmentMeasurement("a", "e", "mix", False, ())], [], "measured"),
+        (quotas(), [EnvironmentPrediction("a", "quota-50", "LM", (1.0,))], "values"),
+        (quotas(), [EnvironmentPrediction("a", "quota-50", "LM", (1.0, 1.0))] * 2, "predicted"),
+        ([*quotas("a"), *quotas("b", synthetic=True)], [], "kind"),
+    ],
+)
+def test_what_does_not_fit_together_is_refused(
+    measured: list[EnvironmentMeasurement], predicted: list[EnvironmentPrediction], field: str
+) -> None:
+    with pytest.raises(InputError) as refused:
+        score(measured, predicted)
+    assert refused.value.field == field
+
+
+def test_a_missing_solo_time_is_named() -> None:
+    with pytest.raises(InputError, match="solo: is missing or no cost for a"):
+        score(quotas(), [], solo={})

@@ -1,0 +1,181 @@
+"""The tables and figures that are made of an evaluation's document."""
+
+from __future__ import annotations
+
+import csv
+import io
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kongming.evaluate
+from kongming.errors import InputError, MissingExtraError, UnknownNameError
+from kongming.evaluate import PairMeasurement, PairPrediction, pressures, to_csv, to_markdown
+from kongming.evaluate.figures import error_cdf, heat_map, selection, sensitivity_pressure
+from tests.evaluate.programs import noisy, score, truth
+
+SELECTIONS = {
+    "xz": {"surrogates": ["stream.triad", "os.switch"], "observations": {"stream.triad": 4}},
+    "sort": {"surrogates": ["stream.triad"], "observations": {"stream.triad": 2, "os.switch": 0}},
+}
+
+
+def document(repeats: int = 4, **changes: Any) -> dict[str, Any]:
+    said = {pair: 1.1 * value for pair, value in truth().items()}
+    return score(noisy(truth(), 0.05, repeats), {"LM": said, "auto": truth()}, **changes)
+
+
+def rows_of(markdown: str) -> list[list[str]]:
+    lines = [line for line in markdown.splitlines() if line.startswith("| ")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+def test_the_markdown_table_is_table_v() -> None:
+    found = document()
+    rows = rows_of(to_markdown(found))
+    header = ["application", "MEAN", "SOLO", "PAIRMEAN", "LM", "auto", "noise floor"]
+    assert rows[0] == header
+    assert [row[0] for row in rows[1:9]] == [*found["apps"], "geo.mean", "noise floor"]
+    cell = found["table"]["xz"]["LM"]
+    xz = next(row for row in rows if row[0] == "xz")
+    assert xz[4] == f"{cell['median_pct']:.1f} / {cell['iqr_pct']:.1f}"
+    assert rows[7][4].startswith(f"{found['geomean_pct']['LM']:.1f} / ")
+    assert rows[8][4] == f"{found['noise_floor_pct']['geomean']:.1f}"
+    assert all(len(row) == len(header) for row in rows[:9])
+
+
+def test_what_is_not_defined_is_a_dash() -> None:
+    text = to_markdown(document(repeats=2))
+    line = next(row for row in rows_of(text)[9:] if row[0] == "LM")
+    assert line[-2:] == ["-", "-"]
+    assert "None" not in text
+    assert "nan" not in text
+
+
+def test_the_csv_has_a_line_for_each_pair_and_model() -> None:
+    found = document()
+    rows = list(csv.DictReader(io.StringIO(to_csv(found))))
+    assert len(rows) == 30 * 5
+    first = found["pairs"][0]
+    mine = next(
+        row
+        for row in rows
+        if (row["app"], row["beside"], row["model"]) == (first["app"], first["beside"], "LM")
+    )
+    assert float(mine["measured"]) == pytest.approx(first["measured"])
+    assert float(mine["error_pct"]) == pytest.approx(first["predictions"]["LM"]["error_pct"])
+    assert mine["repeats"] == "4"
+    assert mine["lower"] == ""
+
+
+def files(folder: Path, name: str) -> tuple[Path, ...]:
+    return tuple(
+        folder / f"{name}-{theme}.{suffix}"
+        for theme in ("light", "dark")
+        for suffix in ("svg", "png")
+    )
+
+
+def texts(path: Path) -> str:
+    """The words of an SVG; drawn as outlines, they stand beside them as comments."""
+    return path.read_text()
+
+
+def test_each_figure_is_written_for_light_and_dark_pages(tmp_path: Path) -> None:
+    found = document()
+    folder = tmp_path / "figures"
+    sensitivity = dict.fromkeys(found["apps"], 1.5)
+    written = {
+        "error-cdf": error_cdf(found, folder),
+        "heat-map": heat_map(found, folder),
+        "sensitivity-pressure": sensitivity_pressure(sensitivity, pressures(found), folder),
+        "selection-lm-ga": selection(SELECTIONS, folder, model="LM.GA"),
+        "selection-ridge": selection(
+            {"xz": {"weights": {"stream.triad": -0.5, "os.switch": 0.1}}}, folder, model="RIDGE"
+        ),
+    }
+    for name, paths in written.items():
+        assert paths == files(folder, name)
+        light, dark = paths[0], paths[2]
+        assert "#ffffff" in texts(light)
+        assert "#15191e" in texts(dark)
+        assert all(
+            path.read_bytes().startswith(b"\x89PNG") for path in paths if path.suffix == ".png"
+        )
+    for app in found["apps"]:
+        assert f"<!-- {app} -->" in texts(written["heat-map"][0])
+        assert f"<!-- {app} -->" in texts(written["sensitivity-pressure"][0])
+    assert "<!-- auto" in texts(written["error-cdf"][0])
+    assert "<!-- stream.triad -->" in texts(written["selection-lm-ga"][0])
+
+
+def test_the_same_document_gives_the_same_files(tmp_path: Path) -> None:
+    found = document()
+    first = [path.read_bytes() for path in error_cdf(found, tmp_path / "1")]
+    assert [path.read_bytes() for path in error_cdf(found, tmp_path / "2")] == first
+
+
+def test_labels_keep_off_each_other(tmp_path: Path) -> None:
+    """Points in one spot get their names in different places."""
+    spots = {f"program-{k}": 1.2 for k in range(5)}
+    path = sensitivity_pressure(spots, spots, tmp_path)[0]
+    lines = texts(path).splitlines()
+    places = {lines[number + 1] for number, line in enumerate(lines) if "<!-- program-" in line} | {
+        lines[number + 2] for number, line in enumerate(lines) if "<!-- program-" in line
+    }
+    assert len([place for place in places if "translate" in place]) == len(spots)
+
+
+def test_a_single_pair_can_be_drawn(tmp_path: Path) -> None:
+    found = score({("a", "b"): (1.5,)}, {"auto": {("a", "b"): 1.5}})
+    assert len(error_cdf(found, tmp_path)) == 4
+    assert len(heat_map(found, tmp_path)) == 4
+    assert len(sensitivity_pressure({"b": 1.0}, pressures(found), tmp_path)) == 4
+
+
+def test_figures_say_what_they_lack(tmp_path: Path) -> None:
+    with pytest.raises(UnknownNameError, match="LM"):
+        heat_map(document(), tmp_path, model="LN")
+    with pytest.raises(InputError, match="sensitivity"):
+        sensitivity_pressure({"a": 1.0}, {"b": 1.0}, tmp_path)
+    with pytest.raises(InputError, match="selections"):
+        selection({"a": {"surrogates": []}}, tmp_path, model="LM.GA")
+
+
+def test_without_matplotlib_the_extra_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(MissingExtraError, match=r"kongming\[plots\]"):
+        error_cdf(document(), tmp_path)
+
+
+def test_scoring_loads_no_plots_and_no_models() -> None:
+    code = (
+        "import sys, kongming.evaluate, kongming.evaluate.figures;"
+        "print([m for m in ('matplotlib', 'sklearn', 'lightgbm', 'deap', 'sqlalchemy', 'click')"
+        " if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_public_names_are_there_and_explained() -> None:
+    names = kongming.evaluate.__all__
+    assert names == sorted(names)
+    for name in names:
+        if name != "Scored":
+            assert getattr(kongming.evaluate, name).__doc__
+
+
+def test_a_bar_in_a_name_does_not_break_the_table() -> None:
+    text = to_markdown(score({("a|b", "c"): (1.0,)}, {}, solo={"a|b": 1.0}))
+    assert "a\\|b" in text
+
+
+def test_records_can_be_compared() -> None:
+    assert PairMeasurement("a", "b", (1.0,)) == PairMeasurement("a", "b", (1.0,))
+    assert PairPrediction("a", "b", "LM", 1.0) != PairPrediction("a", "b", "LM", 2.0)
