@@ -13,9 +13,10 @@ from typing import Any
 from kongming.errors import InputError
 from kongming.fingerprint import SCHEMA, Fingerprint, check_schema
 
-RUN_KINDS = ("solo", "induced", "corun", "signature")
+RUN_KINDS = ("solo", "induced", "corun", "signature", "environment")
 """solo: idle node; induced: under a load level; corun: beside another application; signature:
-an attempt at a signature that failed (one that succeeded is a Signature, not a Run)."""
+an attempt at a signature that failed (one that succeeded is a Signature, not a Run);
+environment: under limits or neighbours that no model is told of, named in ``config``."""
 
 
 MOST_COPIES = 256

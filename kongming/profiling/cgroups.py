@@ -12,7 +12,7 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -78,57 +78,70 @@ class SiblingGroups:
         self.reason = "left"
 
     def _make(self, parent: Path, version: int) -> None:
-        _sweep(parent)
+        sweep(parent)
         name, weight = _WEIGHTS[version]
-        number = next(_numbers)
-        for role in ("app", "load"):
-            folder = parent / f"{PREFIX}{os.getpid()}-{number}-{role}"
+        for group in group_names("app", "load"):
+            folder = parent / group
             folder.mkdir()
             self._made.append(folder)
             (folder / name).write_text(f"{weight}\n", encoding="ascii")
-            _try_to_enter(folder / "cgroup.procs")
+            try_to_enter(folder / "cgroup.procs")
 
     def _remove(self) -> None:
         for folder in reversed(self._made):
-            deadline = time.monotonic() + REMOVE_S
-            while True:
-                try:
-                    folder.rmdir()
-                    break
-                except FileNotFoundError:
-                    break
-                except OSError:
-                    if time.monotonic() > deadline:
-                        break
-                    self._send_home(folder)
-                    time.sleep(0.01)
+            remove(folder, self._home)
         self._made.clear()
 
-    def _send_home(self, folder: Path) -> None:
-        """A service outlives the runs that it is in the groups for."""
-        if self._home is None:
+
+def group_names(*roles: str) -> tuple[str, ...]:
+    """Names for groups that belong together; no two calls give the same ones."""
+    number = next(_numbers)
+    return tuple(f"{PREFIX}{os.getpid()}-{number}-{role}" for role in roles)
+
+
+def remove(folder: Path, home: Path | None) -> None:
+    """Remove a group once it is empty; who stays in it is sent to the ``home`` cgroup.procs."""
+    deadline = time.monotonic() + REMOVE_S
+    while True:
+        try:
+            folder.rmdir()
             return
-        for pid in (read_text(folder / "cgroup.procs") or "").split():
-            with contextlib.suppress(OSError):  # it has ended, or is ending
-                self._home.write_text(f"{pid}\n", encoding="ascii")
+        except FileNotFoundError:
+            return
+        except OSError:
+            if time.monotonic() > deadline:
+                return
+            _send_home(folder, home)
+            time.sleep(0.01)
 
 
-def parents(version: int, folders: tuple[Path, ...]) -> Iterator[Path]:
-    """Groups below which two siblings may be made, nearest first.
+def _send_home(folder: Path, home: Path | None) -> None:
+    """A service outlives the runs that it is in the groups for."""
+    if home is None:
+        return
+    for pid in (read_text(folder / "cgroup.procs") or "").split():
+        with contextlib.suppress(OSError):  # it has ended, or is ending
+            home.write_text(f"{pid}\n", encoding="ascii")
 
-    In version 2 only where the cpu controller is handed down already: to hand it down would
+
+def parents(
+    version: int, folders: tuple[Path, ...], controllers: Sequence[str] = ("cpu",)
+) -> Iterator[Path]:
+    """Groups below which siblings with these controllers may be made, nearest first.
+
+    In version 2 only where the controllers are handed down already: to hand one down would
     change how the whole subtree is scheduled.
     """
     for folder in folders:
         if version == 2:
             handed_down = (read_text(folder / "cgroup.subtree_control") or "").split()
-            if "cpu" not in handed_down:
+            if not set(controllers) <= set(handed_down):
                 continue
         if os.access(folder, os.W_OK):
             yield folder
 
 
-def _try_to_enter(procs: Path) -> None:
+def try_to_enter(procs: Path) -> None:
     """Raises OSError when a process of this user cannot be moved there."""
     shell = shutil.which("sh") or "/bin/sh"
     tried = subprocess.run(
@@ -141,7 +154,7 @@ def _try_to_enter(procs: Path) -> None:
         raise PermissionError(1, "no process may enter it")
 
 
-def _sweep(parent: Path) -> None:
+def sweep(parent: Path) -> None:
     """Remove the empty groups of processes that were killed before they could."""
     for folder in parent.glob(f"{PREFIX}*-*"):
         pid = folder.name.removeprefix(PREFIX).partition("-")[0]

@@ -110,6 +110,10 @@ class ServiceRunner(AnyRunner):
         if self._service is not None and not self._service.running:
             raise ApplicationRunError(f"The service {self.app.name} {self._end(self._service)}")
 
+    def stop(self) -> None:
+        """End the service; the next run starts it again, in the groups that it is given."""
+        self._stop()
+
     def close(self) -> None:
         self._stop()
         super().close()

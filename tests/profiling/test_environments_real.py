@@ -1,0 +1,330 @@
+"""Environments on this machine: what they do to programs, and that nothing is left of them."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from kongming.application import Application, Metric
+from kongming.errors import InputError
+from kongming.probes.binary import locate
+from kongming.probes.node import node_facts
+from kongming.probes.suite import load_suite
+from kongming.profiling.environment_runs import measure_environments
+from kongming.profiling.environment_tasks import tasks
+from kongming.profiling.environments import Environment
+from kongming.profiling.events import Doing, Dropped, Event, Measured
+from kongming.profiling.execution import Execution, Iteration
+from kongming.profiling.limits import Limits, reasons, sweep_leftovers
+from kongming.run import Run
+from tests.conftest import ROOT
+from tests.profiling.processes import eventually
+
+pytestmark = pytest.mark.real
+
+PROGRAMS = ROOT / "tests/campaigns/programs"
+HALF = Environment("quota-0.5", "quota", {"cpu_quota": 0.5})
+IDLE = Environment("idle", "idle")
+SLOW_DISK = Environment(
+    "io-32M", "io", {"read_bytes_per_s": 32 << 20, "write_bytes_per_s": 32 << 20}
+)
+TIGHT = Environment("memory-tight", "memory", {"of_need": 1.25, "plus_bytes": 16 << 20})
+COUNT = (sys.executable, "-c", "x = 0\nfor i in range(5_000_000): x += i")
+
+
+@pytest.fixture(scope="module")
+def permitted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str | None]:
+    return reasons(node_facts(), tmp_path_factory.mktemp("io"))
+
+
+def need(permitted: dict[str, str | None], kind: str) -> None:
+    if permitted[kind] is not None:
+        pytest.skip(f"{kind}: {permitted[kind]}")
+
+
+def left() -> list[Path]:
+    """Groups of any campaign that this process may see."""
+    return [
+        path
+        for base, folders, _ in os.walk("/sys/fs/cgroup")
+        for path in (Path(base) / name for name in folders)
+        if path.name.startswith("kongming-")
+    ]
+
+
+def of(pid: int) -> list[Path]:
+    return [path for path in left() if path.name.startswith(f"kongming-{pid}-")]
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left() -> Iterator[None]:
+    yield
+    assert of(os.getpid()) == []
+
+
+def run(command: str | tuple[str, ...], procs: tuple[Path, ...] = ()) -> Iteration:
+    with Execution(command, cpus=(min(node_facts().cpus),), cgroup_procs=procs) as running:
+        iteration = running.result()
+    assert iteration.ok, running.output.text()
+    return iteration
+
+
+def seconds(iteration: Iteration) -> float:
+    return (iteration.end_ns - iteration.start_ns) / 1e9
+
+
+def test_half_a_cpu_makes_a_program_about_twice_as_slow(
+    permitted: dict[str, str | None], tmp_path: Path
+) -> None:
+    need(permitted, "quota")
+    alone = min(seconds(run(COUNT)) for _ in range(2))
+    with Limits(HALF, tmp_path) as limits:
+        halved = seconds(run(COUNT, limits.app_procs))
+        assert limits.throttled()["nr_throttled"] > 0
+    assert halved / alone > 1.5
+
+
+def test_a_throttled_disk_is_slower_to_read_and_to_write(
+    permitted: dict[str, str | None], tmp_path: Path
+) -> None:
+    need(permitted, "io")
+    file = tmp_path / "data"
+    read = f"dd if={file} of=/dev/null bs=1M iflag=direct"
+    write = f"dd if=/dev/zero of={file} bs=1M count=24 oflag=direct conv=notrunc"
+    file.write_bytes(os.urandom(24 << 20))
+    os.sync()
+    for command in (read, write):
+        free = min(seconds(run(command)) for _ in range(2))
+        with Limits(SLOW_DISK, tmp_path) as limits:
+            throttled = seconds(run(command, limits.app_procs))
+        # At the limit it takes 0.75 s; a disk that is no faster anyway proves nothing.
+        if free < 0.25:
+            assert throttled / free > 1.5
+            assert throttled > 0.5
+
+
+def test_a_cpuset_moves_the_program_to_its_cpu(
+    permitted: dict[str, str | None], tmp_path: Path
+) -> None:
+    need(permitted, "cpuset")
+    cpu = max(node_facts().cpus)
+    with Limits(Environment("there", "cpuset", {"cpu": cpu}), tmp_path) as limits:
+        command = "grep Cpus_allowed_list /proc/self/status"
+        with Execution(command, cgroup_procs=limits.app_procs) as running:
+            running.result()
+        assert running.output.text().split()[-1] == str(cpu)
+
+
+def test_a_memory_limit_leaves_no_room_for_the_page_cache_but_for_the_program(
+    permitted: dict[str, str | None], tmp_path: Path, hasty: Path
+) -> None:
+    need(permitted, "memory")
+    need(permitted, "io")  # without a disk nothing is read
+    app = Application(
+        name="twice",
+        setup="dd if=/dev/urandom of={dir}/data bs=1M count=64",
+        command="cat {dir}/data {dir}/data | tail -c 20000000 | wc -c",
+        check="20000000",
+    )
+    made = [IDLE, TIGHT, Environment("idle-again", "idle")]
+    in_this_order = next(
+        seed
+        for seed in itertools.count()
+        if [task.environment for task in tasks(("twice",), made, repeats=1, seed=seed)] == made
+    )
+    ample, tight, again = campaign(hasty, {"twice": app}, made, seed=in_this_order)
+    assert max(ample.usage.read_bytes, again.usage.read_bytes) < 8 << 20
+    assert tight.usage.read_bytes > 96 << 20
+    limit = tight.config["memory_limit_bytes"]
+    # Only tail holds more than a few pages, and that is 20 MB.
+    assert 1.25 * 20e6 + (16 << 20) <= limit < 64 << 20
+    assert tight.before is not None
+    assert tight.before.passive["memory_limit_bytes"] == limit
+
+
+@pytest.fixture
+def hasty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Hasty surrogates, with an I/O folder of their own."""
+    monkeypatch.setenv("REAL_MICROBENCH", str(locate()))
+    monkeypatch.setenv("KONGMING_MICROBENCH", str(PROGRAMS / "hasty-microbench"))
+    folder = tmp_path / "io"
+    folder.mkdir()
+    return folder
+
+
+def events(
+    folder: Path,
+    apps: dict[str, Application],
+    environments: list[Environment],
+    **options: object,
+) -> Iterator[Event]:
+    node = node_facts()
+    placement = "cross-core" if len(node.cpus) > 1 else "same-core"
+    return measure_environments(
+        apps,
+        environments,
+        node=node,
+        suite=load_suite(node, folder),
+        work_dir=folder,
+        io_dir=folder,
+        **({"placement": placement, "repeats": 1} | options),  # type: ignore[arg-type]
+    )
+
+
+def campaign(
+    folder: Path,
+    apps: dict[str, Application],
+    environments: list[Environment],
+    **options: object,
+) -> list[Run]:
+    """The runs of a whole campaign, in the order of ``environments`` where each has one."""
+    found = [e for e in events(folder, apps, environments, **options) if isinstance(e, Run)]
+    names = [environment.name for environment in environments]
+    return sorted(found, key=lambda run: names.index(run.config["environment"]))
+
+
+def test_a_campaign_yields_runs_between_fingerprints_and_resumes(
+    permitted: dict[str, str | None], hasty: Path
+) -> None:
+    need(permitted, "quota")
+    apps = {"a": Application(name="a", command="true"), "b": Application(name="b", command="true")}
+    made = [IDLE, HALF, Environment("absent", "io", unavailable="no disk.")]
+    seen = list(events(hasty, apps, made, repeats=2, seed=3, campaign="c"))
+    runs = [event for event in seen if isinstance(event, Run)]
+    plan = tasks(("a", "b"), made, repeats=2, seed=3)
+    assert [(r.step, r.app, r.config["environment"]) for r in runs] == [
+        (t.step, t.app, t.environment.name) for t in plan
+    ]
+    for found in runs:
+        assert found.ok, found.error
+        assert (found.kind, found.campaign) == ("environment", "c")
+        assert found.config["synthetic"] is False
+        assert found.fingerprint is found.before
+        assert found.before is not None
+        assert found.after is not None
+        assert found.before.suite == found.after.suite == "quick"
+        quota = found.before.passive.get("cpu_quota")
+        assert (quota == 0.5) == (found.config["kind"] == "quota")
+        assert Run.from_dict(json.loads(json.dumps(found.to_dict()))) == found
+    assert {type(event) for event in seen} == {Doing, Measured, Run}
+
+    rest = campaign(hasty, apps, made, repeats=2, seed=3, done=frozenset({0, 1, 2, 5, 7}))
+    assert sorted(run.step for run in rest) == [3, 4, 6]
+    assert list(events(hasty, apps, made, done=frozenset(range(4)))) == []
+
+
+def test_programs_and_inducers_run_beside_what_is_measured(hasty: Path) -> None:
+    loaded = f"{sys.executable} {PROGRAMS}/loaded.py {hasty}"
+    metric = Metric(pattern=r"loads (\d+)", unit="loads")
+    command = f"if {loaded}; then echo loads 2; else echo loads 1; fi"
+    apps = {
+        "watch": Application(name="watch", command=command, metric=metric),
+        "loops": Application(name="loops", command=f"echo >> {hasty}/looped; sleep 0.02"),
+    }
+    level = {"surrogate": "iobench.read.4M", "family": "read", "intensity": 0.5}
+    made = [
+        Environment("mix", "mix", {"programs": ["loops"], "seat": "same"}),
+        Environment("synthetic-1", "mix", {"levels": [level], "seat": "same"}, synthetic=True),
+    ]
+    runs = {(r.config["environment"], r.app): r for r in campaign(hasty, apps, made)}
+    mixed, induced = runs["mix", "watch"], runs["synthetic-1", "watch"]
+    assert (mixed.metric, induced.metric) == (1.0, 2.0)
+    assert (mixed.config["synthetic"], induced.config["synthetic"]) == (False, True)
+    assert induced.levels == mixed.neighbours == ()
+    assert len((hasty / "looped").read_text()) > len(made)
+    with pytest.raises(InputError, match="programs that were not given"):
+        list(events(hasty, {"watch": apps["watch"]}, made))
+
+
+def test_failures_are_kept_with_their_reason_and_the_rest_goes_on(hasty: Path) -> None:
+    apps = {
+        "bad": Application(name="bad", command="echo no luck; exit 3"),
+        "good": Application(name="good", command="true"),
+        "unset": Application(name="unset", setup="exit 4", command="true"),
+    }
+    beside = Environment("mix", "mix", {"programs": ["bad"], "seat": "same"})
+    nowhere = Environment("cpuset-none", "cpuset", {"cpu": 4095})
+    made = [IDLE, beside, nowhere]
+    seen = list(events(hasty, apps, made, seed=1))
+    runs = [event for event in seen if isinstance(event, Run)]
+    dropped = [event.app for event in seen if isinstance(event, Dropped)]
+    assert sorted(dropped) == ["bad", "unset"]
+    for found in runs:
+        where = found.config["environment"]
+        assert found.ok == (found.app == "good" and where == "idle")
+        if where == "mix" and found.app == "good":
+            assert "no luck" in str(found.error)
+        if where == "cpuset-none" and found.app == "good":
+            assert "cpuset" in str(found.error)
+    assert sum(run.app == "good" for run in runs) == len(made)
+
+
+SCRIPT = """
+import sys
+from pathlib import Path
+from tests.profiling.test_environments_real import IDLE, HALF, SLOW_DISK, TIGHT, events
+from kongming.application import Application
+
+app = Application(name="long", command="echo > {dir}/../started; sleep 60; true")
+kinds = {"quota": HALF, "io": SLOW_DISK, "memory": TIGHT}
+list(events(Path(sys.argv[1]), {"long": app}, [kinds[sys.argv[2]]]))
+"""
+
+
+@pytest.mark.parametrize("kind", ["quota", "io", "memory"])
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_an_interrupted_campaign_leaves_no_group(
+    permitted: dict[str, str | None], hasty: Path, kind: str, how: signal.Signals
+) -> None:
+    need(permitted, kind)
+    process = subprocess.Popen(
+        [sys.executable, "-c", SCRIPT, str(hasty), kind],
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    try:
+        assert eventually((hasty / "started").exists, 30.0), process.communicate()
+        groups = of(process.pid)
+        assert len(groups) == 1
+        begun = time.monotonic()
+        process.send_signal(how)
+        _, err = process.communicate(timeout=30)
+    finally:
+        process.kill()
+        process.wait()
+    if how == signal.SIGINT:
+        assert b"KeyboardInterrupt" in err
+        assert time.monotonic() - begun < 2.5
+    else:
+        # The program ends with its supervisor; the next start finds the group empty.
+        assert of(process.pid) == groups
+        procs = groups[0] / "cgroup.procs"
+        assert eventually(lambda: procs.read_text() == "")
+        sweep_leftovers()
+    assert of(process.pid) == []
+
+
+def test_closing_it_in_the_middle_reaps_everything(
+    permitted: dict[str, str | None], hasty: Path
+) -> None:
+    need(permitted, "quota")
+    apps = {"a": Application(name="a", command="sleep 0.01")}
+    both = Environment("mix", "mix", {"programs": ["a"], "seat": "same"})
+    for environment in (HALF, both):
+        with closing(events(hasty, apps, [environment], repeats=3)) as going:  # type: ignore[type-var]
+            assert any(isinstance(event, Run) for event in going)
+            assert of(os.getpid()) != []
+        assert of(os.getpid()) == []
+        assert list(hasty.glob("kongming-app-*")) == []
