@@ -1,12 +1,14 @@
 """Writes the inputs of the example programs: the same bytes every time, from a seed.
 
-Usage: generate.py text|lines|blob|records|source|tree PATH SIZE
+Usage: generate.py text|lines|blob|records|source|tree|folders|log PATH SIZE
     text     SIZE MB of English-like words (compresses as prose does)
     lines    SIZE thousand lines to sort
     blob     SIZE MiB of bytes that do not compress
     records  SIZE thousand JSON records, one array
     source   C with SIZE functions
     tree     SIZE small files in folders of a hundred
+    folders  SIZE MiB in files of 4 to 256 KiB, in folders of a hundred
+    log      SIZE thousand lines of a web server's log
 A file that is there already with the right mark is left alone, so that set-up is quick when it
 is repeated.
 """
@@ -101,6 +103,40 @@ def tree(path: Path, size: int, rng: random.Random) -> None:
         (folder / f"{index % 100:02d}.dat").write_bytes(rng.randbytes(rng.randint(200, 8000)))
 
 
+def folders(path: Path, size: int, rng: random.Random) -> None:
+    limit, written = size << 20, 0
+    for index in itertools.count():
+        if written >= limit:
+            break
+        if index % 100 == 0:
+            folder = path / f"{index // 100:04d}"
+            folder.mkdir(parents=True, exist_ok=True)
+        length = min(rng.randint(4 << 10, 256 << 10), limit - written)
+        written += (folder / f"{index % 100:02d}.dat").write_bytes(rng.randbytes(length))
+
+
+def log(path: Path, size: int, rng: random.Random) -> None:
+    words = vocabulary(rng, 300)
+    endings = ["", "/", ".html", ".png", ".css", ".js", ".json", "?page=2", "?sort=name&page=7"]
+    pages = [
+        "/" + "/".join(rng.choices(words, k=rng.randint(1, 5))) + rng.choice(endings)
+        for _ in range(20_000)
+    ]
+    cumulative = list(itertools.accumulate(1.0 / (rank + 10) for rank in range(len(pages))))
+    visitors = [".".join(str(rng.randint(1, 254)) for _ in range(4)) for _ in range(50_000)]
+    methods, statuses = ["GET"] * 9 + ["POST"], [200] * 17 + [304, 404, 500]
+    with path.open("w", encoding="ascii") as file:
+        for thousand in range(size):
+            second = thousand * 86_400 // size
+            moment = f"{second // 3600:02d}:{second // 60 % 60:02d}:{second % 60:02d}"
+            for page in rng.choices(pages, cum_weights=cumulative, k=1000):
+                file.write(
+                    f"{rng.choice(visitors)} - - [19/May/2014:{moment} +0000] "
+                    f'"{rng.choice(methods)} {page} HTTP/1.1" '
+                    f"{rng.choice(statuses)} {rng.randrange(100, 100_000)}\n"
+                )
+
+
 KINDS = {
     "text": text,
     "lines": lines,
@@ -108,6 +144,8 @@ KINDS = {
     "records": records,
     "source": source,
     "tree": tree,
+    "folders": folders,
+    "log": log,
 }
 
 

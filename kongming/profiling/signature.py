@@ -60,7 +60,11 @@ def take_signature(
     suite: str,
     iteration_s: float,
 ) -> tuple[Fingerprint, int]:
-    """Run the application again and again while the suite is timed at the neighbour's seat.
+    """Run the application again and again at the neighbour's seat while the suite is timed at the
+    program's.
+
+    So it is as in every co-run, where it is the neighbour: seats are not alike (an interrupt, or
+    another tenant of the host, is on one of them), and a program meets the pressure at its own.
 
     Returns:
         The fingerprint, aggregated over whole iterations only (gaps left out; time in which
@@ -81,12 +85,12 @@ def take_signature(
             names,
             node=site.node,
             suite=suite,
-            cpu=site.neighbour_cpu,
+            cpu=site.app_cpus[0],
             directory=site.io_dir,
             chunk=chunk,
-            cgroup_procs=site.load_procs,
+            cgroup_procs=site.app_procs,
         ) as probe,
-        loop(runner, site.app_cpus, site.app_procs, avoid=(site.neighbour_cpu,)) as running,
+        loop(runner, (site.neighbour_cpu,), site.load_procs, avoid=site.app_cpus) as running,
     ):
         # The probe's set-up is over here: iterations that began before it are not counted.
         ready_ns = time.monotonic_ns()

@@ -82,7 +82,7 @@ def test_it_is_taken_over_whole_iterations(tmp_path: Path) -> None:
     low, high = SIGNATURE_ITERATIONS
     assert low <= iterations <= high + 1
     assert set(fingerprint.times()) == set(NAMES)
-    assert fingerprint.cpu == site.neighbour_cpu
+    assert fingerprint.cpu == site.app_cpus[0]
 
 
 @pytest.mark.real
