@@ -24,6 +24,14 @@ MISSING_SHARE = 0.2
 than this share of the runs would have to be left out."""
 
 
+DEVICES = ("read", "write", "metadata", "network")
+"""Families of what a program waits for without a processor."""
+
+NEVER_WAITS = 0.01
+"""A program that is off its processor for less than this share of its solo time waits for no
+device: what it suffers under device inducers, it suffers from their use of memory."""
+
+
 @dataclass(frozen=True, slots=True)
 class Dropped:
     """A column or a run that was left out, and why."""
@@ -41,7 +49,8 @@ class Dataset:
     what was known before the run: what they are scored on. ``y`` is (n,), the log of
     cost / solo. ``reading_variance`` (p,) is the variance of an entry of ``X`` about what the
     run really met. ``groups`` holds, per row, the resource families of its load: empty for a solo
-    run, ``beside:NAME`` for a run beside NAME; ``inducers`` the surrogates that loaded it.
+    run, ``beside:NAME`` for a run beside NAME, ``in:NAME`` for one in an environment; ``inducers``
+    the surrogates that loaded it, or that environment.
     ``idle`` is (p,), the log of the median over the solo rows: what the solo runs ran under.
     """
 
@@ -68,6 +77,15 @@ class Dataset:
     cpu: int
     dropped_columns: tuple[Dropped, ...] = ()
     dropped_runs: tuple[Dropped, ...] = ()
+
+    @property
+    def spread(self) -> Floats:
+        """(p,): what nine in ten readings before solo runs differ from ``idle`` by, in logs."""
+        solo = [i for i, kind in enumerate(self.kinds) if kind == "solo"]
+        if len(solo) < 2:
+            return np.zeros(len(self.columns))
+        away = np.abs(self.known[solo] - self.idle)
+        return np.asarray(np.quantile(away, 0.9, axis=0), dtype=np.float64)
 
     @property
     def times(self) -> Floats:
@@ -141,6 +159,14 @@ def build(
         dropped = []
     names, missing = _without_missing(names, readings)
     dropped += missing
+    waiting = _waiting(usable)
+    if waiting is not None and waiting < NEVER_WAITS:
+        reason = f"the program waits for no device: {100.0 * (1.0 - waiting):.1f} % is CPU time"
+        idle_devices = [name for name in names if families.get(name) in DEVICES]
+        # Where nothing else was measured, that is better than nothing.
+        if len(idle_devices) < len(names):
+            dropped += [Dropped(name, reason) for name in idle_devices]
+            names = [name for name in names if name not in idle_devices]
     complete = [i for i, row in enumerate(readings) if all(name in row for name in names)]
     for i in sorted(set(range(len(usable))) - set(complete)):
         absent = [name for name in names if name not in readings[i]]
@@ -184,7 +210,7 @@ def build(
         y=np.log(np.array([run.cost for run in usable]) / solo.median),
         idle=np.median(X[solo_rows] if solo_rows else X, axis=0),
         reading_variance=_reading_variance(X, shift[:, varying], solo_rows, denoise),
-        inducers=tuple(tuple(sorted(level.surrogate for level in run.levels)) for run in usable),
+        inducers=tuple(_inducers(run) for run in usable),
         groups=tuple(_groups(run) for run in usable),
         levels=tuple(_level_key(run) for run in usable),
         kinds=tuple(run.kind for run in usable),
@@ -193,6 +219,16 @@ def build(
         dropped_columns=tuple(sorted(dropped, key=lambda d: d.name)),
         dropped_runs=tuple(dropped_runs),
     )
+
+
+def in_environments(runs: Iterable[Run], reference: str) -> list[Run]:
+    """Runs of kind ``environment`` as ``build`` takes them: those in ``reference`` as the solo
+    runs that slowdowns are over, the others as runs under a load, each environment a group."""
+    return [
+        replace(run, kind="solo" if run.config["environment"] == reference else "induced")
+        for run in runs
+        if run.kind == "environment"
+    ]
 
 
 def quick_columns(runs: Iterable[Run]) -> tuple[str, ...]:
@@ -244,6 +280,17 @@ def _usable(runs: Iterable[Run]) -> tuple[list[Run], list[Dropped]]:
         seen.add(run.id)
     kept.sort(key=lambda run: (run.started_at, run.step, run.id))
     return kept, dropped
+
+
+def _waiting(runs: Sequence[Run]) -> float | None:
+    """The share of its solo time that the program was off the processor; None where its
+    processor time is not known."""
+    shares = [
+        max(0.0, 1.0 - run.usage.cpu_s / run.wall_s)
+        for run in runs
+        if run.kind == "solo" and run.usage.cpu_s > 0.0 and run.wall_s > 0.0
+    ]
+    return float(np.median(shares)) if shares else None
 
 
 def _identifying(runs: Sequence[Run]) -> dict[str, set[str]]:
@@ -319,14 +366,27 @@ def _without_missing(
     return kept, dropped
 
 
+def _environment(run: Run) -> tuple[str, ...]:
+    """The environment that a run stands for in place of a load; none for a solo run."""
+    if run.kind != "induced" or run.levels or "environment" not in run.config:
+        return ()
+    return (str(run.config["environment"]),)
+
+
 def _groups(run: Run) -> frozenset[str]:
-    return run.families or frozenset(f"beside:{name}" for name in run.neighbours)
+    places = frozenset(f"in:{name}" for name in _environment(run))
+    return run.families or places or frozenset(f"beside:{name}" for name in run.neighbours)
+
+
+def _inducers(run: Run) -> tuple[str, ...]:
+    return tuple(sorted(level.surrogate for level in run.levels)) or _environment(run)
 
 
 def _level_key(run: Run) -> str:
     """Equal for runs that repeat each other: what repeat noise is taken from."""
-    return f"{run.kind}:{'+'.join(sorted(str(level) for level in run.levels))}" + "".join(
-        f"|{name}" for name in sorted(run.neighbours)
+    loads = sorted(str(level) for level in run.levels)
+    return f"{run.kind}:{'+'.join(loads)}" + "".join(
+        f"|{name}" for name in (*sorted(run.neighbours), *_environment(run))
     )
 
 

@@ -12,25 +12,20 @@ from typing import Any
 
 from kongming import colocation
 from kongming.colocation import Times
-from kongming.dataset import Floats
-from kongming.errors import ExtrapolationError, IncompatibleError, UntrainedError
+from kongming.errors import IncompatibleError, UntrainedError
 from kongming.fingerprint import Fingerprint
-from kongming.models import extrapolation, intervals
-from kongming.models.drivers import drivers
-from kongming.models.persist import FrozenModel, ModelFile, Variant, read
-from kongming.models.readings import (
-    VariantName,
-    check_suite,
-    idle_times,
-    row_of,
-    variant_columns,
-    variant_for,
-)
+from kongming.models.answer import Asked, prediction, say
+from kongming.models.intervals import UNWIDENED, Widening
+from kongming.models.persist import ModelFile, read
+from kongming.models.readings import VariantName, check_suite, idle_times, variant_columns
 from kongming.prediction import Interval, Prediction
 from kongming.run import Signature
 
 Document = Mapping[str, Any] | ModelFile
 """A model document, or one that was read already (which saves checking it again)."""
+
+NO_SLOWDOWN = 0.0
+"""Log slowdown below which no median beside neighbours lies: they never make a program faster."""
 
 
 def predict_environment(
@@ -42,12 +37,16 @@ def predict_environment(
     strict: bool = False,
     level: float = 0.9,
     beside: Sequence[str] = (),
+    widening: float = 1.0,
+    widening_groups: int = 0,
 ) -> Prediction:
     """The application's runtime in this environment.
 
     ``model`` names one of the trained models (None or "auto": the chosen one). ``variant`` is
     the set of columns; None takes the full one, or the quick one where the environment lacks
-    columns of the full one. ``beside`` only labels the prediction.
+    columns of the full one. ``beside`` only labels the prediction. ``widening`` multiplies the
+    interval's halves in logs; it was learnt from so many other applications
+    (``calibration``).
 
     Raises:
         IncompatibleError: the fingerprint is of another suite version than the model.
@@ -56,51 +55,12 @@ def predict_environment(
         ExtrapolationError: under ``strict``, the environment lies outside the training ones.
     """
     file = _read(document)
-    warnings: list[str] = []
-    if isinstance(environment, Fingerprint):
-        check_suite(file, environment.suite_version, "The fingerprint")
-        if environment.node.id != file.node_id:
-            warnings.append("The fingerprint was taken on another node than the training runs.")
-        times: Times = environment.times()
-    else:
-        times = environment
-    chosen = variant_for(file, times, variant, warnings)
-    values = row_of(chosen, times, warnings)
-    frozen = chosen.model(model)
-    log_slowdown = float(frozen.log_slowdown(values[None, :])[0])
-    bounds = _interval(chosen, frozen, values, log_slowdown, level)
-    far = extrapolation.distance(
-        values, low=chosen.low, high=chosen.high, spread=chosen.spread, weights=frozen.weights
-    )
-    if far.outside:
-        named = ", ".join(chosen.columns[j] for j in far.columns[:3])
-        more = f" and {len(far.columns) - 3} more" if len(far.columns) > 3 else ""
-        sentence = (
-            f"The environment lies outside the {file.app} training runs in {named}{more} "
-            f"(distance {far.value:.1f}, allowed 1)."
-        )
-        if strict:
-            raise ExtrapolationError(
-                sentence, hint="Profile under such load, or predict without --strict."
-            )
-        warnings.append(sentence)
-    if not bounds.calibrated:
-        warnings.append(
-            f"The interval is not calibrated: validation left out {frozen.groups} groups of runs, "
-            f"and {intervals.LEAST_GROUPS} are the least for it."
-        )
-    return Prediction(
-        app=file.app,
-        model=frozen.name,
-        placement=file.placement,
-        solo_s=file.solo_metric,
-        runtime_s=_runtime(file, bounds),
-        slowdown=bounds,
-        extrapolating=far.outside,
-        drivers=drivers(frozen.log_slowdown, values, chosen.idle, chosen.families),
-        beside=tuple(beside),
-        warnings=tuple(warnings),
-        metric_unit=file.metric_unit,
+    return prediction(
+        file,
+        environment,
+        Asked(model, variant, level, Widening(widening, widening_groups)),
+        strict=strict,
+        beside=beside,
     )
 
 
@@ -112,6 +72,8 @@ def predict_beside(
     model: str | None = None,
     strict: bool = False,
     level: float = 0.9,
+    widening: float = 1.0,
+    widening_groups: int = 0,
 ) -> Prediction:
     """The application's runtime beside these neighbours, each with one signature or more.
 
@@ -119,37 +81,37 @@ def predict_beside(
     composed over the training runs' idle reference. With ``live``, a fingerprint of the node as
     it is now, all are added to that: so they must not run there already.
 
+    The median is no less than the solo runtime, for a neighbour never makes a program faster;
+    the interval's lower end may be, as far as repeats of the training runs were.
+
     Raises:
         UntrainedError: a neighbour has no signature.
         IncompatibleError: a signature is of another suite version, node or placement.
         and what ``predict_environment`` raises.
     """
     file = _read(document)
-    signatures = [_signature(file, name, repeats) for name, repeats in neighbours.items()]
-    names = tuple(neighbours)
-    if live is None:
-        alone = idle_times(file.variants["full"])
-        return predict_environment(
-            file,
-            colocation.beside(signatures, alone),
-            model=model,
-            strict=strict,
-            level=level,
-            beside=names,
-        )
-    check_suite(file, live.suite_version, "The fingerprint")
-    # The variants share their idle reference but for the columns that each lacks.
-    idle = {
-        name: seconds for v in file.variants.values() for name, seconds in idle_times(v).items()
-    }
-    return predict_environment(
+    return prediction(
         file,
-        colocation.compose(live.times(), signatures, idle),
-        model=model,
+        _company(file, neighbours, live),
+        Asked(model, None, level, Widening(widening, widening_groups), NO_SLOWDOWN),
         strict=strict,
-        level=level,
-        beside=names,
+        beside=tuple(neighbours),
     )
+
+
+def slowdown_beside(
+    document: Document,
+    neighbours: Mapping[str, Sequence[Signature]],
+    *,
+    model: str | None = None,
+    level: float = 0.9,
+) -> Interval:
+    """The slowdown alone that ``predict_beside`` would tell on the idle node, its interval as
+    validation gave it: quicker where many pairs are asked for. Raises as ``predict_beside``."""
+    file = _read(document)
+    return say(
+        file, _company(file, neighbours, None), Asked(model, None, level, floor=NO_SLOWDOWN)
+    ).said
 
 
 def predict_residents(
@@ -160,6 +122,7 @@ def predict_residents(
     live: Fingerprint | None = None,
     model: str | None = None,
     level: float = 0.9,
+    widenings: Mapping[str, Widening] | None = None,
 ) -> dict[str, Interval]:
     """The slowdown of each resident once the newcomer is there too.
 
@@ -167,7 +130,8 @@ def predict_residents(
     model documents by name, ``neighbours`` the residents' own signatures, since with several of
     them each also meets the others. With ``live``, a fingerprint of the node as it is now, all
     are added to that: give no ``neighbours`` that run there already. A resident that lacks
-    ``model`` is predicted by its own choice.
+    ``model`` is predicted by its own choice. ``widenings`` are those of the residents' intervals,
+    by name.
 
     Raises: as ``predict_beside``.
     """
@@ -182,8 +146,9 @@ def predict_residents(
         for other, signatures in (neighbours or {}).items():
             if other != name and signatures:
                 company[other] = signatures
-        prediction = predict_beside(file, company, live=live, model=wanted, level=level)
-        slowdowns[name] = prediction.slowdown
+        widening = (widenings or {}).get(name, UNWIDENED)
+        asked = Asked(wanted, None, level, widening, NO_SLOWDOWN)
+        slowdowns[name] = say(file, _company(file, company, live), asked).said
     return slowdowns
 
 
@@ -196,14 +161,27 @@ def predict_pair(
     model: str | None = None,
     strict: bool = False,
     level: float = 0.9,
+    widenings: Mapping[str, Widening] | None = None,
 ) -> tuple[Prediction, Prediction]:
-    """The first beside the second, and the second beside the first. Raises as
-    ``predict_beside``."""
-    a, b = _read(first), _read(second)
-    return (
-        predict_beside(a, {b.app: second_signatures}, model=model, strict=strict, level=level),
-        predict_beside(b, {a.app: first_signatures}, model=model, strict=strict, level=level),
-    )
+    """The first beside the second, and the second beside the first; ``widenings`` are those of
+    their intervals, by application. Raises as ``predict_beside``."""
+    files = _read(first), _read(second)
+    signatures = first_signatures, second_signatures
+    said = []
+    for file, other, theirs in zip(files, files[::-1], signatures[::-1], strict=True):
+        widening = (widenings or {}).get(file.app, UNWIDENED)
+        said.append(
+            predict_beside(
+                file,
+                {other.app: theirs},
+                model=model,
+                strict=strict,
+                level=level,
+                widening=widening.factor,
+                widening_groups=widening.groups,
+            )
+        )
+    return said[0], said[1]
 
 
 def live_variant(document: Document, model: str | None = None) -> VariantName:
@@ -234,6 +212,21 @@ def _read(document: Document) -> ModelFile:
     return document if isinstance(document, ModelFile) else read(document)
 
 
+def _company(
+    file: ModelFile, neighbours: Mapping[str, Sequence[Signature]], live: Fingerprint | None
+) -> Times:
+    """The environment beside these neighbours, on the idle node or added to ``live``."""
+    signatures = [_signature(file, name, repeats) for name, repeats in neighbours.items()]
+    if live is None:
+        return colocation.beside(signatures, idle_times(file.variants["full"]))
+    check_suite(file, live.suite_version, "The fingerprint")
+    # The variants share their idle reference but for the columns that each lacks.
+    idle = {
+        name: seconds for v in file.variants.values() for name, seconds in idle_times(v).items()
+    }
+    return colocation.compose(live.times(), signatures, idle)
+
+
 def _signature(file: ModelFile, name: str, signatures: Sequence[Signature]) -> dict[str, float]:
     if not signatures:
         raise UntrainedError(
@@ -254,32 +247,3 @@ def _signature(file: ModelFile, name: str, signatures: Sequence[Signature]) -> d
                     hint=f"Profile both on the same {what}.",
                 )
     return colocation.mean_signature(signatures)
-
-
-def _interval(
-    variant: Variant, model: FrozenModel, times: Floats, log_slowdown: float, level: float
-) -> Interval:
-    return intervals.interval(
-        log_slowdown,
-        float(intervals.severity(times[None, :], variant.idle, variant.spread)[0]),
-        residuals=model.residuals,
-        severities=model.severities,
-        noise=variant.noise,
-        floor=model.bounds[0],
-        groups=model.groups,
-        level=level,
-    )
-
-
-def _runtime(file: ModelFile, slowdown: Interval) -> Interval:
-    """The metric in its own unit; where higher is better, more slowdown is a lower value."""
-    solo = file.solo_metric
-    if file.better == "lower":
-        return slowdown.scaled(solo)
-    return Interval(
-        median=solo / slowdown.median,
-        lower=solo / slowdown.upper,
-        upper=solo / slowdown.lower,
-        level=slowdown.level,
-        calibrated=slowdown.calibrated,
-    )

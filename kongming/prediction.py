@@ -53,7 +53,8 @@ class Prediction:
 
     ``solo_s`` is the solo runtime (or the solo value of the metric), ``runtime_s`` the predicted
     one, ``slowdown`` runtime / solo, 1 or more for worse. ``residents`` gives, by name, what the
-    application does to each neighbour that was named.
+    application does to each neighbour that was named. ``warnings`` are reasons for doubt,
+    ``notes`` remarks that are none.
     """
 
     app: str
@@ -67,6 +68,7 @@ class Prediction:
     beside: tuple[str, ...] = ()
     residents: Mapping[str, Interval] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     metric_unit: str = "s"
 
     def to_dict(self) -> dict[str, Any]:
@@ -85,4 +87,5 @@ class Prediction:
                 name: {"slowdown": interval.to_dict()} for name, interval in self.residents.items()
             },
             "warnings": list(self.warnings),
+            "notes": list(self.notes),
         }

@@ -10,6 +10,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from kongming.dataset import Floats
+from kongming.models.context import Context
 
 
 class Regressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
@@ -46,6 +47,37 @@ class Regressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # scikit-
 
     def freeze(self) -> dict[str, Any]:
         """The fitted model as plain JSON values, in one of the forms of ``frozen``."""
+        raise NotImplementedError
+
+    def findings(self) -> dict[str, Any]:
+        """What else the model's entry in a document tells of how it was fitted, as JSON."""
+        return {}
+
+
+class ContextRegressor(Regressor):
+    """A regressor that learns from a ``Context`` too. Subclasses give ``_fit_within`` in place of
+    ``_fit``; it gets ``Context.unknown`` where the caller has none."""
+
+    def fit(self, X: ArrayLike, y: ArrayLike, *, context: Context | None = None) -> Self:
+        """Fit to ``X`` (n, p) and ``y`` (n,), of which ``context`` tells more.
+
+        Raises:
+            ValueError: a parameter, the data or the context is not valid.
+        """
+        self._context = context
+        try:
+            return super().fit(X, y)
+        finally:
+            del self._context
+
+    def _fit(self, X: Floats, y: Floats) -> None:
+        context = self._context
+        if context is None:
+            context = Context.unknown(*X.shape)
+        context.check(*X.shape)
+        self._fit_within(X, y, context)
+
+    def _fit_within(self, X: Floats, y: Floats, context: Context) -> None:
         raise NotImplementedError
 
 

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from kongming.dataset import Dataset, Floats
 from kongming.models import spaces
-from kongming.models.estimator import Regressor
+from kongming.models.context import Context
+from kongming.models.estimator import ContextRegressor, Regressor
 from kongming.models.registry import Kind
 
 
@@ -21,11 +22,14 @@ class Fitted:
     kind: Kind
     estimator: Regressor
     idle: Floats
+    spread: Floats
     bounds: tuple[float, float]
 
     def log_slowdown(self, times: Floats) -> Floats:
         """(n,) from ``times`` (n, p), seconds per operation in the dataset's column order."""
-        predicted = self.estimator.predict(spaces.features(times, self.idle, self.kind.space))
+        predicted = self.estimator.predict(
+            spaces.features(times, self.idle, self.kind.space, self.spread)
+        )
         return spaces.log_slowdown(predicted, self.kind.space, self.bounds)
 
 
@@ -41,15 +45,29 @@ def fit(
     """Fit ``kind`` to ``rows`` of the dataset (all by default).
 
     ``noise`` is the repeat noise in logs; ``inner`` are the folds, as positions within
-    ``rows``, by which a regularised model chooses its penalty.
+    ``rows``, by which a model chooses what it chooses: a penalty, a selection.
     """
     chosen = np.arange(len(dataset.y)) if rows is None else rows
     idle = np.exp(dataset.idle)
-    X = spaces.features(dataset.times[chosen], idle, kind.space)
+    X = spaces.features(dataset.times[chosen], idle, kind.space, dataset.spread)
     y = spaces.target(dataset.y[chosen], kind.space)
     estimator = kind.make(random_state)
-    if kind.folds:
-        estimator.fit(X, y, folds=inner)  # type: ignore[call-arg]  # declared by Kind.folds
+    if kind.context:
+        if not isinstance(estimator, ContextRegressor):
+            raise TypeError(f"{kind.name} asks for a context that its estimator does not take")
+        estimator.fit(X, y, context=_context(dataset, chosen, inner or ()))
     else:
         estimator.fit(X, y)
-    return Fitted(kind, estimator, idle, spaces.credible_bounds(dataset.y[chosen], noise))
+    return Fitted(
+        kind, estimator, idle, dataset.spread, spaces.credible_bounds(dataset.y[chosen], noise)
+    )
+
+
+def _context(dataset: Dataset, rows: NDArray[np.intp], folds: Sequence[Sequence[int]]) -> Context:
+    return Context(
+        folds=tuple(tuple(fold) for fold in folds),
+        inducers=tuple(dataset.inducers[i] for i in rows),
+        families=dataset.families,
+        columns=dataset.columns,
+        reading_variance=dataset.reading_variance,
+    )

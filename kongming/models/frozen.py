@@ -1,108 +1,24 @@
 """Predictors made from a document, with numpy alone and without pickle.
 
-Four forms hold every model. ``load`` checks all of it before anything is computed: types, sizes,
-finite numbers, and that trees end (children come after their parent and inside the arrays).
+A few forms (``forms``) hold every model. ``load`` checks all of it before anything is computed:
+types, sizes, finite numbers, that every index points to a column, and that trees end (children
+come after their parent and inside the arrays).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kongming.dataset import Floats
 from kongming.errors import InputError
+from kongming.models.forms import Constant, Groups, Kernel, Linear, Predictor, Sum, Tree, Trees
 
-__all__ = ["Constant", "Kernel", "Linear", "Predictor", "Trees", "load"]
-
-_ROWS = 2048
-"""Rows at a time: what keeps the walk's arrays in cache and a kernel's matrix small."""
-
-
-class Predictor(Protocol):
-    """What a frozen model does: features (n, p) to predictions (n,), in its space."""
-
-    def predict(self, X: Floats) -> Floats: ...
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class Constant:
-    value: float
-
-    def predict(self, X: Floats) -> Floats:
-        return np.full(len(X), self.value)
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class Linear:
-    coef: Floats
-    intercept: float
-
-    def predict(self, X: Floats) -> Floats:
-        return np.asarray(X @ self.coef + self.intercept, dtype=np.float64)
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class Kernel:
-    """Radial basis functions around support vectors, on standardised columns."""
-
-    mean: Floats
-    scale: Floats
-    gamma: float
-    support: Floats
-    dual: Floats
-    intercept: float
-
-    def predict(self, X: Floats) -> Floats:
-        predicted = np.full(len(X), self.intercept)
-        if not len(self.dual):
-            return predicted
-        norms = np.sum(self.support**2, axis=1)
-        for start in range(0, len(X), _ROWS):
-            z = (X[start : start + _ROWS] - self.mean) / self.scale
-            squared = np.sum(z**2, axis=1)[:, None] + norms - 2.0 * (z @ self.support.T)
-            predicted[start : start + _ROWS] += (
-                np.exp(-self.gamma * np.maximum(squared, 0.0)) @ self.dual
-            )
-        return predicted
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class Tree:
-    """One tree as parallel arrays; ``left`` of a leaf is the leaf itself, as is ``right``."""
-
-    feature: NDArray[np.intp]
-    threshold: Floats
-    children: NDArray[np.intp]
-    value: Floats
-    depth: int
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class Trees:
-    """A sum of trees: at a node a row goes left when its feature is at most the threshold."""
-
-    trees: tuple[Tree, ...]
-    single_precision: bool
-
-    def predict(self, X: Floats) -> Floats:
-        predicted = np.zeros(len(X))
-        data = X.astype(np.float32).astype(np.float64) if self.single_precision else X
-        for start in range(0, len(X), _ROWS):
-            rows = np.ascontiguousarray(data[start : start + _ROWS])
-            flat = rows.ravel()
-            first = np.arange(len(rows)) * rows.shape[1]
-            for tree in self.trees:
-                node = np.zeros(len(rows), dtype=np.intp)
-                for _ in range(tree.depth):
-                    beyond = flat.take(first + tree.feature.take(node)) > tree.threshold.take(node)
-                    node = tree.children.take(2 * node + beyond)
-                predicted[start : start + _ROWS] += tree.value.take(node)
-        return predicted
+__all__ = ["Predictor", "load"]
 
 
 def load(document: object, columns: int) -> Predictor:
@@ -118,8 +34,12 @@ def load(document: object, columns: int) -> Predictor:
         return Constant(_number(document, "value"))
     if kind == "linear":
         return Linear(_numbers(document, "coef", columns), _number(document, "intercept"))
+    if kind == "groups":
+        return _groups(document, columns)
     if kind == "kernel":
         return _kernel(document, columns)
+    if kind == "sum":
+        return _sum(document, columns)
     if kind == "trees":
         trees = document.get("trees")
         single = document.get("single_precision")
@@ -129,6 +49,31 @@ def load(document: object, columns: int) -> Predictor:
             raise _invalid("does not say its precision", single)
         return Trees(tuple(_tree(tree, columns) for tree in trees), single)
     raise _invalid("is of an unknown type", kind)
+
+
+def _sum(document: Mapping[str, Any], columns: int) -> Sum:
+    parts = document.get("parts")
+    if not isinstance(parts, list) or not parts:
+        raise _invalid("has no parts", parts)
+    for part in parts:
+        # One level is enough for every model, and a document cannot nest without end.
+        if isinstance(part, Mapping) and part.get("type") == "sum":
+            raise _invalid("has a sum within a sum", len(parts))
+    return Sum(tuple(load(part, columns) for part in parts))
+
+
+def _groups(document: Mapping[str, Any], columns: int) -> Groups:
+    groups = document.get("groups")
+    if not isinstance(groups, list) or not groups:
+        raise _invalid("has no groups of columns", groups)
+    members = []
+    for group in groups:
+        if not isinstance(group, list) or not group:
+            raise _invalid("has a group without columns", group)
+        members.append(_indices({"group": group}, "group", len(group), columns))
+        if len(set(group)) < len(group):
+            raise _invalid("has a column twice in a group", len(group))
+    return Groups(tuple(members), _numbers(document, "coef", len(groups)))
 
 
 def _kernel(document: Mapping[str, Any], columns: int) -> Kernel:
@@ -189,9 +134,15 @@ def _tree(document: object, columns: int) -> Tree:
 
 def _number(document: Mapping[str, Any], key: str) -> float:
     value = document.get(key)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float):
         raise _invalid(f"has no valid {key}", value)
-    return float(value)
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        raise _invalid(f"has a {key} that is not a finite number", number)
+    return number
 
 
 def _numbers(document: Mapping[str, Any], key: str, size: int | None) -> Floats:

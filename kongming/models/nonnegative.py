@@ -8,19 +8,19 @@ intercept, so that it says 1 where nothing is slowed.
 from __future__ import annotations
 
 from numbers import Real
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
 from scipy.optimize import nnls
 from sklearn.utils._param_validation import Interval
 
 from kongming.dataset import Floats
-from kongming.models.estimator import Regressor
-from kongming.models.penalty import Folds, choose_penalty
+from kongming.models.context import Context
+from kongming.models.estimator import ContextRegressor
+from kongming.models.penalty import choose_penalty
 
 
-class NonNegativeRegressor(Regressor):
+class NonNegativeRegressor(ContextRegressor):
     """Least squares through the origin with coefficients >= 0 and a ridge penalty.
 
     Learns ``coef_`` (p,) and ``penalty_``. ``penalty`` (a share of the summed squares of ``X``)
@@ -37,22 +37,14 @@ class NonNegativeRegressor(Regressor):
         self.penalty = penalty
         self.relative = relative
 
-    def fit(self, X: ArrayLike, y: ArrayLike, *, folds: Folds | None = None) -> Self:
-        """Fit; ``folds`` are the rows that are left out together to choose the penalty."""
-        self._folds = folds
-        try:
-            return super().fit(X, y)
-        finally:
-            del self._folds
-
-    def _fit(self, X: Floats, y: Floats) -> None:
+    def _fit_within(self, X: Floats, y: Floats, context: Context) -> None:
         if self.relative:
             # A run cannot take less than no time: y is above -1, by far.
             weights = 1.0 / np.maximum(1.0 + y, 0.1)
             X, y = X * weights[:, None], y * weights
         chosen = self.penalty
         if chosen is None:
-            chosen = choose_penalty(X, y, self._folds, _predictor)
+            chosen = choose_penalty(X, y, context.folds, _predictor)
         self.penalty_ = float(chosen)
         self.coef_ = _solve(X, y, self.penalty_)
 

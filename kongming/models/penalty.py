@@ -1,4 +1,8 @@
-"""How a regularised model chooses its penalty: by groups left out, never by random rows."""
+"""How a regularised model chooses its penalty: by whole groups and by stripes of runs left out.
+
+Groups alone would not do. What a program suffers from one resource only can be learned from no
+other: left out, it is missed with any penalty, and the largest would seem to be the best.
+"""
 
 from __future__ import annotations
 
@@ -11,19 +15,17 @@ from kongming.dataset import Floats
 PENALTIES = (1e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1, 1.0)
 """Candidates, as shares of the summed squares of the features; the last shrinks hardest."""
 
+STRIPES = 5
+"""Every so-many-th run is left out together, beside the groups."""
+
 Folds = Sequence[Sequence[int]]
 """Row numbers to leave out together, fold by fold."""
-
-
-def default_folds(n: int) -> list[list[int]]:
-    """Up to five folds of every fifth row: for callers that know no groups."""
-    return [list(range(start, n, 5)) for start in range(min(5, n))]
 
 
 def choose_penalty(
     X: Floats,
     y: Floats,
-    folds: Folds | None,
+    folds: Folds,
     fit: Callable[[Floats, Floats, float], Callable[[Floats], Floats]],
 ) -> float:
     """The candidate with the least mean absolute error over the rows left out.
@@ -34,7 +36,8 @@ def choose_penalty(
     n = len(y)
     errors = np.zeros(len(PENALTIES))
     scored = 0
-    for fold in default_folds(n) if folds is None else folds:
+    stripes = [range(start, n, STRIPES) for start in range(STRIPES)] if len(folds) else []
+    for fold in (*folds, *stripes):
         test = np.zeros(n, dtype=bool)
         test[list(fold)] = True
         if test.all() or not test.any():

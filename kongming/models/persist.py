@@ -22,32 +22,45 @@ from kongming.models.frozen import Predictor, load
 from kongming.models.registry import Space
 from kongming.run import SoloTime
 
-__all__ = ["FORMAT", "VERSION", "FrozenModel", "ModelFile", "Variant", "read", "seal"]
+__all__ = ["FORMAT", "VERSION", "FrozenModel", "ModelFile", "Selection", "Variant", "read", "seal"]
 
 FORMAT = "kongming-model"
 VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What a genetic search selected: surrogates as features, and how many observations of each
+    inducer (0 for one that was left out) the model was trained on."""
+
+    surrogates: tuple[str, ...]
+    observations: Mapping[str, int]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class FrozenModel:
     """One model of a variant. ``weights`` (p,) says how much each column can move the log
     slowdown; ``residuals`` and ``severities`` are those of its validation, over ``groups``
-    left-out groups; ``scores`` its errors."""
+    left-out groups; ``scores`` its errors; ``selection`` what a genetic model is limited to."""
 
     name: str
     space: Space
     predictor: Predictor
     idle: Floats
+    spread: Floats
     bounds: tuple[float, float]
     weights: Floats
     residuals: Floats
     severities: Floats
     groups: int
     scores: Mapping[str, float]
+    selection: Selection | None = None
 
     def log_slowdown(self, times: Floats) -> Floats:
         """(n,) from ``times`` (n, p), seconds per operation in the order of the columns."""
-        predicted = self.predictor.predict(spaces.features(times, self.idle, self.space))
+        predicted = self.predictor.predict(
+            spaces.features(times, self.idle, self.space, self.spread)
+        )
         return spaces.log_slowdown(predicted, self.space, self.bounds)
 
 
@@ -172,10 +185,15 @@ def _variant(name: str, document: Mapping[str, Any]) -> Variant:
     if not all((times > 0.0).all() for times in (idle, low, high)):
         raise ValueError("a time that is not above 0 s")
     families = tuple(str(document["families"][column]) for column in columns)
-    models = {
-        str(key): _frozen_model(str(key), model, columns, idle)
-        for key, model in document["models"].items()
-    }
+    spread = _by_column(document["spread"], columns)
+    if (spread < 0.0).any():
+        raise ValueError("spread")
+    models: dict[str, FrozenModel] = {}
+    # A stack comes after its members: it is put together from them.
+    for key, model in sorted(document["models"].items(), key=lambda item: _is_stack(item[1])):
+        frozen = model["frozen"]
+        predictor = _stack(frozen, models) if _is_stack(model) else load(frozen, len(columns))
+        models[str(key)] = _frozen_model(str(key), model, columns, idle, spread, predictor)
     chosen = str(document["chosen"])
     if chosen not in models:
         raise KeyError(chosen)
@@ -184,7 +202,7 @@ def _variant(name: str, document: Mapping[str, Any]) -> Variant:
         columns=columns,
         families=families,
         idle=idle,
-        spread=_by_column(document["spread"], columns),
+        spread=spread,
         low=low,
         high=high,
         noise=_positive(document["noise"]),
@@ -193,8 +211,37 @@ def _variant(name: str, document: Mapping[str, Any]) -> Variant:
     )
 
 
+@dataclass(frozen=True, eq=False, slots=True)
+class _Stack:
+    """A weighted mean of models' log slowdowns: from seconds per operation to cost / solo."""
+
+    members: tuple[tuple[FrozenModel, float], ...]
+
+    def predict(self, X: Floats) -> Floats:
+        logs = np.zeros(len(X))
+        for model, weight in self.members:
+            logs += weight * model.log_slowdown(X)
+        return np.asarray(np.exp(logs), dtype=np.float64)
+
+
+def _is_stack(document: Mapping[str, Any]) -> bool:
+    return bool(document["frozen"]["type"] == "stack")
+
+
+def _stack(document: Mapping[str, Any], models: Mapping[str, FrozenModel]) -> Predictor:
+    weights = {str(name): _finite(weight) for name, weight in document["members"].items()}
+    if not weights or min(weights.values()) < 0.0 or not math.isclose(sum(weights.values()), 1.0):
+        raise ValueError("members")
+    return _Stack(tuple((models[name], weight) for name, weight in weights.items()))
+
+
 def _frozen_model(
-    name: str, document: Mapping[str, Any], columns: tuple[str, ...], idle: Floats
+    name: str,
+    document: Mapping[str, Any],
+    columns: tuple[str, ...],
+    idle: Floats,
+    spread: Floats,
+    predictor: Predictor,
 ) -> FrozenModel:
     space = document["space"]
     if space not in spaces.SPACES:
@@ -211,15 +258,28 @@ def _frozen_model(
     return FrozenModel(
         name=name,
         space=space,
-        predictor=load(document["frozen"], len(columns)),
+        predictor=predictor,
         idle=idle,
+        spread=spread,
         bounds=(low, high),
         weights=_by_column(document["weights"], columns),
         residuals=residuals,
         severities=severities,
         groups=int(document["groups"]),
         scores={str(k): _finite(v) for k, v in document["scores"].items()},
+        selection=_selection(document["selection"], columns) if "selection" in document else None,
     )
+
+
+def _selection(document: Mapping[str, Any], columns: tuple[str, ...]) -> Selection:
+    surrogates = tuple(document["surrogates"])
+    if not set(surrogates) <= set(columns):
+        raise ValueError("surrogates")
+    observations = {str(name): count for name, count in document["observations"].items()}
+    for count in observations.values():
+        if isinstance(count, bool) or not isinstance(count, int) or count < 0:
+            raise ValueError("observations")
+    return Selection(surrogates, observations)
 
 
 def _by_column(values: Mapping[str, Any], columns: tuple[str, ...]) -> Floats:

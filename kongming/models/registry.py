@@ -15,10 +15,13 @@ from kongming.errors import UnknownNameError
 if TYPE_CHECKING:
     from kongming.models.estimator import Regressor
 
-__all__ = ["AUTO", "KINDS", "Kind", "Space", "model_kind", "model_names"]
+__all__ = ["AUTO", "KINDS", "STACK", "Kind", "Space", "model_kind", "model_names"]
 
 AUTO = "auto"
 """The name that stands for the best model of the validation."""
+
+STACK = "STACK"
+"""The weighted mean of the ``member`` models (see ``stacking``)."""
 
 Space = Literal["raw", "log", "ratio"]
 """What a model maps to what (see ``spaces``)."""
@@ -29,10 +32,11 @@ class Kind:
     """One model: its estimator, the space that it works in, and its place in the choice.
 
     ``complexity`` orders the models for ties: between models whose errors differ by less than
-    the noise, the least complex is chosen. ``folds`` says that ``fit`` takes the groups to leave
-    out when it chooses its own penalty. ``paper`` marks the models of Table II. ``unpenalised``
-    models have one answer only with more runs than columns: with fewer they fit any noise, and
-    ``auto`` leaves them out.
+    the noise, the least complex is chosen; the steps leave room for more. ``context`` says that
+    ``fit`` takes a ``Context`` (a ``ContextRegressor``). ``paper`` marks the models of Table II.
+    ``unpenalised`` models have one answer only with more runs than columns: with fewer they fit
+    any noise, and ``auto`` leaves them out. ``optional`` ones are fitted only when asked for. Of
+    ``member`` ones STACK is made.
     """
 
     name: str
@@ -42,8 +46,10 @@ class Kind:
     description: str
     paper: bool = False
     auto: bool = True
-    folds: bool = False
+    context: bool = False
     unpenalised: bool = False
+    optional: bool = False
+    member: bool = False
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def make(self, random_state: int = 0) -> Regressor:
@@ -63,52 +69,172 @@ _TABLE = (
         "NNLS",
         "nonnegative:NonNegativeRegressor",
         "ratio",
-        1,
+        10,
         "slowdown as a non-negative sum of surrogate slowdowns",
-        folds=True,
+        context=True,
         settings={"relative": True},
+    ),
+    Kind(
+        "FAMILY",
+        "family:FamilyRegressor",
+        "log",
+        12,
+        "non-negative sum over resource families of their mean and worst slowdown",
+        context=True,
+        member=True,
+    ),
+    Kind(
+        "PLS",
+        "pls:PartialLeastSquaresRegressor",
+        "log",
+        15,
+        "partial least squares with non-negative weights",
+        member=True,
     ),
     Kind(
         "NNLOG",
         "nonnegative:NonNegativeRegressor",
         "log",
-        2,
+        20,
         "slowdown as a product of surrogate slowdowns to non-negative powers",
-        folds=True,
+        context=True,
+    ),
+    Kind(
+        "NNEIV",
+        "variance:NonNegativeVarianceRegressor",
+        "log",
+        22,
+        "NNLOG that heeds noisy readings less",
+        context=True,
+        member=True,
     ),
     Kind(
         "RIDGE",
         "ridge:RidgeRegressor",
         "log",
-        3,
+        30,
         "ridge regression in logs, penalty by left-out families",
-        folds=True,
+        context=True,
+    ),
+    Kind(
+        "RIDGE.EIV",
+        "variance:VarianceRidgeRegressor",
+        "log",
+        32,
+        "RIDGE that heeds noisy readings less",
+        context=True,
+    ),
+    Kind(
+        "HUBER",
+        "huber:HuberRegressor",
+        "log",
+        34,
+        "RIDGE that disturbed runs hardly move",
+        context=True,
+        member=True,
+    ),
+    Kind(
+        "SIMEX",
+        "simex:SimexRegressor",
+        "log",
+        36,
+        "RIDGE extrapolated to readings without noise",
+        context=True,
     ),
     Kind(
         "LM",
         "linear:LinearRegressor",
         "raw",
-        4,
+        40,
         "ordinary least squares",
         paper=True,
         unpenalised=True,
     ),
-    Kind("CART", "cart:TreeRegressor", "raw", 5, "regression tree", paper=True),
-    Kind("SVM", "svm:KernelRegressor", "raw", 6, "support vector regression", paper=True),
-    Kind("GBM", "gbm:BoostedRegressor", "raw", 7, "gradient boosted trees", paper=True),
+    Kind(
+        "LM.GA",
+        "genetic:GeneticLinearRegressor",
+        "raw",
+        45,
+        "least squares on what a genetic search selects",
+        paper=True,
+        context=True,
+        settings={"relative": True},
+    ),
+    Kind("CART", "cart:TreeRegressor", "raw", 50, "regression tree", paper=True),
+    Kind(
+        "CART.GA",
+        "genetic:GeneticTreeRegressor",
+        "raw",
+        55,
+        "regression tree on what a genetic search selects",
+        paper=True,
+        context=True,
+        settings={"relative": True},
+    ),
+    Kind(
+        "MONO",
+        "monotone:MonotoneRegressor",
+        "log",
+        57,
+        "gradient boosted trees, monotone in every surrogate",
+    ),
+    Kind("SVM", "svm:KernelRegressor", "raw", 60, "support vector regression", paper=True),
+    Kind(
+        "SVM.GA",
+        "genetic:GeneticKernelRegressor",
+        "raw",
+        65,
+        "support vector regression on what a genetic search selects (slow)",
+        context=True,
+        optional=True,
+        settings={"relative": True, "evaluations": 60, "population": 20},
+    ),
+    Kind(
+        "GP",
+        "gaussian:GaussianProcessRegressor",
+        "log",
+        67,
+        "Gaussian process about a trend",
+        member=True,
+    ),
+    Kind(
+        "FOREST",
+        "forest:ForestRegressor",
+        "log",
+        68,
+        "forest of extremely randomised trees",
+    ),
+    Kind("GBM", "gbm:BoostedRegressor", "raw", 70, "gradient boosted trees", paper=True),
+    Kind(
+        "GBM.GA",
+        "genetic:GeneticBoostedRegressor",
+        "raw",
+        75,
+        "gradient boosted trees on what a genetic search selects (slow)",
+        context=True,
+        optional=True,
+        settings={"relative": True, "evaluations": 40, "population": 20},
+    ),
 )
 
 KINDS: Mapping[str, Kind] = {kind.name: kind for kind in _TABLE}
+"""What can be fitted by itself. STACK is not here: it is put together from fitted models."""
+
+_STACK = Kind(STACK, "", "raw", 80, "weighted mean of several models, by what they did not see")
 
 
-def model_names() -> tuple[str, ...]:
-    """All names, simplest first; ``auto`` is not among them."""
-    return tuple(KINDS)
+def model_names(*, optional: bool = False) -> tuple[str, ...]:
+    """The names of what is always trained, simplest first, and on request of the ``optional``
+    ones too; ``auto`` is not among them."""
+    fitted = (kind.name for kind in KINDS.values() if optional or not kind.optional)
+    return (*fitted, STACK)
 
 
 def model_kind(name: str) -> Kind:
     """Raises UnknownNameError, with the nearest names."""
+    if name == STACK:
+        return _STACK
     try:
         return KINDS[name]
     except KeyError:
-        raise UnknownNameError("model", name, (*KINDS, AUTO)) from None
+        raise UnknownNameError("model", name, (*KINDS, STACK, AUTO)) from None

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from numbers import Real
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
 from sklearn.utils._param_validation import Interval
 
 from kongming.dataset import Floats
-from kongming.models.estimator import Regressor
-from kongming.models.penalty import Folds, choose_penalty
+from kongming.models.context import Context
+from kongming.models.estimator import ContextRegressor
+from kongming.models.penalty import choose_penalty
 
 
-class RidgeRegressor(Regressor):
+class RidgeRegressor(ContextRegressor):
     """Ridge regression; learns ``coef_`` (p,), ``intercept_`` and ``penalty_``.
 
     Columns are centred but not scaled: as logs over idle they share a unit, and a resource
@@ -29,18 +29,10 @@ class RidgeRegressor(Regressor):
     def __init__(self, *, penalty: float | None = None) -> None:
         self.penalty = penalty
 
-    def fit(self, X: ArrayLike, y: ArrayLike, *, folds: Folds | None = None) -> Self:
-        """Fit; ``folds`` are the rows that are left out together to choose the penalty."""
-        self._folds = folds
-        try:
-            return super().fit(X, y)
-        finally:
-            del self._folds
-
-    def _fit(self, X: Floats, y: Floats) -> None:
+    def _fit_within(self, X: Floats, y: Floats, context: Context) -> None:
         chosen = self.penalty
         if chosen is None:
-            chosen = choose_penalty(X, y, self._folds, _predictor)
+            chosen = choose_penalty(X, y, context.folds, _predictor)
         self.penalty_ = float(chosen)
         self.coef_, self.intercept_ = _solve(X, y, self.penalty_)
 

@@ -1,12 +1,14 @@
 """The spaces that models work in, between seconds per operation and log slowdown.
 
-===== ============================= ========================
-space features                      target
-===== ============================= ========================
-raw   seconds per operation         cost / solo
-log   log of time over idle time    log of cost / solo
-ratio time over idle time, less 1   cost / solo, less 1
-===== ============================= ========================
+====== ================================== ========================
+space  features                           target
+====== ================================== ========================
+raw    seconds per operation              cost / solo
+log    log of time over idle time, less   log of cost / solo
+       what it differs by on the idle
+       node; 0 where that is more
+ratio  time over idle time, less 1        cost / solo, less 1
+====== ================================== ========================
 
 ``raw`` is the paper's, its runtime in units of the solo runtime (which changes no prediction, but
 keeps trees and boosting away from thresholds on tiny numbers).
@@ -30,12 +32,19 @@ _LEAST = 1e-6
 """Below this a predicted cost / solo means "no credible answer"; the bounds take over."""
 
 
-def features(times: Floats, idle: Floats, space: Space) -> Floats:
-    """(n, p) from ``times`` (n, p) and ``idle`` (p,), both in seconds per operation."""
+def features(times: Floats, idle: Floats, space: Space, spread: Floats) -> Floats:
+    """(n, p) from ``times`` (n, p) and ``idle`` (p,), both in seconds per operation.
+
+    ``spread`` (p,), in logs, is what readings on the idle node differ by. A program does not run
+    faster because one reading was luckier than another: within it a reading says nothing, and
+    beyond it so much less (soft thresholding, Donoho and Johnstone 1994).
+    """
     if space == "raw":
         return times
     ratio = times / idle
-    return np.asarray(np.log(ratio) if space == "log" else ratio - 1.0, dtype=np.float64)
+    if space == "ratio":
+        return np.asarray(ratio - 1.0, dtype=np.float64)
+    return np.asarray(np.maximum(np.log(ratio) - spread, 0.0), dtype=np.float64)
 
 
 def target(log_slowdown: Floats, space: Space) -> Floats:

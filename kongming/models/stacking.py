@@ -7,20 +7,24 @@ noise, so they are drawn towards equal ones.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import nnls
 
 from kongming.dataset import Floats
+from kongming.models.registry import STACK
+from kongming.models.validation import Fold, Validation
 
-__all__ = ["STACK", "nested", "stack_weights"]
-
-STACK = "STACK"
+__all__ = ["Stack", "nested", "stack_weights", "stacked", "worse"]
 
 PULL = 1.0
 """How strongly the weights are drawn to equal ones, in mean squared deviations of the members."""
+
+LEAST_SCORED = 10
+"""With fewer runs to learn them from, weights would be chance."""
 
 LEAST_WEIGHT = 0.02
 """A member that would weigh less is left out: it would cost time and move nothing."""
@@ -70,3 +74,67 @@ def nested(
         sums[test] += predictions[test] @ weights
         counts[test] += 1.0
     return np.where(counts > 0.0, sums / np.maximum(counts, 1.0), np.nan)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Stack:
+    """Weights of 0 or more by member, which sum to 1, and the errors of the nested stack."""
+
+    weights: Mapping[str, float]
+    validation: Validation
+
+
+def stacked(members: Sequence[Validation], y: Floats, folds: Sequence[Fold]) -> Stack | None:
+    """The stack of these models, validated; None for fewer than two members or folds, or too few
+    runs that were left out.
+
+    ``members`` are validations over the same ``folds``, ``y`` (n,) the measured log slowdowns.
+    """
+    if len(members) < 2 or len(folds) < 2:
+        return None
+    n = len(y)
+    predictions = np.stack([member.by_row(n) for member in members], axis=1)
+    scored = np.flatnonzero(np.isfinite(predictions).all(axis=1))
+    if len(scored) < LEAST_SCORED:
+        return None
+    place = np.full(n, -1)
+    place[scored] = np.arange(len(scored))
+    tests = [place[fold.test][place[fold.test] >= 0] for fold in folds]
+    predicted = nested(predictions[scored], y[scored], tests)
+    weights = stack_weights(predictions[scored], y[scored])
+    number = np.zeros(n, dtype=np.intp)
+    for k, fold in enumerate(folds):
+        number[fold.test] = k
+    validation = Validation(
+        STACK,
+        scored,
+        y[scored] - predicted,
+        np.ones(len(scored)),
+        number[scored],
+        predicted,
+    )
+    kept = {m.model: float(w) for m, w in zip(members, weights, strict=True) if w > 0.0}
+    return Stack(kept, validation)
+
+
+def worse(one: Validation, other: Validation, noise: float) -> bool:
+    """Whether ``one`` errs more than ``other`` by more than chance and the repeat noise explain.
+
+    ``other`` is often the least of many errors, and so lower than it will be on new runs: the
+    mean difference of the absolute errors, run by run, counts beyond twice its standard error.
+    """
+    if not len(one.residuals) or not len(other.residuals):
+        return len(one.residuals) == 0
+    n = int(max(one.rows.max(), other.rows.max())) + 1
+    errors = []
+    for validation in (one, other):
+        counts = np.bincount(validation.rows, minlength=n)
+        sums = np.bincount(validation.rows, weights=np.abs(validation.residuals), minlength=n)
+        errors.append(np.where(counts > 0, sums / np.maximum(counts, 1), np.nan))
+    difference = errors[0] - errors[1]
+    difference = difference[np.isfinite(difference)]
+    if len(difference) < 2:
+        return False
+    root = np.sqrt(len(difference))
+    allowed = max(noise, 2.0 * float(np.std(difference, ddof=1))) / root
+    return bool(float(np.mean(difference)) > allowed)

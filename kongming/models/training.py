@@ -9,13 +9,15 @@ from importlib import metadata
 from typing import Any
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from kongming import dataset as datasets
 from kongming.dataset import Dataset, Floats
 from kongming.errors import InputError, UntrainedError
 from kongming.models import intervals, persist
 from kongming.models.fitting import Fitted, fit
-from kongming.models.registry import AUTO, KINDS, Kind, model_kind
+from kongming.models.registry import AUTO, KINDS, STACK, Kind, model_kind, model_names
+from kongming.models.stacking import Stack, stacked, worse
 from kongming.models.validation import (
     LEAST_NOISE,
     Fold,
@@ -37,15 +39,17 @@ def train_application(
     *,
     placement: str | None = None,
     model: str = AUTO,
+    models: Iterable[str] | None = None,
     quick_columns: Sequence[str] | None = None,
     random_state: int = 0,
     trained_at: str | None = None,
 ) -> dict[str, Any]:
-    """Fit and validate every model on the solo and induced runs; the result is JSON.
+    """Fit and validate models on the solo and induced runs; the result is JSON.
 
     Co-runs are never trained on: they are what predictions are checked against. ``placement``
     keeps the runs at that placement (None: they must all be at one). ``model`` is the one that
-    predictions use unless told otherwise, or ``auto`` for the best of the validation.
+    predictions use unless told otherwise, or ``auto`` for the best of the validation. ``models``
+    are those to fit: None for all but the optional ones; ``MEAN`` and ``model`` always are.
     ``quick_columns`` are the names of the quick suite; None takes them from the runs' quick
     fingerprints, and where there are none either, only the full variant is trained. The same
     runs and ``random_state`` give the same document, but for ``trained_at`` (UTC, ISO 8601).
@@ -55,8 +59,7 @@ def train_application(
         IncompatibleError: runs that must not be mixed.
         UnknownNameError: no such model.
     """
-    if model != AUTO:
-        model_kind(model)
+    kinds = _kinds(model, models)
     chosen_runs = [
         run
         for run in runs
@@ -70,10 +73,13 @@ def train_application(
             hint="Profile it: kongming profile APPS.toml --plan quick",
         )
     quick = datasets.quick_columns(chosen_runs) if quick_columns is None else tuple(quick_columns)
-    variants = {"full": _train_variant(data, model, random_state)}
-    quick_data = data.select(quick)
-    if quick_data.columns:
-        variants["quick"] = _train_variant(quick_data, model, random_state)
+    # One thread: more do not pay on matrices of this size, and how many there are must not show
+    # in the last digits.
+    with threadpool_limits(1, user_api="blas"):
+        variants = {"full": _train_variant(data, kinds, model, random_state)}
+        quick_data = data.select(quick)
+        if quick_data.columns:
+            variants["quick"] = _train_variant(quick_data, kinds, model, random_state)
     return persist.seal(
         {
             "app": data.app,
@@ -106,33 +112,56 @@ def train_application(
     )
 
 
-def _train_variant(data: Dataset, model: str, random_state: int) -> dict[str, Any]:
+def _kinds(model: str, models: Iterable[str] | None) -> list[Kind]:
+    """What to fit, in the order of the table. Raises UnknownNameError."""
+    wanted = set(model_names() if models is None else models)
+    wanted |= {"MEAN"} if model == AUTO else {"MEAN", model}
+    for name in sorted(wanted):
+        model_kind(name)
+    if STACK in wanted:
+        wanted |= {kind.name for kind in KINDS.values() if kind.member}
+    return [kind for kind in KINDS.values() if kind.name in wanted]
+
+
+def _train_variant(
+    data: Dataset, kinds: Sequence[Kind], model: str, random_state: int
+) -> dict[str, Any]:
     measured = repeat_noise(data)
     noise = max(LEAST_NOISE, measured or 0.0)
     folds = make_folds(data)
-    kinds = list(KINDS.values())
     validations = {
         kind.name: cross_validate(kind, data, folds, noise=noise, random_state=random_state)
         for kind in kinds
     }
     runs, columns = data.X.shape
     determined = [kind for kind in kinds if runs > columns or not kind.unpenalised]
+    stack = stacked([validations[kind.name] for kind in kinds if kind.member], data.y, folds)
     best = choose(list(validations.values()), determined, noise)
+    if stack is not None:
+        # Of all models one is the best by luck: the stack has to stand beside its members alone.
+        rivals = [kind for kind in kinds if kind.member or kind.name == "MEAN"]
+        rival = choose([validations[kind.name] for kind in rivals], rivals, noise)
+        if not worse(stack.validation, validations[rival], noise):
+            best = STACK
     chosen = best if model == AUTO else model
-    spread = _spread(data)
-    severities = intervals.severity(data.times, np.exp(data.idle), spread)
+    spread = data.spread
+    severities = intervals.severity(np.exp(data.known), np.exp(data.idle), spread)
     inner = positions(folds, np.arange(len(data.y)))
     models = {}
     for kind in kinds:
         fitted = fit(kind, data, noise=noise, inner=inner, random_state=random_state)
         models[kind.name] = _model(kind, fitted, data, validations[kind.name], folds, severities)
+    if stack is not None:
+        validations[STACK] = stack.validation
+        models[STACK] = _stack(stack, models, folds, severities)
     return {
         "columns": list(data.columns),
         "families": dict(zip(data.columns, data.families, strict=True)),
         "idle": _named(data, np.exp(data.idle)),
         "spread": _named(data, spread),
-        "low": _named(data, np.exp(data.X.min(axis=0))),
-        "high": _named(data, np.exp(data.X.max(axis=0))),
+        # A live environment is known as noisily as the training environments were before a run.
+        "low": _named(data, np.exp(np.minimum(data.X, data.known).min(axis=0))),
+        "high": _named(data, np.exp(np.maximum(data.X, data.known).max(axis=0))),
         "noise": noise,
         "noise_floor_pct": None if measured is None else 100.0 * measured,
         "groups": [fold.name for fold in folds],
@@ -152,6 +181,45 @@ def _model(
     folds: Sequence[Fold],
     severities: Floats,
 ) -> dict[str, Any]:
+    findings = fitted.estimator.findings()
+    if "evaluations" in findings:
+        findings["validation_evaluations"] = validation.evaluations
+    return {
+        "space": kind.space,
+        "bounds": list(fitted.bounds),
+        "frozen": fitted.estimator.freeze(),
+        "weights": _named(data, _weights(fitted, data)),
+        **_judged(validation, folds, severities),
+        **findings,
+    }
+
+
+def _stack(
+    stack: Stack,
+    models: Mapping[str, Mapping[str, Any]],
+    folds: Sequence[Fold],
+    severities: Floats,
+) -> dict[str, Any]:
+    """The stack as a model of its own: its members are in the same variant."""
+    shares = [(weight, models[name]) for name, weight in stack.weights.items()]
+    columns = shares[0][1]["weights"]
+    return {
+        "space": "raw",
+        "bounds": [
+            min(model["bounds"][0] for _, model in shares),
+            max(model["bounds"][1] for _, model in shares),
+        ],
+        "frozen": {"type": "stack", "members": dict(stack.weights)},
+        "weights": {
+            column: float(sum(weight * model["weights"][column] for weight, model in shares))
+            for column in columns
+        },
+        **_judged(stack.validation, folds, severities),
+    }
+
+
+def _judged(validation: Validation, folds: Sequence[Fold], severities: Floats) -> dict[str, Any]:
+    """What validation found: residuals with the severity of their environments, and scores."""
     percent = validation.percent()
     scores = {}
     if len(percent):
@@ -162,10 +230,6 @@ def _model(
             "n": len(set(validation.rows.tolist())),
         }
     return {
-        "space": kind.space,
-        "bounds": list(fitted.bounds),
-        "frozen": fitted.estimator.freeze(),
-        "weights": _named(data, _weights(fitted, data)),
         "residuals": validation.residuals.tolist(),
         "severities": severities[validation.rows].tolist(),
         "groups": len(folds),
@@ -187,14 +251,6 @@ def _weights(fitted: Fitted, data: Dataset) -> Floats:
     return np.asarray(np.abs(ends[1] - ends[0]).mean(axis=1), dtype=np.float64)
 
 
-def _spread(data: Dataset) -> Floats:
-    """(p,): what nine in ten readings on the idle node differ from its median by, in logs."""
-    solo = [i for i, kind in enumerate(data.kinds) if kind == "solo"]
-    if len(solo) < 2:
-        return np.zeros(len(data.columns))
-    return np.asarray(np.quantile(np.abs(data.X[solo] - data.idle), 0.9, axis=0), dtype=np.float64)
-
-
 def _named(data: Dataset, values: Floats) -> dict[str, float]:
     return dict(zip(data.columns, values.tolist(), strict=True))
 
@@ -202,6 +258,8 @@ def _named(data: Dataset, values: Floats) -> dict[str, float]:
 def _reason(chosen: str, asked: str, validations: Mapping[str, Validation]) -> str:
     if asked != AUTO:
         return "it was asked for"
+    if chosen == STACK:
+        return "it is no worse on left-out families than the best of its members"
     errors = {name: validation.error for name, validation in validations.items()}
     least = min(errors, key=lambda name: errors[name])
     if not np.isfinite(errors[least]):

@@ -39,10 +39,12 @@ class Fold:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Validation:
-    """Out-of-fold residuals of one model: log measured less log predicted.
+    """Out-of-fold predictions of one model, and its residuals: log measured less log predicted.
 
-    ``residuals[k]`` belongs to row ``rows[k]``. A row that was left out more than once (a mix
-    of families) is there as often, with ``weights`` that sum to 1 per row.
+    ``predictions[k]`` (log slowdown) and ``residuals[k]`` belong to row ``rows[k]`` and to the
+    fold of number ``folds[k]``. A row that was left out more than once (a mix of families) is
+    there as often, with ``weights`` that sum to 1 per row. ``evaluations`` counts the selections
+    that a genetic search tried within all training parts.
     """
 
     model: str
@@ -50,6 +52,8 @@ class Validation:
     residuals: Floats
     weights: Floats
     folds: NDArray[np.intp]
+    predictions: Floats
+    evaluations: int = 0
 
     @property
     def error(self) -> float:
@@ -57,6 +61,13 @@ class Validation:
         if not len(self.residuals):
             return float("inf")
         return float(np.average(np.abs(self.residuals), weights=self.weights))
+
+    def by_row(self, n: int) -> Floats:
+        """(n,): the out-of-fold prediction of each row, as a log slowdown; the mean of them for
+        a row that was left out more than once, and not a number for one that never was."""
+        counts = np.bincount(self.rows, minlength=n)
+        sums = np.bincount(self.rows, weights=self.predictions, minlength=n)
+        return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
 
     def percent(self) -> Floats:
         """|predicted - measured| / measured, in per cent, one for each residual."""
@@ -94,28 +105,37 @@ def positions(folds: Sequence[Fold], rows: NDArray[np.intp]) -> list[list[int]]:
 def cross_validate(
     kind: Kind, dataset: Dataset, folds: Sequence[Fold], *, noise: float, random_state: int = 0
 ) -> Validation:
-    """Residuals of ``kind`` over the folds; a penalty is chosen inside each training part."""
+    """Residuals of ``kind`` over the folds.
+
+    Each model learns from the rows of the training part as they are known by now, and is scored
+    on what was known before each left-out run. Penalties and selections are chosen inside the
+    training part: nothing is scored on the rows that it was chosen by.
+    """
     rows: list[int] = []
-    residuals: list[float] = []
+    predictions: list[float] = []
     numbers: list[int] = []
-    times = dataset.times
+    evaluations = 0
+    times = np.exp(dataset.known)
     for number, fold in enumerate(folds):
-        inner = positions(make_folds(dataset, fold.train), fold.train) if kind.folds else None
+        inner = positions(make_folds(dataset, fold.train), fold.train) if kind.context else None
         fitted = fit(
             kind, dataset, noise=noise, rows=fold.train, inner=inner, random_state=random_state
         )
-        predicted = fitted.log_slowdown(times[fold.test])
         rows += fold.test.tolist()
-        residuals += (dataset.y[fold.test] - predicted).tolist()
+        predictions += fitted.log_slowdown(times[fold.test]).tolist()
+        evaluations += int(getattr(fitted.estimator, "evaluations_", 0))
         numbers += [number] * len(fold.test)
     index = np.array(rows, dtype=np.intp)
     counts = np.bincount(index, minlength=len(dataset.y)) if len(index) else np.zeros(1)
+    predicted = np.array(predictions, dtype=np.float64)
     return Validation(
         kind.name,
         index,
-        np.array(residuals, dtype=np.float64),
+        dataset.y[index] - predicted,
         1.0 / np.maximum(counts[index], 1),
         np.array(numbers, dtype=np.intp),
+        predicted,
+        evaluations,
     )
 
 

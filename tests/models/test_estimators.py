@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,12 +11,14 @@ import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from kongming.errors import UnknownNameError
-from kongming.models import model_kind, model_names
+from kongming.models import model_kind
 from kongming.models.cart import TreeRegressor
+from kongming.models.context import Context
 from kongming.models.gbm import BoostedRegressor
 from kongming.models.linear import LinearRegressor
 from kongming.models.mean import MeanRegressor
 from kongming.models.nonnegative import NonNegativeRegressor
+from kongming.models.registry import KINDS
 from kongming.models.ridge import RidgeRegressor
 from kongming.models.svm import KernelRegressor
 
@@ -92,12 +95,15 @@ def test_coefficients_are_never_negative(relative: bool) -> None:
 def test_a_penalty_is_chosen_by_the_folds_given() -> None:
     X, y = data()
     noisy = y + np.random.default_rng(2).normal(0.0, 3.0, len(y))
-    clean = RidgeRegressor().fit(X, y, folds=[[0, 1, 2], [3, 4, 5]])
-    shrunk = RidgeRegressor().fit(X, noisy, folds=[list(range(20)), list(range(20, 40))])
+    known = Context.unknown(*X.shape)
+    few = replace(known, folds=((0, 1, 2), (3, 4, 5)))
+    halves = replace(known, folds=(tuple(range(20)), tuple(range(20, 40))))
+    clean = RidgeRegressor().fit(X, y, context=few)
+    shrunk = RidgeRegressor().fit(X, noisy, context=halves)
     assert clean.penalty_ < shrunk.penalty_
 
 
-@pytest.mark.parametrize("name", model_names())
+@pytest.mark.parametrize("name", sorted(KINDS))
 def test_the_same_seed_gives_the_same_model(name: str) -> None:
     X, y = data(60)
     one, two = (model_kind(name).make(7).fit(X, y).freeze() for _ in range(2))

@@ -16,7 +16,13 @@ from kongming.errors import IncompatibleError, InputError, UnknownNameError, Unt
 from kongming.models import model_names, persist
 from kongming.models.registry import KINDS
 from kongming.models.training import train_application, training_sets
-from kongming.models.validation import Validation, choose, make_folds, repeat_noise
+from kongming.models.validation import (
+    Validation,
+    choose,
+    cross_validate,
+    make_folds,
+    repeat_noise,
+)
 from tests import builders
 from tests.models import synthetic
 
@@ -76,9 +82,8 @@ def test_noise_is_what_repeats_differ_by() -> None:
 
 def validation(model: str, residuals: list[float]) -> Validation:
     n = len(residuals)
-    return Validation(
-        model, np.arange(n), np.array(residuals), np.ones(n), np.zeros(n, dtype=np.intp)
-    )
+    missed = np.array(residuals)
+    return Validation(model, np.arange(n), missed, np.ones(n), np.zeros(n, dtype=np.intp), -missed)
 
 
 def test_ties_within_the_noise_go_to_the_simpler_model() -> None:
@@ -115,7 +120,7 @@ def test_the_same_runs_and_seed_give_the_same_document_in_any_order(
 
 
 def test_a_model_can_be_asked_for(runs: list[Any]) -> None:
-    document = train_application(runs, model="CART")
+    document = train_application(runs, model="CART", models=())
     assert document["chosen"] == document["variants"]["quick"]["chosen"] == "CART"
     with pytest.raises(UnknownNameError):
         train_application(runs, model="CARD")
@@ -123,8 +128,8 @@ def test_a_model_can_be_asked_for(runs: list[Any]) -> None:
 
 def test_without_quick_columns_only_the_full_variant_is_trained(runs: list[Any]) -> None:
     bare = [dataclasses.replace(run, before=None) for run in runs]
-    assert set(train_application(bare)["variants"]) == {"full"}
-    given = train_application(bare, quick_columns=["stream.triad", "no.such"])
+    assert set(train_application(bare, models=())["variants"]) == {"full"}
+    given = train_application(bare, models=(), quick_columns=["stream.triad", "no.such"])
     assert given["variants"]["quick"]["columns"] == ["stream.triad"]
 
 
@@ -149,7 +154,8 @@ def test_placements_are_never_mixed(runs: list[Any]) -> None:
     other = [dataclasses.replace(run, placement="same-core", id=run.id + "x") for run in runs]
     with pytest.raises(IncompatibleError, match="placement"):
         train_application([*runs, *other])
-    assert train_application([*runs, *other], placement="same-core")["placement"] == "same-core"
+    document = train_application([*runs, *other], placement="same-core", models=())
+    assert document["placement"] == "same-core"
 
 
 def test_sets_keep_the_newest_identity_and_suite_of_each_node_and_placement(
@@ -220,3 +226,118 @@ def test_newer_and_foreign_documents_are_refused(document: dict[str, Any]) -> No
     for foreign in foreigners:
         with pytest.raises(InputError, match="not a model document"):
             persist.read(foreign)
+
+
+def test_genetic_models_tell_what_they_selected(runs: list[Any], document: dict[str, Any]) -> None:
+    read = persist.read(document).variants["full"]
+    for name in ("LM.GA", "CART.GA"):
+        entry = document["variants"]["full"]["models"][name]
+        selection = read.model(name).selection
+        assert selection is not None
+        assert set(selection.surrogates) <= set(read.columns)
+        assert selection.observations == entry["selection"]["observations"]
+        assert set(selection.observations) == {"solo", *synthetic.INDUCERS}
+        assert sum(selection.observations.values()) <= document["runs"]["total"]
+        assert entry["evaluations"] > 0
+        assert entry["validation_evaluations"] > entry["evaluations"]
+        # What was not selected can move no prediction.
+        for column, weight in entry["weights"].items():
+            assert weight == 0.0 or column in selection.surrogates
+    assert read.model("LM").selection is None
+
+
+def test_a_selection_that_cannot_be_is_refused(document: dict[str, Any]) -> None:
+    for key, value in (
+        ("surrogates", ["no.such"]),
+        ("surrogates", None),
+        ("observations", {"solo": -1}),
+        ("observations", {"solo": 1.5}),
+        ("observations", []),
+    ):
+        changed = copy.deepcopy(document)
+        changed["variants"]["full"]["models"]["LM.GA"]["selection"][key] = value
+        for sealed in ("format", "version", "checksum"):
+            changed.pop(sealed)
+        with pytest.raises(InputError, match="damaged"):
+            persist.read(persist.seal(changed))
+
+
+def test_slow_models_are_trained_when_asked_for(runs: list[Any]) -> None:
+    bare = [dataclasses.replace(run, before=None) for run in runs]
+    assert "SVM.GA" not in model_names()
+    assert "SVM.GA" in model_names(optional=True)
+    asked = train_application(bare, model="SVM.GA", models=["LM"])
+    full = asked["variants"]["full"]
+    assert list(full["models"]) == ["MEAN", "LM", "SVM.GA"]
+    assert full["chosen"] == "SVM.GA"
+    with pytest.raises(UnknownNameError):
+        train_application(bare, models=["LM", "LM.AG"])
+
+
+@pytest.mark.parametrize("name", ["LM.GA", "CART.GA", "RIDGE", "NNLS"])
+def test_nothing_is_selected_by_what_it_is_scored_on(name: str, runs: list[Any]) -> None:
+    data = dataset.build(runs)
+    fold = make_folds(data)[2]
+    spoiled = data.y.copy()
+    spoiled[fold.test] += np.linspace(-1.0, 3.0, len(fold.test))
+    plain = cross_validate(KINDS[name], data, [fold], noise=0.01)
+    other = cross_validate(KINDS[name], dataclasses.replace(data, y=spoiled), [fold], noise=0.01)
+    np.testing.assert_array_equal(plain.predictions, other.predictions)
+    np.testing.assert_allclose(other.residuals - plain.residuals, (spoiled - data.y)[fold.test])
+
+
+def test_scores_are_from_what_was_known_before_the_run(runs: list[Any]) -> None:
+    data = dataset.build(runs)
+    folds = make_folds(data)
+    induced = np.array([kind == "induced" for kind in data.kinds])
+    later = dataclasses.replace(data, known=data.known + 0.5 * induced[:, None])
+    for name in ("NNLOG", "LM.GA"):
+        plain, moved = (
+            cross_validate(KINDS[name], one, folds, noise=0.01) for one in (data, later)
+        )
+        # The same models, since they learn from X; other environments to predict in.
+        assert plain.evaluations == moved.evaluations
+        assert plain.predictions.mean() < moved.predictions.mean()
+
+
+def test_each_row_has_its_out_of_fold_prediction(runs: list[Any]) -> None:
+    data = dataset.build(runs)
+    found = cross_validate(KINDS["LM"], data, make_folds(data), noise=0.01)
+    by_row = found.by_row(len(data.y))
+    assert np.isfinite(by_row).all()
+    once = [row for row in range(len(data.y)) if (found.rows == row).sum() == 1]
+    for row in once:
+        assert data.y[row] - by_row[row] == pytest.approx(found.residuals[found.rows == row][0])
+    some = cross_validate(KINDS["LM"], data, make_folds(data)[:1], noise=0.01)
+    assert np.isnan(some.by_row(len(data.y))).sum() == len(data.y) - len(some.rows)
+
+
+def test_surrogates_that_repeat_each_other_or_say_nothing_are_trained_around() -> None:
+    runs = [
+        dataclasses.replace(
+            run,
+            fingerprint=builders.fingerprint(
+                {**run.fingerprint.times(), "compute.copy": 1e-9 * number, "compute.still": 3e-9}
+                | {f"stream.copy{k}": run.fingerprint.times()["stream.triad"] for k in range(3)}
+            ),
+        )
+        for number, run in enumerate(synthetic.campaign("a", POWERS), start=1)
+    ]
+    document = train_application(runs, models=["LM", "LM.GA", "CART.GA"], quick_columns=())
+    assert {d["name"] for d in document["dropped_columns"]} == {"compute.still"}
+    read = persist.read(document).variants["full"]
+    times = np.exp(np.random.default_rng(0).normal(-15.0, 4.0, (50, len(read.columns))))
+    for model in read.models.values():
+        slowdowns = np.exp(model.log_slowdown(times))
+        assert np.isfinite(slowdowns).all()
+        assert (slowdowns > 0.0).all()
+
+
+@pytest.mark.parametrize("total", [4, 5, 9])
+def test_few_runs_make_genetic_models_too(total: int) -> None:
+    runs = synthetic.campaign("a", POWERS, solos=2)
+    solo = [run for run in runs if run.kind == "solo"]
+    few = [*solo, *[run for run in runs if run.kind != "solo"][: total - 2]]
+    document = train_application(few, models=["LM.GA", "CART.GA"])
+    assert set(document["variants"]["full"]["models"]) == {"MEAN", "LM.GA", "CART.GA"}
+    persist.read(document)

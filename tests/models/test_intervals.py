@@ -1,0 +1,253 @@
+"""Intervals around a prediction, and the factor by which co-runs of others widen them."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kongming.errors import InputError
+from kongming.models.intervals import (
+    UNWIDENED,
+    groups_needed,
+    interval,
+    score,
+    severity,
+    widening,
+)
+from kongming.prediction import Interval
+
+IDLE = np.array([1e-9, 1e-6, 1e-3])
+
+
+def an_interval(
+    log_slowdown: float = 0.2,
+    at: float = 0.0,
+    *,
+    n: int = 30,
+    spread: float = 0.05,
+    noise: float = 0.01,
+    groups: int = 12,
+    level: float = 0.9,
+    factor: float = 1.0,
+    widening_groups: int = 0,
+) -> Interval:
+    residuals = np.random.default_rng(0).normal(0.0, spread, n)
+    return interval(
+        log_slowdown,
+        at,
+        residuals=residuals,
+        severities=np.zeros(n),
+        noise=noise,
+        lowest=-1.0,
+        groups=groups,
+        level=level,
+        widening=factor,
+        widening_groups=widening_groups,
+    )
+
+
+@given(
+    log_slowdown=st.floats(-0.5, 2.0),
+    at=st.floats(0.0, 2.0),
+    n=st.integers(0, 60),
+    noise=st.floats(0.005, 0.1),
+)
+def test_an_interval_holds_its_median_and_is_never_narrower_than_the_noise(
+    log_slowdown: float, at: float, n: int, noise: float
+) -> None:
+    found = an_interval(log_slowdown, at, n=n, noise=noise)
+    assert found.median == pytest.approx(math.exp(log_slowdown))
+    assert math.log(found.upper / found.median) >= 1.64 * noise
+    assert math.log(found.median / found.lower) >= 1.64 * noise
+    assert math.isfinite(found.upper)
+
+
+def test_an_interval_widens_with_its_level_and_with_the_load() -> None:
+    def width(found: Interval) -> float:
+        return found.upper / found.lower
+
+    assert width(an_interval(level=0.5)) < width(an_interval(level=0.9))
+    assert width(an_interval(at=0.0)) < width(an_interval(at=0.3))
+
+
+def test_it_says_when_it_is_not_calibrated() -> None:
+    assert an_interval(groups=10).calibrated
+    assert not an_interval(groups=9).calibrated
+    assert not an_interval(n=5).calibrated
+
+
+def test_it_does_not_reach_below_what_is_credible() -> None:
+    found = interval(
+        0.05,
+        1.0,
+        residuals=np.linspace(-2.0, 2.0, 40),
+        severities=np.full(40, 1.0),
+        noise=0.01,
+        lowest=-0.02,
+        groups=12,
+    )
+    assert math.log(found.lower) == pytest.approx(-0.02)
+
+
+@pytest.mark.parametrize("level", [0.0, 1.0, -1.0, math.nan])
+def test_a_level_is_between_0_and_1(level: float) -> None:
+    with pytest.raises(InputError, match="level"):
+        an_interval(level=level)
+
+
+def test_intervals_cover_what_they_promise_where_runs_are_exchangeable() -> None:
+    random = np.random.default_rng(1)
+    inside = 0
+    for _ in range(300):
+        errors = random.normal(0.0, 0.1, 41)
+        found = interval(
+            0.0,
+            0.5,
+            residuals=errors[:40],
+            severities=np.full(40, 0.5),
+            noise=0.005,
+            lowest=-9.0,
+            groups=40,
+        )
+        inside += found.lower <= math.exp(errors[40]) <= found.upper
+    assert 0.86 <= inside / 300 <= 0.98
+
+
+def test_severity_is_what_goes_beyond_the_idle_nodes_own_spread() -> None:
+    spread = np.array([0.1, 0.1, 0.1])
+    times = np.array([IDLE, IDLE * 1.05, IDLE * math.exp(0.6)])
+    assert severity(times, IDLE, spread).tolist() == pytest.approx([0.0, 0.0, 0.5])
+
+
+def test_the_level_says_how_many_groups_it_needs() -> None:
+    assert [groups_needed(level) for level in (0.5, 0.8, 0.9, 0.95, 0.99)] == [10, 10, 10, 19, 99]
+
+
+def test_families_and_applications_are_not_added_up() -> None:
+    assert not an_interval(groups=8, widening_groups=9).calibrated
+    assert an_interval(groups=8, widening_groups=10).calibrated
+    assert not an_interval(groups=8, widening_groups=10, level=0.95).calibrated
+
+
+@given(
+    log_slowdown=st.floats(0.0, 2.0),
+    at=st.floats(0.0, 2.0),
+    factor=st.floats(0.05, 20.0),
+)
+def test_widening_multiplies_both_halves_in_logs(
+    log_slowdown: float, at: float, factor: float
+) -> None:
+    plain = an_interval(log_slowdown, at)
+    wide = an_interval(log_slowdown, at, factor=factor)
+    assert wide.median == plain.median
+    for end in ("lower", "upper"):
+        half, widened = (abs(math.log(getattr(one, end) / one.median)) for one in (plain, wide))
+        assert widened == pytest.approx(min(factor * half, math.log(1e6)))
+    assert 0.0 < wide.lower <= wide.median <= wide.upper < math.inf
+
+
+@pytest.mark.parametrize("factor", [0.0, -1.0, math.nan, math.inf])
+def test_a_widening_is_a_finite_factor(factor: float) -> None:
+    with pytest.raises(InputError, match="widening"):
+        an_interval(factor=factor)
+
+
+@given(slowdown=st.floats(0.2, 20.0), log_slowdown=st.floats(-0.2, 1.0), at=st.floats(0.0, 1.0))
+def test_an_interval_widened_by_a_score_just_holds_what_was_measured(
+    slowdown: float, log_slowdown: float, at: float
+) -> None:
+    needed = score(an_interval(log_slowdown, at), slowdown)
+    assert needed >= 0.0
+    if needed > 1e-3:
+        wide = an_interval(log_slowdown, at, factor=needed * (1 + 1e-9))
+        assert wide.lower <= slowdown <= wide.upper
+        narrow = an_interval(log_slowdown, at, factor=needed * 0.999)
+        assert not narrow.lower <= slowdown <= narrow.upper
+
+
+def scores_of(
+    apps: int, *, each: int = 20, between: float = 0.5, seed: int = 0
+) -> dict[str, list[float]]:
+    """Scores of applications that differ from each other by ``between``, in logs."""
+    random = np.random.default_rng(seed)
+    scales = np.exp(between * random.standard_normal(apps))
+    return {
+        f"app{k}": np.abs(scale * random.standard_normal(each)).tolist()
+        for k, scale in enumerate(scales)
+    }
+
+
+def test_without_co_runs_nothing_is_widened() -> None:
+    assert widening({}) == UNWIDENED
+    assert widening({"a": [], "b": []}) == UNWIDENED
+    assert (UNWIDENED.factor, UNWIDENED.groups, UNWIDENED.pairs) == (1.0, 0, 0)
+
+
+def test_few_applications_widen_by_the_worst_and_never_narrow() -> None:
+    assert widening({"a": [0.1, 2.5]}).factor == 2.5
+    assert widening({"a": [0.1, 2.5], "b": [3.5] * 3}).factor == 3.5
+    for apps in range(1, 10):
+        found = widening({f"app{k}": [0.1, 0.2, 0.3] for k in range(apps)})
+        assert (found.factor, found.groups, found.pairs) == (1.0, apps, 3 * apps)
+    assert widening({f"app{k}": [0.1, 0.2, 0.3] for k in range(10)}).factor == 0.3
+
+
+@given(
+    scores=st.dictionaries(
+        st.text("abcdefgh", min_size=1, max_size=2),
+        st.lists(st.floats(0.0, 50.0), max_size=8),
+        max_size=14,
+    ),
+    level=st.floats(0.05, 0.95),
+)
+def test_a_widening_is_one_of_the_scores_and_knows_no_order(
+    scores: dict[str, list[float]], level: float
+) -> None:
+    found = widening(scores, level)
+    everything = [value for values in scores.values() for value in values]
+    assert found.pairs == len(everything)
+    assert found.groups == sum(bool(values) for values in scores.values())
+    assert found.factor in (1.0, 1e-3, *everything)
+    assert widening(dict(reversed(list(scores.items()))), level) == found
+    assert widening({app: values[::-1] for app, values in scores.items()}, level) == found
+    assert widening(scores, min(level + 0.04, 0.99)).factor >= found.factor
+
+
+def test_an_application_counts_once_however_often_it_ran() -> None:
+    few = scores_of(12)
+    often = {app: values * (50 if app == "app3" else 1) for app, values in few.items()}
+    assert widening(often).factor == widening(few).factor
+
+
+def test_the_more_applications_differ_the_wider_it_gets() -> None:
+    factors = [
+        np.median([widening(scores_of(12, between=between, seed=k)).factor for k in range(20)])
+        for between in (0.0, 0.5, 1.0)
+    ]
+    assert factors[0] == pytest.approx(1.645, rel=0.1)
+    assert factors[0] < 1.1 * factors[1] < factors[2]
+
+
+@pytest.mark.parametrize("apps", [3, 5, 9, 13])
+def test_an_application_that_was_not_seen_is_held_as_often_as_the_level_says(apps: int) -> None:
+    held = []
+    for seed in range(60):
+        # Scores of some above 1, so that the factor is not held at 1.
+        scores = {
+            app: [3.0 * v for v in values] for app, values in scores_of(apps + 1, seed=seed).items()
+        }
+        unseen = scores.pop("app0")
+        held.append(np.mean(np.array(unseen) <= widening(scores).factor))
+    assert 0.84 <= np.mean(held) <= 0.96
+
+
+@pytest.mark.parametrize("wrong", [-1.0, math.nan, math.inf])
+def test_what_is_no_score_is_refused(wrong: float) -> None:
+    with pytest.raises(InputError, match="scores"):
+        widening({"a": [1.0], "b": [wrong, 2.0]})
+    with pytest.raises(InputError, match="level"):
+        widening({"a": [1.0]}, level=1.0)

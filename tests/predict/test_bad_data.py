@@ -1,0 +1,191 @@
+"""What cannot be true, or does not belong together, is refused in a prediction, with the reason."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kongming import predict
+from kongming.errors import (
+    IncompatibleError,
+    InputError,
+    KongmingError,
+    UnknownNameError,
+    UntrainedError,
+)
+from kongming.fingerprint import Fingerprint, Reading
+from kongming.models import persist
+from kongming.models.training import train_application
+from tests import builders
+from tests.models import synthetic
+
+WRONG = [math.inf, -math.inf, math.nan, 0.0, -1e-9]
+COLUMN = "stream.triad"
+
+
+@pytest.fixture(scope="module")
+def document() -> dict[str, Any]:
+    runs = synthetic.campaign("chaser", {"memory.random.128M": 0.6, "stream.triad": 0.2})
+    return train_application(runs, models=("NNLOG", "RIDGE", "CART"))
+
+
+@pytest.fixture(scope="module")
+def file(document: dict[str, Any]) -> persist.ModelFile:
+    return persist.read(document)
+
+
+def fingerprint_with(seconds: float) -> Fingerprint:
+    """One in which one reading is not what it says, as no file could hold it."""
+    whole = builders.fingerprint(synthetic.IDLE)
+    wrong = dataclasses.replace(whole.surrogates[COLUMN], seconds_per_op=seconds)
+    return dataclasses.replace(whole, surrogates={**whole.surrogates, COLUMN: wrong})
+
+
+@pytest.mark.parametrize("seconds", WRONG)
+@pytest.mark.parametrize("model", ["MEAN", "NNLOG", "RIDGE", "CART"])
+def test_a_time_that_cannot_be_true_is_refused(
+    seconds: float, model: str, file: persist.ModelFile
+) -> None:
+    with pytest.raises(InputError, match=COLUMN) as caught:
+        predict.predict_environment(file, {**synthetic.IDLE, COLUMN: seconds}, model=model)
+    assert "a finite time above 0 s" in str(caught.value)
+
+
+@pytest.mark.parametrize("seconds", WRONG)
+@pytest.mark.parametrize("neighbours", [1, 2])
+def test_and_in_a_signature(seconds: float, neighbours: int, file: persist.ModelFile) -> None:
+    wrong = builders.signature("wrong", {}, fingerprint=fingerprint_with(seconds))
+    company = {"wrong": [wrong], "fine": [synthetic.signature("fine", {})]}
+    with pytest.raises(InputError, match=COLUMN):
+        predict.predict_beside(file, dict(list(company.items())[:neighbours]))
+
+
+@pytest.mark.parametrize("seconds", WRONG)
+def test_and_in_repeats_of_a_signature_and_in_a_live_fingerprint(
+    seconds: float, file: persist.ModelFile
+) -> None:
+    fine = synthetic.signature("program", {})
+    wrong = builders.signature("program", {}, fingerprint=fingerprint_with(seconds))
+    with pytest.raises(InputError, match=COLUMN):
+        predict.predict_beside(file, {"program": [fine, wrong]})
+    with pytest.raises(InputError, match=COLUMN):
+        predict.predict_beside(file, {"program": [fine]}, live=wrong.fingerprint)
+    with pytest.raises(InputError, match=COLUMN):
+        predict.predict_environment(file, wrong.fingerprint)
+
+
+def test_a_reading_that_failed_is_missing_and_not_zero(file: persist.ModelFile) -> None:
+    whole = builders.fingerprint(synthetic.IDLE)
+    failed = Reading(COLUMN, "memory", error="no memory")
+    partial = dataclasses.replace(whole, surrogates={**whole.surrogates, COLUMN: failed})
+    said = predict.predict_environment(file, partial, variant="full")
+    assert said.slowdown.median == pytest.approx(1.0, abs=0.05)
+    assert any(COLUMN in warning for warning in said.warnings)
+
+
+@settings(max_examples=60, deadline=None)
+@given(kept=st.sets(st.sampled_from(sorted(synthetic.IDLE))))
+def test_whatever_is_missing_is_answered_or_refused_by_name(
+    kept: set[str], file: persist.ModelFile
+) -> None:
+    times = {name: synthetic.IDLE[name] for name in kept}
+    missing = [name for name in synthetic.IDLE if name not in kept]
+    if len(missing) > 0.2 * len(synthetic.IDLE):
+        with pytest.raises(InputError, match=f"no reading of {len(missing)} of") as caught:
+            predict.predict_environment(file, times)
+        assert any(name in str(caught.value) for name in missing)
+        assert caught.value.hint
+        return
+    said = predict.predict_environment(file, times)
+    assert said.slowdown.median == pytest.approx(1.0, abs=0.06)
+    assert math.isfinite(said.runtime_s.upper)
+    filled = [warning for warning in said.warnings if "quick" in warning or "No reading" in warning]
+    assert bool(filled) == bool(missing)
+
+
+def test_an_environment_without_any_reading_is_refused(file: persist.ModelFile) -> None:
+    with pytest.raises(InputError, match="no reading of 15 of"):
+        predict.predict_environment(file, {})
+    with pytest.raises(InputError, match="no reading of 15 of"):
+        predict.predict_environment(file, {"another.surrogate": 1e-9})
+
+
+def test_another_suite_is_refused_wherever_it_comes_in(file: persist.ModelFile) -> None:
+    other = builders.fingerprint(synthetic.IDLE, suite_version="2-other")
+    signature = dataclasses.replace(synthetic.signature("neighbour", {}), fingerprint=other)
+    fine = synthetic.signature("neighbour", {})
+    for call in (
+        lambda: predict.predict_environment(file, other),
+        lambda: predict.predict_beside(file, {"neighbour": [fine]}, live=other),
+        lambda: predict.predict_beside(file, {"neighbour": [signature]}),
+        lambda: predict.predict_beside(file, {"neighbour": [fine, signature]}),
+        lambda: predict.predict_residents([signature], {"chaser": file}),
+        lambda: predict.slowdown_beside(file, {"neighbour": [signature]}),
+    ):
+        with pytest.raises(IncompatibleError, match="2-other") as caught:
+            call()
+        assert "profile and train again" in str(caught.value)
+
+
+def test_signatures_of_one_name_and_two_identities_are_not_averaged(
+    file: persist.ModelFile,
+) -> None:
+    one = synthetic.signature("program", {})
+    changed = dataclasses.replace(synthetic.signature("program", {}), identity="changed")
+    with pytest.raises(IncompatibleError, match="identity"):
+        predict.predict_beside(file, {"program": [one, changed]})
+
+
+@pytest.mark.parametrize("level", [0.0, 1.0, math.nan])
+def test_a_level_that_is_none_is_refused(level: float, file: persist.ModelFile) -> None:
+    with pytest.raises(InputError, match="level"):
+        predict.predict_environment(file, synthetic.IDLE, level=level)
+
+
+def test_what_was_not_trained_is_refused(file: persist.ModelFile) -> None:
+    with pytest.raises(UnknownNameError, match="SVM"):
+        predict.predict_environment(file, synthetic.IDLE, model="SVM")
+    bare = dataclasses.replace(file, variants={"full": file.variants["full"]})
+    with pytest.raises(UntrainedError, match="quick"):
+        predict.predict_environment(bare, synthetic.IDLE, variant="quick")
+
+
+@pytest.mark.parametrize("value", [math.inf, math.nan, None, "1", [], -1.0])
+@pytest.mark.parametrize("key", ["residuals", "severities", "bounds"])
+def test_a_model_with_intervals_of_nonsense_is_refused(
+    key: str, value: Any, document: dict[str, Any]
+) -> None:
+    changed = copy.deepcopy(document)
+    changed["variants"]["full"]["models"]["NNLOG"][key] = [value]
+    for name in ("format", "version", "checksum"):
+        changed.pop(name)
+    with pytest.raises((ValueError, KongmingError)):
+        predict.predict_environment(persist.seal(changed), synthetic.IDLE)
+
+
+def test_a_program_that_runs_faster_under_load_is_not_said_to_gain_by_a_neighbour() -> None:
+    runs = synthetic.campaign("odd", {"memory.random.128M": -0.4})
+    file = persist.read(train_application(runs, models=("RIDGE",), model="RIDGE"))
+    company = {"stream": [synthetic.signature("stream", {"memory": 0.6})]}
+    seen = company["stream"][0].fingerprint
+    alone = predict.predict_environment(file, seen)
+    beside = predict.predict_beside(file, company)
+    assert alone.slowdown.median < 0.9
+    assert beside.slowdown.median == 1.0
+    assert beside.runtime_s.median == beside.solo_s
+    assert alone.slowdown.lower < beside.slowdown.lower < 1.0 < beside.slowdown.upper
+    slowest = min(run.metric for run in runs if run.metric is not None) / beside.solo_s
+    noise = file.variants["full"].noise
+    assert beside.slowdown.lower >= slowest * math.exp(-3.0 * noise)
+    live = builders.fingerprint(synthetic.environment({"memory": 0.4}, np.random.default_rng(0)))
+    assert predict.predict_beside(file, company, live=live).slowdown.median == 1.0
+    assert predict.slowdown_beside(file, company) == beside.slowdown
+    residents = predict.predict_residents(company["stream"], {"odd": file})
+    assert residents["odd"] == beside.slowdown

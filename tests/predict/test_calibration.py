@@ -1,0 +1,204 @@
+"""Intervals over pairs hold as often as they say, by what co-runs of other programs showed."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kongming import predict
+from kongming.calibration import Calibration, CoRun, Score, calibrate, coruns_of
+from kongming.models import persist
+from kongming.models.intervals import UNWIDENED
+from kongming.models.training import train_application
+from kongming.run import Run, Signature
+from tests import builders
+from tests.models import synthetic
+
+APPS = 13
+MODELS = ("NNLOG", "RIDGE")
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+    powers: dict[str, float]
+    loads: dict[str, float]
+    noise: float
+
+
+def programs() -> dict[str, Program]:
+    """Programs of random sensitivity and pressure, some of them sensitive to nothing."""
+    random = np.random.default_rng(7)
+    families = sorted({builders.family_of(name) for name in synthetic.IDLE})
+
+    def some(names: list[str], least: int, most: int) -> dict[str, float]:
+        chosen = random.choice(names, random.integers(least, most), replace=False)
+        return {str(name): float(random.uniform(0.1, 0.8)) for name in chosen}
+
+    return {
+        f"program{k:02d}": Program(
+            some(list(synthetic.IDLE), 0, 4),
+            some(families, 1, 4),
+            float(random.choice([0.01, 0.03])),
+        )
+        for k in range(APPS)
+    }
+
+
+@pytest.fixture(scope="module")
+def files() -> dict[str, persist.ModelFile]:
+    return {
+        name: persist.read(
+            train_application(
+                synthetic.campaign(name, one.powers, noise=one.noise, seed=k), models=MODELS
+            )
+        )
+        for k, (name, one) in enumerate(programs().items())
+    }
+
+
+@pytest.fixture(scope="module")
+def signatures() -> dict[str, list[Signature]]:
+    return {
+        name: [synthetic.signature(name, one.loads, seed=100 * k + i) for i in range(3)]
+        for k, (name, one) in enumerate(programs().items())
+    }
+
+
+def corun_slowdowns(*, drift: float, seed: int = 3, repeats: int = 4) -> list[CoRun]:
+    """Every ordered pair: the neighbour's load differs from its signature, and the node drifts."""
+    random = np.random.default_rng(seed)
+    found = []
+    for name, one in programs().items():
+        for other, neighbour in programs().items():
+            for _ in range(repeats):
+                loads = {
+                    family: load * math.exp(2.0 * drift * random.standard_normal())
+                    for family, load in neighbour.loads.items()
+                }
+                log = math.log(synthetic.slowdown(one.powers, synthetic.environment(loads, random)))
+                log += math.hypot(one.noise, drift) * random.standard_normal()
+                found.append(CoRun(name, (other,), math.exp(log)))
+    return found
+
+
+def held(scores: tuple[Score, ...], factors: dict[str, float]) -> np.ndarray:
+    """(apps,) the share of each application's co-runs that its interval holds."""
+    return np.array(
+        [
+            np.mean([one.value <= factor for one in scores if one.app == app])
+            for app, factor in factors.items()
+        ]
+    )
+
+
+@pytest.mark.parametrize("drift", [0.02, 0.08, 0.15])
+def test_intervals_hold_as_often_as_they_say_on_pairs_of_a_program_not_seen(
+    drift: float,
+    files: dict[str, persist.ModelFile],
+    signatures: dict[str, list[Signature]],
+) -> None:
+    calibration = calibrate(files, signatures, corun_slowdowns(drift=drift))
+    assert len(calibration.scores) == APPS * APPS * 4
+    factors = {app: calibration.widening(app).factor for app in files}
+    shares = held(calibration.scores, factors)
+    error = np.std(shares, ddof=1) / math.sqrt(APPS)
+    assert abs(np.mean(shares) - 0.9) <= 2.18 * error
+    unwidened = held(calibration.scores, dict.fromkeys(files, 1.0))
+    assert abs(np.mean(shares) - 0.9) <= abs(np.mean(unwidened) - 0.9)
+
+
+def test_what_an_application_took_part_in_does_not_widen_its_own_intervals(
+    files: dict[str, persist.ModelFile], signatures: dict[str, list[Signature]]
+) -> None:
+    coruns = corun_slowdowns(drift=0.05)
+    spoilt = [
+        dataclasses.replace(one, slowdown=50.0)
+        if "program00" in (one.app, *one.neighbours)
+        else one
+        for one in coruns
+    ]
+    clean, other = (calibrate(files, signatures, given) for given in (coruns, spoilt))
+    assert clean.widening("program00") == other.widening("program00")
+    assert clean.widening("program01").factor < other.widening("program01").factor
+    found = clean.widening("program00")
+    assert (found.groups, found.pairs) == (APPS - 1, (APPS - 1) ** 2 * 4)
+    assert clean.widening("newcomer").pairs == len(coruns)
+
+
+def test_what_cannot_be_predicted_is_left_out(
+    files: dict[str, persist.ModelFile], signatures: dict[str, list[Signature]]
+) -> None:
+    elsewhere = [dataclasses.replace(one, node_id="node-2") for one in signatures["program01"]]
+    coruns = [
+        CoRun("program00", ("program01",), 1.1),
+        CoRun("program00", ("unknown",), 1.1),
+        CoRun("unknown", ("program00",), 1.1),
+        CoRun("program00", ("program02",), 1.1),
+    ]
+    found = calibrate(files, {**signatures, "program01": elsewhere}, coruns)
+    assert [one.neighbours for one in found.scores] == [("program02",)]
+    assert calibrate(files, signatures, coruns, model="CART").scores == ()
+    assert Calibration().widening("program00") == UNWIDENED
+
+
+def a_corun(app: str, metric: float | None, **changes: Any) -> Run:
+    values = {"kind": "corun", "neighbours": ("program01",), "campaign": "c9"} | changes
+    return builders.run(app, metric, **values)
+
+
+def test_co_runs_are_held_against_the_solo_runs_of_their_campaign(
+    files: dict[str, persist.ModelFile],
+) -> None:
+    name = "program00"
+    coruns = coruns_of(
+        [
+            builders.run(name, 2.0, campaign="c9"),
+            builders.run(name, 8.0, campaign="c9"),
+            builders.run(name, 77.0, campaign="another"),
+            a_corun(name, 6.0),
+            a_corun(name, 6.0, campaign="without"),
+            a_corun(name, None),
+            a_corun(name, 6.0, identity="as it was before"),
+            a_corun("unknown", 6.0),
+        ],
+        files,
+    )
+    assert [(one.app, one.neighbours) for one in coruns] == [(name, ("program01",))] * 2
+    assert coruns[0].slowdown == pytest.approx(6.0 / 4.0)
+    assert coruns[1].slowdown == pytest.approx(6.0 / files[name].solo.median)
+
+
+def test_a_higher_metric_is_a_lower_slowdown() -> None:
+    runs = [
+        dataclasses.replace(run, metric=1000.0 / run.metric, metric_unit="ops/s", better="higher")
+        for run in synthetic.campaign("rate", {"stream.triad": 0.5})
+        if run.metric is not None
+    ]
+    file = persist.read(train_application(runs, models=()))
+    corun = a_corun("rate", 100.0, metric_unit="ops/s", better="higher")
+    assert coruns_of([corun], {"rate": file})[0].slowdown == pytest.approx(file.solo_metric / 100.0)
+
+
+def test_widened_predictions_keep_their_median_and_say_when_they_are_calibrated(
+    files: dict[str, persist.ModelFile], signatures: dict[str, list[Signature]]
+) -> None:
+    file, company = files["program00"], {"program01": signatures["program01"]}
+    plain = predict.predict_beside(file, company)
+    wide = predict.predict_beside(file, company, widening=2.0, widening_groups=9)
+    sure = predict.predict_beside(file, company, widening=2.0, widening_groups=10)
+    assert plain.slowdown == predict.slowdown_beside(file, company)
+    assert wide.slowdown.median == plain.slowdown.median
+    for end in ("lower", "upper"):
+        one, two = (
+            math.log(getattr(said.slowdown, end) / said.slowdown.median) for said in (plain, wide)
+        )
+        assert two == pytest.approx(2.0 * one)
+    assert sure.slowdown == dataclasses.replace(wide.slowdown, calibrated=True)
+    assert not wide.slowdown.calibrated
+    assert any("9 other applications" in warning for warning in wide.warnings)
+    assert any("8 groups" in warning and "10 of either" in warning for warning in plain.warnings)
+    assert not any("not calibrated" in warning for warning in sure.warnings)
