@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import random
 import uuid
-from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +11,7 @@ import click
 from kongming.cli import options, output
 
 if TYPE_CHECKING:
+    from kongming.cli.widening import Widenings
     from kongming.run import Run
     from kongming.store import Store
 
@@ -57,15 +56,16 @@ def command(
     slowdown is over a solo time of the same minutes. Without a trained model only what was
     measured is printed.
     """
+    from kongming.cli import campaign
     from kongming.cli.campaign_view import CampaignView
     from kongming.cli.node import measured_node
     from kongming.cli.stored import applications
+    from kongming.cli.widening import Widenings
     from kongming.errors import InputError, MeasurementError
     from kongming.probes.folders import io_folder
     from kongming.probes.suite import load_suite
     from kongming.profiling.corun import corun
     from kongming.profiling.placement import choose
-    from kongming.run import Run
     from kongming.store import Store
 
     if model is not None:
@@ -83,7 +83,6 @@ def command(
         ordered = [(first, second), (second, first)]
         pairs = ordered if first != second else ordered[:1]
         store.put_node(node)
-        runs: list[Run] = []
         events = corun(
             pairs,
             apps,
@@ -93,17 +92,14 @@ def command(
             work_dir=io_dir,
             io_dir=io_dir,
             repeats=repeats,
-            seed=random.SystemRandom().randrange(2**31) if seed is None else seed,
+            seed=campaign.seed_of(seed),
             campaign=f"corun-{uuid.uuid4().hex[:12]}",
         )
         title = f"{first} beside {second}, {placement}"
-        with CampaignView(sorted(apps), title) as view, closing(events):
-            for event in events:
-                view.see(event)
-                if isinstance(event, Run):
-                    store.add_run(event)
-                    runs.append(event)
-        predictions = [_predicted(store, a, b, placement, model) for a, b in ordered]
+        view = CampaignView(sorted(apps), title)
+        runs = campaign.carry_out(store, events, view)
+        widenings = Widenings(store, model)
+        predictions = [_predicted(store, a, b, placement, widenings, model) for a, b in ordered]
     measured = [measured_slowdown(runs, a, b) for a, b in ordered]
     document = compared(placement, predictions, measured)
     if as_json:
@@ -164,7 +160,7 @@ def compared(
 
 
 def _predicted(
-    store: Store, app: str, other: str, placement: str, model: str | None
+    store: Store, app: str, other: str, placement: str, widenings: Widenings, model: str | None
 ) -> dict[str, Any]:
     """The prediction as JSON, or the reason why there is none."""
     from kongming.errors import KongmingError
@@ -172,7 +168,7 @@ def _predicted(
     try:
         from kongming.cli.pair import predict_pair_member
 
-        return predict_pair_member(store, app, other, placement, model=model).to_dict()
+        return predict_pair_member(store, app, other, placement, widenings, model=model).to_dict()
     except (KongmingError, ModuleNotFoundError) as error:
         # Whatever the reason, what was measured is worth showing without it.
         return {"app": app, "beside": [other], "slowdown": None, "warnings": [str(error)]}
@@ -200,6 +196,8 @@ def _show(document: dict[str, Any]) -> None:
     console = output.console()
     console.print(table)
     unpredicted = [p for p in document["predictions"] if p.get("slowdown") is None]
+    for text in dict.fromkeys(text for p in document["predictions"] for text in p.get("notes", ())):
+        console.print(text, markup=False, highlight=False)
     for reason in dict.fromkeys(text for p in unpredicted for text in p["warnings"]):
         console.print(f"Not predicted: {reason}", markup=False, highlight=False)
 

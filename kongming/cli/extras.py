@@ -10,6 +10,7 @@ from kongming.errors import MissingExtraError
 EXTRAS = {
     "deap": "predict",
     "lightgbm": "predict",
+    "matplotlib": "plots",
     "numpy": "predict",
     "pyarrow": "predict",
     "scipy": "predict",

@@ -51,9 +51,11 @@ COMMANDS: dict[str, Entry] = {
         ("predict", "predict", "Predict an application's runtime, now or beside others.", PREDICT),
         ("pair", "pair", "Predict two applications beside each other.", PREDICT),
         ("corun", "corun", "Really run two applications side by side, and compare.", PREDICT),
+        ("evaluate", "evaluate", "Hold predictions against what is really measured.", PREDICT),
         ("apps", "apps", "List the applications that were profiled.", KEEP),
         ("runs", "runs", "List runs.", KEEP),
         ("models", "models", "List trained models.", KEEP),
+        ("model", "model", "Show one model: errors, selection, sensitivity, origin.", KEEP),
         ("export", "export", "Write what was measured to a Parquet file.", KEEP),
         ("import", "import_", "Read what another machine exported.", KEEP),
     )

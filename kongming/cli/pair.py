@@ -11,6 +11,7 @@ from kongming.cli import options, output
 from kongming.cli.trained import placement_of_model
 
 if TYPE_CHECKING:
+    from kongming.cli.widening import Widenings
     from kongming.prediction import Prediction
     from kongming.store import Store
 
@@ -32,16 +33,22 @@ def command(
     store_url: str | None,
     as_json: bool,
 ) -> None:
-    """Predict A beside B, and B beside A, on an otherwise idle node."""
+    """Predict A beside B, and B beside A, on an otherwise idle node.
+
+    Where other applications were really run beside each other, intervals are widened (or, by
+    enough of them, narrowed) so that they would have held there.
+    """
     from kongming.cli.predict import check_model, show
     from kongming.cli.trained import placement_for
+    from kongming.cli.widening import Widenings
     from kongming.store import Store
 
     check_model(model)
     with Store.open(store_url) as store:
         where = placement_for(store, first, placement)
+        widenings = Widenings(store, model)
         predictions = [
-            predict_pair_member(store, app, other, where, model=model, strict=strict)
+            predict_pair_member(store, app, other, where, widenings, model=model, strict=strict)
             for app, other in ((first, second), (second, first))
         ]
     if as_json:
@@ -56,6 +63,7 @@ def predict_pair_member(
     app: str,
     other: str,
     placement: str,
+    widenings: Widenings,
     *,
     model: str | None = None,
     strict: bool = False,
@@ -68,10 +76,18 @@ def predict_pair_member(
         ExtrapolationError: under ``strict``.
     """
     from kongming.cli.trained import model_of, signatures_of
+    from kongming.cli.widening import note
     from kongming.predict import predict_beside
 
     file, warnings = model_of(store, app, placement)
+    signatures = signatures_of(store, other, file)
+    widening = widenings.of(file)
     prediction = predict_beside(
-        file, {other: signatures_of(store, other, file)}, model=model, strict=strict
+        file,
+        {other: signatures},
+        model=model,
+        strict=strict,
+        widening=widening.factor,
+        widening_groups=widening.groups,
     )
-    return replace(prediction, warnings=(*prediction.warnings, *warnings))
+    return replace(prediction, warnings=(*prediction.warnings, *warnings), notes=note(widening))

@@ -16,6 +16,7 @@ from kongming.cli.trained import placement_of_model
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from kongming.cli.widening import Widenings
     from kongming.fingerprint import Fingerprint
     from kongming.models.persist import ModelFile
     from kongming.prediction import Interval, Prediction
@@ -75,6 +76,7 @@ def command(
     node already when --now or --fingerprint is given with --with: it would be counted twice.
     """
     from kongming.cli.trained import model_of, placement_for, signatures_of
+    from kongming.cli.widening import Widenings, note
     from kongming.errors import InputError
     from kongming.predict import predict_beside, predict_environment
     from kongming.store import Store
@@ -98,9 +100,19 @@ def command(
         elif measuring:
             live = _measure(trained, model, directory)
         if others:
-            prediction = predict_beside(trained, neighbours, live=live, model=model, strict=strict)
-            residents, unknown = _residents(store, trained, neighbours, live, model)
-            prediction = replace(prediction, residents=residents)
+            widenings = Widenings(store, model)
+            widening = widenings.of(trained)
+            prediction = predict_beside(
+                trained,
+                neighbours,
+                live=live,
+                model=model,
+                strict=strict,
+                widening=widening.factor,
+                widening_groups=widening.groups,
+            )
+            residents, unknown = _residents(store, trained, neighbours, live, model, widenings)
+            prediction = replace(prediction, residents=residents, notes=note(widening))
             warnings = (*warnings, *unknown)
         else:
             assert live is not None
@@ -175,6 +187,7 @@ def _residents(
     neighbours: Mapping[str, Sequence[Signature]],
     live: Fingerprint | None,
     model: str | None,
+    widenings: Widenings,
 ) -> tuple[dict[str, Interval], tuple[str, ...]]:
     """What the newcomer does to each neighbour that has a model, and why not to the others."""
     from kongming.cli.trained import model_of, signatures_of
@@ -189,7 +202,14 @@ def _residents(
     for name in neighbours:
         try:
             trained, _ = model_of(store, name, newcomer.placement, node_id=newcomer.node_id)
-            slowdowns |= predict_residents(own, {name: trained}, neighbours, live=live, model=model)
+            slowdowns |= predict_residents(
+                own,
+                {name: trained},
+                neighbours,
+                live=live,
+                model=model,
+                widenings={name: widenings.of(trained)},
+            )
         except KongmingError as error:
             warnings.append(f"What it does to {name} is not known: {error.message}")
     return slowdowns, tuple(warnings)
@@ -246,6 +266,8 @@ def show(prediction: Prediction) -> None:
             expand=False,
         )
     )
+    for remark in prediction.notes:
+        console.print(Text(remark))
     for warning in prediction.warnings:
         console.print(Text(f"! {warning}"))
 

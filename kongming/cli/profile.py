@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-import random
 import time
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,16 +12,9 @@ import click
 from kongming.cli import options, output
 
 if TYPE_CHECKING:
-    from kongming.application import Application
-    from kongming.cli.campaign_view import CampaignView
-    from kongming.fingerprint import NodeFacts
-    from kongming.probes.suite import Suite
+    from kongming.cli.profile_campaign import Profiled, Profiling
     from kongming.profiling.plans import Plan
-    from kongming.run import Run
     from kongming.store import Store
-
-ASSUMED_APP_S = 5.0
-"""What a dry run takes an application to last that never ran here."""
 
 
 @click.command("profile", short_help="Run applications under load levels and keep the runs.")
@@ -77,150 +66,60 @@ def command(
     timed beside it. Everything is kept in the store as it is measured; the same command resumes
     an interrupted campaign. Exit status 1 when runs failed.
     """
+    from kongming.cli import campaign
     from kongming.cli.node import measured_node
-    from kongming.errors import InputError
+    from kongming.cli.profile_campaign import Profiling, profile_applications
     from kongming.probes.folders import io_folder
     from kongming.probes.suite import load_suite
     from kongming.profiling.appfile import load, select
-    from kongming.profiling.identity import identity
     from kongming.profiling.placement import choose
-    from kongming.profiling.plans import make_plan
     from kongming.store import Store
 
-    if budget is not None and not 0 < budget < float("inf"):
-        raise InputError("is out of range.", field="budget", found=budget, allowed="above 0")
+    stop_when = campaign.budget(budget)
     apps = select(load(file), names)
     io_dir = io_folder(directory)
     node = measured_node(placement)
     for app in apps.values():
         choose(node, placement, app.cpus)  # refuses what this node does not have
-    suite = load_suite(node, io_dir)
-    suite_name = suite_name or ("quick" if placement == "same-core" else "standard")
-    settings: dict[str, Any] = {
-        "plan": plan_name,
-        "placement": placement,
-        "suite": suite_name,
-        "suite_version": suite.version,
-        "repeats": repeats,
-        "levels": levels,
-        "node": node.id,
-        "apps": {name: identity(app) for name, app in sorted(apps.items())},
-        **({} if seed is None else {"asked_seed": seed}),
-    }
-    key = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
-    settings["seed"] = random.SystemRandom().randrange(2**31) if seed is None else seed
-
-    def planned(seed: int) -> Plan:
-        return make_plan(
-            plan_name,
-            sorted(apps),
-            suite.inducers(),
-            placement=placement,
-            seed=seed,
-            suite=suite_name,
-            repeats=repeats,
-            levels=levels,
-        )
-
-    plan = planned(settings["seed"])
+    asked = Profiling(
+        apps=apps,
+        node=node,
+        suite=load_suite(node, io_dir),
+        placement=placement,
+        io_dir=io_dir,
+        plan_name=plan_name,
+        repeats=repeats,
+        levels=levels,
+        suite_name=suite_name,
+        asked_seed=seed,
+    )
+    plan = asked.plan(campaign.seed_of(seed))
     with Store.open(store_url) as store:
         if dry_run:
-            return _dry_run(store, plan, apps, node, suite, as_json=as_json)
+            return _dry_run(store, asked, plan, as_json=as_json)
+        key = campaign.key_of(asked.settings())
         finished = [c for c in store.campaigns() if c.key == key and c.finished_at is not None]
         if finished and not again:
             return _already(finished[0].id, apps, as_json=as_json)
-        store.put_node(node)
-        for name, app in apps.items():
-            store.put_application(name, settings["apps"][name], app.to_dict())
-        campaign = store.open_campaign(key, settings)
-        plan = planned(int(campaign.document["seed"]))
-        return _carry_out(
-            store, campaign.id, plan, apps, node, suite, io_dir, budget, as_json=as_json
-        )
-
-
-def _carry_out(
-    store: Store,
-    campaign: str,
-    plan: Plan,
-    apps: dict[str, Application],
-    node: NodeFacts,
-    suite: Suite,
-    io_dir: Path,
-    budget: float | None,
-    *,
-    as_json: bool,
-) -> int:
-    from kongming.cli.campaign_view import CampaignView
-    from kongming.profiling.events import Measured
-    from kongming.profiling.profiler import profile
-    from kongming.run import Run, Signature
-
-    started = time.monotonic()
-    earlier = store.runs(campaign=campaign)
-    done = store.campaign_steps_done(campaign) - _to_try_again(plan, earlier)
-    walls = {run.app: run.wall_s for run in earlier if run.ok}
-    if done and not as_json:
-        output.error_console().print(f"resuming: {len(done)} of {len(plan.steps)} steps are done")
-    events = profile(
-        apps,
-        plan,
-        node=node,
-        suite=suite,
-        work_dir=io_dir,
-        io_dir=io_dir,
-        campaign=campaign,
-        done=frozenset(done),
-        walls=walls,
-        stop_when=lambda: budget is not None and time.monotonic() - started > 60.0 * budget,
-    )
-    title = f"{plan.name} plan, {plan.placement}, seed {plan.seed}"
-    with CampaignView(sorted(apps), title) as view, closing(events):
-        for run in earlier:
-            if run.ok or run.step in done:
-                view.see(run)
-        for event in events:
-            if isinstance(event, Measured):
-                store.add_fingerprint(event.fingerprint, purpose=event.purpose)
-            elif isinstance(event, Run):
-                store.add_run(event)
-            elif isinstance(event, Signature):
-                store.add_signature(event)
-            view.see(event)
-    behind = store.campaign_steps_done(campaign)
-    dropped = {app for app, row in view.rows.items() if row.dropped is not None}
-    complete = all(s.index in behind or s.app in dropped for s in plan.steps)
-    if complete and not dropped:
-        store.finish_campaign(campaign)
+        started = time.monotonic()
+        profiled = profile_applications(store, asked, stop_when, quiet=as_json)
     units = {name: app.metric_unit for name, app in apps.items()}
-    _report(view, units, campaign, plan, time.monotonic() - started, complete, as_json=as_json)
-    return 1 if view.failed else 0
-
-
-def _to_try_again(plan: Plan, earlier: Sequence[Run]) -> set[int]:
-    """First runs that failed: what their applications were left out for may work by now."""
-    first = {step.index for step in plan.steps if step.kind == "solo" and step.repeat == 0}
-    return first - {run.step for run in earlier if run.ok}
+    _report(profiled, units, time.monotonic() - started, as_json=as_json)
+    return 1 if profiled.view.failed else 0
 
 
 def _report(
-    view: CampaignView,
-    units: dict[str, str],
-    campaign: str,
-    plan: Plan,
-    elapsed_s: float,
-    complete: bool,
-    *,
-    as_json: bool,
+    profiled: Profiled, units: Mapping[str, str], elapsed_s: float, *, as_json: bool
 ) -> None:
     from kongming.run import solo_time
 
+    view, plan = profiled.view, profiled.plan
     document: dict[str, Any] = {
-        "campaign": campaign,
+        "campaign": profiled.campaign,
         "plan": plan.name,
         "placement": plan.placement,
         "seed": plan.seed,
-        "complete": complete,
+        "complete": profiled.complete,
         "elapsed_s": elapsed_s,
         "failed": view.failed,
         "apps": {},
@@ -273,13 +172,13 @@ def _report(
         console.print(
             f"{view.failed} of {sum(row.runs for row in view.rows.values())} runs failed."
         )
-    if not complete:
+    if not profiled.complete:
         console.print("The budget is spent; the same command goes on where this one stopped.")
     elif kept := [app for app, row in view.rows.items() if row.solo and row.dropped is None]:
         console.print(f"Next: kongming train {' '.join(kept)}")
 
 
-def _already(campaign: str, apps: dict[str, Application], *, as_json: bool) -> int:
+def _already(campaign: str, apps: Iterable[str], *, as_json: bool) -> int:
     if as_json:
         output.emit_json({"campaign": campaign, "complete": True, "failed": 0, "apps": {}})
     else:
@@ -290,48 +189,11 @@ def _already(campaign: str, apps: dict[str, Application], *, as_json: bool) -> i
     return 0
 
 
-def _dry_run(
-    store: Store,
-    plan: Plan,
-    apps: dict[str, Application],
-    node: NodeFacts,
-    suite: Suite,
-    *,
-    as_json: bool,
-) -> int:
-    from kongming.probes.fingerprinting import schedule
-    from kongming.profiling.plans import estimate
-    from kongming.run import solo_time
+def _dry_run(store: Store, asked: Profiling, plan: Plan, *, as_json: bool) -> int:
+    from kongming.cli.profile_campaign import ASSUMED_APP_S, cost_of, solo_seconds
 
-    seconds, assumed = {}, []
-    for name in apps:
-        solo = solo_time(
-            run for run in store.runs(app=name, node_id=node.id) if run.metric_unit == "s"
-        )
-        if solo is None:
-            assumed.append(name)
-        seconds[name] = ASSUMED_APP_S if solo is None else solo.median
-    latest = store.fingerprints(node_id=node.id, suite_version=suite.version, limit=20)
-    rates = {}
-    for surrogate in suite.surrogates:
-        times = [f.times()[surrogate.name] for f in latest if surrogate.name in f.times()]
-        if surrogate.family == "write" and surrogate.bytes_per_op:
-            # Never timed here: a gigabyte a second, so that the estimate errs on the high side.
-            rates[surrogate.name] = surrogate.bytes_per_op / min(times) if times else 1e9
-    names = suite.names_of(plan.suite)
-    steady = plan.placement == "same-core"
-    window = schedule(plan.suite, len(names), steady=steady)
-    around = schedule("quick", len(suite.names_of("quick")), steady=steady)
-    cost = estimate(
-        plan,
-        app_seconds=seconds,
-        suite_seconds=window.seconds,
-        quick_seconds=around.seconds,
-        suite_bytes=sum(rates[name] for name in names if name in rates)
-        * window.chunk
-        * window.rounds,
-        write_bytes_per_second=rates,
-    )
+    cost = cost_of(store, asked, plan)
+    _, assumed = solo_seconds(store, asked.apps, asked.node.id)
     document = {
         "plan": plan.name,
         "placement": plan.placement,
@@ -346,7 +208,7 @@ def _dry_run(
         return 0
     console = output.console()
     console.print(
-        f"{sum(cost.runs.values())} runs of {len(apps)} applications at the most, "
+        f"{sum(cost.runs.values())} runs of {len(asked.apps)} applications at the most, "
         f"about {cost.seconds / 60:.0f} min, up to {cost.written_bytes / 1e9:.0f} GB written."
     )
     if assumed:

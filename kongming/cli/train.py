@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,7 +13,11 @@ from kongming.cli import options, output
 from kongming.models.registry import AUTO, model_kind, model_names
 
 if TYPE_CHECKING:
+    from kongming.run import Run
     from kongming.store import Store
+
+
+_OPTIONAL = tuple(name for name in model_names(optional=True) if name not in model_names())
 
 
 @click.command("train", short_help="Train models on profiled applications.")
@@ -22,10 +28,17 @@ if TYPE_CHECKING:
     show_default=True,
     metavar="NAME",
     help=f"The model that predictions use: {', '.join(model_names())}, or auto for the best of the "
-    "validation. All of them are trained.",
+    f"validation. All of them are trained; {' and '.join(_OPTIONAL)}, which are slow, only when "
+    "asked for here.",
 )
 @options.placement_filter
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the models that draw.")
+@click.option(
+    "--jobs",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Train so many applications at once. Default: one for each CPU.",
+)
 @options.store_option
 @options.json_option
 def command(
@@ -33,6 +46,7 @@ def command(
     model: str,
     placement: str | None,
     seed: int,
+    jobs: int | None,
     store_url: str | None,
     as_json: bool,
 ) -> int:
@@ -43,25 +57,33 @@ def command(
     what repeats of the same run differ by.
     """
     from kongming.cli.extras import require
-    from kongming.errors import CannotAnswerError, UntrainedError
+    from kongming.cli.parallel import available_cpus, in_order
+    from kongming.errors import UntrainedError
     from kongming.store import Store
 
     if model != AUTO:
         model_kind(model)
-    for module in ("numpy", "scipy", "sklearn", "lightgbm"):
+    for module in ("numpy", "scipy", "sklearn", "lightgbm", "deap"):
         require("kongming train", "predict", module)
     trained: list[dict[str, Any]] = []
     failed: list[dict[str, str]] = []
     notes: list[str] = []
     with Store.open(store_url) as store:
         names = _names(store, apps)
-        with output.progress("Training", len(names)) as shown:
-            for done, name in enumerate(names):
-                shown.update(done, text=f"Training {name}")
-                try:
-                    trained += _train(store, name, placement, model, seed, notes)
-                except CannotAnswerError as error:
-                    failed.append({"app": name, "error": str(error)})
+        tasks = _tasks(store, names, placement, model, seed, notes, failed)
+        shared = closing(in_order(_train, tasks, jobs or available_cpus()))
+        with shared as answers, output.progress("Training", len(names)) as shown:
+            shown.update(0)
+            for task, answer in answers:
+                shown.update(names.index(task.app) + 1, text=f"Trained {task.app}")
+                if isinstance(answer, str):
+                    failed.append({"app": task.app, "error": answer})
+                    continue
+                version = store.put_model(
+                    task.app, answer["identity"], task.node_id, task.placement, answer
+                )
+                trained.append(summary(answer, version))
+    failed.sort(key=lambda failure: names.index(failure["app"]))
     if not trained:
         raise UntrainedError(
             failed[0]["error"] if failed else "Nothing was profiled yet.",
@@ -92,27 +114,52 @@ def _names(store: Store, apps: tuple[str, ...]) -> list[str]:
     return list(dict.fromkeys(apps))
 
 
-def _train(
-    store: Store, app: str, placement: str | None, model: str, seed: int, notes: list[str]
-) -> list[dict[str, Any]]:
-    """Train and store a model for each node and placement that the application has runs at."""
-    from kongming.errors import UntrainedError
-    from kongming.models.training import train_application, training_sets
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """The runs of one application on one node at one placement, to be trained on."""
 
-    sets, left_out = training_sets(store.runs(app=app, placement=placement))
-    notes += left_out
-    if not sets:
-        at = f" at {placement}" if placement else ""
-        raise UntrainedError(
-            f"{app} has no runs{at}.",
-            hint=f"Profile it: kongming profile APPS.toml --app {app}",
+    app: str
+    node_id: str
+    placement: str
+    runs: tuple[Run, ...]
+    model: str
+    seed: int
+
+
+def _tasks(
+    store: Store,
+    names: list[str],
+    placement: str | None,
+    model: str,
+    seed: int,
+    notes: list[str],
+    failed: list[dict[str, str]],
+) -> Iterator[_Task]:
+    """One for each node and placement that an application has runs at."""
+    from kongming.models.training import training_sets
+
+    for app in names:
+        sets, left_out = training_sets(store.runs(app=app, placement=placement))
+        notes += left_out
+        if not sets:
+            at = f" at {placement}" if placement else ""
+            error = f"{app} has no runs{at}. Profile it: kongming profile APPS.toml --app {app}"
+            failed.append({"app": app, "error": error})
+        for (node_id, where), runs in sorted(sets.items()):
+            yield _Task(app, node_id, where, tuple(runs), model, seed)
+
+
+def _train(task: _Task) -> dict[str, Any] | str:
+    """The model document, or why there can be none. In a process of its own, perhaps."""
+    from kongming.errors import CannotAnswerError
+    from kongming.models.training import train_application
+
+    try:
+        return train_application(
+            task.runs, placement=task.placement, model=task.model, random_state=task.seed
         )
-    trained = []
-    for (node_id, where), runs in sorted(sets.items()):
-        document = train_application(runs, placement=where, model=model, random_state=seed)
-        version = store.put_model(app, document["identity"], node_id, where, document)
-        trained.append(summary(document, version))
-    return trained
+    except CannotAnswerError as error:
+        return str(error)
 
 
 def summary(document: Mapping[str, Any], version: int) -> dict[str, Any]:
@@ -138,9 +185,19 @@ def summary(document: Mapping[str, Any], version: int) -> dict[str, Any]:
                 "noise_floor_pct": variant["noise_floor_pct"],
                 "left_out": variant["groups"],
                 "errors": {key: model["scores"] for key, model in variant["models"].items()},
+                "evaluations": _evaluations(variant["models"]),
             }
             for name, variant in document["variants"].items()
         },
+    }
+
+
+def _evaluations(models: Mapping[str, Any]) -> dict[str, dict[str, int]]:
+    """How many selections each genetic model tried: to be fitted, and to be validated."""
+    return {
+        name: {"fit": model["evaluations"], "validation": model["validation_evaluations"]}
+        for name, model in models.items()
+        if "evaluations" in model
     }
 
 
@@ -169,6 +226,13 @@ def _show(entry: Mapping[str, Any]) -> None:
     console.print(output.table(columns, rows, title=title, right=columns[1:]))
     for name, variant in variants.items():
         console.print(f"* {name}: {variant['chosen']}, because {variant['reason']}.", markup=False)
+    for name, variant in variants.items():
+        for model, tried in variant["evaluations"].items():
+            console.print(
+                f"{name}: {model} is the best of {tried['fit']} selections; {tried['validation']} "
+                "more were tried to validate it.",
+                markup=False,
+            )
     dropped = len(runs["dropped"])
     if dropped:
         console.print(f"{dropped} runs were left out; --json tells why.", markup=False)

@@ -79,10 +79,19 @@ def write(draw: Callable[[Theme], Figure], folder: Path, name: str) -> tuple[Pat
             figure = draw(theme)
             for suffix in FORMATS:
                 path = folder / f"{name}-{theme.name}.{suffix}"
-                date: dict[str, Any] = {"Date": None} if suffix == "svg" else {}
-                figure.savefig(path, dpi=160, bbox_inches="tight", pad_inches=0.15, metadata=date)
+                _save(figure, path)
                 written.append(path)
     return tuple(written)
+
+
+def write_one(draw: Callable[[Theme], Figure], path: Path, theme: Theme = LIGHT) -> None:
+    """Draw once, on the theme's own page, to an SVG or PNG by the suffix of ``path``.
+
+    Raises:
+        MissingExtraError: matplotlib is not installed.
+    """
+    with _style(theme):
+        _save(draw(theme), path)
 
 
 def new_figure(width: float, height: float) -> Figure:
@@ -105,6 +114,11 @@ def on(shade: tuple[float, ...]) -> str:
     red, green, blue = shade[:3]
     bright = 0.299 * red + 0.587 * green + 0.114 * blue > 0.5
     return "#1b1f24" if bright else "#ffffff"
+
+
+def _save(figure: Figure, path: Path) -> None:
+    date: dict[str, Any] = {"Date": None} if path.suffix.lower() == ".svg" else {}
+    figure.savefig(path, dpi=160, bbox_inches="tight", pad_inches=0.15, metadata=date)
 
 
 def _style(theme: Theme) -> AbstractContextManager[None]:

@@ -1,0 +1,205 @@
+"""A model card for a person: tables, and sensitivity curves as bars of text."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kongming.cli import output
+
+Card = Mapping[str, Any]
+
+_BARS = "▁▂▃▄▅▆▇█"
+_WIDTH = 33
+"""Characters of a curve at most: one for each of its points."""
+
+_BESIDE_BARS = 60
+"""Characters of the other columns beside a curve."""
+
+_NAMED = 8
+"""Surrogates or inducers that are named before the rest are counted."""
+
+
+def show(card: Card) -> None:
+    """Print the whole card."""
+    from rich.table import Table
+    from rich.text import Text
+
+    console = output.console()
+    console.print(
+        Text(f"{card['app']}, {card['placement']}: model version {card['version']}", style="bold")
+    )
+    facts = Table.grid(padding=(0, 2))
+    for name, text in _facts(card):
+        facts.add_row(name, Text(text))
+    console.print(facts)
+    console.print()
+    console.print(_errors(card))
+    for name, variant in card["variants"].items():
+        console.print(f"* {name}: {variant['chosen']}, because {variant['reason']}.", markup=False)
+    console.print()
+    for line in _selected(card):
+        console.print(line, markup=False)
+    for part in _curves(card, min(max(console.width - _BESIDE_BARS, 10), _WIDTH)):
+        console.print(part)
+
+
+def _facts(card: Card) -> list[tuple[str, str]]:
+    runs, solo, node = card["runs"], card["solo"], card["node"]
+    unit = solo["metric_unit"]
+    value = output.format_seconds(solo["value"]) if unit == "s" else f"{solo['value']:.4g} {unit}"
+    noise = "" if solo["noise_pct"] is None else f", repeats within {solo['noise_pct']:.1f} %"
+    dropped = f", {len(runs['dropped'])} left out" if runs["dropped"] else ""
+    when = "" if runs["first_at"] is None else f", {_span(runs['first_at'], runs['last_at'])}"
+    columns = [f"{name} {len(one['columns'])}" for name, one in card["variants"].items()]
+    facts = [
+        ("solo", f"{value}{noise} ({_count(solo['runs'], 'run')})"),
+        (
+            "runs",
+            f"{runs['total']} ({runs['solo']} solo, {runs['induced']} induced{dropped}){when}",
+        ),
+        ("node", _machine(node)),
+        (
+            "trained",
+            f"{_moment(card['trained_at'])}, suite {card['suite_version']}, surrogates: "
+            f"{', '.join(columns)}",
+        ),
+        ("interval", _sureness(card["interval"])),
+    ]
+    if card["elsewhere"]:
+        places = [f"{one['placement']} on {one['node_id'][:12]}" for one in card["elsewhere"]]
+        facts.append(("elsewhere", ", ".join(places)))
+    return facts
+
+
+def _machine(node: Mapping[str, Any]) -> str:
+    if node["name"] is None:
+        return f"{node['id']} (the store has no facts of it)"
+    cache = f", {output.format_bytes(node['llc_bytes'])} cache" if node["llc_bytes"] else ""
+    return (
+        f"{node['name']}: {node['cpu_model']}, {_count(node['cpus'], 'CPU')}{cache}, "
+        f"{output.format_bytes(node['memory_bytes'])} memory, {node['id'][:12]}"
+    )
+
+
+def _sureness(said: Mapping[str, Any]) -> str:
+    sure = "calibrated" if said["calibrated"] else "not calibrated"
+    learnt = (
+        f"widening {said['widening']:.2f} by {_count(said['coruns'], 'co-run')} of "
+        f"{_count(said['applications'], 'other application')}"
+        if said["applications"]
+        else "no co-runs of other applications to learn from"
+    )
+    return (
+        f"{100.0 * said['level']:g} %, {sure}: {said['left_out']} groups left out in turn, "
+        f"{learnt}; {said['idle']['lower']:.2f} to {said['idle']['upper']:.2f} when idle"
+    )
+
+
+def _errors(card: Card) -> Any:
+    """A row a model: median and mean error on left-out families, by variant."""
+    variants = card["variants"]
+    columns = ["model"]
+    for name in variants:
+        columns += [f"{name}: median", f"{name}: mean"]
+    names = list(dict.fromkeys(key for one in variants.values() for key in one["errors"]))
+    rows = []
+    for name in names:
+        cells = [name]
+        for variant in variants.values():
+            scores = variant["errors"].get(name, {})
+            mark = " *" if name == variant["chosen"] else "  "
+            cells += [_percent(scores.get("median_pct")), _percent(scores.get("mean_pct")) + mark]
+        rows.append(cells)
+    floors = [_percent(variant["noise_floor_pct"]) for variant in variants.values()]
+    rows.append(["noise floor", *[cell for floor in floors for cell in (floor, "  ")]])
+    return output.table(columns, rows, title="Error on left-out families", right=columns[1:])
+
+
+def _selected(card: Card) -> list[str]:
+    """What genetic models were limited to and what a stack is made of, on the full columns."""
+    variant = card["variants"]["full"]
+    lines = []
+    for name, members in variant["members"].items():
+        heaviest = sorted(members, key=lambda member: (-members[member], member))
+        shares = [f"{100.0 * members[member]:.0f} % {member}" for member in heaviest]
+        lines.append(f"{name} is {_listed(shares)}")
+    for name, selection in variant["selected"].items():
+        taken = {key: n for key, n in selection["observations"].items() if n}
+        observations = [f"{key} x{n}" if n > 1 else key for key, n in sorted(taken.items())]
+        lines.append(
+            f"{name} selected {len(selection['surrogates'])} of {len(variant['columns'])} "
+            f"surrogates: {_listed(selection['surrogates'])}"
+        )
+        lines.append(
+            f"  and {sum(taken.values())} runs of {len(taken)} of "
+            f"{len(selection['observations'])} inducers: {_listed(observations)}"
+        )
+    return [*lines, ""] if lines else []
+
+
+def _curves(card: Card, width: int) -> list[Any]:
+    """A row a family, then a row a surrogate that moves much, and a line on how to read them.
+
+    Bars are on one scale for all, at most ``width`` characters wide.
+    """
+    sensitivity = card["sensitivity"]
+    curves = sensitivity["curves"]
+    values = [math.log(value) for curve in curves for value in curve["slowdown"]]
+    # Below 1.1 a full bar would make much of nothing.
+    low, high = min(*values, 0.0), max(*values, math.log(1.1))
+    rows = []
+    for curve in curves:
+        family = curve["kind"] == "family"
+        pressure = card["pressure"].get(curve["name"])
+        rows.append(
+            (
+                f"{curve['name']} ({len(curve['surrogates'])})" if family else f"  {curve['name']}",
+                f"{curve['load'][-1]:.2f}",
+                f"{curve['slowdown'][-1]:.2f}",
+                bars([math.log(value) for value in curve["slowdown"]], low, high, width),
+                ("-" if pressure is None else f"{pressure:.2f}") if family else "",
+            )
+        )
+    columns = ("family or surrogate", "most seen", "slowdown", "on the way", "inflicts")
+    title = f"Sensitivity by {sensitivity['model']}, one family or one surrogate at a time"
+    return [
+        output.table(columns, rows, title=title, right=("most seen", "slowdown", "inflicts")),
+        f"Slowdown is predicted where the surrogates are slowed by the most that was seen; bars "
+        f"show it on the way there from idle, on a scale of {math.exp(low):.2f} to "
+        f"{math.exp(high):.2f}. Inflicts: what neighbours see beside {card['app']}.",
+    ]
+
+
+def bars(values: Sequence[float], low: float, high: float, width: int) -> str:
+    """``values`` from ``low`` to ``high`` as a line of bars, so many characters wide."""
+    places = [round(k * (len(values) - 1) / max(width - 1, 1)) for k in range(width)]
+    scale = (len(_BARS) - 1) / (high - low)
+    return "".join(
+        _BARS[min(max(round((values[place] - low) * scale), 0), len(_BARS) - 1)] for place in places
+    )
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - _NAMED
+    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1f} %"
+
+
+def _moment(at: str) -> str:
+    return at[:16].replace("T", " ")
+
+
+def _span(first: str, last: str) -> str:
+    start, end = _moment(first), _moment(last)
+    if start == end:
+        return start
+    return f"{start} to {end[11:] if start[:10] == end[:10] else end}"

@@ -1,0 +1,151 @@
+"""``kongming evaluate`` from end to end: budgets, resuming, what is reused, Ctrl-C."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kongming.store import Store
+from tests.campaigns.conftest import LOADED, QUICK, steps
+from tests.campaigns.test_interrupt import CTRL_C_LIMIT_S, PHASES, Campaign, scratch_folders
+from tests.conftest import Kongming
+
+pytestmark = pytest.mark.real
+
+STUBBORN = "trap '' INT TERM HUP; sleep 0.3; true"
+TWO = f"""
+[apps.count]
+command = "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done"
+
+[apps.rate] # half as fast under an inducer
+command = "if {LOADED}; then echo rate 50; else echo rate 100; fi"
+metric = {{ pattern = 'rate (\\d+)', unit = "ops/s", better = "higher" }}
+"""
+
+Json = Callable[..., Any]
+
+
+@pytest.fixture
+def asked(kongming: Kongming, tmp_path: Path, hasty: Path) -> Json:
+    """What a command over two tiny programs answers, by its exit status if that is not 0."""
+    (tmp_path / "apps.toml").write_text(TWO)
+
+    def answer(*args: str | Path, status: int = 0) -> Any:
+        done = kongming(*args, "--json")
+        assert done.returncode == status, done.stderr
+        return json.loads(done.stdout)
+
+    return answer
+
+
+def test_pairs_stop_at_a_budget_resume_and_are_not_run_again(
+    asked: Json, kongming: Kongming, tmp_path: Path
+) -> None:
+    profiled = asked("profile", "apps.toml", *QUICK, "--placement", "same-core")
+    common = ("--placement", "same-core", "--repeats", "1", "--models", "RIDGE")
+    evaluate = ("evaluate", "apps.toml", "--pairs", *common)
+    before = asked("runs")["total"]
+
+    plan = asked(*evaluate, "--dry-run")
+    assert (plan["runs"], plan["profile"]["apps"], plan["pairs"]["pairs"]) == (4, [], 2)
+    assert plan["seconds"] > 0
+    missing = asked(*evaluate, "--dry-run", "--plan", "paper")
+    assert missing["profile"]["apps"] == ["count", "rate"]
+    assert missing["runs"] > 300
+    assert asked("runs")["total"] == before
+
+    part = kongming(*evaluate, "--budget", "0.0001")
+    assert part.returncode == 1
+    assert "The same command goes on" in part.stdout + part.stderr
+    assert asked("runs")["total"] == before + 1
+
+    done = kongming(*evaluate, "--out", "out")
+    assert done.returncode == 0, done.stderr
+    assert "resuming: 1 of 4" in done.stderr
+    assert "Profiled at few load levels only" in done.stdout
+    document = json.loads((tmp_path / "out" / "document.json").read_text())
+    assert document["complete"] is True
+    assert {(pair["app"], pair["beside"]) for pair in document["pairs"]} == {
+        ("count", "rate"),
+        ("rate", "count"),
+    }
+    # No inducer runs beside them: this one tells itself that nothing slowed it down.
+    (rate,) = (pair for pair in document["pairs"] if pair["app"] == "rate")
+    assert rate["slowdown"] == pytest.approx(1.0)
+    assert rate["predictions"]["MEAN"]["value"] > 1.1
+    assert {one["campaign"] for one in document["profiles"].values()} == {profiled["campaign"]}
+    assert asked("runs")["total"] == before + 4
+
+    again = asked(*evaluate, "--scored", "raw")
+    assert again["campaign"] == document["campaign"]
+    assert again["table"]["rate"]["SOLO"]["median_pct"] == pytest.approx(0.0)
+    assert asked("runs")["total"] == before + 4
+    anew = asked(*evaluate, "--again")
+    assert anew["campaign"] != document["campaign"]
+    assert asked("runs")["total"] == before + 8
+
+    # One that does not work is left out of the pairs; the others' are those that are there.
+    (tmp_path / "apps.toml").write_text(f'{TWO}[apps.bad]\ncommand = "echo a sad end; exit 3"\n')
+    without = asked(*evaluate, status=1)
+    assert without["campaign"] == anew["campaign"]
+    assert "a sad end" in without["dropped"]["bad"]
+    assert set(without["table"]) == {"count", "rate"}
+
+
+def test_nodes_are_environments_of_this_machine(asked: Json) -> None:
+    common = ("--environments", "6", "--repeats", "1", "--models", "RIDGE")
+    evaluate = ("evaluate", "apps.toml", "--nodes", "--placement", "same-core", *common)
+    plan = asked(*evaluate, "--dry-run")
+    names = {made["name"] for made in plan["environments"] if made["unavailable"] is None}
+    assert "idle" in names
+    assert len(names) in (6, 7)
+    assert plan["runs"] == 2 * len(names)
+    document = asked(*evaluate)
+    kinds = {one["kind"] for one in document["environments"]}
+    assert kinds == {made["kind"] for made in plan["environments"] if made["unavailable"] is None}
+    assert set(document["unavailable"]) == {
+        made["name"] for made in plan["environments"] if made["unavailable"] is not None
+    }
+    assert document["complete"] is True
+    assert document["runs"] == 2 * len(names)
+    assert {"MEAN", "SOLO", "RIDGE", "auto"} == set(document["geomean_pct"])
+    # The idle node is among the real environments, and this program takes no notice of limits.
+    assert document["table"]["rate"]["SOLO"]["median_pct"] == pytest.approx(0.0)
+    total = asked("runs")["total"]
+    again = asked(*evaluate)
+    assert again["campaign"] == document["campaign"]
+    assert asked("runs")["total"] == total
+
+
+def test_ctrl_c_while_it_profiles_leaves_nothing_and_keeps_what_was_measured(
+    kongming: Kongming, kongming_env: dict[str, str], store_url: str, tmp_path: Path, hasty: Path
+) -> None:
+    (tmp_path / "apps.toml").write_text(
+        "".join(f'[apps.{name}]\ncommand = "{STUBBORN}"\n' for name in ("first", "second"))
+    )
+    evaluate = ("evaluate", "apps.toml", "--pairs", "--placement", "same-core", "--seed", "0")
+    plan = json.loads(kongming(*evaluate, "--dry-run", "--json").stdout)
+    assert plan["profile"]["apps"] == ["first", "second"]
+    assert steps(store_url) == []
+    campaign = Campaign(tmp_path, kongming_env, evaluate)
+    campaign.wait_until(PHASES["a load is induced"])
+    err, seconds = campaign.ctrl_c()
+    assert campaign.process.returncode == 130, err
+    assert seconds < CTRL_C_LIMIT_S
+    assert "Interrupted" in err
+    assert campaign.left() == []
+    assert scratch_folders(hasty) == []
+    kept = steps(store_url)
+    assert kept
+    # The next one goes on, and runs no pairs before the profiles are complete.
+    done = kongming(*evaluate, "--budget", "0.0001", "--json")
+    assert done.returncode == 1
+    assert "before every application was profiled" in json.loads(done.stdout)["error"]["message"]
+    assert set(kept) < set(steps(store_url))
+    with Store.open(store_url) as store:
+        (only,) = store.campaigns()
+    assert only.document["plan"] == "quick"

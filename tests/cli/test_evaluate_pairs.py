@@ -1,0 +1,295 @@
+"""``kongming evaluate --pairs`` over what a store holds: scores, words and ways out."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kongming.cli.evaluate_training import keep
+from kongming.cli.main import run
+from kongming.models.training import train_application
+from kongming.run import geometric_mean
+from kongming.store import Store
+from tests.cli import evaluated
+from tests.conftest import Kongming
+
+MODELS = ("--models", "RIDGE,LM")
+DRIFT = 0.3
+"""By how much, in logs, everything became slower while the pairs were run."""
+
+Asks = Callable[..., Any]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Stores of pairs: all of four times each, and half of twice each."""
+    made = tmp_path_factory.mktemp("pairs")
+    file = evaluated.applications_file(made)
+    for name, repeats, done in (("whole", 4, 1.0), ("half", 2, 0.5)):
+        with Store.open(f"sqlite:///{made / name}.db") as store:
+            evaluated.fill_pairs(store, file, repeats=repeats, done=done, drift=DRIFT)
+    return made
+
+
+def command(folder: Path, store: str, *args: str | Path) -> tuple[str, ...]:
+    url = f"sqlite:///{folder / store}.db"
+    start = ("evaluate", folder / "apps.toml", "--pairs", "--score-only", "--store", url)
+    return tuple(map(str, (*start, *args)))
+
+
+@pytest.fixture(scope="module")
+def others(folder: Path) -> Path:
+    """Predictions of others: one that is always right, and one for a program that is elsewhere."""
+    entries = [
+        {"app": app, "beside": other, "model": "oracle", "slowdown": evaluated.slowdown(app, other)}
+        for app in evaluated.PROGRAMS
+        for other in evaluated.PROGRAMS
+        if app != other
+    ]
+    entries.append({"app": "elsewhere", "beside": "sums", "model": "oracle", "slowdown": 1.5})
+    path = folder / "others.json"
+    path.write_text(json.dumps(entries))
+    return path
+
+
+@pytest.fixture(scope="module")
+def documents(folder: Path, others: Path) -> dict[str, dict[str, Any]]:
+    """What the command wrote, by what is scored."""
+    found = {}
+    for scored in ("bracketed", "raw"):
+        out = folder / scored
+        asked = (*MODELS, "--scored", scored, "--out", out, "--predictions", others)
+        assert run(command(folder, "whole", *asked)) == 0
+        found[scored] = json.loads((out / "document.json").read_text())
+    return found
+
+
+def test_every_ordered_pair_is_scored_by_every_model(documents: dict[str, dict[str, Any]]) -> None:
+    document = documents["bracketed"]
+    models = {"MEAN", "SOLO", "PAIRMEAN", "RIDGE", "LM", "oracle", "auto"}
+    assert set(document["geomean_pct"]) == models
+    assert set(document["table"]) == set(evaluated.PROGRAMS)
+    assert (document["kind"], document["placement"], document["repeats"]) == (
+        "pairs",
+        "cross-core",
+        4,
+    )
+    assert document["node"]["id"] == "node-1"
+    assert (document["complete"], document["failed"], document["scored"]) == (True, 0, "bracketed")
+    assert {(pair["app"], pair["beside"]) for pair in document["pairs"]} == {
+        (app, other) for app in evaluated.PROGRAMS for other in evaluated.PROGRAMS if app != other
+    }
+    assert all(set(pair["predictions"]) == models for pair in document["pairs"])
+    assert set(document["chosen"].values()) <= {"MEAN", "RIDGE", "LM"}
+    # What profiles are made of is known; pairs are run with solo runs between them.
+    assert document["runs"] == 4 * 28 + 4 * (12 + 4)
+    assert document["elapsed_s"] > (4 * (12 + 4) - 1) * evaluated.EVERY_S
+    assert all(one["signatures"] == 3 for one in document["profiles"].values())
+
+
+def test_what_was_learned_under_load_holds_beside_programs(
+    documents: dict[str, dict[str, Any]],
+) -> None:
+    error = documents["bracketed"]["geomean_pct"]
+    assert error["auto"] < 0.5 * min(error["MEAN"], error["SOLO"], error["PAIRMEAN"])
+    assert error["oracle"] < 3.0 * documents["bracketed"]["noise_floor_pct"]["geomean"]
+    skill = documents["bracketed"]["skill"]
+    assert skill["auto"]["value"] < 0.3
+    assert skill["PAIRMEAN"]["value"] == pytest.approx(1.0)
+
+
+def test_slow_drift_divides_out_of_bracketed_costs_only(
+    documents: dict[str, dict[str, Any]],
+) -> None:
+    def missed(document: dict[str, Any]) -> float:
+        """By how much, on average over the pairs, the truth was missed by measuring."""
+        ratios = [
+            pair["slowdown"] / evaluated.slowdown(pair["app"], pair["beside"])
+            for pair in document["pairs"]
+        ]
+        return geometric_mean([max(ratio, 1.0 / ratio) for ratio in ratios])
+
+    assert missed(documents["bracketed"]) < 1.03
+    assert missed(documents["raw"]) > 1.12
+
+
+def test_the_scale_is_of_what_is_scored(documents: dict[str, dict[str, Any]]) -> None:
+    for scored, solo in (("bracketed", 1.0), ("raw", evaluated.SOLO_S)):
+        document = documents[scored]
+        assert document["scored"] == scored
+        for pair in document["pairs"]:
+            said = pair["predictions"]
+            assert said["SOLO"]["value"] == pytest.approx(solo, rel=0.05)
+            assert said["MEAN"]["value"] > said["SOLO"]["value"]
+            assert said["MEAN"]["value"] < 2.0 * said["SOLO"]["value"]
+            auto = said["auto"]
+            assert auto["lower"] <= auto["value"] <= auto["upper"]
+            truth = evaluated.slowdown(pair["app"], pair["beside"])
+            assert auto["value"] == pytest.approx(truth * said["SOLO"]["value"], rel=0.1)
+    chosen = documents["raw"]["chosen"]
+    for pair in documents["raw"]["pairs"]:
+        said = pair["predictions"]
+        assert said["auto"]["value"] == said[chosen[pair["app"]]]["value"]
+
+
+def test_intervals_are_widened_by_what_other_programs_need(
+    documents: dict[str, dict[str, Any]],
+) -> None:
+    widening = documents["bracketed"]["widening"]
+    assert set(widening) == set(evaluated.PROGRAMS)
+    # Of twelve pairs six are left without a program, of the three others.
+    assert {(one["groups"], one["pairs"]) for one in widening.values()} == {(3, 6)}
+    assert all(one["factor"] >= 1.0 for one in widening.values())
+
+
+def test_files_hold_the_document_tables_every_case_and_figures(
+    folder: Path, documents: dict[str, dict[str, Any]]
+) -> None:
+    out = folder / "bracketed"
+    table = (out / "table.md").read_text()
+    for word in ("| application |", "oracle", "noise floor", "geo.mean"):
+        assert word in table
+    with (out / "pairs.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 12 * 7
+    for name in ("error-cdf", "heat-map", "sensitivity-pressure"):
+        assert (out / f"{name}-light.svg").stat().st_size > 0
+        assert (out / f"{name}-dark.png").stat().st_size > 0
+    assert documents["bracketed"]["sensitivity"]["writer"] > 1.2
+
+
+def test_without_matplotlib_there_are_tables_all_the_same(
+    folder: Path, kongming: Kongming, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blocked = tmp_path / "blocked"
+    blocked.mkdir()
+    (blocked / "matplotlib.py").write_text(
+        "raise ModuleNotFoundError(\"No module named 'matplotlib'\", name='matplotlib')"
+    )
+    root = Path(__file__).resolve().parents[2]
+    asked = ("--models", "MEAN", "--app", "chaser", "--app", "sums", "--out", tmp_path / "out")
+    done = kongming(
+        *command(folder, "whole", *asked), env={"PYTHONPATH": f"{blocked}:{root}", "COLUMNS": "60"}
+    )
+    assert done.returncode == 0, done.stderr
+    assert "No figures" in done.stdout
+    assert "kongming[plots]" in done.stdout
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        "document.json",
+        "pairs.csv",
+        "table.md",
+    ]
+    # Two programs of the four that were run; a table that does not fit is shown in parts.
+    document = json.loads((tmp_path / "out" / "document.json").read_text())
+    assert set(document["table"]) == {"chaser", "sums"}
+    heads = [line for line in done.stdout.splitlines() if line.split()[:1] == ["application"]]
+    assert len(heads) > 1
+    assert all(len(line) <= 60 for line in heads)
+    assert {word for line in heads for word in line.split()} >= {"MEAN", "PAIRMEAN", "auto"}
+
+
+def test_what_is_not_complete_is_scored_and_said(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(command(folder, "half", "--models", "MEAN")) == 1
+    shown = capsys.readouterr().out
+    assert "Not complete" in shown
+    assert run(command(folder, "half", "--models", "MEAN", "--json")) == 1
+    document = json.loads(capsys.readouterr().out)
+    assert document["complete"] is False
+    assert all(len(pair["repeats"]) == 1 for pair in document["pairs"])
+    assert document["noise_floor_pct"]["geomean"] is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "words"),
+    [
+        (("--repeats", "3"), 3, ("no pairs", "3 times each", "without --score-only")),
+        (("--placement", "same-core"), 3, ("no pairs", "same-core")),
+        (("--plan", "paper"), 3, ("no complete paper profile of chaser", "without --score-only")),
+        (("--app", "chaser"), 2, ("too few for a pair",)),
+        (("--app", "chasr"), 2, ("Did you mean chaser?",)),
+        (("--models", "RIGDE"), 2, ("Did you mean RIDGE",)),
+        (("--again",), 2, ("--again",)),
+        (("--dry-run",), 2, ("--dry-run",)),
+        (("--nodes",), 2, ("ask for one",)),
+        (("--environments", "7"), 2, ("--nodes",)),
+        (("--budget", "0"), 2, ("budget", "above 0")),
+    ],
+)
+def test_what_cannot_be_done_says_the_way_out(
+    folder: Path,
+    arguments: tuple[str, ...],
+    status: int,
+    words: tuple[str, ...],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run(command(folder, "whole", *arguments)) == status
+    told = capsys.readouterr()
+    assert told.out == ""
+    for word in words:
+        assert word in told.err
+
+
+def test_neither_pairs_nor_nodes_is_no_question(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["evaluate", str(folder / "apps.toml")]) == 2
+    assert "--pairs or --nodes" in capsys.readouterr().err
+
+
+def test_programs_that_have_changed_since_are_not_those_that_were_run(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copy(folder / "whole.db", tmp_path / "whole.db")
+    text = (folder / "apps.toml").read_text().replace("true sums", "true sums twice")
+    (tmp_path / "apps.toml").write_text(text)
+    assert run(command(tmp_path, "whole")) == 3
+    assert "as they are now" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("{", ("is not JSON",)),
+        ("{}", ("holds no list",)),
+        ('[{"app": "sums"}]', ("entry 1", '"slowdown": NUMBER')),
+        ('[{"app": "a", "beside": "b", "model": "x", "slowdown": 0}]', ("slowdown", "above 0")),
+        ('[{"app": "a", "beside": "b", "model": "x", "slowdown": Infinity}]', ("slowdown",)),
+        ('[{"app": "a", "beside": "b", "model": "LM", "slowdown": 1}]', ("model", "'LM'")),
+        (None, ("cannot be read",)),
+    ],
+)
+def test_wrong_predictions_are_explained(
+    folder: Path,
+    tmp_path: Path,
+    content: str | None,
+    words: tuple[str, ...],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    file = tmp_path / "predictions.json"
+    if content is not None:
+        file.write_text(content)
+    assert run(command(folder, "whole", "--predictions", file)) == 2
+    told = capsys.readouterr().err
+    for word in words:
+        assert word in told
+
+
+def test_nothing_is_written_where_nothing_is_measured(folder: Path, tmp_path: Path) -> None:
+    with Store.open(f"sqlite:///{folder / 'whole'}.db") as store:
+        assert store.models() == []
+    with Store.open(f"sqlite:///{tmp_path / 'mine.db'}") as store:
+        evaluated.fill_pairs(store, folder / "apps.toml")
+        runs = store.runs(app="sums", kind="solo") + store.runs(app="sums", kind="induced")
+        of_profile = [run for run in runs if run.levels or run.fingerprint is not None]
+        for seed in (0, 0):
+            keep(store, train_application(of_profile, models=["MEAN"], random_state=seed))
+        # The same model is kept once.
+        assert [entry.version for entry in store.models(app="sums")] == [1]
