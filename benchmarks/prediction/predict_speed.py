@@ -30,10 +30,10 @@ import numpy as np
 
 from kongming.dataset import Floats
 from kongming.errors import KongmingError
-from kongming.models import frozen, model_kind, model_names, spaces
+from kongming.models import frozen, model_kind, spaces
 from kongming.models.context import Context
 from kongming.models.estimator import ContextRegressor
-from kongming.models.registry import Kind
+from kongming.models.registry import KINDS, Kind
 from kongming.probes.node import node_facts
 
 LINEAR_LIMIT_MS = 5.0
@@ -163,7 +163,7 @@ def main() -> int:
     parser.add_argument("--columns", type=int, default=35, help="surrogates")
     parser.add_argument("--runs", type=int, default=200, help="runs that are trained on")
     parser.add_argument("--repeats", type=int, default=15, help="timed predictions of each model")
-    parser.add_argument("--models", nargs="+", default=list(model_names()), metavar="MODEL")
+    parser.add_argument("--models", nargs="+", default=list(KINDS), metavar="MODEL")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--check", action="store_true", help="exit 4 when a limit is passed")
     options = parser.parse_args()
