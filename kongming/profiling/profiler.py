@@ -46,9 +46,27 @@ class _Campaign:
     campaign: str
     sites: dict[str, Site]
     identities: dict[str, str]
+    work_dir: Path
+    stack: ExitStack
     runners: dict[str, AnyRunner] = field(default_factory=dict)
+    neighbours: dict[str, AnyRunner] = field(default_factory=dict)
     walls: dict[str, float] = field(default_factory=dict)
     behind: int = 0
+
+    def as_neighbour(self, app: str) -> AnyRunner:
+        """What runs the application at the neighbour's seat. A service stays where it was started:
+        there it is another one, with a folder of its own, as it is in every co-run.
+
+        Raises:
+            ApplicationRunError: its set-up failed.
+        """
+        if self.apps[app].kind != "service":
+            return self.runners[app]
+        if app not in self.neighbours:
+            self.neighbours[app] = self.stack.enter_context(
+                open_runner(self.apps[app], self.work_dir, evict_node=False)
+            )
+        return self.neighbours[app]
 
     def doing(self, text: str, app: str | None = None) -> Doing:
         return Doing(text, self.behind, len(self.plan.steps), app)
@@ -91,17 +109,19 @@ def profile(
         )
         for name, app in apps.items()
     }
-    state = _Campaign(
-        plan=plan,
-        apps=apps,
-        names=suite.names_of(plan.suite),
-        campaign=campaign,
-        sites=sites,
-        identities={name: identity(app) for name, app in apps.items()},
-        walls=dict(walls or {}),
-        behind=len(done),
-    )
     with ExitStack() as stack:
+        state = _Campaign(
+            plan=plan,
+            apps=apps,
+            names=suite.names_of(plan.suite),
+            campaign=campaign,
+            sites=sites,
+            identities={name: identity(app) for name, app in apps.items()},
+            work_dir=work_dir,
+            stack=stack,
+            walls=dict(walls or {}),
+            behind=len(done),
+        )
         todo = {step.app for step in plan.steps if step.index not in done}
         for name in sorted(todo):
             yield state.doing(f"setting up {name}", name)
@@ -258,13 +278,12 @@ def _unmeasured(state: _Campaign, site: Site, step: Step, reason: str) -> Run:
 
 def _signature_block(state: _Campaign, steps: Sequence[Step]) -> Iterator[Event]:
     for step in steps:
-        runner = state.runners[step.app]
         settle()
         yield state.doing(f"timing the suite beside {step.app}", step.app)
         with sharing(state.sites[step.app]) as site:
             try:
                 fingerprint, iterations = take_signature(
-                    runner,
+                    state.as_neighbour(step.app),
                     site,
                     state.names,
                     suite=state.plan.suite,
