@@ -13,6 +13,7 @@ from kongming.evaluate.figures import theme as themes
 from kongming.evaluate.figures.theme import Theme
 from kongming.evaluate.summary import AUTO
 from kongming.evaluate.trivial import TRIVIAL
+from kongming.models.registry import KINDS, STACK
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 
 _DASHES = ("-", (0, (5, 1.6)), (0, (1.2, 1.2)))
 _TRIVIAL_DASHES = ((0, (6, 2)), (0, (1, 1.5)), (0, (6, 2, 1, 2)))
+
+MOST_CURVES = 14
+"""More could not be told apart, and their names would leave no room for them."""
 
 LEAST_PCT = 0.1
 """Left end of the axis: errors below are drawn there."""
@@ -30,6 +34,8 @@ def error_cdf(
 ) -> tuple[Path, ...]:
     """Curves over all pairs (or runs) of an evaluation's document, best median first.
 
+    Of more than ``MOST_CURVES`` models those are drawn that people compare: ``auto``, the trivial
+    predictors, the paper's models and other predictors; then the best of ours.
     Synthetic environments are drawn only where there are no others.
 
     Raises:
@@ -44,7 +50,25 @@ def error_cdf(
             block = document["synthetic"]
     errors = _errors_by_model(cases)
     floor = block["noise_floor_pct"]["geomean"]
-    return themes.write(lambda theme: _draw(theme, errors, what, floor), folder, name)
+    drawn = _compared(errors)
+    title = "median error"
+    if len(drawn) < len(errors):
+        title += f"\n({len(drawn)} of {len(errors)} models)"
+    return themes.write(lambda theme: _draw(theme, drawn, what, floor, title), folder, name)
+
+
+def _compared(errors: Mapping[str, Floats]) -> dict[str, Floats]:
+    """The models to draw, in the order given."""
+
+    def rank(model: str) -> int:
+        if model == AUTO or model in TRIVIAL:
+            return 0
+        ours = model == STACK or model in KINDS
+        return 1 if not ours or (model in KINDS and KINDS[model].paper) else 2
+
+    # Sorting is stable: within a rank the best come first.
+    chosen = set(sorted(errors, key=rank)[:MOST_CURVES])
+    return {model: values for model, values in errors.items() if model in chosen}
 
 
 def _errors_by_model(cases: Sequence[Mapping[str, Any]]) -> dict[str, Floats]:
@@ -57,7 +81,9 @@ def _errors_by_model(cases: Sequence[Mapping[str, Any]]) -> dict[str, Floats]:
     return dict(sorted(errors.items(), key=lambda item: float(np.median(item[1]))))
 
 
-def _draw(theme: Theme, errors: Mapping[str, Floats], what: str, floor: float | None) -> Figure:
+def _draw(
+    theme: Theme, errors: Mapping[str, Floats], what: str, floor: float | None, title: str
+) -> Figure:
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     figure = themes.new_figure(8.4, 4.6)
@@ -97,7 +123,7 @@ def _draw(theme: Theme, errors: Mapping[str, Floats], what: str, floor: float | 
     legend = axes.legend(
         loc="center left",
         bbox_to_anchor=(1.02, 0.5),
-        title="median error",
+        title=title,
         handlelength=2.6,
         labelspacing=0.55,
         alignment="left",
