@@ -71,21 +71,39 @@ def in_order(
             yield done, answer
         executor.shutdown()
     finally:
-        for worker in multiprocessing.active_children():
-            worker.terminate()
-        # The executor reaps them.
-        executor.shutdown(cancel_futures=True)
+        # A second signal must not stop the ending of the others half-way.
+        with _interrupts_held():
+            for worker in multiprocessing.active_children():
+                worker.kill()
+            # The executor reaps them.
+            executor.shutdown(cancel_futures=True)
 
 
 @contextmanager
 def _interrupts_held() -> Iterator[None]:
     """A process that is started in here never sees Ctrl-C, which the terminal sends to all of the
-    command's: only this one answers it, and ends the others."""
+    command's: only this one answers it, and ends the others.
+
+    A signal that arrives in here takes effect at the end: half-way through a start it would leave
+    a process that nobody knows of, or locks that nobody opens.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    handlers = {
+        number: signal.signal(number, lambda number, _: came.append(number))
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    }
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        for missed in came:
+            signal.raise_signal(missed)
 
 
 def _end_with() -> None:

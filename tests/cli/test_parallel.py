@@ -138,7 +138,12 @@ def test_training_that_is_stopped_leaves_nothing_behind(
         os.killpg(command.pid, ending)
     else:
         command.send_signal(ending)
-    _, errors = command.communicate(timeout=20)
+    try:
+        _, errors = command.communicate(timeout=20)
+    except subprocess.TimeoutExpired:
+        os.killpg(command.pid, signal.SIGKILL)
+        command.communicate()
+        raise
     assert command.returncode == status, errors
     assert "Traceback" not in errors
     assert eventually(lambda: not _marked(mark))
