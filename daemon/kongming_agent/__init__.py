@@ -1,0 +1,1 @@
+"""The agent: one on every node. It measures, keeps and reports."""
