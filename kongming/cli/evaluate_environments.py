@@ -36,11 +36,12 @@ def by_environment(runs: Sequence[Run], apps: Sequence[str]) -> dict[tuple[str, 
 def measured_environments(cases: ByEnvironment) -> list[EnvironmentMeasurement]:
     """The costs, and which runs the node visibly changed during."""
     from kongming.evaluate import EnvironmentMeasurement
-    from kongming.steadiness import changed
+    from kongming.steadiness import changed, limits
 
+    usual = limits(run for runs in cases.values() for run in runs)
     found = []
     for (app, name), runs in cases.items():
-        looked = [changed(run) for run in runs]
+        looked = [changed(run, usual) for run in runs]
         found.append(
             EnvironmentMeasurement(
                 app,
