@@ -125,8 +125,13 @@ def _peers(url: str, document: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _machine(node: Mapping[str, Any]) -> dict[str, Any]:
-    known = ("cpu_vendor", "cpu_model", "cpus", "llc_bytes", "memory_bytes", "kernel", "hypervisor")
-    return {key: node.get(key) for key in known}
+    hardware, topology = node["hardware"], node["topology"]
+    return {
+        **{key: hardware[key] for key in ("cpu_vendor", "cpu_model", "llc_bytes", "memory_bytes")},
+        "cpus": len(topology["cpus"]),
+        "kernel": node["kernel"],
+        "hypervisor": node["hypervisor"],
+    }
 
 
 if __name__ == "__main__":

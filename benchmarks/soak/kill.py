@@ -1,0 +1,206 @@
+"""Kills agent, server and a process that spools runs, at random moments. Prints one JSON.
+
+Runs are spooled all the time by a process of its own, as a campaign does it; the agent delivers
+them to the server. Outside all of them three lists are kept: the runs for which the spool has
+returned, what the server has acknowledged (if it writes FOLDER/acknowledged) and what it has
+committed. In the end every spooled run has to be committed exactly once.
+
+    python benchmarks/soak/kill.py --kills 100
+    python benchmarks/soak/kill.py --server "COMMAND with {folder} and {port}"
+
+The default server is kongming-server with a store in FOLDER. Exit status 0; with --check 4 when a
+run was lost or doubled.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import shlex
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+REAL = (
+    f"{sys.executable} -m kongming_server.main --listen 127.0.0.1:{{port}} "
+    "--http 127.0.0.1:0 --store sqlite:///{folder}/store.db"
+)
+SETTINGS = """
+[probing]
+signals_s = 0.2
+period_s = 0.5
+start_s = 0.0
+least_gap_s = 0.2
+[budget]
+cpu_share = 1.0
+probe_share = 1.0
+[server]
+longest_retry_s = 0.5
+timeout_s = 3.0
+"""
+
+SPOOLING = """
+import os, sys, time
+from datetime import datetime, UTC
+from pathlib import Path
+from kongming import Run
+from kongming.probes.node import node_facts
+from kongming_agent.spool import Spool
+spool = Spool(Path(sys.argv[1]))
+told = os.open(sys.argv[2], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+node_id = node_facts().id
+while True:
+    now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    run = Run(app="soak", identity="0" * 16, node_id=node_id, placement="cross-core", kind="solo",
+              started_at=now, wall_s=1.0, metric=1.0)
+    spool.add_run(run)
+    os.write(told, f"{run.id}\\n".encode())
+    time.sleep(0.02)
+"""
+
+
+class Soak:
+    """Three processes, and what they left behind."""
+
+    def __init__(self, folder: Path, server: str) -> None:
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port = free.getsockname()[1]
+        self._server = server
+        (folder / "agent.toml").write_text(SETTINGS)
+        root = Path(__file__).resolve().parents[2]
+        path = [str(root / "daemon"), str(root), os.environ.get("PYTHONPATH", "")]
+        self._env = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, path))}
+        self.running: dict[str, subprocess.Popen[bytes]] = {}
+
+    def start(self, what: str) -> None:
+        command = {
+            "server": shlex.split(self._server.format(folder=self.folder, port=self.port)),
+            "agent": [
+                *(sys.executable, "-m", "kongming_agent.main"),
+                *("--server", f"127.0.0.1:{self.port}", "--state", str(self.folder)),
+                *("--config", str(self.folder / "agent.toml"), "--metrics", ""),
+            ],
+            "spooling": [
+                *(sys.executable, "-c", SPOOLING),
+                *(str(self.folder / "spool.db"), str(self.folder / "spooled")),
+            ],
+        }[what]
+        with (self.folder / f"{what}.log").open("ab") as log:
+            self.running[what] = subprocess.Popen(command, stdout=log, stderr=log, env=self._env)
+
+    def kill(self, what: str) -> None:
+        process = self.running.pop(what)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+
+    def end(self) -> None:
+        for what in list(self.running):
+            self.kill(what)
+
+    def spooled(self) -> list[str]:
+        return _lines(self.folder / "spooled")
+
+    def waiting(self) -> int:
+        database = sqlite3.connect(self.folder / "spool.db", timeout=30)
+        try:
+            ((count,),) = database.execute("SELECT count(*) FROM records WHERE kind = 'run'")
+        finally:
+            database.close()
+        return int(count)
+
+    def committed(self) -> list[str]:
+        """Ids of runs in the server's own books, each as often as it is there."""
+        stand_in = self.folder / "fleet.db"
+        if stand_in.exists():
+            database = sqlite3.connect(stand_in)
+            rows = database.execute("SELECT id FROM kept WHERE kind = 'run'").fetchall()
+            database.close()
+            return [id for (id,) in rows]
+        from kongming.store import Store
+
+        with Store.open(f"sqlite:///{self.folder / 'store.db'}") as store:
+            return [run.id for run in store.runs(app="soak", fingerprints=False)]
+
+
+def _lines(path: Path) -> list[str]:
+    # The last line may have been cut by a kill: what has no end was not told.
+    return path.read_text().split("\n")[:-1] if path.exists() else []
+
+
+def soak(folder: Path, server: str, kills: int, seed: int, patience_s: float) -> dict[str, Any]:
+    rng = random.Random(seed)
+    run = Soak(folder, server)
+    killed: Counter[str] = Counter()
+    began = time.monotonic()
+    try:
+        for what in ("server", "spooling", "agent"):
+            run.start(what)
+        time.sleep(1.0)
+        for _ in range(kills):
+            time.sleep(rng.uniform(0.05, 1.2))
+            what = rng.choice(("server", "agent", "spooling"))
+            run.kill(what)
+            killed[what] += 1
+            time.sleep(rng.uniform(0.0, 0.3))
+            run.start(what)
+        time.sleep(1.0)
+        run.kill("spooling")
+        deadline = time.monotonic() + patience_s
+        while run.waiting() and time.monotonic() < deadline:
+            time.sleep(0.1)
+        waiting = run.waiting()
+    finally:
+        run.end()
+    spooled, committed = run.spooled(), run.committed()
+    counts = Counter(committed)
+    # What was committed but not told (killed between the two) is a run as well, and no fault.
+    acknowledged = _lines(folder / "acknowledged")
+    return {
+        "schema": 1,
+        "benchmark": "soak.kill",
+        "kills": kills,
+        "killed": dict(killed),
+        "seed": seed,
+        "runs": len(spooled),
+        "committed": len(counts),
+        "acknowledged": len(set(acknowledged)),
+        "acknowledged_again": len(acknowledged) - len(set(acknowledged)),
+        "waiting": waiting,
+        "lost": sorted(set(spooled) - set(counts)),
+        "doubled": sorted(id for id, count in counts.items() if count > 1),
+        "unacknowledged": sorted(set(spooled) - set(acknowledged)) if acknowledged else [],
+        "elapsed_s": round(time.monotonic() - began, 1),
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--kills", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--server", default=REAL, help="command with {folder} and {port}")
+    parser.add_argument("--folder", type=Path, help="where everything is kept (default: a new one)")
+    parser.add_argument("--patience", type=float, default=60.0, help="seconds for the last rest")
+    parser.add_argument("--check", action="store_true", help="exit 4 when a run is lost or doubled")
+    options = parser.parse_args()
+    folder = options.folder or Path(tempfile.mkdtemp(prefix="kongming-soak-"))
+    document = soak(folder, options.server, options.kills, options.seed, options.patience)
+    print(json.dumps(document, indent=2))
+    sound = not (document["lost"] or document["doubled"] or document["unacknowledged"])
+    return 4 if options.check and not (sound and document["waiting"] == 0) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
