@@ -5,16 +5,22 @@
     │   ├── UnknownNameError         2  a name that nothing has; the nearest ones are suggested
     │   ├── ApplicationFileError     2  a key of an applications file
     │   ├── MissingExtraError        2  an optional part is not installed
+    │   ├── ConflictError            2  an id that stands for something else already
     │   └── IncompatibleError        2  records that must not be mixed, or a format too new
     ├── CannotAnswerError            3  the question has no honest answer
     │   ├── UntrainedError           3  nothing was measured or trained for it
+    │   ├── StaleError               3  what is known of the node is too old, and may not be used
     │   └── ExtrapolationError       3  outside what was trained on, under --strict
     ├── CheckFailedError             4  measured, and a stated check failed
     ├── MeasurementError             1  a measurement could not be taken
     │   ├── ProbeError               1
     │   ├── InducerError             1
     │   └── ApplicationRunError      1
-    └── StoreError                   1  the store could not be read or written
+    ├── StoreError                   1  the store could not be read or written
+    └── ServiceError                 1  a server could not answer
+        ├── UnavailableError         1  it is away, or too slow; worth another try
+        ├── OverloadedError          1  it has too much to do; worth another try later
+        └── AccessError              1  it does not know the caller, or does not allow the call
 
 Library code raises these and never exits; the command line maps ``exit_status``.
 """
@@ -23,6 +29,9 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from typing import Literal
+
+AccessReason = Literal["unauthenticated", "forbidden"]
 
 
 class KongmingError(Exception):
@@ -103,6 +112,10 @@ class IncompatibleError(InputError):
     """Records of different suites or machines would be mixed, or a format is too new to read."""
 
 
+class ConflictError(InputError):
+    """An id was given before, for something else: a repeated request must say the same."""
+
+
 class CannotAnswerError(KongmingError):
     """The question cannot be answered honestly from what was measured."""
 
@@ -111,6 +124,10 @@ class CannotAnswerError(KongmingError):
 
 class UntrainedError(CannotAnswerError):
     """No model, profile or signature exists for what was asked."""
+
+
+class StaleError(CannotAnswerError):
+    """The node's fingerprint is older than its time to live, and the question refuses such."""
 
 
 class ExtrapolationError(CannotAnswerError):
@@ -141,3 +158,25 @@ class ApplicationRunError(MeasurementError):
 
 class StoreError(KongmingError):
     """The store could not be opened, read or written."""
+
+
+class ServiceError(KongmingError):
+    """A server could not answer, for a reason that lies with it or on the way to it."""
+
+
+class UnavailableError(ServiceError):
+    """The server is away or did not answer in time. The same request may be repeated."""
+
+
+class OverloadedError(ServiceError):
+    """The server has a limit that was reached. The same request may be repeated later."""
+
+
+class AccessError(ServiceError):
+    """The caller is not known (``unauthenticated``) or not allowed the call (``forbidden``)."""
+
+    def __init__(
+        self, message: str, *, reason: AccessReason = "forbidden", hint: str | None = None
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.reason = reason

@@ -15,8 +15,8 @@ EXTRAS = {
     "pyarrow": "predict",
     "scipy": "predict",
     "sklearn": "predict",
-    "google": "server",
-    "grpc": "server",
+    "google": "wire",
+    "grpc": "wire",
 }
 """Top-level modules that ``pip install kongming`` alone does not bring, and their extra."""
 

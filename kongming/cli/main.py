@@ -31,10 +31,11 @@ class Entry:
     group: str
 
 
-MEASURE, PROFILE, PREDICT, KEEP = (
+MEASURE, PROFILE, PREDICT, FLEET, KEEP = (
     "Measure this node",
     "Profile applications",
     "Predict and check",
+    "Many nodes: of the store, or of a server (--server)",
     "Look at and move what was measured",
 )
 
@@ -51,7 +52,13 @@ COMMANDS: dict[str, Entry] = {
         ("predict", "predict", "Predict an application's runtime, now or beside others.", PREDICT),
         ("pair", "pair", "Predict two applications beside each other.", PREDICT),
         ("corun", "corun", "Really run two applications side by side, and compare.", PREDICT),
+        ("scale", "scale", "Predict a job with more input, on more machines.", PREDICT),
         ("evaluate", "evaluate", "Hold predictions against what is really measured.", PREDICT),
+        ("nodes", "nodes", "List nodes and how loaded they are.", FLEET),
+        ("rank", "rank", "Order nodes by how well an application would run there.", FLEET),
+        ("watch", "watch", "Show a node as it changes.", FLEET),
+        ("placements", "placements", "List what runs where; reserve, bind, release.", FLEET),
+        ("register", "register", "Make applications known without running them.", FLEET),
         ("apps", "apps", "List the applications that were profiled.", KEEP),
         ("runs", "runs", "List runs.", KEEP),
         ("models", "models", "List trained models.", KEEP),

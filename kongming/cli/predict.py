@@ -11,15 +11,19 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kongming.cli import options, output
+from kongming.cli.serving import Server, asks_server, server_options
 from kongming.cli.trained import placement_of_model
+from kongming.rpc.questions import STALE_POLICIES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from rich.table import Table
+
     from kongming.cli.widening import Widenings
     from kongming.fingerprint import Fingerprint
     from kongming.models.persist import ModelFile
-    from kongming.prediction import Interval, Prediction
+    from kongming.prediction import Driver, Interval, Prediction
     from kongming.run import Signature
     from kongming.store import Store
 
@@ -46,6 +50,19 @@ _WORTH_A_WORD = 1.02
     multiple=True,
     help="Beside a profiled application, on the idle node unless --now is given. Repeatable.",
 )
+@click.option(
+    "--node",
+    metavar="NODE",
+    help="On this node (id or name), as its newest fingerprint shows it. With --server the "
+    "default is this node.",
+)
+@click.option(
+    "--stale",
+    type=click.Choice(STALE_POLICIES),
+    default="widen",
+    show_default=True,
+    help="With --node or --server: what to do with a fingerprint that is too old.",
+)
 @placement_of_model
 @click.option("--model", default=None, metavar="NAME", help="Default: the chosen one.")
 @click.option("--strict", is_flag=True, help="Exit with status 3 where the model extrapolates.")
@@ -56,6 +73,7 @@ _WORTH_A_WORD = 1.02
     default=None,
     help="Folder for the files of a measurement.",
 )
+@server_options
 @options.store_option
 @options.json_option
 def command(
@@ -63,10 +81,13 @@ def command(
     now: bool,
     file: Path | None,
     others: tuple[str, ...],
+    node: str | None,
+    stale: Any,
     placement: str | None,
     model: str | None,
     strict: bool,
     directory: Path | None,
+    server: Server,
     store_url: str | None,
     as_json: bool,
 ) -> None:
@@ -74,7 +95,29 @@ def command(
 
     With --now the smallest suite that the model needs is measured. OTHER must not run on the
     node already when --now or --fingerprint is given with --with: it would be counted twice.
+
+    With --node nothing is measured: the node's newest fingerprint is used, of the local store or
+    of the server. A server answers for all its nodes, with what has been placed there since.
     """
+    measuring_here = {"--now": now, "--fingerprint": file is not None, "--dir": bool(directory)}
+    # KONGMING_SERVER does not keep one from measuring here.
+    asked = asks_server(server) and (server.named or not any(measuring_here.values()))
+    if node is not None or asked:
+        _elsewhere(
+            app,
+            node,
+            others,
+            measuring_here,
+            server,
+            store_url,
+            as_json,
+            asked=asked,
+            placement=placement,
+            model=model,
+            strict=strict,
+            stale=stale,
+        )
+        return
     from kongming.cli.trained import model_of, placement_for, signatures_of
     from kongming.cli.widening import Widenings, note
     from kongming.errors import InputError
@@ -122,6 +165,56 @@ def command(
         output.emit_json(prediction.to_dict())
     else:
         show(prediction)
+
+
+def _elsewhere(
+    app: str,
+    node: str | None,
+    others: tuple[str, ...],
+    measuring: Mapping[str, bool],
+    server: Server,
+    store_url: str | None,
+    as_json: bool,
+    *,
+    asked: bool,
+    placement: str | None,
+    model: str | None,
+    strict: bool,
+    stale: Any,
+) -> None:
+    """Not measured here: of a node that the store or a server knows."""
+    from kongming.cli.forecast import forecast_beside, forecast_on, refuse_measuring
+    from kongming.errors import InputError
+    from kongming.rpc.questions import ColocationQuestion, Question
+
+    refuse_measuring(measuring, "--server" if asked else "--node")
+    if not others:
+        question = Question(
+            app=app,
+            node=node or _this_node(),
+            placement=placement,
+            stale_policy=stale,
+            model=None if model == "auto" else model,
+            strict=strict,
+        )
+        forecast_on(server, store_url, question, as_json)
+        return
+    if not asked:
+        raise InputError(
+            "cannot be given with --with without a server.",
+            field="--node",
+            hint="Without --node it is asked of the node that was trained on; a server answers "
+            "for others: --server HOST:PORT.",
+        )
+    company = ColocationQuestion(
+        app=app,
+        neighbours=others,
+        node=node,
+        placement=placement,
+        model=None if model == "auto" else model,
+        strict=strict,
+    )
+    forecast_beside(server, company, as_json)
 
 
 def check_model(model: str | None) -> None:
@@ -221,32 +314,10 @@ def show(prediction: Prediction) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    runtime, slowdown = prediction.runtime_s, prediction.slowdown
-    unit = prediction.metric_unit
     grid = Table.grid(padding=(0, 2))
-    what = "runtime" if unit == "s" else "metric"
-    percent = f"{100.0 * runtime.level:g} %"
-    sure = "" if runtime.calibrated else ", not calibrated"
-    grid.add_row(
-        what,
-        Text(f"{_value(runtime.median, unit)}", style="bold"),
-        f"{percent} interval {_value(runtime.lower, unit)} to {_value(runtime.upper, unit)}{sure}",
-    )
-    grid.add_row(
-        "slowdown",
-        Text(f"{slowdown.median:.2f}", style="bold"),
-        f"{slowdown.lower:.2f} to {slowdown.upper:.2f}, over {_value(prediction.solo_s, unit)} "
-        "alone",
-    )
-    drivers = prediction.drivers if slowdown.median >= _WORTH_A_WORD else ()
-    for number, driver in enumerate(drivers):
-        if driver.share >= 0.005:
-            bar = "█" * max(1, round(_BAR * driver.share))
-            grid.add_row(
-                "driven by" if number == 0 else "",
-                driver.family,
-                f"{bar.ljust(_BAR)} {100 * driver.share:.0f} %",
-            )
+    add_runtime(grid, prediction.runtime_s, prediction.metric_unit)
+    add_slowdown(grid, prediction.slowdown, prediction.solo_s, prediction.metric_unit)
+    add_drivers(grid, prediction.drivers, prediction.slowdown)
     for name, interval in prediction.residents.items():
         grid.add_row(
             "slows",
@@ -270,6 +341,44 @@ def show(prediction: Prediction) -> None:
         console.print(Text(remark))
     for warning in prediction.warnings:
         console.print(Text(f"! {warning}"))
+
+
+def add_runtime(grid: Table, runtime: Interval, unit: str) -> None:
+    """A row with the runtime, or the application's own metric, and its interval."""
+    from rich.text import Text
+
+    sure = "" if runtime.calibrated else ", not calibrated"
+    grid.add_row(
+        "runtime" if unit == "s" else "metric",
+        Text(f"{_value(runtime.median, unit)}", style="bold"),
+        f"{100.0 * runtime.level:g} % interval {_value(runtime.lower, unit)} to "
+        f"{_value(runtime.upper, unit)}{sure}",
+    )
+
+
+def add_slowdown(grid: Table, slowdown: Interval, solo: float | None, unit: str) -> None:
+    """A row with the slowdown and its interval, over the solo runtime where it is known."""
+    from rich.text import Text
+
+    over = "" if solo is None else f", over {_value(solo, unit)} alone"
+    grid.add_row(
+        "slowdown",
+        Text(f"{slowdown.median:.2f}", style="bold"),
+        f"{slowdown.lower:.2f} to {slowdown.upper:.2f}{over}",
+    )
+
+
+def add_drivers(grid: Table, drivers: Sequence[Driver], slowdown: Interval) -> None:
+    """A row with a bar for each family that drives a slowdown worth a word."""
+    shown = drivers if slowdown.median >= _WORTH_A_WORD else ()
+    for number, driver in enumerate(shown):
+        if driver.share >= 0.005:
+            bar = "█" * max(1, round(_BAR * driver.share))
+            grid.add_row(
+                "driven by" if number == 0 else "",
+                driver.family,
+                f"{bar.ljust(_BAR)} {100 * driver.share:.0f} %",
+            )
 
 
 def _value(value: float, unit: str) -> str:

@@ -62,7 +62,8 @@ class _NodeStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_NodeState.V
     NODE_STATE_SUSPECT: _NodeState.ValueType  # 3
     """It reported what cannot be true: not ranked until it reports sense again."""
 
-class NodeState(_NodeState, metaclass=_NodeStateEnumTypeWrapper): ...
+class NodeState(_NodeState, metaclass=_NodeStateEnumTypeWrapper):
+    """Whether a node takes part in ranking."""
 
 NODE_STATE_UNSPECIFIED: NodeState.ValueType  # 0
 NODE_STATE_READY: NodeState.ValueType  # 1
@@ -84,11 +85,15 @@ class RegisterRequest(_message.Message):
     PEER_ADDRESS_FIELD_NUMBER: _builtins.int
     ALLOWED_APPS_FIELD_NUMBER: _builtins.int
     agent_version: _builtins.str
+    """Version of the agent's program."""
     suite_version: _builtins.str
+    """Of the surrogates that the agent times."""
     peer_address: _builtins.str
     """Host and port at which other agents may time the network to this one; empty for none."""
     @_builtins.property
-    def node(self) -> _records_pb2.NodeFacts: ...
+    def node(self) -> _records_pb2.NodeFacts:
+        """What the node is; replaces older facts."""
+
     @_builtins.property
     def references(self) -> _containers.RepeatedCompositeFieldContainer[_records_pb2.Fingerprint]:
         """One fingerprint of the idle node for each last-level cache domain, where they are known."""
@@ -157,13 +162,19 @@ class ReportFingerprintsRequest(_message.Message):
     PURPOSE_FIELD_NUMBER: _builtins.int
     DOMAIN_FIELD_NUMBER: _builtins.int
     node_id: _builtins.str
+    """Id of the reporting node, as in its facts."""
     sequence: _builtins.int
-    """Counts up by one for everything that the agent spools for this server, runs included."""
+    """Counts up by one for everything that the agent spools for this server, runs included; 0 for
+    an estimate, which is not spooled.
+    """
     purpose: Global___Purpose.ValueType
+    """What it was taken for."""
     domain: _builtins.int
     """Place of the last-level cache domain in NodeFacts.llc_domains."""
     @_builtins.property
-    def fingerprint(self) -> _records_pb2.Fingerprint: ...
+    def fingerprint(self) -> _records_pb2.Fingerprint:
+        """What was measured or estimated. Its node may be left out after Register."""
+
     def __init__(
         self,
         *,
@@ -192,7 +203,9 @@ class ReportFingerprintsResponse(_message.Message):
         """Ids that are committed, duplicates included."""
 
     @_builtins.property
-    def rejected(self) -> _containers.RepeatedCompositeFieldContainer[Global___Rejected]: ...
+    def rejected(self) -> _containers.RepeatedCompositeFieldContainer[Global___Rejected]:
+        """What cannot be true or is not valid: it will not be accepted later either."""
+
     def __init__(
         self,
         *,
@@ -209,14 +222,19 @@ Global___ReportFingerprintsResponse: _TypeAlias = ReportFingerprintsResponse  # 
 
 @_typing.final
 class Rejected(_message.Message):
+    """A record that was refused."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     ID_FIELD_NUMBER: _builtins.int
     FIELD_FIELD_NUMBER: _builtins.int
     MESSAGE_FIELD_NUMBER: _builtins.int
     id: _builtins.str
+    """The record's id."""
     field: _builtins.str
+    """The field that is wrong, by its path; empty where it is none."""
     message: _builtins.str
+    """What was found and what is allowed, in a sentence."""
     def __init__(
         self,
         *,
@@ -240,10 +258,15 @@ class ReportRunsRequest(_message.Message):
     RUNS_FIELD_NUMBER: _builtins.int
     SIGNATURES_FIELD_NUMBER: _builtins.int
     node_id: _builtins.str
+    """Id of the reporting node, as in its facts."""
     @_builtins.property
-    def runs(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReportedRun]: ...
+    def runs(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReportedRun]:
+        """In the order of their sequence."""
+
     @_builtins.property
-    def signatures(self) -> _containers.RepeatedCompositeFieldContainer[_records_pb2.Signature]: ...
+    def signatures(self) -> _containers.RepeatedCompositeFieldContainer[_records_pb2.Signature]:
+        """Signatures that were measured with the runs."""
+
     def __init__(
         self,
         *,
@@ -261,16 +284,21 @@ Global___ReportRunsRequest: _TypeAlias = ReportRunsRequest  # noqa: Y015
 
 @_typing.final
 class ReportedRun(_message.Message):
+    """A finished run as an agent spooled it."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     SEQUENCE_FIELD_NUMBER: _builtins.int
     RUN_FIELD_NUMBER: _builtins.int
     PLACEMENT_ID_FIELD_NUMBER: _builtins.int
     sequence: _builtins.int
+    """Counts up by one for everything that the agent spools, fingerprints included."""
     placement_id: _builtins.str
     """The placement whose end this run is; empty for none."""
     @_builtins.property
-    def run(self) -> _records_pb2.Run: ...
+    def run(self) -> _records_pb2.Run:
+        """What was measured."""
+
     def __init__(
         self,
         *,
@@ -297,7 +325,9 @@ class ReportRunsResponse(_message.Message):
         """Ids that are committed, duplicates included."""
 
     @_builtins.property
-    def rejected(self) -> _containers.RepeatedCompositeFieldContainer[Global___Rejected]: ...
+    def rejected(self) -> _containers.RepeatedCompositeFieldContainer[Global___Rejected]:
+        """What cannot be true or is not valid: it will not be accepted later either."""
+
     def __init__(
         self,
         *,
@@ -340,7 +370,9 @@ class HeartbeatRequest(_message.Message):
     PROBE_COST_FIELD_NUMBER: _builtins.int
     SPOOLED_FIELD_NUMBER: _builtins.int
     PASSIVE_FIELD_NUMBER: _builtins.int
+    PEER_TIMING_FIELD_NUMBER: _builtins.int
     node_id: _builtins.str
+    """Id of the node, as in its facts."""
     probe_cost: _builtins.float
     """Fraction of one core that probing has taken over the last hour."""
     spooled: _builtins.int
@@ -349,6 +381,10 @@ class HeartbeatRequest(_message.Message):
     def passive(self) -> _containers.ScalarMap[_builtins.str, _builtins.float]:
         """The system's own signals now, each in the unit of its name."""
 
+    @_builtins.property
+    def peer_timing(self) -> Global___PeerTiming:
+        """What was timed to the peer that an earlier answer named; absent where nothing new was."""
+
     def __init__(
         self,
         *,
@@ -356,14 +392,51 @@ class HeartbeatRequest(_message.Message):
         probe_cost: _builtins.float = ...,
         spooled: _builtins.int = ...,
         passive: _abc.Mapping[_builtins.str, _builtins.float] | None = ...,
+        peer_timing: Global___PeerTiming | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["peer_timing", b"peer_timing"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["node_id", b"node_id", "passive", b"passive", "probe_cost", b"probe_cost", "spooled", b"spooled"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["node_id", b"node_id", "passive", b"passive", "peer_timing", b"peer_timing", "probe_cost", b"probe_cost", "spooled", b"spooled"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___HeartbeatRequest: _TypeAlias = HeartbeatRequest  # noqa: Y015
+
+@_typing.final
+class PeerTiming(_message.Message):
+    """The network between two nodes."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PEER_NODE_ID_FIELD_NUMBER: _builtins.int
+    ROUND_TRIP_SECONDS_FIELD_NUMBER: _builtins.int
+    BYTES_PER_SECOND_FIELD_NUMBER: _builtins.int
+    TAKEN_AT_FIELD_NUMBER: _builtins.int
+    peer_node_id: _builtins.str
+    """Id of the other node."""
+    round_trip_seconds: _builtins.float
+    """Seconds, the median over several round trips."""
+    bytes_per_second: _builtins.float
+    """Bytes per second; 0 where it was not timed."""
+    @_builtins.property
+    def taken_at(self) -> _timestamp_pb2.Timestamp:
+        """When, by the node's clock."""
+
+    def __init__(
+        self,
+        *,
+        peer_node_id: _builtins.str = ...,
+        round_trip_seconds: _builtins.float = ...,
+        bytes_per_second: _builtins.float = ...,
+        taken_at: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["taken_at", b"taken_at"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes_per_second", b"bytes_per_second", "peer_node_id", b"peer_node_id", "round_trip_seconds", b"round_trip_seconds", "taken_at", b"taken_at"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PeerTiming: _TypeAlias = PeerTiming  # noqa: Y015
 
 @_typing.final
 class HeartbeatResponse(_message.Message):
@@ -380,6 +453,7 @@ class HeartbeatResponse(_message.Message):
     peer_address: _builtins.str
     """A peer to time the network to; empty for none."""
     peer_node_id: _builtins.str
+    """Id of that peer's node."""
     probe_now: _builtins.bool
     """Take a quick fingerprint soon: a placement has changed."""
     @_builtins.property
@@ -417,6 +491,7 @@ class ListNodesRequest(_message.Message):
     page_size: _builtins.int
     """0 means 1000."""
     page_token: _builtins.str
+    """next_page_token of the page before; empty for the first."""
     def __init__(
         self,
         *,
@@ -438,8 +513,11 @@ class ListNodesResponse(_message.Message):
     NODES_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
+    """Empty on the last page."""
     @_builtins.property
-    def nodes(self) -> _containers.RepeatedCompositeFieldContainer[Global___Node]: ...
+    def nodes(self) -> _containers.RepeatedCompositeFieldContainer[Global___Node]:
+        """By id."""
+
     def __init__(
         self,
         *,
@@ -456,6 +534,8 @@ Global___ListNodesResponse: _TypeAlias = ListNodesResponse  # noqa: Y015
 
 @_typing.final
 class Node(_message.Message):
+    """A node as the server sees it now."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     @_typing.final
@@ -488,17 +568,25 @@ class Node(_message.Message):
     PLACEMENTS_FIELD_NUMBER: _builtins.int
     PROBE_COST_FIELD_NUMBER: _builtins.int
     state: Global___NodeState.ValueType
+    """Whether it is ranked."""
     reason: _builtins.str
     """Why it is in that state, where it is not ready."""
     general_slowdown: _builtins.float
     """Geometric mean over surrogates of their slowdown over the idle reference; absent without one."""
     probe_cost: _builtins.float
+    """Fraction of one core that probing has taken over the last hour."""
     @_builtins.property
-    def facts(self) -> _records_pb2.NodeFacts: ...
+    def facts(self) -> _records_pb2.NodeFacts:
+        """What the node is."""
+
     @_builtins.property
-    def last_heartbeat(self) -> _timestamp_pb2.Timestamp: ...
+    def last_heartbeat(self) -> _timestamp_pb2.Timestamp:
+        """By the server's clock; absent before the first."""
+
     @_builtins.property
-    def last_fingerprint(self) -> _timestamp_pb2.Timestamp: ...
+    def last_fingerprint(self) -> _timestamp_pb2.Timestamp:
+        """When the newest live fingerprint was taken; absent before the first."""
+
     @_builtins.property
     def slowdown(self) -> _containers.ScalarMap[_builtins.str, _builtins.float]:
         """Slowdown over the idle reference, by surrogate."""
@@ -532,6 +620,8 @@ Global___Node: _TypeAlias = Node  # noqa: Y015
 
 @_typing.final
 class PlacedApplication(_message.Message):
+    """A placement as a node's list has it."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     PLACEMENT_ID_FIELD_NUMBER: _builtins.int
@@ -539,11 +629,15 @@ class PlacedApplication(_message.Message):
     STATE_FIELD_NUMBER: _builtins.int
     SINCE_FIELD_NUMBER: _builtins.int
     placement_id: _builtins.str
+    """Chosen by the scheduler."""
     app: _builtins.str
+    """Name of the application."""
     state: _builtins.str
     """reserved or bound."""
     @_builtins.property
-    def since(self) -> _timestamp_pb2.Timestamp: ...
+    def since(self) -> _timestamp_pb2.Timestamp:
+        """When it came into that state."""
+
     def __init__(
         self,
         *,
@@ -586,7 +680,9 @@ class WatchNodeResponse(_message.Message):
 
     NODE_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def node(self) -> Global___Node: ...
+    def node(self) -> Global___Node:
+        """Its state after the change."""
+
     def __init__(
         self,
         *,
@@ -609,7 +705,9 @@ class RequestProfileRequest(_message.Message):
     node: _builtins.str
     """Id or name."""
     @_builtins.property
-    def apps(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    def apps(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Names of applications; a name that the node does not allow is refused."""
+
     def __init__(
         self,
         *,

@@ -26,7 +26,8 @@ if _version_not_supported:
 
 
 class FleetStub:
-    """Missing associated documentation comment in .proto file."""
+    """What agents report, and what is known of nodes.
+    """
 
     def __init__(self, channel):
         """Constructor.
@@ -72,7 +73,8 @@ class FleetStub:
 
 
 class FleetServicer:
-    """Missing associated documentation comment in .proto file."""
+    """What agents report, and what is known of nodes.
+    """
 
     def Register(self, request, context):
         """An agent makes its node known, with the idle reference that it has. Repeating it is harmless.
@@ -104,7 +106,8 @@ class FleetServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListNodes(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """All nodes, page by page.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -170,7 +173,8 @@ def add_FleetServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class Fleet:
-    """Missing associated documentation comment in .proto file."""
+    """What agents report, and what is known of nodes.
+    """
 
     @staticmethod
     def Register(request,

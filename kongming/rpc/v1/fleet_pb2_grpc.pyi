@@ -27,6 +27,8 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class FleetStub:
+    """What agents report, and what is known of nodes."""
+
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
     @_typing.overload
@@ -42,6 +44,7 @@ class FleetStub:
     Heartbeat: _grpc.UnaryUnaryMultiCallable[_fleet_pb2.HeartbeatRequest, _fleet_pb2.HeartbeatResponse]
     """An agent says that it lives; the answer holds what the server asks of it."""
     ListNodes: _grpc.UnaryUnaryMultiCallable[_fleet_pb2.ListNodesRequest, _fleet_pb2.ListNodesResponse]
+    """All nodes, page by page."""
     WatchNode: _grpc.UnaryStreamMultiCallable[_fleet_pb2.WatchNodeRequest, _fleet_pb2.WatchNodeResponse]
     """The node's state now and after each change."""
     RequestProfile: _grpc.UnaryUnaryMultiCallable[_fleet_pb2.RequestProfileRequest, _fleet_pb2.RequestProfileResponse]
@@ -49,6 +52,8 @@ class FleetStub:
 
 @_typing.type_check_only
 class FleetAsyncStub(FleetStub):
+    """What agents report, and what is known of nodes."""
+
     def __init__(self, channel: _aio.Channel) -> None: ...
     Register: _aio.UnaryUnaryMultiCallable[_fleet_pb2.RegisterRequest, _fleet_pb2.RegisterResponse]  # type: ignore[assignment]
     """An agent makes its node known, with the idle reference that it has. Repeating it is harmless."""
@@ -61,12 +66,15 @@ class FleetAsyncStub(FleetStub):
     Heartbeat: _aio.UnaryUnaryMultiCallable[_fleet_pb2.HeartbeatRequest, _fleet_pb2.HeartbeatResponse]  # type: ignore[assignment]
     """An agent says that it lives; the answer holds what the server asks of it."""
     ListNodes: _aio.UnaryUnaryMultiCallable[_fleet_pb2.ListNodesRequest, _fleet_pb2.ListNodesResponse]  # type: ignore[assignment]
+    """All nodes, page by page."""
     WatchNode: _aio.UnaryStreamMultiCallable[_fleet_pb2.WatchNodeRequest, _fleet_pb2.WatchNodeResponse]  # type: ignore[assignment]
     """The node's state now and after each change."""
     RequestProfile: _aio.UnaryUnaryMultiCallable[_fleet_pb2.RequestProfileRequest, _fleet_pb2.RequestProfileResponse]  # type: ignore[assignment]
     """Ask a node's agent to profile applications: honoured only for names in the node's own list."""
 
 class FleetServicer(metaclass=_abc_1.ABCMeta):
+    """What agents report, and what is known of nodes."""
+
     @_abc_1.abstractmethod
     def Register(
         self,
@@ -106,7 +114,8 @@ class FleetServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _fleet_pb2.ListNodesRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_fleet_pb2.ListNodesResponse, _abc.Awaitable[_fleet_pb2.ListNodesResponse]]: ...
+    ) -> _typing.Union[_fleet_pb2.ListNodesResponse, _abc.Awaitable[_fleet_pb2.ListNodesResponse]]:
+        """All nodes, page by page."""
 
     @_abc_1.abstractmethod
     def WatchNode(

@@ -30,17 +30,26 @@ class _ReservationStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Rese
     DESCRIPTOR: _descriptor.EnumDescriptor
     RESERVATION_STATE_UNSPECIFIED: _ReservationState.ValueType  # 0
     RESERVATION_STATE_RESERVED: _ReservationState.ValueType  # 1
+    """Held, and counted as a resident."""
     RESERVATION_STATE_BOUND: _ReservationState.ValueType  # 2
+    """It runs there."""
     RESERVATION_STATE_RELEASED: _ReservationState.ValueType  # 3
+    """It has ended, or never came."""
     RESERVATION_STATE_EXPIRED: _ReservationState.ValueType  # 4
+    """It was not bound in time."""
 
-class ReservationState(_ReservationState, metaclass=_ReservationStateEnumTypeWrapper): ...
+class ReservationState(_ReservationState, metaclass=_ReservationStateEnumTypeWrapper):
+    """How far a placement has come."""
 
 RESERVATION_STATE_UNSPECIFIED: ReservationState.ValueType  # 0
 RESERVATION_STATE_RESERVED: ReservationState.ValueType  # 1
+"""Held, and counted as a resident."""
 RESERVATION_STATE_BOUND: ReservationState.ValueType  # 2
+"""It runs there."""
 RESERVATION_STATE_RELEASED: ReservationState.ValueType  # 3
+"""It has ended, or never came."""
 RESERVATION_STATE_EXPIRED: ReservationState.ValueType  # 4
+"""It was not bound in time."""
 Global___ReservationState: _TypeAlias = ReservationState  # noqa: Y015
 
 @_typing.final
@@ -57,10 +66,13 @@ class ReserveRequest(_message.Message):
     placement_id: _builtins.str
     """Chosen by the scheduler (a job or Pod id): repeating a request of the same id is harmless."""
     app: _builtins.str
+    """Name of the application, profiled or not."""
     node: _builtins.str
     """Id or name."""
     placement: _records_pb2.Placement.ValueType
+    """Where it will run relative to the residents."""
     domain: _builtins.int
+    """Place of the last-level cache domain in NodeFacts.llc_domains."""
     memory_bytes: _builtins.int
     """Bytes of memory that it will need; 0 for not known."""
     @_builtins.property
@@ -92,7 +104,9 @@ class ReserveResponse(_message.Message):
 
     RESERVATION_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def reservation(self) -> Global___Reservation: ...
+    def reservation(self) -> Global___Reservation:
+        """As it is now."""
+
     def __init__(
         self,
         *,
@@ -115,6 +129,7 @@ class BindRequest(_message.Message):
     APP_FIELD_NUMBER: _builtins.int
     NODE_FIELD_NUMBER: _builtins.int
     placement_id: _builtins.str
+    """Chosen by the scheduler: repeating a request of the same id is harmless."""
     app: _builtins.str
     """Needed only to bind what was never reserved."""
     node: _builtins.str
@@ -145,7 +160,9 @@ class BindResponse(_message.Message):
 
     RESERVATION_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def reservation(self) -> Global___Reservation: ...
+    def reservation(self) -> Global___Reservation:
+        """As it is now."""
+
     def __init__(
         self,
         *,
@@ -166,6 +183,7 @@ class ReleaseRequest(_message.Message):
     PLACEMENT_ID_FIELD_NUMBER: _builtins.int
     ENDED_AT_FIELD_NUMBER: _builtins.int
     placement_id: _builtins.str
+    """Chosen by the scheduler: repeating a request of the same id is harmless."""
     @_builtins.property
     def ended_at(self) -> _timestamp_pb2.Timestamp:
         """When it ended; absent means now."""
@@ -190,7 +208,9 @@ class ReleaseResponse(_message.Message):
 
     RESERVATION_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def reservation(self) -> Global___Reservation: ...
+    def reservation(self) -> Global___Reservation:
+        """As it is now."""
+
     def __init__(
         self,
         *,
@@ -206,6 +226,8 @@ Global___ReleaseResponse: _TypeAlias = ReleaseResponse  # noqa: Y015
 
 @_typing.final
 class Reservation(_message.Message):
+    """One application's place on a node, from its reservation to its end."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     PLACEMENT_ID_FIELD_NUMBER: _builtins.int
@@ -219,19 +241,33 @@ class Reservation(_message.Message):
     ENDED_AT_FIELD_NUMBER: _builtins.int
     EXPIRES_AT_FIELD_NUMBER: _builtins.int
     placement_id: _builtins.str
+    """Chosen by the scheduler."""
     app: _builtins.str
+    """Name of the application."""
     node_id: _builtins.str
+    """Id of the node."""
     domain: _builtins.int
+    """Place of the last-level cache domain in NodeFacts.llc_domains."""
     placement: _records_pb2.Placement.ValueType
+    """Where it runs relative to the residents."""
     state: Global___ReservationState.ValueType
+    """How far it has come."""
     @_builtins.property
-    def reserved_at(self) -> _timestamp_pb2.Timestamp: ...
+    def reserved_at(self) -> _timestamp_pb2.Timestamp:
+        """Absent for what was bound without a reservation."""
+
     @_builtins.property
-    def bound_at(self) -> _timestamp_pb2.Timestamp: ...
+    def bound_at(self) -> _timestamp_pb2.Timestamp:
+        """When it started; absent before."""
+
     @_builtins.property
-    def ended_at(self) -> _timestamp_pb2.Timestamp: ...
+    def ended_at(self) -> _timestamp_pb2.Timestamp:
+        """When it was released or expired; absent before."""
+
     @_builtins.property
-    def expires_at(self) -> _timestamp_pb2.Timestamp: ...
+    def expires_at(self) -> _timestamp_pb2.Timestamp:
+        """When the reservation ends by itself; absent once it is bound."""
+
     def __init__(
         self,
         *,
@@ -284,7 +320,9 @@ class ListPlacementsResponse(_message.Message):
 
     PLACEMENTS_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def placements(self) -> _containers.RepeatedCompositeFieldContainer[Global___Reservation]: ...
+    def placements(self) -> _containers.RepeatedCompositeFieldContainer[Global___Reservation]:
+        """Oldest first."""
+
     def __init__(
         self,
         *,

@@ -26,7 +26,8 @@ if _version_not_supported:
 
 
 class PlacementsStub:
-    """Missing associated documentation comment in .proto file."""
+    """What runs where, as the scheduler tells it.
+    """
 
     def __init__(self, channel):
         """Constructor.
@@ -57,7 +58,8 @@ class PlacementsStub:
 
 
 class PlacementsServicer:
-    """Missing associated documentation comment in .proto file."""
+    """What runs where, as the scheduler tells it.
+    """
 
     def Reserve(self, request, context):
         """Hold a place: it counts as a resident until it is bound, released or expires.
@@ -81,7 +83,8 @@ class PlacementsServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListPlacements(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Placements of a node, or of all.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -118,7 +121,8 @@ def add_PlacementsServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class Placements:
-    """Missing associated documentation comment in .proto file."""
+    """What runs where, as the scheduler tells it.
+    """
 
     @staticmethod
     def Reserve(request,

@@ -27,6 +27,8 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class PlacementsStub:
+    """What runs where, as the scheduler tells it."""
+
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
     @_typing.overload
@@ -38,9 +40,12 @@ class PlacementsStub:
     Release: _grpc.UnaryUnaryMultiCallable[_placements_pb2.ReleaseRequest, _placements_pb2.ReleaseResponse]
     """It has ended, or never came."""
     ListPlacements: _grpc.UnaryUnaryMultiCallable[_placements_pb2.ListPlacementsRequest, _placements_pb2.ListPlacementsResponse]
+    """Placements of a node, or of all."""
 
 @_typing.type_check_only
 class PlacementsAsyncStub(PlacementsStub):
+    """What runs where, as the scheduler tells it."""
+
     def __init__(self, channel: _aio.Channel) -> None: ...
     Reserve: _aio.UnaryUnaryMultiCallable[_placements_pb2.ReserveRequest, _placements_pb2.ReserveResponse]  # type: ignore[assignment]
     """Hold a place: it counts as a resident until it is bound, released or expires."""
@@ -49,8 +54,11 @@ class PlacementsAsyncStub(PlacementsStub):
     Release: _aio.UnaryUnaryMultiCallable[_placements_pb2.ReleaseRequest, _placements_pb2.ReleaseResponse]  # type: ignore[assignment]
     """It has ended, or never came."""
     ListPlacements: _aio.UnaryUnaryMultiCallable[_placements_pb2.ListPlacementsRequest, _placements_pb2.ListPlacementsResponse]  # type: ignore[assignment]
+    """Placements of a node, or of all."""
 
 class PlacementsServicer(metaclass=_abc_1.ABCMeta):
+    """What runs where, as the scheduler tells it."""
+
     @_abc_1.abstractmethod
     def Reserve(
         self,
@@ -80,6 +88,7 @@ class PlacementsServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _placements_pb2.ListPlacementsRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_placements_pb2.ListPlacementsResponse, _abc.Awaitable[_placements_pb2.ListPlacementsResponse]]: ...
+    ) -> _typing.Union[_placements_pb2.ListPlacementsResponse, _abc.Awaitable[_placements_pb2.ListPlacementsResponse]]:
+        """Placements of a node, or of all."""
 
 def add_PlacementsServicer_to_server(servicer: PlacementsServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

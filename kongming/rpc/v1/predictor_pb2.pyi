@@ -84,8 +84,11 @@ class Interval(_message.Message):
     LEVEL_FIELD_NUMBER: _builtins.int
     CALIBRATED_FIELD_NUMBER: _builtins.int
     median: _builtins.float
+    """In the unit of what it is an interval of, as the bounds are."""
     lower: _builtins.float
+    """Lower bound, in the unit of the median."""
     upper: _builtins.float
+    """Upper bound, in the unit of the median."""
     level: _builtins.float
     """Probability, above 0 and below 1."""
     calibrated: _builtins.bool
@@ -116,6 +119,7 @@ class Driver(_message.Message):
     FAMILY_FIELD_NUMBER: _builtins.int
     SHARE_FIELD_NUMBER: _builtins.int
     family: _builtins.str
+    """Resource family: cache, memory, compute, os, read, write, metadata or network."""
     share: _builtins.float
     """0 to 1; the shares of a prediction sum to 1."""
     def __init__(
@@ -134,6 +138,8 @@ Global___Driver: _TypeAlias = Driver  # noqa: Y015
 
 @_typing.final
 class Prediction(_message.Message):
+    """A runtime on a node, and what is to be known of it."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     @_typing.final
@@ -176,11 +182,15 @@ class Prediction(_message.Message):
     WARNINGS_FIELD_NUMBER: _builtins.int
     NOTES_FIELD_NUMBER: _builtins.int
     app: _builtins.str
+    """Name of the application."""
     node_id: _builtins.str
+    """Id of the node."""
     domain: _builtins.int
     """Place of the last-level cache domain in NodeFacts.llc_domains."""
     placement: _records_pb2.Placement.ValueType
+    """The placement that the model is of."""
     basis: Global___Basis.ValueType
+    """What it rests on."""
     model: _builtins.str
     """Name of the model, such as STACK; empty for BASIS_NODE_ONLY."""
     model_version: _builtins.int
@@ -260,12 +270,15 @@ Global___Prediction: _TypeAlias = Prediction  # noqa: Y015
 
 @_typing.final
 class ResidentImpact(_message.Message):
+    """What a newcomer does to a resident."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     APP_FIELD_NUMBER: _builtins.int
     SLOWDOWN_NOW_FIELD_NUMBER: _builtins.int
     SLOWDOWN_THEN_FIELD_NUMBER: _builtins.int
     app: _builtins.str
+    """Name of the resident's application."""
     @_builtins.property
     def slowdown_now(self) -> Global___Interval:
         """Ratio to the idle node, as the resident runs now."""
@@ -298,7 +311,9 @@ class PredictRequest(_message.Message):
     request_id: _builtins.str
     """For tracing: comes back in the answer and in logs; the server makes one where it is empty."""
     @_builtins.property
-    def questions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PredictQuestion]: ...
+    def questions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PredictQuestion]:
+        """Each is answered or refused on its own."""
+
     def __init__(
         self,
         *,
@@ -315,6 +330,8 @@ Global___PredictRequest: _TypeAlias = PredictRequest  # noqa: Y015
 
 @_typing.final
 class PredictQuestion(_message.Message):
+    """A runtime that is asked for."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     APP_FIELD_NUMBER: _builtins.int
@@ -328,12 +345,15 @@ class PredictQuestion(_message.Message):
     RESIDENT_ID_FIELD_NUMBER: _builtins.int
     STRICT_FIELD_NUMBER: _builtins.int
     app: _builtins.str
+    """Name of the application, profiled or not."""
     node: _builtins.str
     """Id or name of a node."""
     placement: _records_pb2.Placement.ValueType
+    """Where the residents run relative to the application."""
     level: _builtins.float
     """Probability of the intervals, above 0 and below 1; 0 means 0.9."""
     stale_policy: Global___StalePolicy.ValueType
+    """What to do with a fingerprint beyond its time to live."""
     model: _builtins.str
     """A model's name; empty for the chosen one."""
     model_version: _builtins.int
@@ -377,6 +397,7 @@ class PredictResponse(_message.Message):
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     ANSWERS_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
+    """That of the request, or the server's own."""
     @_builtins.property
     def answers(self) -> _containers.RepeatedCompositeFieldContainer[Global___PredictAnswer]:
         """In the order of the questions."""
@@ -397,14 +418,20 @@ Global___PredictResponse: _TypeAlias = PredictResponse  # noqa: Y015
 
 @_typing.final
 class PredictAnswer(_message.Message):
+    """One question's answer."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     PREDICTION_FIELD_NUMBER: _builtins.int
     FAILURE_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def prediction(self) -> Global___Prediction: ...
+    def prediction(self) -> Global___Prediction:
+        """The answer."""
+
     @_builtins.property
-    def failure(self) -> Global___Failure: ...
+    def failure(self) -> Global___Failure:
+        """Why there is none."""
+
     def __init__(
         self,
         *,
@@ -431,13 +458,17 @@ class Failure(_message.Message):
     MESSAGE_FIELD_NUMBER: _builtins.int
     FIELD_FIELD_NUMBER: _builtins.int
     HINT_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
     code: _builtins.str
     """Name of a google.rpc.Code, such as NOT_FOUND."""
     message: _builtins.str
+    """What was found and what is allowed, in a sentence."""
     field: _builtins.str
     """The field that it is about, where it is about one."""
     hint: _builtins.str
     """The way out."""
+    reason: _builtins.str
+    """The kind of error, as google.rpc.ErrorInfo.reason has it, such as UNTRAINED."""
     def __init__(
         self,
         *,
@@ -445,10 +476,11 @@ class Failure(_message.Message):
         message: _builtins.str = ...,
         field: _builtins.str = ...,
         hint: _builtins.str = ...,
+        reason: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["code", b"code", "field", b"field", "hint", b"hint", "message", b"message"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["code", b"code", "field", b"field", "hint", b"hint", "message", b"message", "reason", b"reason"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -467,15 +499,19 @@ class PredictColocationRequest(_message.Message):
     MODEL_FIELD_NUMBER: _builtins.int
     STRICT_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
+    """For tracing, as in PredictRequest."""
     app: _builtins.str
+    """Name of a profiled application."""
     node: _builtins.str
     """Id or name of the node whose idle reference is started from; empty for that of the training."""
     placement: _records_pb2.Placement.ValueType
+    """Where the neighbours run relative to the application."""
     level: _builtins.float
     """Probability of the intervals; 0 means 0.9."""
     model: _builtins.str
     """A model's name; empty for the chosen one."""
     strict: _builtins.bool
+    """Refuse where the model extrapolates."""
     @_builtins.property
     def neighbours(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Names of profiled applications; one name may come several times."""
@@ -508,8 +544,11 @@ class PredictColocationResponse(_message.Message):
     PREDICTION_FIELD_NUMBER: _builtins.int
     NEIGHBOURS_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
+    """That of the request, or the server's own."""
     @_builtins.property
-    def prediction(self) -> Global___Prediction: ...
+    def prediction(self) -> Global___Prediction:
+        """The application's own runtime."""
+
     @_builtins.property
     def neighbours(self) -> _containers.RepeatedCompositeFieldContainer[Global___NeighbourImpact]:
         """What each neighbour meets, in the order in which they were named. A neighbour without a model
@@ -533,11 +572,14 @@ Global___PredictColocationResponse: _TypeAlias = PredictColocationResponse  # no
 
 @_typing.final
 class NeighbourImpact(_message.Message):
+    """What a neighbour meets beside the application and the other neighbours."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     APP_FIELD_NUMBER: _builtins.int
     SLOWDOWN_FIELD_NUMBER: _builtins.int
     app: _builtins.str
+    """Name of the neighbour's application."""
     @_builtins.property
     def slowdown(self) -> Global___Interval:
         """Ratio to the idle node; absent where it is not known."""
@@ -576,10 +618,13 @@ class RankNodesRequest(_message.Message):
     SEED_FIELD_NUMBER: _builtins.int
     MEMORY_BYTES_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
+    """For tracing, as in PredictRequest."""
     app: _builtins.str
+    """Name of the application, profiled or not."""
     limit: _builtins.int
     """How many to return; 0 means 10."""
     placement: _records_pb2.Placement.ValueType
+    """Where the residents run relative to the application."""
     slowdown_limit: _builtins.float
     """Refuse nodes where the newcomer's median slowdown is above this ratio; 0 for no limit."""
     resident_slowdown_limit: _builtins.float
@@ -589,6 +634,7 @@ class RankNodesRequest(_message.Message):
     resident_weight: _builtins.float
     """Weight of the sum of the residents' added log slowdowns; absent means 1."""
     stale_policy: Global___StalePolicy.ValueType
+    """What to do with nodes whose fingerprint is beyond its time to live."""
     level: _builtins.float
     """Probability of the intervals; 0 means 0.9."""
     seed: _builtins.int
@@ -667,9 +713,11 @@ class RankNodesResponse(_message.Message):
     STALENESS_SECONDS_FIELD_NUMBER: _builtins.int
     ELAPSED_SECONDS_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
+    """That of the request, or the server's own."""
     candidates: _builtins.int
     """How many candidates there were."""
     basis: Global___Basis.ValueType
+    """What all scores rest on."""
     staleness_seconds: _builtins.float
     """Seconds by which the matrix of predictions may lag behind the newest fingerprint."""
     elapsed_seconds: _builtins.float
@@ -703,6 +751,8 @@ Global___RankNodesResponse: _TypeAlias = RankNodesResponse  # noqa: Y015
 
 @_typing.final
 class RankedNode(_message.Message):
+    """One place in a ranking."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     NODE_ID_FIELD_NUMBER: _builtins.int
@@ -717,8 +767,11 @@ class RankedNode(_message.Message):
     TIED_WITH_FIRST_FIELD_NUMBER: _builtins.int
     RESIDENTS_FIELD_NUMBER: _builtins.int
     node_id: _builtins.str
+    """Id of the node."""
     name: _builtins.str
+    """Its host name."""
     domain: _builtins.int
+    """Place of the best last-level cache domain in NodeFacts.llc_domains."""
     score: _builtins.float
     """Lower is better: the weighted sum of log slowdowns."""
     worst_resident_slowdown: _builtins.float
@@ -726,7 +779,9 @@ class RankedNode(_message.Message):
     there is none.
     """
     stale: _builtins.bool
+    """Whether that is beyond its time to live."""
     extrapolating: _builtins.bool
+    """Whether the environment lies outside the training ones."""
     tied_with_first: _builtins.bool
     """Whether its interval overlaps so much with the first one's that the order means little."""
     residents: _builtins.int
@@ -736,7 +791,9 @@ class RankedNode(_message.Message):
         """Of the newcomer; ratio to the idle node."""
 
     @_builtins.property
-    def fingerprint_age(self) -> _duration_pb2.Duration: ...
+    def fingerprint_age(self) -> _duration_pb2.Duration:
+        """Age of the fingerprint that was used; absent where the idle reference was."""
+
     def __init__(
         self,
         *,
@@ -767,8 +824,11 @@ class ExplainRequest(_message.Message):
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     QUESTION_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
+    """For tracing, as in PredictRequest."""
     @_builtins.property
-    def question(self) -> Global___PredictQuestion: ...
+    def question(self) -> Global___PredictQuestion:
+        """The prediction to explain."""
+
     def __init__(
         self,
         *,
@@ -794,14 +854,19 @@ class ExplainResponse(_message.Message):
     ADDED_FIELD_NUMBER: _builtins.int
     REMOVED_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
+    """That of the request, or the server's own."""
     @_builtins.property
-    def prediction(self) -> Global___Prediction: ...
+    def prediction(self) -> Global___Prediction:
+        """As Predict answers it."""
+
     @_builtins.property
     def contributions(self) -> _containers.RepeatedCompositeFieldContainer[Global___Contribution]:
         """Greatest contribution first."""
 
     @_builtins.property
-    def fingerprint_taken_at(self) -> _timestamp_pb2.Timestamp: ...
+    def fingerprint_taken_at(self) -> _timestamp_pb2.Timestamp:
+        """When the fingerprint that was used began; absent where the idle reference was."""
+
     @_builtins.property
     def added(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Placements that were added to the fingerprint because they began after it."""
@@ -830,6 +895,8 @@ Global___ExplainResponse: _TypeAlias = ExplainResponse  # noqa: Y015
 
 @_typing.final
 class Contribution(_message.Message):
+    """One surrogate's part in a prediction."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     SURROGATE_FIELD_NUMBER: _builtins.int
@@ -838,7 +905,9 @@ class Contribution(_message.Message):
     IDLE_SECONDS_PER_OP_FIELD_NUMBER: _builtins.int
     LOG_SLOWDOWN_FIELD_NUMBER: _builtins.int
     surrogate: _builtins.str
+    """The surrogate's name."""
     family: _builtins.str
+    """Its resource family."""
     seconds_per_op: _builtins.float
     """Seconds per operation in the environment that was predicted for."""
     idle_seconds_per_op: _builtins.float

@@ -26,7 +26,8 @@ if _version_not_supported:
 
 
 class PredictorStub:
-    """Missing associated documentation comment in .proto file."""
+    """Questions about runtimes.
+    """
 
     def __init__(self, channel):
         """Constructor.
@@ -57,7 +58,8 @@ class PredictorStub:
 
 
 class PredictorServicer:
-    """Missing associated documentation comment in .proto file."""
+    """Questions about runtimes.
+    """
 
     def Predict(self, request, context):
         """The runtime of applications on nodes as they are now: a batch of questions, each answered or
@@ -121,7 +123,8 @@ def add_PredictorServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class Predictor:
-    """Missing associated documentation comment in .proto file."""
+    """Questions about runtimes.
+    """
 
     @staticmethod
     def Predict(request,

@@ -27,6 +27,8 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class PredictorStub:
+    """Questions about runtimes."""
+
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
     @_typing.overload
@@ -46,6 +48,8 @@ class PredictorStub:
 
 @_typing.type_check_only
 class PredictorAsyncStub(PredictorStub):
+    """Questions about runtimes."""
+
     def __init__(self, channel: _aio.Channel) -> None: ...
     Predict: _aio.UnaryUnaryMultiCallable[_predictor_pb2.PredictRequest, _predictor_pb2.PredictResponse]  # type: ignore[assignment]
     """The runtime of applications on nodes as they are now: a batch of questions, each answered or
@@ -61,6 +65,8 @@ class PredictorAsyncStub(PredictorStub):
     """Why a prediction is what it is."""
 
 class PredictorServicer(metaclass=_abc_1.ABCMeta):
+    """Questions about runtimes."""
+
     @_abc_1.abstractmethod
     def Predict(
         self,

@@ -30,23 +30,36 @@ class _OperationStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Operat
     DESCRIPTOR: _descriptor.EnumDescriptor
     OPERATION_STATE_UNSPECIFIED: _OperationState.ValueType  # 0
     OPERATION_STATE_QUEUED: _OperationState.ValueType  # 1
+    """Waits for a worker."""
     OPERATION_STATE_RUNNING: _OperationState.ValueType  # 2
+    """A worker trains."""
     OPERATION_STATE_DONE: _OperationState.ValueType  # 3
+    """Ended; `trained` says what it made."""
     OPERATION_STATE_FAILED: _OperationState.ValueType  # 4
+    """Ended without a result; `message` says why."""
     OPERATION_STATE_CANCELLED: _OperationState.ValueType  # 5
+    """Ended by CancelOperation; what was trained before stays."""
 
-class OperationState(_OperationState, metaclass=_OperationStateEnumTypeWrapper): ...
+class OperationState(_OperationState, metaclass=_OperationStateEnumTypeWrapper):
+    """How far an operation has come."""
 
 OPERATION_STATE_UNSPECIFIED: OperationState.ValueType  # 0
 OPERATION_STATE_QUEUED: OperationState.ValueType  # 1
+"""Waits for a worker."""
 OPERATION_STATE_RUNNING: OperationState.ValueType  # 2
+"""A worker trains."""
 OPERATION_STATE_DONE: OperationState.ValueType  # 3
+"""Ended; `trained` says what it made."""
 OPERATION_STATE_FAILED: OperationState.ValueType  # 4
+"""Ended without a result; `message` says why."""
 OPERATION_STATE_CANCELLED: OperationState.ValueType  # 5
+"""Ended by CancelOperation; what was trained before stays."""
 Global___OperationState: _TypeAlias = OperationState  # noqa: Y015
 
 @_typing.final
 class Application(_message.Message):
+    """A registered application, and how well it is known."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     NAME_FIELD_NUMBER: _builtins.int
@@ -56,6 +69,7 @@ class Application(_message.Message):
     TRAINED_FIELD_NUMBER: _builtins.int
     REALISED_FIELD_NUMBER: _builtins.int
     name: _builtins.str
+    """Chosen by who registers it; unique."""
     identity: _builtins.str
     """Hash of the program and its input."""
     runs: _builtins.int
@@ -115,6 +129,7 @@ class Realised(_message.Message):
     drifted: _builtins.bool
     """Whether recent errors differ from the model's validation beyond chance."""
     reason: _builtins.str
+    """What is taken for drift, in a sentence; empty without it."""
     def __init__(
         self,
         *,
@@ -141,9 +156,13 @@ class RegisterApplicationRequest(_message.Message):
     IDENTITY_FIELD_NUMBER: _builtins.int
     DOCUMENT_FIELD_NUMBER: _builtins.int
     name: _builtins.str
+    """Unique; registering it again with another identity replaces it."""
     identity: _builtins.str
+    """Hash of the program and its input."""
     @_builtins.property
-    def document(self) -> _struct_pb2.Struct: ...
+    def document(self) -> _struct_pb2.Struct:
+        """The application's table: command, set-up, metric."""
+
     def __init__(
         self,
         *,
@@ -165,7 +184,9 @@ class RegisterApplicationResponse(_message.Message):
 
     APPLICATION_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def application(self) -> Global___Application: ...
+    def application(self) -> Global___Application:
+        """As it is now."""
+
     def __init__(
         self,
         *,
@@ -185,6 +206,7 @@ class GetApplicationRequest(_message.Message):
 
     NAME_FIELD_NUMBER: _builtins.int
     name: _builtins.str
+    """The name that it was registered by."""
     def __init__(
         self,
         *,
@@ -204,7 +226,9 @@ class GetApplicationResponse(_message.Message):
 
     APPLICATION_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def application(self) -> Global___Application: ...
+    def application(self) -> Global___Application:
+        """As it is now."""
+
     def __init__(
         self,
         *,
@@ -227,6 +251,7 @@ class ListApplicationsRequest(_message.Message):
     page_size: _builtins.int
     """0 means 1000."""
     page_token: _builtins.str
+    """next_page_token of the page before; empty for the first."""
     def __init__(
         self,
         *,
@@ -248,8 +273,11 @@ class ListApplicationsResponse(_message.Message):
     APPLICATIONS_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
+    """Empty on the last page."""
     @_builtins.property
-    def applications(self) -> _containers.RepeatedCompositeFieldContainer[Global___Application]: ...
+    def applications(self) -> _containers.RepeatedCompositeFieldContainer[Global___Application]:
+        """By name."""
+
     def __init__(
         self,
         *,
@@ -271,9 +299,13 @@ class ImportRunsRequest(_message.Message):
     RUN_FIELD_NUMBER: _builtins.int
     SIGNATURE_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def run(self) -> _records_pb2.Run: ...
+    def run(self) -> _records_pb2.Run:
+        """A run of any node."""
+
     @_builtins.property
-    def signature(self) -> _records_pb2.Signature: ...
+    def signature(self) -> _records_pb2.Signature:
+        """A signature of any node."""
+
     def __init__(
         self,
         *,
@@ -327,9 +359,11 @@ class TrainRequest(_message.Message):
     MODEL_FIELD_NUMBER: _builtins.int
     RANDOM_STATE_FIELD_NUMBER: _builtins.int
     placement: _records_pb2.Placement.ValueType
+    """Unspecified for every placement with runs."""
     model: _builtins.str
     """A model's name; empty for auto."""
     random_state: _builtins.int
+    """Seed: the same runs and seed give the same model."""
     @_builtins.property
     def apps(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Empty for every application with new runs."""
@@ -356,7 +390,9 @@ class TrainResponse(_message.Message):
 
     OPERATION_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def operation(self) -> Global___Operation: ...
+    def operation(self) -> Global___Operation:
+        """To follow with GetOperation or WatchOperation."""
+
     def __init__(
         self,
         *,
@@ -372,6 +408,8 @@ Global___TrainResponse: _TypeAlias = TrainResponse  # noqa: Y015
 
 @_typing.final
 class Operation(_message.Message):
+    """A training, and how far it is."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     ID_FIELD_NUMBER: _builtins.int
@@ -382,16 +420,25 @@ class Operation(_message.Message):
     ENDED_AT_FIELD_NUMBER: _builtins.int
     TRAINED_FIELD_NUMBER: _builtins.int
     id: _builtins.str
+    """Chosen by the server."""
     state: Global___OperationState.ValueType
+    """How far it has come."""
     progress: _builtins.float
     """0 to 1."""
     message: _builtins.str
+    """What it is doing, or why it failed."""
     @_builtins.property
-    def started_at(self) -> _timestamp_pb2.Timestamp: ...
+    def started_at(self) -> _timestamp_pb2.Timestamp:
+        """Absent while it is queued."""
+
     @_builtins.property
-    def ended_at(self) -> _timestamp_pb2.Timestamp: ...
+    def ended_at(self) -> _timestamp_pb2.Timestamp:
+        """Absent before its end."""
+
     @_builtins.property
-    def trained(self) -> _containers.RepeatedCompositeFieldContainer[Global___TrainedModel]: ...
+    def trained(self) -> _containers.RepeatedCompositeFieldContainer[Global___TrainedModel]:
+        """What has been trained so far."""
+
     def __init__(
         self,
         *,
@@ -424,11 +471,15 @@ class TrainedModel(_message.Message):
     REASON_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
     app: _builtins.str
+    """Name of the application."""
     placement: _records_pb2.Placement.ValueType
+    """The placement that was trained for."""
     version: _builtins.int
+    """Counts up for each application and placement; 0 where it could not be trained."""
     promoted: _builtins.bool
     """Whether it went into service: a new version does where its validation is no worse."""
     reason: _builtins.str
+    """Why it was promoted or not."""
     error: _builtins.str
     """Why it could not be trained; empty where it was."""
     def __init__(
@@ -455,6 +506,7 @@ class GetOperationRequest(_message.Message):
 
     ID_FIELD_NUMBER: _builtins.int
     id: _builtins.str
+    """The operation's id."""
     def __init__(
         self,
         *,
@@ -474,7 +526,9 @@ class GetOperationResponse(_message.Message):
 
     OPERATION_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def operation(self) -> Global___Operation: ...
+    def operation(self) -> Global___Operation:
+        """As it is now."""
+
     def __init__(
         self,
         *,
@@ -494,6 +548,7 @@ class WatchOperationRequest(_message.Message):
 
     ID_FIELD_NUMBER: _builtins.int
     id: _builtins.str
+    """The operation's id."""
     def __init__(
         self,
         *,
@@ -513,7 +568,9 @@ class WatchOperationResponse(_message.Message):
 
     OPERATION_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def operation(self) -> Global___Operation: ...
+    def operation(self) -> Global___Operation:
+        """As it is after the change."""
+
     def __init__(
         self,
         *,
@@ -533,6 +590,7 @@ class CancelOperationRequest(_message.Message):
 
     ID_FIELD_NUMBER: _builtins.int
     id: _builtins.str
+    """The operation's id."""
     def __init__(
         self,
         *,
@@ -552,7 +610,9 @@ class CancelOperationResponse(_message.Message):
 
     OPERATION_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def operation(self) -> Global___Operation: ...
+    def operation(self) -> Global___Operation:
+        """As it is now; its workers end soon after."""
+
     def __init__(
         self,
         *,
@@ -568,6 +628,8 @@ Global___CancelOperationResponse: _TypeAlias = CancelOperationResponse  # noqa: 
 
 @_typing.final
 class Model(_message.Message):
+    """A trained model."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     APP_FIELD_NUMBER: _builtins.int
@@ -580,17 +642,25 @@ class Model(_message.Message):
     IN_SERVICE_FIELD_NUMBER: _builtins.int
     DOCUMENT_FIELD_NUMBER: _builtins.int
     app: _builtins.str
+    """Name of the application."""
     placement: _records_pb2.Placement.ValueType
+    """The placement that it was trained for."""
     version: _builtins.int
+    """Counts up for each application and placement."""
     identity: _builtins.str
+    """Hash of the program and its input that it was trained on."""
     node_id: _builtins.str
+    """The node that its training runs are of."""
     chosen: _builtins.str
     """Name of the model that predictions use."""
     in_service: _builtins.bool
+    """Whether predictions use it where no version is asked for."""
     document: _builtins.str
     """The model file as canonical JSON with its checksum; only from GetModel."""
     @_builtins.property
-    def trained_at(self) -> _timestamp_pb2.Timestamp: ...
+    def trained_at(self) -> _timestamp_pb2.Timestamp:
+        """By the server's clock."""
+
     def __init__(
         self,
         *,
@@ -620,7 +690,9 @@ class GetModelRequest(_message.Message):
     PLACEMENT_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
     app: _builtins.str
+    """Name of the application."""
     placement: _records_pb2.Placement.ValueType
+    """Unspecified means the application's only trained one, else cross-core."""
     version: _builtins.int
     """0 for the one in service."""
     def __init__(
@@ -644,7 +716,9 @@ class GetModelResponse(_message.Message):
 
     MODEL_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def model(self) -> Global___Model: ...
+    def model(self) -> Global___Model:
+        """With its document."""
+
     def __init__(
         self,
         *,
@@ -684,7 +758,9 @@ class ListModelsResponse(_message.Message):
 
     MODELS_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def models(self) -> _containers.RepeatedCompositeFieldContainer[Global___Model]: ...
+    def models(self) -> _containers.RepeatedCompositeFieldContainer[Global___Model]:
+        """By application and placement, newest first; without documents."""
+
     def __init__(
         self,
         *,
@@ -706,7 +782,9 @@ class DeleteModelRequest(_message.Message):
     PLACEMENT_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
     app: _builtins.str
+    """Name of the application."""
     placement: _records_pb2.Placement.ValueType
+    """The placement that it was trained for."""
     version: _builtins.int
     """0 for all versions."""
     def __init__(
@@ -730,6 +808,7 @@ class DeleteModelResponse(_message.Message):
 
     DELETED_FIELD_NUMBER: _builtins.int
     deleted: _builtins.int
+    """How many versions."""
     def __init__(
         self,
         *,

@@ -26,7 +26,8 @@ if _version_not_supported:
 
 
 class ProfilesStub:
-    """Missing associated documentation comment in .proto file."""
+    """Applications, their runs and their models.
+    """
 
     def __init__(self, channel):
         """Constructor.
@@ -92,22 +93,26 @@ class ProfilesStub:
 
 
 class ProfilesServicer:
-    """Missing associated documentation comment in .proto file."""
+    """Applications, their runs and their models.
+    """
 
     def RegisterApplication(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Make an application known. Repeating it is harmless.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetApplication(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """One application by name.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListApplications(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """All applications, page by page.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -127,7 +132,8 @@ class ProfilesServicer:
         raise NotImplementedError('Method not implemented!')
 
     def GetOperation(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """How far a training is.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -140,25 +146,29 @@ class ProfilesServicer:
         raise NotImplementedError('Method not implemented!')
 
     def CancelOperation(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """End a training; one that has ended stays as it is.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetModel(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """One model with its document.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListModels(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Models without their documents.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DeleteModel(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Remove one version of a model, or all.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -230,7 +240,8 @@ def add_ProfilesServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class Profiles:
-    """Missing associated documentation comment in .proto file."""
+    """Applications, their runs and their models.
+    """
 
     @staticmethod
     def RegisterApplication(request,

@@ -27,64 +27,89 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class ProfilesStub:
+    """Applications, their runs and their models."""
+
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> ProfilesAsyncStub: ...
     RegisterApplication: _grpc.UnaryUnaryMultiCallable[_profiles_pb2.RegisterApplicationRequest, _profiles_pb2.RegisterApplicationResponse]
+    """Make an application known. Repeating it is harmless."""
     GetApplication: _grpc.UnaryUnaryMultiCallable[_profiles_pb2.GetApplicationRequest, _profiles_pb2.GetApplicationResponse]
+    """One application by name."""
     ListApplications: _grpc.UnaryUnaryMultiCallable[_profiles_pb2.ListApplicationsRequest, _profiles_pb2.ListApplicationsResponse]
+    """All applications, page by page."""
     ImportRuns: _grpc.StreamUnaryMultiCallable[_profiles_pb2.ImportRunsRequest, _profiles_pb2.ImportRunsResponse]
     """Runs and signatures that were measured elsewhere. What the answer counts is committed."""
     Train: _grpc.UnaryUnaryMultiCallable[_profiles_pb2.TrainRequest, _profiles_pb2.TrainResponse]
     """Starts training; the operation says how far it is."""
     GetOperation: _grpc.UnaryUnaryMultiCallable[_profiles_pb2.GetOperationRequest, _profiles_pb2.GetOperationResponse]
+    """How far a training is."""
     WatchOperation: _grpc.UnaryStreamMultiCallable[_profiles_pb2.WatchOperationRequest, _profiles_pb2.WatchOperationResponse]
     """The operation's state now and after each change, until it is done."""
     CancelOperation: _grpc.UnaryUnaryMultiCallable[_profiles_pb2.CancelOperationRequest, _profiles_pb2.CancelOperationResponse]
+    """End a training; one that has ended stays as it is."""
     GetModel: _grpc.UnaryUnaryMultiCallable[_profiles_pb2.GetModelRequest, _profiles_pb2.GetModelResponse]
+    """One model with its document."""
     ListModels: _grpc.UnaryUnaryMultiCallable[_profiles_pb2.ListModelsRequest, _profiles_pb2.ListModelsResponse]
+    """Models without their documents."""
     DeleteModel: _grpc.UnaryUnaryMultiCallable[_profiles_pb2.DeleteModelRequest, _profiles_pb2.DeleteModelResponse]
+    """Remove one version of a model, or all."""
 
 @_typing.type_check_only
 class ProfilesAsyncStub(ProfilesStub):
+    """Applications, their runs and their models."""
+
     def __init__(self, channel: _aio.Channel) -> None: ...
     RegisterApplication: _aio.UnaryUnaryMultiCallable[_profiles_pb2.RegisterApplicationRequest, _profiles_pb2.RegisterApplicationResponse]  # type: ignore[assignment]
+    """Make an application known. Repeating it is harmless."""
     GetApplication: _aio.UnaryUnaryMultiCallable[_profiles_pb2.GetApplicationRequest, _profiles_pb2.GetApplicationResponse]  # type: ignore[assignment]
+    """One application by name."""
     ListApplications: _aio.UnaryUnaryMultiCallable[_profiles_pb2.ListApplicationsRequest, _profiles_pb2.ListApplicationsResponse]  # type: ignore[assignment]
+    """All applications, page by page."""
     ImportRuns: _aio.StreamUnaryMultiCallable[_profiles_pb2.ImportRunsRequest, _profiles_pb2.ImportRunsResponse]  # type: ignore[assignment]
     """Runs and signatures that were measured elsewhere. What the answer counts is committed."""
     Train: _aio.UnaryUnaryMultiCallable[_profiles_pb2.TrainRequest, _profiles_pb2.TrainResponse]  # type: ignore[assignment]
     """Starts training; the operation says how far it is."""
     GetOperation: _aio.UnaryUnaryMultiCallable[_profiles_pb2.GetOperationRequest, _profiles_pb2.GetOperationResponse]  # type: ignore[assignment]
+    """How far a training is."""
     WatchOperation: _aio.UnaryStreamMultiCallable[_profiles_pb2.WatchOperationRequest, _profiles_pb2.WatchOperationResponse]  # type: ignore[assignment]
     """The operation's state now and after each change, until it is done."""
     CancelOperation: _aio.UnaryUnaryMultiCallable[_profiles_pb2.CancelOperationRequest, _profiles_pb2.CancelOperationResponse]  # type: ignore[assignment]
+    """End a training; one that has ended stays as it is."""
     GetModel: _aio.UnaryUnaryMultiCallable[_profiles_pb2.GetModelRequest, _profiles_pb2.GetModelResponse]  # type: ignore[assignment]
+    """One model with its document."""
     ListModels: _aio.UnaryUnaryMultiCallable[_profiles_pb2.ListModelsRequest, _profiles_pb2.ListModelsResponse]  # type: ignore[assignment]
+    """Models without their documents."""
     DeleteModel: _aio.UnaryUnaryMultiCallable[_profiles_pb2.DeleteModelRequest, _profiles_pb2.DeleteModelResponse]  # type: ignore[assignment]
+    """Remove one version of a model, or all."""
 
 class ProfilesServicer(metaclass=_abc_1.ABCMeta):
+    """Applications, their runs and their models."""
+
     @_abc_1.abstractmethod
     def RegisterApplication(
         self,
         request: _profiles_pb2.RegisterApplicationRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_profiles_pb2.RegisterApplicationResponse, _abc.Awaitable[_profiles_pb2.RegisterApplicationResponse]]: ...
+    ) -> _typing.Union[_profiles_pb2.RegisterApplicationResponse, _abc.Awaitable[_profiles_pb2.RegisterApplicationResponse]]:
+        """Make an application known. Repeating it is harmless."""
 
     @_abc_1.abstractmethod
     def GetApplication(
         self,
         request: _profiles_pb2.GetApplicationRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_profiles_pb2.GetApplicationResponse, _abc.Awaitable[_profiles_pb2.GetApplicationResponse]]: ...
+    ) -> _typing.Union[_profiles_pb2.GetApplicationResponse, _abc.Awaitable[_profiles_pb2.GetApplicationResponse]]:
+        """One application by name."""
 
     @_abc_1.abstractmethod
     def ListApplications(
         self,
         request: _profiles_pb2.ListApplicationsRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_profiles_pb2.ListApplicationsResponse, _abc.Awaitable[_profiles_pb2.ListApplicationsResponse]]: ...
+    ) -> _typing.Union[_profiles_pb2.ListApplicationsResponse, _abc.Awaitable[_profiles_pb2.ListApplicationsResponse]]:
+        """All applications, page by page."""
 
     @_abc_1.abstractmethod
     def ImportRuns(
@@ -107,7 +132,8 @@ class ProfilesServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _profiles_pb2.GetOperationRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_profiles_pb2.GetOperationResponse, _abc.Awaitable[_profiles_pb2.GetOperationResponse]]: ...
+    ) -> _typing.Union[_profiles_pb2.GetOperationResponse, _abc.Awaitable[_profiles_pb2.GetOperationResponse]]:
+        """How far a training is."""
 
     @_abc_1.abstractmethod
     def WatchOperation(
@@ -122,27 +148,31 @@ class ProfilesServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _profiles_pb2.CancelOperationRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_profiles_pb2.CancelOperationResponse, _abc.Awaitable[_profiles_pb2.CancelOperationResponse]]: ...
+    ) -> _typing.Union[_profiles_pb2.CancelOperationResponse, _abc.Awaitable[_profiles_pb2.CancelOperationResponse]]:
+        """End a training; one that has ended stays as it is."""
 
     @_abc_1.abstractmethod
     def GetModel(
         self,
         request: _profiles_pb2.GetModelRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_profiles_pb2.GetModelResponse, _abc.Awaitable[_profiles_pb2.GetModelResponse]]: ...
+    ) -> _typing.Union[_profiles_pb2.GetModelResponse, _abc.Awaitable[_profiles_pb2.GetModelResponse]]:
+        """One model with its document."""
 
     @_abc_1.abstractmethod
     def ListModels(
         self,
         request: _profiles_pb2.ListModelsRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_profiles_pb2.ListModelsResponse, _abc.Awaitable[_profiles_pb2.ListModelsResponse]]: ...
+    ) -> _typing.Union[_profiles_pb2.ListModelsResponse, _abc.Awaitable[_profiles_pb2.ListModelsResponse]]:
+        """Models without their documents."""
 
     @_abc_1.abstractmethod
     def DeleteModel(
         self,
         request: _profiles_pb2.DeleteModelRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_profiles_pb2.DeleteModelResponse, _abc.Awaitable[_profiles_pb2.DeleteModelResponse]]: ...
+    ) -> _typing.Union[_profiles_pb2.DeleteModelResponse, _abc.Awaitable[_profiles_pb2.DeleteModelResponse]]:
+        """Remove one version of a model, or all."""
 
 def add_ProfilesServicer_to_server(servicer: ProfilesServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

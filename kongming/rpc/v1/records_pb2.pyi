@@ -30,10 +30,13 @@ class _PlacementEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Placement.V
     PLACEMENT_UNSPECIFIED: _Placement.ValueType  # 0
     """The server's default: the application's only trained one, else cross-core."""
     PLACEMENT_SAME_CORE: _Placement.ValueType  # 1
+    """Takes turns on one logical CPU."""
     PLACEMENT_SMT_SIBLING: _Placement.ValueType  # 2
+    """Another hardware thread of one physical core."""
     PLACEMENT_CROSS_CORE: _Placement.ValueType  # 3
     """Shares the last-level cache."""
     PLACEMENT_CROSS_SOCKET: _Placement.ValueType  # 4
+    """Shares no cache, only the machine."""
 
 class Placement(_Placement, metaclass=_PlacementEnumTypeWrapper):
     """Where a neighbour runs relative to the program. Everything learned is per placement."""
@@ -41,10 +44,13 @@ class Placement(_Placement, metaclass=_PlacementEnumTypeWrapper):
 PLACEMENT_UNSPECIFIED: Placement.ValueType  # 0
 """The server's default: the application's only trained one, else cross-core."""
 PLACEMENT_SAME_CORE: Placement.ValueType  # 1
+"""Takes turns on one logical CPU."""
 PLACEMENT_SMT_SIBLING: Placement.ValueType  # 2
+"""Another hardware thread of one physical core."""
 PLACEMENT_CROSS_CORE: Placement.ValueType  # 3
 """Shares the last-level cache."""
 PLACEMENT_CROSS_SOCKET: Placement.ValueType  # 4
+"""Shares no cache, only the machine."""
 Global___Placement: _TypeAlias = Placement  # noqa: Y015
 
 @_typing.final
@@ -116,8 +122,11 @@ class NodeFacts(_message.Message):
     name: _builtins.str
     """Host name."""
     architecture: _builtins.str
+    """As the kernel names it, such as x86_64."""
     cpu_vendor: _builtins.str
+    """As the CPU itself says, such as AuthenticAMD."""
     cpu_model: _builtins.str
+    """As the CPU itself says."""
     l1d_bytes: _builtins.int
     """Bytes; 0 means not known, as for all sizes here."""
     l2_bytes: _builtins.int
@@ -127,9 +136,11 @@ class NodeFacts(_message.Message):
     memory_bytes: _builtins.int
     """Bytes of physical memory."""
     kernel: _builtins.str
+    """The kernel's release."""
     hypervisor: _builtins.str
     """Absent on bare metal."""
     huge_pages: _builtins.str
+    """Setting of transparent huge pages: always, madvise or never."""
     @_builtins.property
     def cpus(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """Logical CPUs that may be used, by number."""
@@ -188,6 +199,8 @@ Global___NodeFacts: _TypeAlias = NodeFacts  # noqa: Y015
 
 @_typing.final
 class CpuSet(_message.Message):
+    """A group of logical CPUs."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     CPUS_FIELD_NUMBER: _builtins.int
@@ -326,22 +339,31 @@ class Fingerprint(_message.Message):
     suite: _builtins.str
     """The suite's name: quick, standard or full."""
     suite_version: _builtins.str
+    """Its surrogates and their sizes; fingerprints of different versions are never mixed."""
     cpu: _builtins.int
     """The logical CPU that it was taken on."""
     elapsed_seconds: _builtins.float
     """Seconds from start to end."""
     @_builtins.property
-    def node(self) -> Global___NodeFacts: ...
+    def node(self) -> Global___NodeFacts:
+        """The node as it was then."""
+
     @_builtins.property
-    def started_at(self) -> _timestamp_pb2.Timestamp: ...
+    def started_at(self) -> _timestamp_pb2.Timestamp:
+        """When it began, by the node's clock."""
+
     @_builtins.property
-    def readings(self) -> _containers.RepeatedCompositeFieldContainer[Global___Reading]: ...
+    def readings(self) -> _containers.RepeatedCompositeFieldContainer[Global___Reading]:
+        """One for each surrogate of the suite, in any order; no name twice."""
+
     @_builtins.property
     def passive(self) -> _containers.ScalarMap[_builtins.str, _builtins.float]:
         """The system's own signals over the window, each in the unit of its name."""
 
     @_builtins.property
-    def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Reasons for doubt, a sentence each."""
+
     def __init__(
         self,
         *,
@@ -375,7 +397,9 @@ class LoadLevel(_message.Message):
     INTENSITY_FIELD_NUMBER: _builtins.int
     COPIES_FIELD_NUMBER: _builtins.int
     surrogate: _builtins.str
+    """The surrogate's name, such as memory.streaming.8M."""
     family: _builtins.str
+    """Its resource family."""
     intensity: _builtins.float
     """Duty cycle, above 0 and up to 1."""
     copies: _builtins.int
@@ -413,9 +437,13 @@ class Usage(_message.Message):
     cpu_seconds: _builtins.float
     """Seconds of CPU time."""
     page_faults: _builtins.int
+    """Those that needed no I/O, counted."""
     major_faults: _builtins.int
+    """Those that needed I/O, counted."""
     voluntary_switches: _builtins.int
+    """Context switches while it waited, counted."""
     involuntary_switches: _builtins.int
+    """Context switches while it could have gone on, counted."""
     read_bytes: _builtins.int
     """Bytes."""
     written_bytes: _builtins.int
@@ -516,10 +544,13 @@ class Run(_message.Message):
     id: _builtins.str
     """Chosen by who measured; a run of a known id is the same one again."""
     app: _builtins.str
+    """Name of the application."""
     identity: _builtins.str
     """Hash of the program and its input."""
     node_id: _builtins.str
+    """The node that it ran on."""
     placement: Global___Placement.ValueType
+    """Where the load ran relative to it."""
     kind: _builtins.str
     """solo, induced, corun, signature or environment."""
     wall_seconds: _builtins.float
@@ -527,20 +558,29 @@ class Run(_message.Message):
     metric: _builtins.float
     """In metric_unit; absent for a run that failed."""
     metric_unit: _builtins.str
+    """s, or the unit of the application's own metric."""
     better: _builtins.str
     """lower or higher: which metric is better."""
     exit_status: _builtins.int
+    """Absent where a signal ended it or it never started."""
     error: _builtins.str
     """Why it failed; absent for a run that succeeded."""
     campaign: _builtins.str
+    """Id of the campaign that it is of; empty for none."""
     step: _builtins.int
     """Place in the campaign's plan; -1 for none."""
     @_builtins.property
-    def started_at(self) -> _timestamp_pb2.Timestamp: ...
+    def started_at(self) -> _timestamp_pb2.Timestamp:
+        """When it began, by the node's clock."""
+
     @_builtins.property
-    def levels(self) -> _containers.RepeatedCompositeFieldContainer[Global___LoadLevel]: ...
+    def levels(self) -> _containers.RepeatedCompositeFieldContainer[Global___LoadLevel]:
+        """The load that was induced; empty for a solo run."""
+
     @_builtins.property
-    def neighbours(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    def neighbours(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Applications that ran beside it."""
+
     @_builtins.property
     def fingerprint(self) -> Global___Fingerprint:
         """Of the load that the run was under."""
@@ -554,15 +594,21 @@ class Run(_message.Message):
         """Taken right after."""
 
     @_builtins.property
-    def usage(self) -> Global___Usage: ...
+    def usage(self) -> Global___Usage:
+        """What it used itself; known only afterwards."""
+
     @_builtins.property
     def passive(self) -> _containers.ScalarMap[_builtins.str, _builtins.float]:
         """The system's own signals during the run, each in the unit of its name."""
 
     @_builtins.property
-    def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Reasons for doubt, a sentence each."""
+
     @_builtins.property
-    def config(self) -> _struct_pb2.Struct: ...
+    def config(self) -> _struct_pb2.Struct:
+        """What else it ran under, as JSON."""
+
     @_builtins.property
     def parts(self) -> _containers.ScalarMap[_builtins.str, _builtins.float]:
         """Seconds of named parts of the run."""
@@ -645,16 +691,23 @@ class Signature(_message.Message):
     id: _builtins.str
     """Chosen by who measured."""
     app: _builtins.str
+    """Name of the application that inflicts it."""
     identity: _builtins.str
+    """Hash of the program and its input."""
     node_id: _builtins.str
+    """The node that it was taken on."""
     placement: Global___Placement.ValueType
+    """Where the probe ran relative to the application."""
     iterations: _builtins.int
     """Whole iterations of the application that were timed over."""
     campaign: _builtins.str
+    """Id of the campaign that it is of; empty for none."""
     step: _builtins.int
     """Place in the campaign's plan; -1 for none."""
     @_builtins.property
-    def fingerprint(self) -> Global___Fingerprint: ...
+    def fingerprint(self) -> Global___Fingerprint:
+        """What the probe saw, weighted by time over whole iterations."""
+
     def __init__(
         self,
         *,

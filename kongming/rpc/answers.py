@@ -1,0 +1,290 @@
+"""What a service answers: frozen records without messages, the same from a server and a store.
+
+Moments (fields that end in ``_at``) are unix seconds, and ISO 8601 in the JSON form; names that
+end in ``_s`` are durations in seconds. A ``domain`` is the place of a last-level cache domain in
+``NodeFacts.llc_cpus``. Slowdowns are ratios to the idle node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from kongming.fingerprint import NodeFacts
+from kongming.prediction import Driver, Interval
+
+Basis = Literal["model", "node-only"]
+"""What a prediction rests on: a model of the application, or the node's general slowdown."""
+
+NodeState = Literal["ready", "silent", "suspect", "stored"]
+"""Its agent reports; it has not for too long; it reported what cannot be true; or no agent is
+known, only what was measured there."""
+
+
+class Answer:
+    """A record with a JSON form."""
+
+    __slots__ = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON form, by the names of the fields."""
+        return {
+            f.name: _json(getattr(self, f.name), moment=f.name.endswith("_at"))
+            for f in fields(self)  # type: ignore[arg-type]  # every subclass is a dataclass
+        }
+
+
+def _json(value: Any, *, moment: bool = False) -> Any:
+    if moment and isinstance(value, float | int):
+        return iso(value)
+    if hasattr(value, "to_dict"):
+        return value.to_dict()
+    if isinstance(value, Mapping):
+        return {str(key): _json(inner) for key, inner in value.items()}
+    if isinstance(value, tuple | list):
+        return [_json(inner) for inner in value]
+    return value
+
+
+def iso(moment: float) -> str:
+    """Unix seconds as UTC in ISO 8601, to the millisecond, with a final Z."""
+    text = datetime.fromtimestamp(moment, UTC).isoformat(timespec="milliseconds")
+    return text.replace("+00:00", "Z")
+
+
+# -- predictions -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ResidentImpact(Answer):
+    """A resident's slowdown as it runs now, and once the newcomer is there too."""
+
+    app: str
+    slowdown_now: Interval
+    slowdown_then: Interval
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast(Answer):
+    """A prediction for a node, and what it rests on.
+
+    ``model`` is empty, ``model_version`` 0 and ``solo_s`` and ``runtime_s`` None where the basis
+    is the node alone; those two are in ``metric_unit``, as in ``Prediction``.
+    ``fingerprint_age_s`` is None where the idle reference was used. ``residents`` says by
+    placement id what the application would do to them.
+    """
+
+    app: str
+    node_id: str
+    domain: int
+    placement: str
+    basis: Basis
+    slowdown: Interval
+    model: str = ""
+    model_version: int = 0
+    solo_s: float | None = None
+    runtime_s: Interval | None = None
+    metric_unit: str = "s"
+    fingerprint_age_s: float | None = None
+    stale: bool = False
+    extrapolating: bool = False
+    drivers: tuple[Driver, ...] = ()
+    residents: Mapping[str, ResidentImpact] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NeighbourImpact(Answer):
+    """What a neighbour meets; ``slowdown`` None where it has no model."""
+
+    app: str
+    slowdown: Interval | None
+
+
+@dataclass(frozen=True, slots=True)
+class Colocation(Answer):
+    """An application beside neighbours, who come in the order in which they were named."""
+
+    prediction: Forecast
+    neighbours: tuple[NeighbourImpact, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RankedNode(Answer):
+    """One place in a ranking; a lower ``score`` is better. ``residents`` counts placements."""
+
+    node_id: str
+    name: str
+    domain: int
+    score: float
+    slowdown: Interval
+    worst_resident_slowdown: float = 1.0
+    fingerprint_age_s: float | None = None
+    stale: bool = False
+    extrapolating: bool = False
+    tied_with_first: bool = False
+    residents: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking(Answer):
+    """Best first. ``refused`` counts candidates by reason; ``staleness_s`` is by how much the
+    predictions may lag behind the newest fingerprint."""
+
+    nodes: tuple[RankedNode, ...]
+    candidates: int
+    refused: Mapping[str, int]
+    basis: Basis
+    staleness_s: float = 0.0
+    elapsed_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Contribution(Answer):
+    """What the log slowdown would lose were this surrogate as on the idle node."""
+
+    surrogate: str
+    family: str
+    seconds_per_op: float
+    idle_seconds_per_op: float
+    log_slowdown: float
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation(Answer):
+    """Why a prediction is what it is, the greatest contribution first. ``added`` and ``removed``
+    are the placements by which the fingerprint was corrected."""
+
+    prediction: Forecast
+    contributions: tuple[Contribution, ...]
+    fingerprint_taken_at: float | None = None
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+
+
+# -- nodes -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedApplication(Answer):
+    """A placement that is reserved or bound on a node."""
+
+    placement_id: str
+    app: str
+    state: str
+    since_at: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeReport(Answer):
+    """A node as it is now. ``general_slowdown`` is the geometric mean over surrogates of
+    ``slowdown``, None without an idle reference; ``probe_cost`` is a fraction of one core."""
+
+    facts: NodeFacts
+    state: NodeState
+    reason: str = ""
+    last_heartbeat_at: float | None = None
+    last_fingerprint_at: float | None = None
+    general_slowdown: float | None = None
+    slowdown: Mapping[str, float] = field(default_factory=dict)
+    placements: tuple[PlacedApplication, ...] = ()
+    probe_cost: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation(Answer):
+    """A placement: reserved, bound, released or expired."""
+
+    placement_id: str
+    app: str
+    node_id: str
+    domain: int
+    placement: str | None
+    state: Literal["reserved", "bound", "released", "expired"]
+    reserved_at: float | None = None
+    bound_at: float | None = None
+    ended_at: float | None = None
+    expires_at: float | None = None
+
+
+# -- applications and models -------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Realised(Answer):
+    """Predictions against what was measured afterwards; ``coverage`` and ``level`` are 0 to 1."""
+
+    runs: int
+    median_error_pct: float
+    coverage: float
+    level: float
+    drifted: bool = False
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ApplicationReport(Answer):
+    """A registered application. ``trained`` are the placements that it has a model for."""
+
+    name: str
+    identity: str
+    document: Mapping[str, Any]
+    runs: int = 0
+    trained: tuple[str, ...] = ()
+    realised: Realised | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Imported(Answer):
+    """How many records were new, and how many were known before."""
+
+    runs: int
+    signatures: int
+    duplicates: int
+
+
+@dataclass(frozen=True, slots=True)
+class TrainedModel(Answer):
+    """What training made of one application; ``error`` says why it made nothing."""
+
+    app: str
+    placement: str
+    version: int
+    promoted: bool
+    reason: str = ""
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class OperationReport(Answer):
+    """How far a training is; ``progress`` is 0 to 1."""
+
+    id: str
+    state: Literal["queued", "running", "done", "failed", "cancelled"]
+    progress: float = 0.0
+    message: str = ""
+    started_at: float | None = None
+    ended_at: float | None = None
+    trained: tuple[TrainedModel, ...] = ()
+
+    @property
+    def ended(self) -> bool:
+        return self.state in ("done", "failed", "cancelled")
+
+
+@dataclass(frozen=True, slots=True)
+class ModelReport(Answer):
+    """A trained model. ``document`` is its file as JSON text, empty in a listing."""
+
+    app: str
+    placement: str
+    version: int
+    identity: str
+    node_id: str
+    trained_at: float | None
+    chosen: str
+    in_service: bool
+    document: str = field(default="", repr=False)

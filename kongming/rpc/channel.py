@@ -1,0 +1,152 @@
+"""How a server is reached: address, authority, certificate, token; and the channel to it."""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import grpc
+import grpc.aio
+
+from kongming.errors import InputError
+
+DEFAULT_TIMEOUT_S = 10.0
+"""Seconds that a call may take."""
+
+LARGEST_MESSAGE = 64 << 20
+"""Bytes of one answer: a model file is larger than gRPC's own 4 MiB allows for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """``target`` is HOST:PORT. TLS is used where ``tls`` or a file says so.
+
+    ``ca`` is the authority that signed the server's certificate (default: the system's),
+    ``cert`` and ``key`` the caller's own certificate, all PEM files. ``token`` is a bearer token;
+    over plaintext it goes to the loopback interface only.
+
+    Raises:
+        InputError: no port, one of ``cert`` and ``key`` alone, or a token that others could read.
+    """
+
+    target: str
+    ca: Path | None = None
+    cert: Path | None = None
+    key: Path | None = None
+    token: str | None = field(default=None, repr=False)
+    timeout_s: float = DEFAULT_TIMEOUT_S
+    tls: bool = False
+
+    def __post_init__(self) -> None:
+        _host(self.target)
+        if (self.cert is None) != (self.key is None):
+            raise InputError(
+                "comes alone.", field="cert", allowed="a certificate and its key, or neither"
+            )
+        if not 0.0 < self.timeout_s < float("inf"):
+            raise InputError(
+                "is out of range.", field="timeout_s", found=self.timeout_s, allowed="above 0"
+            )
+        if self.token is not None and not (self.secure or self.loopback):
+            raise InputError(
+                f"would be sent to {self.target} where others can read it.",
+                field="token",
+                hint="Use TLS: give the authority's certificate (--ca), or --tls for the system's.",
+            )
+
+    @property
+    def secure(self) -> bool:
+        return self.tls or self.ca is not None or self.cert is not None
+
+    @property
+    def loopback(self) -> bool:
+        """Whether it never leaves this machine."""
+        return is_loopback(_host(self.target))
+
+    def open(self) -> grpc.Channel:
+        """A channel; the caller closes it. Nothing is sent before the first call.
+
+        Raises:
+            InputError: a file cannot be read.
+        """
+        credentials = self._credentials()
+        if credentials is None:
+            return grpc.insecure_channel(self.target, options=self._options())
+        return grpc.secure_channel(self.target, credentials, options=self._options())
+
+    def open_aio(self) -> grpc.aio.Channel:
+        """The same for asyncio."""
+        credentials = self._credentials()
+        if credentials is None:
+            return grpc.aio.insecure_channel(self.target, options=self._options())
+        return grpc.aio.secure_channel(self.target, credentials, options=self._options())
+
+    def _credentials(self) -> grpc.ChannelCredentials | None:
+        if self.secure:
+            made = grpc.ssl_channel_credentials(
+                root_certificates=_read(self.ca, "ca"),
+                private_key=_read(self.key, "key"),
+                certificate_chain=_read(self.cert, "cert"),
+            )
+        elif self.token is not None:
+            # Plaintext that gRPC itself refuses to send beyond this machine.
+            made = grpc.local_channel_credentials()
+        else:
+            return None
+        if self.token is None:
+            return made
+        return grpc.composite_channel_credentials(
+            made, grpc.access_token_call_credentials(self.token)
+        )
+
+    def _options(self) -> list[tuple[str, int]]:
+        options = [("grpc.max_receive_message_length", LARGEST_MESSAGE)]
+        if self.loopback:
+            # A proxy would look for the server on its own loopback interface.
+            options.append(("grpc.enable_http_proxy", 0))
+        return options
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host name or address, or a Unix socket, is of this machine alone."""
+    if host in ("localhost", "unix"):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def read_token(file: Path) -> str:
+    """The token that a file holds, without the white space around it. Raises InputError."""
+    text = (_read(file, "token_file") or b"").decode("utf-8", "replace").strip()
+    if not text or any(not character.isprintable() for character in text):
+        raise InputError("holds no token.", field="token_file", found=str(file))
+    return text
+
+
+def _host(target: str) -> str:
+    if target.startswith("unix:"):
+        return "unix"
+    host, colon, port = target.rpartition(":")
+    if not (colon and host and port.isdigit() and 0 < int(port) < 65536):
+        raise InputError(
+            "is no address.", field="server", found=target, allowed="HOST:PORT, as 127.0.0.1:7400"
+        )
+    if ":" in host and not (host.startswith("[") and host.endswith("]")):
+        raise InputError(
+            "is no address.", field="server", found=target, allowed="[ADDRESS]:PORT for IPv6"
+        )
+    return host.strip("[]")
+
+
+def _read(file: Path | None, what: str) -> bytes | None:
+    if file is None:
+        return None
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise InputError(
+            f"cannot be read: {error.strerror}.", field=what, found=str(file)
+        ) from error

@@ -1,0 +1,319 @@
+"""A server as a ``Service``: synchronous gRPC, one deadline a call, errors as the server raised."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, TypeVar
+
+import grpc
+
+from kongming.errors import KongmingError
+from kongming.rpc import asking, reporting, values
+from kongming.rpc.answers import (
+    ApplicationReport,
+    Colocation,
+    Explanation,
+    Forecast,
+    Imported,
+    ModelReport,
+    NodeReport,
+    OperationReport,
+    Ranking,
+    Reservation,
+)
+from kongming.rpc.channel import Connection
+from kongming.rpc.errors import from_rpc_error
+from kongming.rpc.questions import ColocationQuestion, Question, RankQuestion
+from kongming.rpc.records import run_to_message, signature_to_message
+from kongming.rpc.v1 import (
+    fleet_pb2,
+    fleet_pb2_grpc,
+    placements_pb2,
+    placements_pb2_grpc,
+    predictor_pb2,
+    predictor_pb2_grpc,
+    profiles_pb2,
+    profiles_pb2_grpc,
+)
+from kongming.run import Run, Signature
+
+_Response = TypeVar("_Response")
+
+_BATCH = 500
+"""Questions in one request: an answer of a kilobyte each stays far below gRPC's limits."""
+
+_IMPORT_TIMEOUT_S = 600.0
+"""Seconds that an import may take: it is as long as what it sends."""
+
+
+class RemoteService:
+    """``with RemoteService(Connection("127.0.0.1:7400")) as service: service.nodes()``.
+
+    Safe to use from several threads. ``channel`` is closed with it.
+    """
+
+    def __init__(self, connection: Connection, channel: grpc.Channel | None = None) -> None:
+        self._target = connection.target
+        self._timeout_s = connection.timeout_s
+        self._channel = connection.open() if channel is None else channel
+        self._predictor = predictor_pb2_grpc.PredictorStub(self._channel)
+        self._fleet = fleet_pb2_grpc.FleetStub(self._channel)
+        self._profiles = profiles_pb2_grpc.ProfilesStub(self._channel)
+        self._placements = placements_pb2_grpc.PlacementsStub(self._channel)
+
+    def __enter__(self) -> RemoteService:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._channel.close()
+
+    # -- predictor -----------------------------------------------------------------------------
+
+    def predict(self, questions: Sequence[Question]) -> tuple[Forecast | KongmingError, ...]:
+        answers: list[Forecast | KongmingError] = []
+        for start in range(0, len(questions), _BATCH):
+            request = predictor_pb2.PredictRequest(
+                request_id=_request_id(),
+                questions=[asking.question_to_message(q) for q in questions[start:][:_BATCH]],
+            )
+            response = self._call(self._predictor.Predict, request)
+            answers += [asking.answer_from_message(answer) for answer in response.answers]
+        return tuple(answers)
+
+    def predict_colocation(self, question: ColocationQuestion) -> Colocation:
+        request = asking.colocation_to_message(question, _request_id())
+        return asking.colocation_from_message(
+            self._call(self._predictor.PredictColocation, request)
+        )
+
+    def rank(self, question: RankQuestion) -> Ranking:
+        request = asking.rank_to_message(question, _request_id())
+        return asking.ranking_from_message(self._call(self._predictor.RankNodes, request))
+
+    def explain(self, question: Question) -> Explanation:
+        request = predictor_pb2.ExplainRequest(
+            request_id=_request_id(), question=asking.question_to_message(question)
+        )
+        return asking.explanation_from_message(self._call(self._predictor.Explain, request))
+
+    # -- fleet ---------------------------------------------------------------------------------
+
+    def nodes(self) -> tuple[NodeReport, ...]:
+        request = fleet_pb2.ListNodesRequest()
+        found: list[fleet_pb2.Node] = []
+        while True:
+            response = self._call(self._fleet.ListNodes, request)
+            found += response.nodes
+            if not response.next_page_token:
+                break
+            request.page_token = response.next_page_token
+        reports = map(reporting.node_report_from_message, found)
+        return tuple(sorted(reports, key=lambda node: (node.facts.name, node.facts.id)))
+
+    def watch_node(self, node: str, *, for_s: float | None = None) -> Iterator[NodeReport]:
+        request = fleet_pb2.WatchNodeRequest(node=node)
+        for response in self._stream(self._fleet.WatchNode, request, for_s):
+            yield reporting.node_report_from_message(response.node)
+
+    def request_profile(self, node: str, apps: Sequence[str]) -> None:
+        request = fleet_pb2.RequestProfileRequest(node=node, apps=apps)
+        self._call(self._fleet.RequestProfile, request)
+
+    # -- profiles ------------------------------------------------------------------------------
+
+    def register_application(
+        self, name: str, identity: str, document: Mapping[str, Any]
+    ) -> ApplicationReport:
+        request = profiles_pb2.RegisterApplicationRequest(
+            name=name, identity=identity, document=values.struct(document, "document")
+        )
+        response = self._call(self._profiles.RegisterApplication, request)
+        return reporting.application_from_message(response.application)
+
+    def application(self, name: str) -> ApplicationReport:
+        request = profiles_pb2.GetApplicationRequest(name=name)
+        response = self._call(self._profiles.GetApplication, request)
+        return reporting.application_from_message(response.application)
+
+    def applications(self) -> tuple[ApplicationReport, ...]:
+        request = profiles_pb2.ListApplicationsRequest()
+        found: list[ApplicationReport] = []
+        while True:
+            response = self._call(self._profiles.ListApplications, request)
+            found += map(reporting.application_from_message, response.applications)
+            if not response.next_page_token:
+                return tuple(found)
+            request.page_token = response.next_page_token
+
+    def import_runs(self, records: Iterable[Run | Signature]) -> Imported:
+        """Also raises what ``records`` raises while it is read."""
+        failed: list[BaseException] = []
+
+        def messages() -> Iterator[profiles_pb2.ImportRunsRequest]:
+            # gRPC reads in a thread of its own, and would only say that the call was cancelled.
+            try:
+                for record in records:
+                    if isinstance(record, Run):
+                        yield profiles_pb2.ImportRunsRequest(run=run_to_message(record))
+                    else:
+                        yield profiles_pb2.ImportRunsRequest(signature=signature_to_message(record))
+            except BaseException as error:
+                failed.append(error)
+                raise
+
+        try:
+            response = self._profiles.ImportRuns(messages(), timeout=_IMPORT_TIMEOUT_S)
+        except grpc.RpcError as error:
+            if failed:
+                raise failed[0] from None
+            raise from_rpc_error(error, self._target) from error
+        return Imported(response.runs, response.signatures, response.duplicates)
+
+    def train(
+        self,
+        apps: Sequence[str] = (),
+        *,
+        placement: str | None = None,
+        model: str | None = None,
+        random_state: int = 0,
+    ) -> OperationReport:
+        request = profiles_pb2.TrainRequest(
+            apps=apps,
+            placement=values.placement_to_message(placement),
+            model=model or "",
+            random_state=random_state,
+        )
+        response = self._call(self._profiles.Train, request)
+        return reporting.operation_from_message(response.operation)
+
+    def operation(self, operation_id: str) -> OperationReport:
+        request = profiles_pb2.GetOperationRequest(id=operation_id)
+        response = self._call(self._profiles.GetOperation, request)
+        return reporting.operation_from_message(response.operation)
+
+    def watch_operation(self, operation_id: str) -> Iterator[OperationReport]:
+        request = profiles_pb2.WatchOperationRequest(id=operation_id)
+        for response in self._stream(self._profiles.WatchOperation, request):
+            yield reporting.operation_from_message(response.operation)
+
+    def cancel_operation(self, operation_id: str) -> OperationReport:
+        request = profiles_pb2.CancelOperationRequest(id=operation_id)
+        response = self._call(self._profiles.CancelOperation, request)
+        return reporting.operation_from_message(response.operation)
+
+    def model(self, app: str, placement: str | None = None, version: int = 0) -> ModelReport:
+        request = profiles_pb2.GetModelRequest(
+            app=app, placement=values.placement_to_message(placement), version=version
+        )
+        return reporting.model_from_message(self._call(self._profiles.GetModel, request).model)
+
+    def models(self, app: str | None = None) -> tuple[ModelReport, ...]:
+        request = profiles_pb2.ListModelsRequest(app=app or "")
+        response = self._call(self._profiles.ListModels, request)
+        return tuple(map(reporting.model_from_message, response.models))
+
+    def delete_model(self, app: str, placement: str, version: int = 0) -> int:
+        request = profiles_pb2.DeleteModelRequest(
+            app=app, placement=values.placement_to_message(placement), version=version
+        )
+        return self._call(self._profiles.DeleteModel, request).deleted
+
+    # -- placements ----------------------------------------------------------------------------
+
+    def reserve(
+        self,
+        placement_id: str,
+        app: str,
+        node: str,
+        *,
+        placement: str | None = None,
+        domain: int = 0,
+        ttl_s: float | None = None,
+        memory_bytes: int = 0,
+    ) -> Reservation:
+        request = placements_pb2.ReserveRequest(
+            placement_id=placement_id,
+            app=app,
+            node=node,
+            placement=values.placement_to_message(placement),
+            ttl=None if ttl_s is None else values.duration(ttl_s),
+            domain=domain,
+            memory_bytes=memory_bytes,
+        )
+        response = self._call(self._placements.Reserve, request)
+        return reporting.reservation_from_message(response.reservation)
+
+    def bind(
+        self,
+        placement_id: str,
+        *,
+        app: str = "",
+        node: str = "",
+        started_at: float | None = None,
+    ) -> Reservation:
+        request = placements_pb2.BindRequest(
+            placement_id=placement_id,
+            started_at=None if started_at is None else values.timestamp(started_at),
+            app=app,
+            node=node,
+        )
+        response = self._call(self._placements.Bind, request)
+        return reporting.reservation_from_message(response.reservation)
+
+    def release(self, placement_id: str, *, ended_at: float | None = None) -> Reservation:
+        request = placements_pb2.ReleaseRequest(
+            placement_id=placement_id,
+            ended_at=None if ended_at is None else values.timestamp(ended_at),
+        )
+        response = self._call(self._placements.Release, request)
+        return reporting.reservation_from_message(response.reservation)
+
+    def placements(
+        self, node: str | None = None, *, ended: bool = False
+    ) -> tuple[Reservation, ...]:
+        request = placements_pb2.ListPlacementsRequest(node=node or "", ended=ended)
+        response = self._call(self._placements.ListPlacements, request)
+        return tuple(map(reporting.reservation_from_message, response.placements))
+
+    # -- calls ---------------------------------------------------------------------------------
+
+    def _call(self, method: Callable[..., _Response], request: object) -> _Response:
+        try:
+            return method(request, timeout=self._timeout_s)
+        except grpc.RpcError as error:
+            raise from_rpc_error(error, self._target) from error
+
+    def _stream(
+        self,
+        method: Callable[..., Iterator[_Response]],
+        request: object,
+        for_s: float | None = None,
+    ) -> Iterator[_Response]:
+        """Until the server ends it, or for so long: without ``for_s`` there is no deadline."""
+        began = time.monotonic()
+        stream = method(request, timeout=for_s)
+        try:
+            yield from stream
+        except grpc.RpcError as error:
+            if for_s is not None and time.monotonic() - began >= for_s:
+                return
+            raise from_rpc_error(error, self._target) from error
+        finally:
+            cancel = getattr(stream, "cancel", None)
+            if cancel is not None:
+                cancel()
+
+
+def _request_id() -> str:
+    return uuid.uuid4().hex

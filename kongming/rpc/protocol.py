@@ -1,0 +1,116 @@
+"""What can be asked, whoever answers: a server over gRPC, or the library over a local store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+from kongming.errors import KongmingError
+from kongming.rpc.answers import (
+    ApplicationReport,
+    Colocation,
+    Explanation,
+    Forecast,
+    Imported,
+    ModelReport,
+    NodeReport,
+    OperationReport,
+    Ranking,
+    Reservation,
+)
+from kongming.rpc.questions import ColocationQuestion, Question, RankQuestion
+from kongming.run import Run, Signature
+
+
+class Oracle(Protocol):
+    """What a store alone can answer as well. Every method raises KongmingError."""
+
+    def predict(self, questions: Sequence[Question]) -> tuple[Forecast | KongmingError, ...]:
+        """In the order of the questions: each has its answer, or the reason why it has none."""
+
+    def rank(self, question: RankQuestion) -> Ranking:
+        """An application that nobody profiled is ranked by the nodes' general slowdown."""
+
+    def nodes(self) -> tuple[NodeReport, ...]:
+        """All nodes, by name."""
+
+    def register_application(
+        self, name: str, identity: str, document: Mapping[str, Any]
+    ) -> ApplicationReport:
+        """Make an application known; ``document`` is its table. Repeating it is harmless."""
+
+
+class Service(Oracle, Protocol):
+    """All that a server does. Every method raises KongmingError."""
+
+    def predict_colocation(self, question: ColocationQuestion) -> Colocation: ...
+
+    def explain(self, question: Question) -> Explanation: ...
+
+    def watch_node(self, node: str, *, for_s: float | None = None) -> Iterator[NodeReport]:
+        """The node (id or name) now and after each change, for so many seconds, or until the
+        iterator is closed."""
+
+    def request_profile(self, node: str, apps: Sequence[str]) -> None:
+        """Ask the node's agent to profile applications of its own list."""
+
+    def application(self, name: str) -> ApplicationReport: ...
+
+    def applications(self) -> tuple[ApplicationReport, ...]: ...
+
+    def import_runs(self, records: Iterable[Run | Signature]) -> Imported:
+        """Once it has answered, the records are on disk; those known before stay as they are."""
+
+    def train(
+        self,
+        apps: Sequence[str] = (),
+        *,
+        placement: str | None = None,
+        model: str | None = None,
+        random_state: int = 0,
+    ) -> OperationReport:
+        """Begin training; no ``apps`` are all with new runs."""
+
+    def operation(self, operation_id: str) -> OperationReport: ...
+
+    def watch_operation(self, operation_id: str) -> Iterator[OperationReport]:
+        """The operation now and after each change, until it has ended."""
+
+    def cancel_operation(self, operation_id: str) -> OperationReport: ...
+
+    def model(self, app: str, placement: str | None = None, version: int = 0) -> ModelReport:
+        """With its document; version 0 is the one in service."""
+
+    def models(self, app: str | None = None) -> tuple[ModelReport, ...]: ...
+
+    def delete_model(self, app: str, placement: str, version: int = 0) -> int:
+        """How many were deleted; version 0 is all."""
+
+    def reserve(
+        self,
+        placement_id: str,
+        app: str,
+        node: str,
+        *,
+        placement: str | None = None,
+        domain: int = 0,
+        ttl_s: float | None = None,
+        memory_bytes: int = 0,
+    ) -> Reservation: ...
+
+    def bind(
+        self,
+        placement_id: str,
+        *,
+        app: str = "",
+        node: str = "",
+        started_at: float | None = None,
+    ) -> Reservation:
+        """``app`` and ``node`` are needed only for what was never reserved."""
+
+    def release(self, placement_id: str, *, ended_at: float | None = None) -> Reservation: ...
+
+    def placements(
+        self, node: str | None = None, *, ended: bool = False
+    ) -> tuple[Reservation, ...]:
+        """Those that are reserved or bound; with ``ended`` the others as well."""

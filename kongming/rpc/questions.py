@@ -1,0 +1,121 @@
+"""What a service is asked: frozen records without messages, checked before they are sent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from kongming.errors import InputError
+from kongming.fingerprint import PLACEMENTS
+
+StalePolicy = Literal["widen", "refuse", "history"]
+"""What to do where a node's fingerprint is older than its time to live: widen the interval,
+refuse with StaleError, or use the median of the node's recent fingerprints."""
+
+STALE_POLICIES: tuple[StalePolicy, ...] = get_args(StalePolicy)
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """The runtime of ``app`` on ``node`` (id or name) as it is now.
+
+    ``placement`` None is the application's only trained one, else cross-core; ``model`` None is
+    the chosen one, ``model_version`` 0 the one in service, ``domain`` None the last-level cache
+    domain with the least slowdown. ``resident_id`` is the placement id of this very application
+    where it runs there already. ``strict`` refuses where the model extrapolates.
+    """
+
+    app: str
+    node: str
+    placement: str | None = None
+    level: float = 0.9
+    stale_policy: StalePolicy = "widen"
+    model: str | None = None
+    model_version: int = 0
+    domain: int | None = None
+    resident_id: str = ""
+    strict: bool = False
+
+    def __post_init__(self) -> None:
+        _named(app=self.app, node=self.node)
+        _checked(self.placement, self.level, self.stale_policy)
+
+
+@dataclass(frozen=True, slots=True)
+class ColocationQuestion:
+    """The runtime of ``app`` beside named neighbours on an idle node.
+
+    ``node`` None is the node of the training runs. One name may come several times.
+    """
+
+    app: str
+    neighbours: tuple[str, ...]
+    node: str | None = None
+    placement: str | None = None
+    level: float = 0.9
+    model: str | None = None
+    strict: bool = False
+
+    def __post_init__(self) -> None:
+        _named(app=self.app)
+        _checked(self.placement, self.level)
+
+
+@dataclass(frozen=True, slots=True)
+class RankQuestion:
+    """Nodes in the order in which ``app`` should be placed.
+
+    ``nodes`` are candidates by id or name, none for all. Limits are ratios of slowdown, 0 for
+    none. The score is ``newcomer_weight`` times the newcomer's log slowdown and
+    ``resident_weight`` times the sum of what is added to the residents'. Near ties are spread by
+    ``seed``; None takes another one each time.
+    """
+
+    app: str
+    nodes: tuple[str, ...] = ()
+    limit: int = 10
+    placement: str | None = None
+    slowdown_limit: float = 0.0
+    resident_slowdown_limit: float = 0.0
+    newcomer_weight: float = 1.0
+    resident_weight: float = 1.0
+    stale_policy: StalePolicy = "widen"
+    level: float = 0.9
+    seed: int | None = None
+    memory_bytes: int = 0
+
+    def __post_init__(self) -> None:
+        _named(app=self.app)
+        _checked(self.placement, self.level, self.stale_policy)
+        if self.limit < 1:
+            raise InputError("is too few.", field="limit", found=self.limit, allowed="1 or more")
+        for name in (
+            "slowdown_limit",
+            "resident_slowdown_limit",
+            "newcomer_weight",
+            "resident_weight",
+            "memory_bytes",
+        ):
+            value = getattr(self, name)
+            if not 0.0 <= value < float("inf"):
+                raise InputError(
+                    "is out of range.", field=name, found=value, allowed="finite, 0 or more"
+                )
+
+
+def _named(**names: str) -> None:
+    for field, name in names.items():
+        if not name:
+            raise InputError("is missing.", field=field)
+
+
+def _checked(placement: str | None, level: float, stale_policy: str = "widen") -> None:
+    for field, value, allowed in (
+        ("placement", placement, (None, *PLACEMENTS)),
+        ("stale_policy", stale_policy, STALE_POLICIES),
+    ):
+        if value not in allowed:
+            names = ", ".join(name for name in allowed if name is not None)
+            raise InputError("is unknown.", field=field, found=value, allowed=names)
+    if not 0.0 < level < 1.0:
+        raise InputError("is out of range.", field="level", found=level, allowed="above 0, below 1")

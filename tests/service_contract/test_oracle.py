@@ -1,0 +1,225 @@
+"""What whoever answers must keep: the same questions to a local store and to a real server."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from kongming.errors import (
+    ExtrapolationError,
+    InputError,
+    KongmingError,
+    StaleError,
+    UnknownNameError,
+)
+from kongming.rpc.answers import Forecast
+from kongming.rpc.protocol import Oracle
+from kongming.rpc.questions import Question, RankQuestion
+from tests.service_contract.conftest import NODES, SOLO_S, expected
+
+
+def forecast(oracle: Oracle, question: Question) -> Forecast:
+    (answer,) = oracle.predict([question])
+    if isinstance(answer, KongmingError):
+        raise answer
+    return answer
+
+
+def test_nodes_are_told_by_name_with_their_slowdown(oracle: Oracle) -> None:
+    nodes = {node.facts.name: node for node in oracle.nodes()}
+    assert list(nodes) == sorted(NODES)
+    for name, (node_id, loads, _) in NODES.items():
+        node = nodes[name]
+        assert node.facts.id == node_id
+        assert node.state in ("ready", "silent", "stored")
+        assert node.last_fingerprint_at is not None
+        assert node.general_slowdown is not None
+        assert (node.general_slowdown > 1.01) is bool(loads)
+        assert json.dumps(node.to_dict(), allow_nan=False)
+    assert nodes["busy"].slowdown["memory.random.128M"] == pytest.approx(1.822, rel=0.01)
+
+
+@pytest.mark.parametrize("name", ["calm", "busy"])
+def test_prediction_is_of_the_node_as_it_is(oracle: Oracle, name: str) -> None:
+    said = forecast(oracle, Question("chaser", name))
+    assert said.slowdown.median == pytest.approx(expected(name), rel=0.05)
+    assert said.slowdown.lower < said.slowdown.median < said.slowdown.upper
+    assert (said.app, said.node_id, said.placement) == ("chaser", NODES[name][0], "cross-core")
+    assert (said.basis, said.model, said.model_version, said.domain) == ("model", "NNLS", 1, 0)
+    assert said.solo_s is not None
+    assert said.solo_s == pytest.approx(SOLO_S, rel=0.05)
+    assert said.runtime_s is not None
+    assert said.runtime_s.median == pytest.approx(said.solo_s * said.slowdown.median)
+    assert (said.metric_unit, said.slowdown.level) == ("s", 0.9)
+    assert said.fingerprint_age_s is not None
+    assert 0.0 <= said.fingerprint_age_s < 300.0
+    assert not said.stale
+    assert not said.extrapolating
+    assert sum(driver.share for driver in said.drivers) == pytest.approx(1.0)
+    assert json.dumps(said.to_dict(), allow_nan=False)
+
+
+def test_driver_of_a_slowdown_is_named_first(oracle: Oracle) -> None:
+    assert forecast(oracle, Question("chaser", "busy")).drivers[0].family == "memory"
+
+
+def test_node_is_known_by_id_and_by_name(oracle: Oracle) -> None:
+    by_name, by_id = oracle.predict([Question("chaser", "busy"), Question("chaser", "node-2")])
+    assert isinstance(by_name, Forecast)
+    assert isinstance(by_id, Forecast)
+    assert by_name.slowdown == by_id.slowdown
+
+
+def test_interval_widens_with_its_level(oracle: Oracle) -> None:
+    narrow, wide = (
+        forecast(oracle, Question("chaser", "busy", level=level)).slowdown for level in (0.5, 0.9)
+    )
+    assert wide.lower < narrow.lower < narrow.upper < wide.upper
+    assert (narrow.level, wide.level) == (0.5, 0.9)
+
+
+def test_one_bad_question_does_not_spoil_the_others(oracle: Oracle) -> None:
+    good, bad, last = oracle.predict(
+        [Question("chaser", "calm"), Question("chaser", "bussy"), Question("chaser", "busy")]
+    )
+    assert isinstance(good, Forecast)
+    assert isinstance(bad, UnknownNameError)
+    assert "busy" in str(bad)
+    assert isinstance(last, Forecast)
+    assert good.slowdown.median < last.slowdown.median
+
+
+def test_no_question_has_no_answer(oracle: Oracle) -> None:
+    assert oracle.predict([]) == ()
+
+
+@pytest.mark.parametrize(
+    ("question", "kind"),
+    [
+        (Question("chaser", "calm", model="NOTHING"), UnknownNameError),
+        (Question("chaser", "calm", model_version=9), UnknownNameError),
+        (Question("chaser", "calm", domain=5), KongmingError),
+        (Question("chaser", "wild", strict=True), ExtrapolationError),
+        (Question("chaser", "dozing", stale_policy="refuse"), StaleError),
+    ],
+)
+def test_what_cannot_be_answered_says_why(
+    oracle: Oracle, question: Question, kind: type[KongmingError]
+) -> None:
+    with pytest.raises(kind) as caught:
+        forecast(oracle, question)
+    assert caught.value.message
+
+
+def test_extrapolation_is_flagged(oracle: Oracle) -> None:
+    said = forecast(oracle, Question("chaser", "wild"))
+    assert said.extrapolating
+    assert said.warnings
+
+
+def test_old_fingerprint_widens_the_interval_and_says_so(oracle: Oracle) -> None:
+    old = forecast(oracle, Question("chaser", "dozing"))
+    new = forecast(oracle, Question("chaser", "busy"))
+    assert old.stale
+    assert old.fingerprint_age_s == pytest.approx(7200.0, abs=300.0)
+    assert old.warnings
+    assert old.slowdown.upper / old.slowdown.lower > new.slowdown.upper / new.slowdown.lower
+    assert old.slowdown.median == pytest.approx(expected("dozing"), rel=0.1)
+
+
+def test_history_stands_in_for_an_old_fingerprint(oracle: Oracle) -> None:
+    said = forecast(oracle, Question("chaser", "dozing", stale_policy="history"))
+    assert said.stale
+    assert said.slowdown.median == pytest.approx(expected("dozing"), rel=0.1)
+
+
+def test_program_that_nobody_profiled_is_told_by_the_node_alone(oracle: Oracle) -> None:
+    said = forecast(oracle, Question("stranger", "busy"))
+    general = next(n for n in oracle.nodes() if n.facts.name == "busy").general_slowdown
+    assert (said.basis, said.model, said.model_version) == ("node-only", "", 0)
+    assert (said.solo_s, said.runtime_s) == (None, None)
+    assert said.slowdown.median == pytest.approx(general, rel=0.01)
+
+
+def test_ranking_puts_the_quicker_node_first(oracle: Oracle) -> None:
+    ranking = oracle.rank(RankQuestion("chaser", ("busy", "calm", "wild")))
+    scores = {node.name: node.score for node in ranking.nodes}
+    assert list(scores) == ["calm", "busy", "wild"], ranking
+    assert list(scores.values()) == sorted(scores.values())
+    assert [node.node_id for node in ranking.nodes] == ["node-1", "node-2", "node-3"]
+    assert (ranking.candidates, ranking.basis, ranking.refused) == (3, "model", {})
+    for node in ranking.nodes:
+        said = forecast(oracle, Question("chaser", node.name)).slowdown
+        assert node.slowdown.median == pytest.approx(said.median, rel=0.01)
+    assert ranking.nodes[-1].extrapolating
+    assert json.dumps(ranking.to_dict(), allow_nan=False)
+
+
+def test_ranking_without_candidates_is_of_all_nodes(oracle: Oracle) -> None:
+    ranking = oracle.rank(RankQuestion("chaser"))
+    assert {node.name for node in ranking.nodes} == set(NODES)
+    assert [node.name for node in ranking.nodes if node.stale] == ["dozing"]
+
+
+def test_limit_says_how_many_come_back(oracle: Oracle) -> None:
+    ranking = oracle.rank(RankQuestion("chaser", ("busy", "calm"), limit=1))
+    assert [node.name for node in ranking.nodes] == ["calm"]
+    assert ranking.candidates == 2
+
+
+def test_constraints_refuse_with_a_reason(oracle: Oracle) -> None:
+    ranking = oracle.rank(RankQuestion("chaser", ("busy", "calm"), slowdown_limit=1.2))
+    assert [node.name for node in ranking.nodes] == ["calm"]
+    assert sum(ranking.refused.values()) == 1
+    stale = oracle.rank(RankQuestion("chaser", ("dozing", "calm"), stale_policy="refuse"))
+    assert [node.name for node in stale.nodes] == ["calm"]
+    assert sum(stale.refused.values()) == 1
+    small = oracle.rank(RankQuestion("chaser", ("calm",), memory_bytes=1 << 50))
+    assert small.nodes == ()
+    assert sum(small.refused.values()) == 1
+
+
+def test_weight_of_nothing_scores_all_alike(oracle: Oracle) -> None:
+    ranking = oracle.rank(RankQuestion("chaser", ("calm", "busy"), newcomer_weight=0.0))
+    assert [node.score for node in ranking.nodes] == [0.0, 0.0]
+    assert all(node.tied_with_first for node in ranking.nodes)
+
+
+def test_program_that_nobody_profiled_is_ranked_by_the_nodes(oracle: Oracle) -> None:
+    ranking = oracle.rank(RankQuestion("stranger", ("busy", "calm", "wild")))
+    assert ranking.basis == "node-only"
+    assert [node.name for node in ranking.nodes] == ["calm", "busy", "wild"]
+
+
+def test_candidate_that_nobody_knows_is_named(oracle: Oracle) -> None:
+    with pytest.raises(UnknownNameError, match="calmer"):
+        oracle.rank(RankQuestion("chaser", ("calmer",)))
+
+
+def test_same_seed_same_order(oracle: Oracle) -> None:
+    question = RankQuestion("chaser", newcomer_weight=0.0, seed=7)
+    first, second = oracle.rank(question), oracle.rank(question)
+    assert [node.name for node in first.nodes] == [node.name for node in second.nodes]
+
+
+def test_registering_twice_is_harmless(oracle: Oracle) -> None:
+    document = {"name": "sorter", "command": ["sort", "-n"], "cpus": 2}
+    first = oracle.register_application("sorter", "abc123", document)
+    assert first == oracle.register_application("sorter", "abc123", document)
+    assert (first.name, first.identity, first.runs) == ("sorter", "abc123", 0)
+    assert first.document["command"] == ["sort", "-n"]
+
+
+def test_name_that_is_no_name_is_refused(oracle: Oracle) -> None:
+    with pytest.raises(InputError, match="name"):
+        oracle.register_application("", "abc123", {"command": "x"})
+
+
+@pytest.mark.parametrize("name", ["calm", "busy", "wild"])
+def test_server_and_store_say_the_same(local: Oracle, remote: Oracle, name: str) -> None:
+    here, there = (forecast(oracle, Question("chaser", name)) for oracle in (local, remote))
+    assert here.slowdown.median == pytest.approx(there.slowdown.median, rel=1e-3)
+    assert here.slowdown.lower == pytest.approx(there.slowdown.lower, rel=1e-2)
+    assert here.slowdown.upper == pytest.approx(there.slowdown.upper, rel=1e-2)
+    assert here.extrapolating == there.extrapolating
