@@ -11,6 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.postgres.fixtures import postgres_server, postgres_url
+
+__all__ = ["postgres_server", "postgres_url"]
+
 ROOT = Path(__file__).resolve().parent.parent
 
 # A shell starts what it puts in the background with SIGINT ignored, and nohup does so with SIGHUP;

@@ -5,19 +5,62 @@ from kongming.store.connection import default_url
 from kongming.store.models import ModelEntry, Models
 from kongming.store.records import Records
 from kongming.store.reference import Reference
+from kongming.store.reporting import Reporting
+from kongming.store.retention import Retained, Retaining, Retention
+from kongming.store.service_entries import (
+    Accepted,
+    Change,
+    HourlyFingerprint,
+    Promotion,
+    Refused,
+    Reported,
+    StoredAgent,
+    StoredForecast,
+    StoredOperation,
+    StoredPlacement,
+    StoredRealised,
+    StoredToken,
+)
+from kongming.store.service_history import ServiceHistory
+from kongming.store.service_records import ServiceRecords
+from kongming.store.watching import Watch, Watching
 
 __all__ = [
+    "Accepted",
     "ApplicationEntry",
     "Campaign",
+    "Change",
+    "HourlyFingerprint",
     "ModelEntry",
+    "Promotion",
     "Reference",
+    "Refused",
+    "Reported",
+    "Retained",
+    "Retention",
     "Store",
+    "StoredAgent",
     "StoredApplication",
+    "StoredForecast",
+    "StoredOperation",
+    "StoredPlacement",
+    "StoredRealised",
+    "StoredToken",
+    "Watch",
     "default_url",
 ]
 
 
-class Store(Records, Campaigns, Models):
+class Store(
+    Records,
+    Campaigns,
+    Models,
+    ServiceRecords,
+    ServiceHistory,
+    Reporting,
+    Watching,
+    Retaining,
+):
     """All of the store: ``with Store.open(url) as store: store.add_run(run)``.
 
     What is added is on disk when the call returns; adding a record again (by id) changes

@@ -7,6 +7,7 @@ import os
 import re
 import sqlite3
 import time
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +21,27 @@ from kongming.store.schema import HEAD, VERSION_TABLE
 
 BUSY_TIMEOUT_S = 30.0
 """How long a writer waits for another one before it gives up."""
+
+MIGRATION_LOCK = 4_716_533_890
+"""PostgreSQL's advisory lock for whoever makes or migrates the tables; any fixed number does."""
+
+_POSTGRESQL_OPTIONS: dict[str, Any] = {
+    # A connection that died with its server is replaced, instead of failing what uses it next.
+    "pool_pre_ping": True,
+    "pool_size": 8,
+    "max_overflow": 8,
+    "pool_timeout": 30.0,
+    "pool_recycle": 1800,
+    "connect_args": {
+        "application_name": "kongming",
+        "connect_timeout": 5,
+        # A server that is gone without a word is noticed within half a minute.
+        "keepalives_idle": 10,
+        "keepalives_interval": 5,
+        "keepalives_count": 3,
+        "tcp_user_timeout": 30_000,
+    },
+}
 
 URL_FORMS = "sqlite:///relative/file.db, sqlite:////absolute/file.db or postgresql://host/name"
 
@@ -40,6 +62,8 @@ class Connection:
     def __init__(self, engine: sa.Engine, url: str) -> None:
         self._engine = engine
         self.url = url
+        self.origin = uuid.uuid4().hex
+        """What changes made through this opening are marked with."""
 
     @classmethod
     def open(cls, url: str | None = None) -> Self:
@@ -80,8 +104,9 @@ class Connection:
         try:
             with _explained(self._engine.url), _write_transaction(self._engine) as connection:
                 yield connection
-        except ValueError as error:
-            # NaN in a document, where the driver writes JSON after SQLAlchemy's checks.
+        except (ValueError, OverflowError) as error:
+            # NaN in a document, where the driver writes JSON after SQLAlchemy's checks; or a number
+            # that is too large for a column.
             raise InputError(f"A record cannot be kept: {error}.") from error
 
 
@@ -109,9 +134,15 @@ def _engine(given: str) -> sa.Engine:
                 "has too few slashes.", field="store", found=given, allowed="sqlite:///file.db"
             )
         url = _with_folder(url, is_default=given == default_url())
+    options: dict[str, Any] = {}
+    if url.get_backend_name() in ("postgresql", "postgres"):
+        if url.drivername in ("postgresql", "postgres"):
+            url = url.set(drivername="postgresql+psycopg")
+        options = _POSTGRESQL_OPTIONS
     try:
         engine = sa.create_engine(
             url,
+            **options,
             # NaN is not JSON, and no measurement.
             json_serializer=lambda value: json.dumps(value, allow_nan=False, separators=(",", ":")),
         )
@@ -191,6 +222,8 @@ def _bring_up_to_date(engine: sa.Engine) -> None:
             return
     # Asked again with the lock held: another process may be migrating at this moment.
     with _write_transaction(engine) as connection:
+        if engine.dialect.name == "postgresql":
+            connection.execute(sa.select(sa.func.pg_advisory_xact_lock(MIGRATION_LOCK)))
         found = _revision(connection)
         if found == HEAD:
             return
@@ -232,11 +265,14 @@ def _explained(url: sa.URL) -> Iterator[None]:
             raise InputError(f"A record cannot be kept: {error.orig}.") from error
         if isinstance(error.orig, TypeError):
             raise
+        if isinstance(error, exc.DataError):
+            raise InputError(f"A record cannot be kept: {_first_line(str(error.orig))}.") from error
         raise _store_error(url, str(error.orig)) from error
     except exc.SQLAlchemyError as error:
         raise _store_error(url, str(error)) from error
 
 
+_AGAIN = "Try again in a moment."
 _CAUSES = (
     ("not a database", "is not a database.", "Name another file with --store or KONGMING_STORE."),
     ("malformed", "is damaged ({}).", "Restore it from a copy or an export."),
@@ -244,16 +280,27 @@ _CAUSES = (
     ("readonly", "cannot be written.", "Check the permissions of the file and of its folder."),
     ("locked", "is in use by another process.", "Try again when that has ended."),
     ("full", "cannot grow: the disk is full.", "Free some space."),
+    ("No space left", "cannot grow: the disk is full.", "Free some space."),
+    ("shutting down", "is going down.", _AGAIN),
+    ("starting up", "is not up yet.", _AGAIN),
+    ("connection failed", "cannot be reached ({}).", "Check that the server runs, and the URL."),
+    ("terminating connection", "ended the connection.", _AGAIN),
+    ("server closed the connection", "ended the connection.", _AGAIN),
+    ("QueuePool limit", "has no free connection.", "Ask for less at a time."),
 )
 
 
 def _store_error(url: sa.URL, cause: str) -> StoreError:
     where = url.database if url.get_backend_name() == "sqlite" else url.render_as_string()
-    line = cause.strip().splitlines()[0] if cause.strip() else "no reason given"
+    line = _first_line(cause)
     for sign, sentence, hint in _CAUSES:
         if sign in line:
             return StoreError(f"The store {where} {sentence.format(line)}", hint=hint)
     return StoreError(f"The store {where} failed: {line}.")
+
+
+def _first_line(text: str) -> str:
+    return text.strip().splitlines()[0].rstrip(".") if text.strip() else "no reason given"
 
 
 def incompatible(found: str) -> IncompatibleError:

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from kongming.errors import StoreError
 from kongming.store import schema
-from kongming.store.connection import Connection
+from kongming.store.feed import Feed
 from kongming.store.writing import iso, now
 
 _ATTEMPTS = 5
@@ -29,7 +29,7 @@ class ModelEntry:
     trained_at: str
 
 
-class Models(Connection):
+class Models(Feed):
     """The part of the store that holds models."""
 
     def put_model(
@@ -48,7 +48,7 @@ class Models(Connection):
         table = schema.model
         for _ in range(_ATTEMPTS):
             try:
-                with self._writing() as connection:
+                with self._changing() as (connection, noted):
                     latest = connection.scalar(
                         sa.select(sa.func.max(table.c.version)).where(
                             table.c.app == app, table.c.placement == placement
@@ -66,6 +66,7 @@ class Models(Connection):
                             document=dict(document),
                         )
                     )
+                    noted.note("model", app, placement)
                     return version
             except StoreError as error:
                 # Where writers do not wait for each other, two may have read the same number.
@@ -126,5 +127,8 @@ class Models(Connection):
         query = sa.delete(table).where(table.c.app == app, table.c.placement == placement)
         if version is not None:
             query = query.where(table.c.version == version)
-        with self._writing() as connection:
-            return connection.execute(query).rowcount
+        with self._changing() as (connection, noted):
+            deleted = connection.execute(query).rowcount
+            if deleted:
+                noted.note("model", app, placement)
+            return deleted

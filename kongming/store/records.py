@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
 
@@ -13,42 +13,50 @@ from kongming.fingerprint import Fingerprint, NodeFacts
 from kongming.run import Run, Signature
 from kongming.store import schema, writing
 from kongming.store.campaigns import StoredApplication
-from kongming.store.connection import Connection
 from kongming.store.reference import Reference
+from kongming.store.unpacking import COLUMNS, Unpacking
+from kongming.store.writing import batches
 
-_BATCH = 500
-"""Ids asked for in one statement: databases bound the number of parameters."""
 
-
-class Records(Connection):
+class Records(Unpacking):
     """The part of the store that holds measurements."""
 
     # -- nodes ---------------------------------------------------------------------------------
 
     def put_node(self, node: NodeFacts) -> None:
         """Keep a node's facts as they are now, in place of older ones."""
-        with self._writing() as connection:
-            writing.put_node(connection, node, writing.now())
+        with self._changing() as (connection, noted):
+            writing.put_node(connection, noted, node, writing.now())
 
-    def nodes(self) -> list[NodeFacts]:
-        """All nodes, by name."""
+    def nodes(self, *, node_ids: Collection[str] | None = None) -> list[NodeFacts]:
+        """All nodes, or those of these ids that are held; by name."""
+        table = schema.node
         with self._reading() as connection:
-            found = connection.scalars(sa.select(schema.node.c.document)).all()
+            if node_ids is None:
+                found = list(connection.scalars(sa.select(table.c.document)))
+            else:
+                found = [
+                    document
+                    for batch in batches(node_ids)
+                    for document in connection.scalars(
+                        sa.select(table.c.document).where(table.c.id.in_(batch))
+                    )
+                ]
         return sorted((NodeFacts.from_dict(d) for d in found), key=lambda n: (n.name, n.id))
 
     def node(self, node_id: str) -> NodeFacts:
         """Raises UnknownNameError."""
-        nodes = {node.id: node for node in self.nodes()}
-        if node_id not in nodes:
-            raise UnknownNameError("node", node_id, nodes)
-        return nodes[node_id]
+        found = self.nodes(node_ids=[node_id])
+        if not found:
+            raise UnknownNameError("node", node_id, {node.id for node in self.nodes()})
+        return found[0]
 
     # -- fingerprints --------------------------------------------------------------------------
 
     def add_fingerprint(self, fingerprint: Fingerprint, purpose: str = "adhoc") -> None:
         """Keep a fingerprint and its node; one that is there already (by id) stays as it is."""
-        with self._writing() as connection:
-            writing.add_fingerprint(connection, fingerprint, purpose)
+        with self._changing() as (connection, noted):
+            writing.add_fingerprint(connection, noted, fingerprint, purpose)
 
     def fingerprints(
         self,
@@ -62,14 +70,14 @@ class Records(Connection):
         """Fingerprints that match all that is given, newest first."""
         table = schema.fingerprint
         query = (
-            sa.select(table.c.document)
+            sa.select(*COLUMNS)
             .where(*_equal(table, node_id=node_id, suite_version=suite_version, cpu=cpu))
             .where(*_equal(table, purpose=purpose))
             .order_by(table.c.started_at.desc(), table.c.id)
             .limit(limit)
         )
         with self._reading() as connection:
-            return [Fingerprint.from_dict(d) for d in connection.scalars(query)]
+            return list(self._unpacked(connection, query))
 
     def fingerprint_purposes(self) -> dict[str, str]:
         """Why each fingerprint was taken, by id."""
@@ -87,8 +95,8 @@ class Records(Connection):
         Raises:
             InputError: a number that cannot be true (negative or infinite time, NaN).
         """
-        with self._writing() as connection:
-            writing.add_run(connection, run)
+        with self._changing() as (connection, noted):
+            writing.add_run(connection, noted, run)
 
     def runs(
         self,
@@ -118,7 +126,7 @@ class Records(Connection):
         with self._reading() as connection:
             rows = connection.execute(query).all()[::-1]
             ids = {i for row in rows for i in row[:3] if i is not None} if fingerprints else set()
-            prints = _fingerprints(connection, ids)
+            prints = self._by_id(connection, ids)
         return [
             replace(
                 Run.from_dict(document),
@@ -138,8 +146,8 @@ class Records(Connection):
 
     def add_signature(self, signature: Signature) -> None:
         """Keep a signature and its fingerprint; one that is there already stays as it is."""
-        with self._writing() as connection:
-            writing.add_signature(connection, signature)
+        with self._changing() as (connection, noted):
+            writing.add_signature(connection, noted, signature)
 
     def signatures(
         self,
@@ -153,15 +161,18 @@ class Records(Connection):
         """Signatures that match all that is given, newest first."""
         table = schema.signature
         query = (
-            sa.select(table.c.document, schema.fingerprint.c.document)
-            .join(schema.fingerprint)
+            sa.select(table.c.document, table.c.fingerprint_id)
             .where(*_equal(table, app=app, identity=identity, node_id=node_id, placement=placement))
             .where(*_equal(table, campaign=campaign))
             .order_by(table.c.started_at.desc(), table.c.id)
         )
         with self._reading() as connection:
             rows = connection.execute(query).all()
-        return [Signature.from_dict(document | {"fingerprint": seen}) for document, seen in rows]
+            prints = self._by_id(connection, {seen for _, seen in rows})
+        return [
+            Signature.from_dict(document | {"fingerprint": prints[seen].to_dict()})
+            for document, seen in rows
+        ]
 
     # -- references ----------------------------------------------------------------------------
 
@@ -179,8 +190,8 @@ class Records(Connection):
         ``times`` are seconds per operation by surrogate, ``taken_at`` is UTC in ISO 8601.
         """
         reference = Reference(node_id, suite_version, placement_cpu, times, readings, taken_at)
-        with self._writing() as connection:
-            writing.put_reference(connection, reference)
+        with self._changing() as (connection, noted):
+            writing.put_reference(connection, noted, reference)
 
     def reference(
         self, node_id: str, suite_version: str, cpu: int | None = None
@@ -223,21 +234,21 @@ class Records(Connection):
         ``fingerprints`` come with their purposes. Nodes, references and applications that are
         known already stay, unless a reference or a fingerprint's node is newer.
         """
-        with self._writing() as connection:
+        with self._changing() as (connection, noted):
             tables = ("node", "application", "fingerprint", "run", "signature", "reference")
             before = {name: _count(connection, name) for name in tables}
             for node in nodes:
-                writing.put_node(connection, node, datetime.min)
+                writing.put_node(connection, noted, node, datetime.min)
             for app in applications:
                 writing.add_application(connection, app.name, app.identity, app.document)
             for fingerprint, purpose in fingerprints:
-                writing.add_fingerprint(connection, fingerprint, purpose)
+                writing.add_fingerprint(connection, noted, fingerprint, purpose)
             for run in runs:
-                writing.add_run(connection, run)
+                writing.add_run(connection, noted, run)
             for signature in signatures:
-                writing.add_signature(connection, signature)
+                writing.add_signature(connection, noted, signature)
             for reference in references:
-                writing.put_reference(connection, reference)
+                writing.put_reference(connection, noted, reference)
             return {name: _count(connection, name) - before[name] for name in tables}
 
 
@@ -250,16 +261,3 @@ def _equal(table: sa.Table, **values: object) -> Iterator[sa.ColumnElement[bool]
     for name, value in values.items():
         if value is not None:
             yield table.c[name] == value
-
-
-def _fingerprints(connection: sa.Connection, ids: set[str]) -> dict[str, Fingerprint]:
-    """Fingerprints by id: the runs of one level share one."""
-    table = schema.fingerprint
-    wanted = sorted(ids)
-    found: dict[str, Fingerprint] = {}
-    for start in range(0, len(wanted), _BATCH):
-        query = sa.select(table.c.id, table.c.document).where(
-            table.c.id.in_(wanted[start : start + _BATCH])
-        )
-        found.update((i, Fingerprint.from_dict(d)) for i, d in connection.execute(query))
-    return found

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-HEAD = "0002"
+HEAD = "0003"
 """The newest revision: compared first at opening, so that Alembic is seldom loaded."""
 
 VERSION_TABLE = "kongming_version"
@@ -28,6 +28,16 @@ node = sa.Table(
     sa.Column("id", sa.String, primary_key=True),
     # When the facts were taken (UTC): older ones, imported later, do not replace newer ones.
     sa.Column("seen_at", sa.DateTime, nullable=False),
+    # The part that holds the same facts; absent for nodes that an older KONGMING wrote.
+    sa.Column("facts", sa.String),
+    sa.Column("document", sa.JSON, nullable=False),
+)
+
+# What many fingerprints have in common, by a hash of its content: kept once, never changed.
+part = sa.Table(
+    "part",
+    metadata,
+    sa.Column("id", sa.String, primary_key=True),
     sa.Column("document", sa.JSON, nullable=False),
 )
 
@@ -41,7 +51,7 @@ fingerprint = sa.Table(
     sa.Column("cpu", sa.Integer, nullable=False),
     sa.Column("started_at", sa.DateTime, nullable=False),
     sa.Column("document", sa.JSON, nullable=False),
-    sa.Index(None, "node_id", "suite_version", "purpose", "started_at"),
+    sa.Index(None, "node_id", "purpose", "started_at"),
     sa.Index(None, "started_at"),
 )
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from datetime import UTC, datetime
-from typing import Any
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
@@ -13,11 +13,21 @@ from sqlalchemy.dialects import postgresql, sqlite
 from kongming.errors import InputError, UnknownNameError
 from kongming.fingerprint import Fingerprint, NodeFacts
 from kongming.run import Run, Signature
-from kongming.store import schema
+from kongming.store import compact, schema, service_schema
+from kongming.store.feed import Noted
 from kongming.store.reference import Reference
 
-PURPOSES = ("adhoc", "reference", "level", "before", "after", "signature", "idle")
-"""Why a fingerprint was taken."""
+PURPOSES = ("adhoc", "reference", "level", "before", "after", "signature", "idle", "live")
+"""Why a fingerprint was taken. Live ones are many, and become hourly figures with time."""
+
+_FACTS_STAND = timedelta(hours=1)
+"""Facts that did not change are written again after so long: others may report older ones."""
+
+_FUTURE = timedelta(minutes=5)
+"""A clock that is ahead by more was wrong: what it dated does not stand before what follows."""
+
+_BATCH = 500
+"""Ids in one statement: databases bound the number of parameters."""
 
 
 def utc(moment: str, field: str = "started_at") -> datetime:
@@ -46,8 +56,171 @@ def insert(connection: sa.Connection, table: sa.Table) -> sqlite.Insert | postgr
     return sqlite.insert(table)
 
 
-def _check_run(run: Run) -> None:
+def wrote(
+    connection: sa.Connection,
+    statement: sqlite.Insert | postgresql.Insert,
+    column: sa.Column[Any],
+) -> bool:
+    """Whether an INSERT wrote its row; drivers do not agree on counting the rows of one."""
+    return connection.execute(statement.returning(column)).first() is not None
+
+
+def put_node(connection: sa.Connection, noted: Noted, node: NodeFacts, seen_at: datetime) -> None:
+    """Keep a node's facts unless newer ones are held."""
+    facts_id, _ = compact.facts(node)
+    put_nodes(connection, noted, {node.id: (node, facts_id, seen_at)})
+
+
+def put_nodes(
+    connection: sa.Connection, noted: Noted, nodes: Mapping[str, tuple[NodeFacts, str, datetime]]
+) -> None:
+    """Keep nodes' facts, by node: with the id of their part, and when they were taken."""
+    table = schema.node
+    held = {
+        row.id: row
+        for ids in batches(nodes)
+        for row in connection.execute(
+            sa.select(table.c.id, table.c.facts, table.c.seen_at).where(table.c.id.in_(ids))
+        )
+    }
+    rows = []
+    # In one order everywhere, so that two writers never wait for each other.
+    for node_id, (node, facts_id, seen_at) in sorted(nodes.items(), key=lambda item: item[0]):
+        found = held.get(node_id)
+        if found is not None:
+            if seen_at <= found.seen_at:
+                continue
+            if found.facts == facts_id and seen_at - found.seen_at < _FACTS_STAND:
+                continue
+        if found is None or found.facts != facts_id:
+            noted.note("node", node_id, node_id)
+        rows.append(
+            {"id": node_id, "seen_at": seen_at, "facts": facts_id, "document": node.to_dict()}
+        )
+    if not rows:
+        return
+    statement = insert(connection, table)
+    new = statement.excluded
+    connection.execute(
+        statement.on_conflict_do_update(
+            index_elements=["id"],
+            set_={"seen_at": new.seen_at, "facts": new.facts, "document": new.document},
+            where=table.c.seen_at < new.seen_at,
+        ),
+        rows,
+    )
+
+
+class PackedFingerprint(NamedTuple):
+    """A fingerprint as it is written: checked and in its rows' form, outside any transaction."""
+
+    fingerprint: Fingerprint
+    purpose: str
+    row: dict[str, Any]
+    parts: compact.Parts
+
+
+def pack_fingerprint(fingerprint: Fingerprint, purpose: str) -> PackedFingerprint:
+    """Raises UnknownNameError for the purpose, InputError for what cannot be true."""
+    if purpose not in PURPOSES:
+        raise UnknownNameError("purpose of a fingerprint", purpose, PURPOSES)
+    document, parts = compact.pack(fingerprint)
+    row = {
+        "id": fingerprint.id,
+        "node_id": fingerprint.node.id,
+        "suite_version": fingerprint.suite_version,
+        "purpose": purpose,
+        "cpu": fingerprint.cpu,
+        "started_at": utc(fingerprint.started_at),
+        "document": document,
+    }
+    return PackedFingerprint(fingerprint, purpose, row, parts)
+
+
+def add_fingerprint(
+    connection: sa.Connection, noted: Noted, fingerprint: Fingerprint, purpose: str
+) -> None:
+    add_fingerprints(connection, noted, [pack_fingerprint(fingerprint, purpose)])
+
+
+def add_fingerprints(
+    connection: sa.Connection, noted: Noted, packed: Sequence[PackedFingerprint]
+) -> set[str]:
+    """Keep fingerprints and their nodes; returns the ids of those that were not there yet."""
+    if not packed:
+        return set()
+    nodes: dict[str, tuple[NodeFacts, str, datetime]] = {}
+    for one in packed:
+        node_id, seen_at = one.row["node_id"], one.row["started_at"]
+        if node_id not in nodes or nodes[node_id][2] < seen_at:
+            nodes[node_id] = (one.fingerprint.node, one.row["document"]["facts"], seen_at)
+    put_nodes(connection, noted, nodes)
+    there = _there(connection, schema.fingerprint, [one.row["id"] for one in packed])
+    new = {one.row["id"]: one for one in packed if one.row["id"] not in there}
+    if not new:
+        return set()
+    put_parts(
+        connection, noted, {key: doc for one in new.values() for key, doc in one.parts.items()}
+    )
+    connection.execute(
+        insert(connection, schema.fingerprint).on_conflict_do_nothing(index_elements=["id"]),
+        [one.row for one in new.values()],
+    )
+    _put_latest(connection, noted, [one.row for one in new.values() if one.purpose == "live"])
+    return set(new)
+
+
+def put_parts(connection: sa.Connection, noted: Noted, parts: compact.Parts) -> None:
+    """Make sure of parts that rows of this transaction name."""
+    missing = {k: v for k, v in parts.items() if k not in noted.known and k not in noted.parts}
+    if missing:
+        connection.execute(
+            insert(connection, schema.part).on_conflict_do_nothing(index_elements=["id"]),
+            [{"id": key, "document": document} for key, document in sorted(missing.items())],
+        )
+        noted.parts.update(missing)
+
+
+def _put_latest(connection: sa.Connection, noted: Noted, rows: Iterable[dict[str, Any]]) -> None:
+    newest: dict[tuple[str, int], dict[str, Any]] = {}
+    for row in rows:
+        place = (row["node_id"], row["cpu"])
+        if place not in newest or newest[place]["started_at"] <= row["started_at"]:
+            newest[place] = row
+    if not newest:
+        return
+    table = service_schema.latest
+    statement = insert(connection, table)
+    new = statement.excluded
+    connection.execute(
+        statement.on_conflict_do_update(
+            index_elements=["node_id", "cpu"],
+            set_={"started_at": new.started_at, "fingerprint_id": new.fingerprint_id},
+            where=sa.or_(
+                table.c.started_at <= new.started_at, table.c.started_at > now() + _FUTURE
+            ),
+        ),
+        [
+            {
+                "node_id": node_id,
+                "cpu": cpu,
+                "started_at": row["started_at"],
+                "fingerprint_id": row["id"],
+            }
+            for (node_id, cpu), row in sorted(newest.items())
+        ],
+    )
+    for (node_id, _), row in sorted(newest.items()):
+        noted.note("fingerprint", node_id, row["id"])
+
+
+def add_run(connection: sa.Connection, noted: Noted, run: Run) -> None:
+    add_runs(connection, noted, [run])
+
+
+def check_run(run: Run) -> None:
     """Refuse numbers that cannot be true. A metric of 0 or less is kept: the run is not ok."""
+    utc(run.started_at)
     if not 0.0 <= run.wall_s < math.inf:
         raise InputError(
             "cannot be true.", field="wall_s", found=run.wall_s, allowed="a finite time"
@@ -56,70 +229,51 @@ def _check_run(run: Run) -> None:
         raise InputError("cannot be true.", field="metric", found=run.metric)
 
 
-def put_node(connection: sa.Connection, node: NodeFacts, seen_at: datetime) -> None:
-    statement = insert(connection, schema.node).values(
-        id=node.id, seen_at=seen_at, document=node.to_dict()
+def add_runs(connection: sa.Connection, noted: Noted, runs: Sequence[Run]) -> set[str]:
+    """Keep runs with their fingerprints; returns the ids of those that were not there yet."""
+    for run in runs:
+        check_run(run)
+    there = _there(connection, schema.run, [run.id for run in runs])
+    new = {run.id: run for run in runs if run.id not in there}
+    add_fingerprints(
+        connection,
+        noted,
+        [
+            pack_fingerprint(fingerprint, purpose)
+            for run in new.values()
+            for fingerprint, purpose in (
+                (run.before, "before"),
+                (run.fingerprint, "level"),
+                (run.after, "after"),
+            )
+            if fingerprint is not None
+        ],
     )
-    new = statement.excluded
-    connection.execute(
-        statement.on_conflict_do_update(
-            index_elements=["id"],
-            set_={"seen_at": new.seen_at, "document": new.document},
-            where=schema.node.c.seen_at < new.seen_at,
+    rows = [
+        {
+            "id": run.id,
+            "app": run.app,
+            "identity": run.identity,
+            "node_id": run.node_id,
+            "placement": run.placement,
+            "kind": run.kind,
+            "ok": run.ok,
+            "campaign": run.campaign,
+            "step": run.step,
+            "metric_unit": run.metric_unit,
+            "started_at": utc(run.started_at),
+            "fingerprint_id": None if run.fingerprint is None else run.fingerprint.id,
+            "before_id": None if run.before is None else run.before.id,
+            "after_id": None if run.after is None else run.after.id,
+            "document": _without_fingerprints(run.to_dict()),
+        }
+        for run in new.values()
+    ]
+    if rows:
+        connection.execute(
+            insert(connection, schema.run).on_conflict_do_nothing(index_elements=["id"]), rows
         )
-    )
-
-
-def add_fingerprint(connection: sa.Connection, fingerprint: Fingerprint, purpose: str) -> None:
-    if purpose not in PURPOSES:
-        raise UnknownNameError("purpose of a fingerprint", purpose, PURPOSES)
-    started_at = utc(fingerprint.started_at)
-    put_node(connection, fingerprint.node, started_at)
-    connection.execute(
-        insert(connection, schema.fingerprint)
-        .values(
-            id=fingerprint.id,
-            node_id=fingerprint.node.id,
-            suite_version=fingerprint.suite_version,
-            purpose=purpose,
-            cpu=fingerprint.cpu,
-            started_at=started_at,
-            document=fingerprint.to_dict(),
-        )
-        .on_conflict_do_nothing(index_elements=["id"])
-    )
-
-
-def add_run(connection: sa.Connection, run: Run) -> None:
-    _check_run(run)
-    for fingerprint, purpose in (
-        (run.before, "before"),
-        (run.fingerprint, "level"),
-        (run.after, "after"),
-    ):
-        if fingerprint is not None:
-            add_fingerprint(connection, fingerprint, purpose)
-    connection.execute(
-        insert(connection, schema.run)
-        .values(
-            id=run.id,
-            app=run.app,
-            identity=run.identity,
-            node_id=run.node_id,
-            placement=run.placement,
-            kind=run.kind,
-            ok=run.ok,
-            campaign=run.campaign,
-            step=run.step,
-            metric_unit=run.metric_unit,
-            started_at=utc(run.started_at),
-            fingerprint_id=None if run.fingerprint is None else run.fingerprint.id,
-            before_id=None if run.before is None else run.before.id,
-            after_id=None if run.after is None else run.after.id,
-            document=_without_fingerprints(run.to_dict()),
-        )
-        .on_conflict_do_nothing(index_elements=["id"])
-    )
+    return set(new)
 
 
 def add_application(
@@ -132,27 +286,47 @@ def add_application(
     )
 
 
-def add_signature(connection: sa.Connection, signature: Signature) -> None:
-    add_fingerprint(connection, signature.fingerprint, "signature")
-    connection.execute(
-        insert(connection, schema.signature)
-        .values(
-            id=signature.id,
-            app=signature.app,
-            identity=signature.identity,
-            node_id=signature.node_id,
-            placement=signature.placement,
-            campaign=signature.campaign,
-            step=signature.step,
-            started_at=utc(signature.fingerprint.started_at),
-            fingerprint_id=signature.fingerprint.id,
-            document=_without_fingerprints(signature.to_dict()),
-        )
-        .on_conflict_do_nothing(index_elements=["id"])
+def add_signature(connection: sa.Connection, noted: Noted, signature: Signature) -> None:
+    add_signatures(connection, noted, [signature])
+
+
+def add_signatures(
+    connection: sa.Connection, noted: Noted, signatures: Sequence[Signature]
+) -> set[str]:
+    """Keep signatures with their fingerprints; returns the ids of those not there yet."""
+    there = _there(connection, schema.signature, [signature.id for signature in signatures])
+    new = {signature.id: signature for signature in signatures if signature.id not in there}
+    add_fingerprints(
+        connection,
+        noted,
+        [pack_fingerprint(signature.fingerprint, "signature") for signature in new.values()],
     )
+    rows = [
+        {
+            "id": signature.id,
+            "app": signature.app,
+            "identity": signature.identity,
+            "node_id": signature.node_id,
+            "placement": signature.placement,
+            "campaign": signature.campaign,
+            "step": signature.step,
+            "started_at": utc(signature.fingerprint.started_at),
+            "fingerprint_id": signature.fingerprint.id,
+            "document": _without_fingerprints(signature.to_dict()),
+        }
+        for signature in new.values()
+    ]
+    if rows:
+        connection.execute(
+            insert(connection, schema.signature).on_conflict_do_nothing(index_elements=["id"]),
+            rows,
+        )
+    for signature in new.values():
+        noted.note("signature", signature.app, signature.id)
+    return set(new)
 
 
-def put_reference(connection: sa.Connection, reference: Reference) -> None:
+def put_reference(connection: sa.Connection, noted: Noted, reference: Reference) -> None:
     # Through the JSON form, which refuses numbers that cannot be true.
     document = Reference.from_dict(reference.to_dict()).to_dict()
     statement = insert(connection, schema.reference).values(
@@ -163,13 +337,30 @@ def put_reference(connection: sa.Connection, reference: Reference) -> None:
         document=document,
     )
     new = statement.excluded
-    connection.execute(
-        statement.on_conflict_do_update(
-            index_elements=["node_id", "suite_version", "cpu"],
-            set_={"taken_at": new.taken_at, "document": new.document},
-            where=schema.reference.c.taken_at <= new.taken_at,
-        )
+    newest = statement.on_conflict_do_update(
+        index_elements=["node_id", "suite_version", "cpu"],
+        set_={"taken_at": new.taken_at, "document": new.document},
+        where=schema.reference.c.taken_at <= new.taken_at,
     )
+    if wrote(connection, newest, schema.reference.c.node_id):
+        key = f"{reference.suite_version}/{reference.cpu}"
+        noted.note("reference", reference.node_id, key)
+
+
+def _there(connection: sa.Connection, table: sa.Table, ids: Collection[str]) -> set[str]:
+    """Which of these ids the table has."""
+    return {
+        found
+        for batch in batches(ids)
+        for found in connection.scalars(sa.select(table.c.id).where(table.c.id.in_(batch)))
+    }
+
+
+def batches(ids: Iterable[str]) -> Iterator[list[str]]:
+    """Ids in lists of what one statement takes."""
+    listed = list(ids)
+    for start in range(0, len(listed), _BATCH):
+        yield listed[start : start + _BATCH]
 
 
 def _without_fingerprints(document: dict[str, Any]) -> dict[str, Any]:

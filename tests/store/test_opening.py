@@ -43,8 +43,8 @@ def test_default_is_the_environment_then_the_data_folder(
     assert default_url() == "sqlite:///elsewhere.db"
 
 
-def test_sqlite_is_durable_and_checks_references(store_url: str) -> None:
-    with Store.open(store_url) as store, store._reading() as connection:
+def test_sqlite_is_durable_and_checks_references(sqlite_url: str) -> None:
+    with Store.open(sqlite_url) as store, store._reading() as connection:
         settings = {
             name: connection.exec_driver_sql(f"PRAGMA {name}").scalar()
             for name in ("journal_mode", "synchronous", "foreign_keys")
@@ -118,14 +118,14 @@ def test_file_that_is_no_database(tmp_path: Path) -> None:
         Store.open(f"sqlite:///{tmp_path / 'letter.txt'}")
 
 
-def test_damaged_database_is_a_store_error(tmp_path: Path, store_url: str) -> None:
-    with Store.open(store_url) as store:
+def test_damaged_database_is_a_store_error(tmp_path: Path, sqlite_url: str) -> None:
+    with Store.open(sqlite_url) as store:
         store.add_all(runs=[builders.run("sort", 1.0, {"os.switch": 1e-6}) for _ in range(50)])
     path = tmp_path / "store.db"
     content = bytearray(path.read_bytes())
     content[4096 * 2 :] = b"\xa5" * (len(content) - 4096 * 2)
     path.write_bytes(content)
-    with pytest.raises(StoreError), Store.open(store_url) as store:
+    with pytest.raises(StoreError), Store.open(sqlite_url) as store:
         store.runs()
 
 
@@ -138,6 +138,7 @@ def test_damaged_database_is_a_store_error(tmp_path: Path, store_url: str) -> No
         ("sqlite:////proc/store.db", "cannot be opened"),
         ("sqlite:////nowhere/at/all.db", "does not exist"),
         ("sqlite:////tmp", "is a folder"),
+        ("postgresql://me:secret@127.0.0.1:1/x", r"me:\*\*\*@127.0.0.1:1/x cannot be reached"),
     ],
 )
 def test_wrong_urls_are_told_in_a_sentence(url: str, told: str) -> None:

@@ -1,0 +1,399 @@
+"""Retention: live fingerprints become hourly figures, and what is too old is deleted.
+
+Only live fingerprints are thinned; runs, signatures, references, models, and the fingerprints
+that belong to them are never deleted. Everything happens in short transactions.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import sqlalchemy as sa
+
+from kongming.errors import InputError
+from kongming.fingerprint import Fingerprint
+from kongming.store import compact, schema
+from kongming.store import service_schema as tables
+from kongming.store.feed import Noted
+from kongming.store.service_entries import HourlyFingerprint
+from kongming.store.unpacking import COLUMNS, Unpacking
+from kongming.store.writing import batches, insert, put_parts
+
+RETENTION_LOCK = 4_716_533_891
+"""PostgreSQL's advisory lock: one server thins at a time."""
+
+DAY_S = 86_400.0
+
+_ROWS = 2_000
+"""Rows that one transaction takes at most (a node's single hour is taken whole)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retention:
+    """How long things are kept, in seconds."""
+
+    live_s: float = 3 * DAY_S
+    """Live fingerprints as they were reported; older ones become hourly figures."""
+    hourly_s: float = 400 * DAY_S
+    """Hourly figures of fingerprints."""
+    changes_s: float = 3600.0
+    """The feed of changes: a server that was away for longer reads everything again."""
+    placements_s: float = 90 * DAY_S
+    """Placements that have ended, and forecasts for them."""
+    realised_s: float = 400 * DAY_S
+    """Finished runs beside their predictions."""
+    operations_s: float = 90 * DAY_S
+    """Operations that have ended."""
+
+    def __post_init__(self) -> None:
+        for name, least in _LEAST_S.items():
+            value = getattr(self, name)
+            if not least <= value < math.inf:
+                raise InputError(
+                    "is too short.", field=name, found=value, allowed=f"{least:g} s or more"
+                )
+
+
+_LEAST_S = {one.name: 3600.0 for one in fields(Retention)} | {"changes_s": 60.0}
+
+
+@dataclass(frozen=True, slots=True)
+class Retained:
+    """What one call did. ``finished`` False means that its time was up: call again.
+
+    ``rolled_up`` live fingerprints became ``hours`` hourly figures; ``deleted`` counts rows by
+    table.
+    """
+
+    rolled_up: int = 0
+    hours: int = 0
+    deleted: Mapping[str, int] = field(default_factory=dict)
+    finished: bool = True
+
+
+class Retaining(Unpacking):
+    """The part of the store that forgets."""
+
+    def retain(
+        self,
+        retention: Retention | None = None,
+        *,
+        now: float | None = None,
+        budget_s: float = math.inf,
+    ) -> Retained:
+        """Thin the store once, for at most about ``budget_s``; ``now`` is unix seconds.
+
+        Where another server is at it, nothing happens and ``finished`` is False.
+        """
+        kept = retention or Retention()
+        at = time.time() if now is None else now
+        deadline = time.monotonic() + budget_s
+        deleted: dict[str, int] = defaultdict(int)
+        rolled_up = hours = 0
+
+        def result(finished: bool) -> Retained:
+            return Retained(rolled_up, hours, dict(deleted), finished)
+
+        ended = _moment(at - kept.hourly_s)
+        hour = _moment(at - kept.live_s).replace(minute=0, second=0, microsecond=0)
+        for node_id in self._thinned_nodes():
+            while self._has_older(node_id, hour):
+                if time.monotonic() > deadline:
+                    return result(False)
+                rows, made = self._roll_up(node_id, hour)
+                if not rows:
+                    return result(False)
+                rolled_up, hours = rolled_up + rows, hours + made
+                deleted["fingerprint"] += rows
+        for table, condition in self._outdated(kept, at, ended):
+            while True:
+                if time.monotonic() > deadline:
+                    return result(False)
+                count = self._delete(table, condition)
+                deleted[table.name] += count
+                if count < _ROWS:
+                    break
+        while count := self._trim_feed(at - kept.changes_s):
+            deleted["change"] += count
+            if time.monotonic() > deadline:
+                return result(False)
+        return result(True)
+
+    def hourly_fingerprints(
+        self,
+        node_id: str,
+        *,
+        cpu: int | None = None,
+        since: float | None = None,
+        until: float | None = None,
+    ) -> list[HourlyFingerprint]:
+        """Hourly figures of a node, oldest first; hours that began in ``since`` <= t < ``until``.
+
+        Hours whose fingerprints are still kept one by one have none yet.
+        """
+        table = tables.fingerprint_hour
+        query = sa.select(table).where(table.c.node_id == node_id)
+        if cpu is not None:
+            query = query.where(table.c.cpu == cpu)
+        if since is not None:
+            query = query.where(table.c.hour_at >= _moment(since))
+        if until is not None:
+            query = query.where(table.c.hour_at < _moment(until))
+        query = query.order_by(table.c.hour_at, table.c.cpu, table.c.suite_version)
+        with self._reading() as connection:
+            rows = connection.execute(query).all()
+            names = self._parts_of_ids(connection, {row.document["names"] for row in rows})
+        return [
+            HourlyFingerprint(
+                node_id=row.node_id,
+                cpu=row.cpu,
+                suite_version=row.suite_version,
+                hour_at=row.hour_at.replace(tzinfo=UTC).timestamp(),
+                count=row._mapping["count"],
+                **_figures(row.document, names),
+            )
+            for row in rows
+        ]
+
+    def size_bytes(self) -> int:
+        """What the database takes on disk, indexes and free pages included."""
+        with self._reading() as connection:
+            if connection.dialect.name == "postgresql":
+                query = sa.select(sa.func.pg_database_size(sa.func.current_database()))
+                return int(connection.scalar(query) or 0)
+            pages = connection.exec_driver_sql("PRAGMA page_count").scalar()
+            each = connection.exec_driver_sql("PRAGMA page_size").scalar()
+            return int(pages or 0) * int(each or 0)
+
+    def _thinned_nodes(self) -> list[str]:
+        with self._reading() as connection:
+            found = connection.scalars(sa.select(tables.latest.c.node_id).distinct())
+            return sorted(found)
+
+    def _has_older(self, node_id: str, hour: datetime) -> bool:
+        with self._reading() as connection:
+            query = _thinnable(node_id, hour).with_only_columns(sa.literal(1)).limit(1)
+            return connection.scalar(query) is not None
+
+    def _roll_up(self, node_id: str, hour: datetime) -> tuple[int, int]:
+        """Whole hours of a node before ``hour`` in one transaction: rows taken, figures made."""
+        started = schema.fingerprint.c.started_at
+        with self._changing() as (connection, noted):
+            if not _alone(connection):
+                return 0, 0
+            query = _thinnable(node_id, hour).order_by(started).limit(_ROWS)
+            times = connection.scalars(query.with_only_columns(started)).all()
+            if not times:
+                return 0, 0
+            last = max(times)
+            if len(times) == _ROWS and last >= _hour(times[0]) + timedelta(hours=1):
+                hour = min(hour, _hour(last))
+            else:
+                hour = min(hour, _hour(last) + timedelta(hours=1))
+            groups: dict[tuple[datetime, int, str], list[Fingerprint]] = defaultdict(list)
+            ids: list[str] = []
+            rows = connection.execute(_thinnable(node_id, hour).add_columns(started)).all()
+            parts = self._parts_of(connection, [row.document for row in rows])
+            for row in rows:
+                ids.append(row.id)
+                taken = compact.unpack(row.id, row.cpu, row.suite_version, row.document, parts)
+                groups[_hour(row.started_at), row.cpu, row.suite_version].append(taken)
+            for (hour_at, cpu, version), prints in sorted(groups.items(), key=lambda item: item[0]):
+                self._put_hour(connection, noted, (node_id, hour_at, cpu, version), prints)
+            for batch in batches(ids):
+                table = schema.fingerprint
+                connection.execute(sa.delete(table).where(table.c.id.in_(batch)))
+        return len(ids), len(groups)
+
+    def _put_hour(
+        self,
+        connection: sa.Connection,
+        noted: Noted,
+        key: tuple[str, datetime, int, str],
+        prints: list[Fingerprint],
+    ) -> None:
+        table = tables.fingerprint_hour
+        node_id, hour_at, cpu, version = key
+        count = len(prints)
+        made = _summary(prints)
+        query = sa.select(table.c.count, table.c.document).where(
+            table.c.node_id == node_id,
+            table.c.hour_at == hour_at,
+            table.c.cpu == cpu,
+            table.c.suite_version == version,
+        )
+        held = connection.execute(query).one_or_none()
+        if held is not None:
+            # Late ones, of an agent that was cut off.
+            names = self._parts_of_ids(connection, {held.document["names"]})
+            held_count = int(held._mapping["count"])
+            made = _merged(_figures(held.document, names), held_count, made, count)
+            count += held_count
+        names_id, names_part = compact.part([list(made["surrogates"]), list(made["passive"])])
+        put_parts(connection, noted, {names_id: names_part})
+        document = {
+            "names": names_id,
+            "surrogates": [[_short(v) for v in values] for values in made["surrogates"].values()],
+            "passive": [_short(value) for value in made["passive"].values()],
+        }
+        statement = insert(connection, table).values(
+            node_id=node_id,
+            hour_at=hour_at,
+            cpu=cpu,
+            suite_version=version,
+            count=count,
+            document=document,
+        )
+        connection.execute(
+            statement.on_conflict_do_update(
+                index_elements=["node_id", "hour_at", "cpu", "suite_version"],
+                set_={"count": statement.excluded.count, "document": statement.excluded.document},
+            )
+        )
+
+    def _outdated(
+        self, kept: Retention, at: float, hourly: datetime
+    ) -> Iterable[tuple[sa.Table, sa.ColumnElement[bool]]]:
+        placement, operation = tables.placement.c, tables.operation.c
+        ended = sa.func.coalesce(placement.ended_at, placement.expires_at)
+        yield (
+            tables.placement,
+            placement.state.in_(("released", "expired")) & (ended < at - kept.placements_s),
+        )
+        # One whose application still runs is needed when it ends.
+        running = sa.exists().where(
+            placement.placement_id == tables.forecast.c.placement_id,
+            placement.state.in_(("reserved", "bound")),
+        )
+        yield tables.forecast, (tables.forecast.c.made_at < at - kept.placements_s) & ~running
+        yield tables.realised, tables.realised.c.ended_at < at - kept.realised_s
+        yield tables.operation, operation.ended_at < at - kept.operations_s
+        for node_id in self._thinned_nodes():
+            hour = tables.fingerprint_hour.c
+            yield tables.fingerprint_hour, (hour.node_id == node_id) & (hour.hour_at < hourly)
+
+    def _delete(self, table: sa.Table, condition: sa.ColumnElement[bool]) -> int:
+        key = list(table.primary_key.columns)
+        some = sa.select(*key).where(condition).limit(_ROWS)
+        with self._reading() as connection:
+            if connection.execute(some.limit(1)).first() is None:
+                return 0
+        with self._writing() as connection:
+            chosen = sa.tuple_(*key) if len(key) > 1 else key[0]
+            return connection.execute(sa.delete(table).where(chosen.in_(some))).rowcount
+
+    def _trim_feed(self, before: float) -> int:
+        change, feed = tables.change, tables.feed
+        oldest = (
+            sa.select(change.c.sequence, change.c.changed_at)
+            .order_by(change.c.sequence)
+            .limit(_ROWS)
+            .subquery()
+        )
+        query = sa.select(sa.func.max(oldest.c.sequence)).where(oldest.c.changed_at < before)
+        with self._reading() as connection:
+            last = connection.scalar(query)
+        if last is None:
+            return 0
+        with self._writing() as connection:
+            connection.execute(sa.update(feed).where(feed.c.trimmed < last).values(trimmed=last))
+            return connection.execute(sa.delete(change).where(change.c.sequence <= last)).rowcount
+
+
+def _thinnable(node_id: str, hour: datetime) -> sa.Select[Any]:
+    """Live fingerprints of a node before ``hour`` that nothing refers to."""
+    table, run = schema.fingerprint, schema.run
+    used = [
+        sa.exists().where(column == table.c.id)
+        for column in (
+            run.c.fingerprint_id,
+            run.c.before_id,
+            run.c.after_id,
+            schema.signature.c.fingerprint_id,
+            tables.latest.c.fingerprint_id,
+        )
+    ]
+    return sa.select(*COLUMNS).where(
+        table.c.node_id == node_id,
+        table.c.purpose == "live",
+        table.c.started_at < hour,
+        *(~one for one in used),
+    )
+
+
+def _alone(connection: sa.Connection) -> bool:
+    """Whether no other server thins; SQLite's writers are alone anyway."""
+    if connection.dialect.name != "postgresql":
+        return True
+    return bool(connection.scalar(sa.select(sa.func.pg_try_advisory_xact_lock(RETENTION_LOCK))))
+
+
+def _summary(prints: list[Fingerprint]) -> dict[str, Any]:
+    costs: dict[str, list[float]] = defaultdict(list)
+    passive: dict[str, list[float]] = defaultdict(list)
+    for taken in prints:
+        for name, seconds in taken.times().items():
+            costs[name].append(seconds)
+        for name, value in taken.passive.items():
+            passive[name].append(value)
+    return {
+        "surrogates": {
+            name: tuple(_quantile(sorted(values), q) for q in (0.5, 0.1, 0.9))
+            for name, values in sorted(costs.items())
+        },
+        "passive": {name: math.fsum(v) / len(v) for name, v in sorted(passive.items())},
+    }
+
+
+def _merged(
+    one: dict[str, Any], one_count: int, other: dict[str, Any], other_count: int
+) -> dict[str, Any]:
+    """Two summaries of one hour, weighted by count: the best that is left of their quantiles."""
+    share = other_count / (one_count + other_count)
+
+    def between(a: float, b: float) -> float:
+        return a + (b - a) * share
+
+    surrogates, passive = dict(one["surrogates"]), dict(one["passive"])
+    for name, values in other["surrogates"].items():
+        held = surrogates.get(name, values)
+        surrogates[name] = tuple(between(a, b) for a, b in zip(held, values, strict=True))
+    for name, value in other["passive"].items():
+        passive[name] = between(passive.get(name, value), value)
+    return {"surrogates": surrogates, "passive": passive}
+
+
+def _figures(document: Mapping[str, Any], parts: compact.Parts) -> dict[str, Any]:
+    surrogates, passive = parts[document["names"]]
+    return {
+        "surrogates": {
+            name: (values[0], values[1], values[2])
+            for name, values in zip(surrogates, document["surrogates"], strict=True)
+        },
+        "passive": dict(zip(passive, document["passive"], strict=True)),
+    }
+
+
+def _quantile(ordered: list[float], q: float) -> float:
+    place = q * (len(ordered) - 1)
+    low = int(place)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
+
+
+def _short(value: float) -> float:
+    return float(f"{value:.6g}")
+
+
+def _moment(at: float) -> datetime:
+    return datetime.fromtimestamp(at, UTC).replace(tzinfo=None)
+
+
+def _hour(moment: datetime) -> datetime:
+    return moment.replace(minute=0, second=0, microsecond=0)

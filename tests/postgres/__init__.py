@@ -1,0 +1,1 @@
+"""A real PostgreSQL on loopback for the tests."""

@@ -1,0 +1,169 @@
+"""Live fingerprints become hourly figures, and only what may go goes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from kongming import Fingerprint
+from kongming.errors import InputError
+from kongming.store import (
+    Reported,
+    Retained,
+    Retention,
+    Store,
+    StoredForecast,
+    StoredOperation,
+    StoredPlacement,
+)
+from kongming.store.retention import DAY_S
+from tests import builders
+
+START = datetime(2026, 3, 1, 5, tzinfo=UTC)
+HOUR_S = 3600.0
+
+
+@pytest.fixture
+def store(store_url: str) -> Iterator[Store]:
+    with Store.open(store_url) as opened:
+        yield opened
+
+
+def live(minute: int, seconds: float = 1e-9, **changes: Any) -> Fingerprint:
+    moment = (START + timedelta(minutes=minute)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return builders.fingerprint(
+        {"stream.triad": seconds},
+        started_at=moment,
+        passive={"load1": float(minute % 60)},
+        **changes,
+    )
+
+
+def report(store: Store, *prints: Fingerprint) -> None:
+    store.add_reported([Reported("node-1", 1, one) for one in prints])
+
+
+def at(hours: float, **kept: float) -> tuple[float, Retention]:
+    """So many hours after the start, as ``retain`` wants it."""
+    return START.timestamp() + hours * HOUR_S, Retention(**{"live_s": HOUR_S} | kept)
+
+
+def retain(store: Store, hours: float, **kept: float) -> Retained:
+    now, retention = at(hours, **kept)
+    return store.retain(retention, now=now)
+
+
+def test_whole_hours_become_figures(store: Store) -> None:
+    prints = [live(minute, (1 + minute % 60) * 1e-9) for minute in range(150)]
+    report(store, *prints)
+    assert retain(store, 1.5).rolled_up == 0
+    done = retain(store, 3.2)
+    assert (done.rolled_up, done.hours, done.finished) == (120, 2, True)
+    assert store.fingerprints() == prints[:119:-1]
+    first, second = store.hourly_fingerprints("node-1")
+    assert (first.hour_at, second.hour_at) == (START.timestamp(), START.timestamp() + HOUR_S)
+    assert (first.count, first.cpu, first.suite_version) == (60, 0, "1-0123abcd")
+    assert first.surrogates["stream.triad"] == pytest.approx((30.5e-9, 6.9e-9, 54.1e-9))
+    assert first.passive == {"load1": 29.5}
+    assert store.hourly_fingerprints("node-1", since=second.hour_at) == [second]
+    assert store.hourly_fingerprints("node-1", cpu=0, until=second.hour_at) == [first]
+    assert store.hourly_fingerprints("node-1", cpu=1) == []
+    again = retain(store, 3.2)
+    assert (again.rolled_up, sum(again.deleted.values())) == (0, 0)
+
+
+def test_each_cpu_has_figures_of_its_own(store: Store) -> None:
+    report(store, live(0, 1e-9), live(1, 3e-9, cpu=1), live(200), live(200, cpu=1))
+    retain(store, 3.0)
+    medians = {h.cpu: h.surrogates["stream.triad"][0] for h in store.hourly_fingerprints("node-1")}
+    assert medians == {0: 1e-9, 1: 3e-9}
+
+
+def test_late_ones_are_weighed_in(store: Store) -> None:
+    report(store, *(live(minute, 1e-9) for minute in range(3)), live(200))
+    retain(store, 3.0)
+    report(store, live(30, 5e-9))
+    assert retain(store, 3.0).rolled_up == 1
+    [hour] = store.hourly_fingerprints("node-1")
+    assert hour.count == 4
+    assert hour.surrogates["stream.triad"][0] == pytest.approx(2e-9)
+
+
+def test_an_hour_with_more_than_one_transaction_takes(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kongming.store.retention._ROWS", 25)
+    report(store, *(live(minute) for minute in range(130)))
+    assert retain(store, 5.0).rolled_up == 129
+    assert [h.count for h in store.hourly_fingerprints("node-1")] == [60, 60, 9]
+
+
+def test_the_newest_and_those_of_runs_stay(store: Store) -> None:
+    used, newest = live(0), live(2)
+    report(store, used, live(1), newest)
+    run = builders.run("sort", 1.0, before=used)
+    store.add_run(run)
+    store.add_fingerprint(live(0), "idle")
+    store.put_reference("node-1", "1-a", 0, {"stream.triad": 1e-9}, 1, "2026-01-01T00:00:00Z")
+    assert retain(store, 24 * 1000).rolled_up == 1
+    assert store.latest_fingerprints() == [newest]
+    assert store.runs() == [run]
+    assert len(store.fingerprints()) == 3
+    assert len(store.references()) == 1
+
+
+def test_old_figures_placements_and_operations_go(store: Store) -> None:
+    report(store, *(live(60 * hour) for hour in range(10)))
+    now = START.timestamp()
+    for key, state in (("old", "released"), ("runs", "bound")):
+        store.put_placement(
+            StoredPlacement(key, "sort", "node-1", 0, "cross-core", state, now, now, now)
+        )
+        store.add_forecast(StoredForecast(key, "sort", "node-1", "cross-core", 1, now))
+    store.put_operation(StoredOperation("op-1", "train", "done", created_at=now, ended_at=now))
+    store.put_operation(StoredOperation("op-2", "train", "running", created_at=now))
+    done = retain(store, 12.0, hourly_s=5 * HOUR_S, placements_s=HOUR_S, operations_s=HOUR_S)
+    assert done.finished
+    hours = [round((h.hour_at - now) / HOUR_S) for h in store.hourly_fingerprints("node-1")]
+    assert hours == [7, 8]
+    assert [p.placement_id for p in store.placements()] == ["runs"]
+    assert store.forecast("old") is None
+    assert store.forecast("runs") is not None
+    assert [operation.id for operation in store.operations()] == ["op-2"]
+
+
+def test_a_budget_ends_it_early_and_it_goes_on_later(store: Store) -> None:
+    report(store, *(live(60 * hour) for hour in range(5)))
+    now, retention = at(24.0)
+    assert not store.retain(retention, now=now, budget_s=0.0).finished
+    assert len(store.fingerprints()) == 5
+    assert store.retain(retention, now=now).rolled_up == 4
+
+
+def test_two_servers_thin_each_fingerprint_once(store: Store, store_url: str) -> None:
+    report(store, *(live(minute) for minute in range(300)))
+    now, retention = at(24.0)
+    with Store.open(store_url) as other:
+        while not (store.retain(retention, now=now).finished):
+            other.retain(retention, now=now)
+    assert sum(h.count for h in store.hourly_fingerprints("node-1")) == 299
+
+
+def test_safe_defaults_and_settings_that_lose_too_much() -> None:
+    assert Retention().live_s >= DAY_S
+    assert Retention().hourly_s >= 365 * DAY_S
+    with pytest.raises(InputError, match="live_s"):
+        Retention(live_s=60.0)
+    with pytest.raises(InputError, match="hourly_s"):
+        Retention(hourly_s=float("nan"))
+
+
+def test_the_size_is_told(store: Store) -> None:
+    before = store.size_bytes()
+    report(store, *(live(minute) for minute in range(500)))
+    assert store.size_bytes() > before
+    assert store.retain(now=time.time()).finished

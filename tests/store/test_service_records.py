@@ -1,0 +1,222 @@
+"""What the service keeps: placements, agents, models in service, forecasts, operations, tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kongming.errors import ConflictError, InputError, UnknownNameError
+from kongming.store import (
+    Store,
+    StoredForecast,
+    StoredOperation,
+    StoredPlacement,
+    StoredRealised,
+    StoredToken,
+)
+
+
+@pytest.fixture
+def store(store_url: str) -> Iterator[Store]:
+    with Store.open(store_url) as opened:
+        yield opened
+
+
+def placement(state: str = "reserved", **changes: Any) -> StoredPlacement:
+    values: dict[str, Any] = {
+        "placement_id": "job-1",
+        "app": "sort",
+        "node_id": "node-1",
+        "domain": 0,
+        "placement": "cross-core",
+        "state": state,
+        "reserved_at": 100.0,
+        "expires_at": 160.0,
+        "memory_bytes": 1 << 40,
+    }
+    return StoredPlacement(**(values | changes))
+
+
+def test_a_placement_goes_through_its_life(store: Store) -> None:
+    assert store.placement("job-1") is None
+    reserved = placement()
+    assert store.put_placement(reserved) == reserved
+    bound = replace(reserved, state="bound", bound_at=120.5)
+    released = replace(bound, state="released", ended_at=200.25)
+    assert store.put_placement(bound) == bound
+    assert store.placements(active=True) == [bound]
+    assert store.put_placement(released) == released
+    assert store.placement("job-1") == released
+    assert store.placements(active=True) == []
+    assert store.placements(active=False) == [released]
+
+
+def test_a_decision_that_comes_late_undoes_nothing(store: Store) -> None:
+    bound = placement("bound", bound_at=120.0)
+    released = replace(bound, state="released", ended_at=130.0)
+    store.put_placement(placement())
+    store.put_placement(bound)
+    for late in (placement(), placement("expired", ended_at=160.0)):
+        assert store.put_placement(late) == bound
+    store.put_placement(released)
+    for late in (placement(), bound, placement("expired")):
+        assert store.put_placement(late) == released
+
+
+def test_a_prolonged_reservation_does_not_expire_at_the_older_time(store: Store) -> None:
+    prolonged = placement(expires_at=500.0)
+    store.put_placement(placement())
+    store.put_placement(prolonged)
+    assert store.put_placement(placement("expired", expires_at=160.0)) == prolonged
+    expired = placement("expired", expires_at=500.0, ended_at=501.0)
+    assert store.put_placement(expired) == expired
+    # Its program started all the same.
+    bound = placement("bound", expires_at=500.0, bound_at=510.0)
+    assert store.put_placement(bound) == bound
+
+
+def test_an_id_belongs_to_one_application_and_node(store: Store) -> None:
+    store.put_placement(placement())
+    before = store.last_change()
+    with pytest.raises(ConflictError, match="sort on node-1"):
+        store.put_placement(placement(app="gzip"))
+    with pytest.raises(ConflictError, match="placement_id"):
+        store.put_placements([placement(placement_id="job-0"), placement(node_id="node-2")])
+    with pytest.raises(InputError, match="state"):
+        store.put_placement(placement("lost"))
+    assert store.placements() == [placement()]
+    assert store.last_change() == before
+
+
+def test_placements_are_filtered_and_newest_first(store: Store) -> None:
+    made = [
+        placement(placement_id=f"job-{number}", node_id=f"node-{number % 2}", reserved_at=number)
+        for number in range(4)
+    ]
+    assert store.put_placements(made) == made
+    assert store.placements() == made[::-1]
+    assert store.placements(node_id="node-1", limit=1) == [made[3]]
+
+
+STATES = st.sampled_from(["reserved", "bound", "released", "expired"])
+RANK = {"reserved": 0, "expired": 1, "bound": 2, "released": 3}
+
+
+@settings(
+    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(states=st.lists(STATES, min_size=1, max_size=6))
+def test_whatever_the_order_a_bound_placement_is_never_lost(
+    store: Store, states: list[str]
+) -> None:
+    key = f"job-{store.last_change()}"
+    held = [store.put_placement(placement(state, placement_id=key)) for state in states]
+    ranks = [RANK[one.state] for one in held]
+    assert all(
+        later >= earlier or (earlier, later) == (RANK["expired"], RANK["reserved"])
+        for earlier, later in pairwise(ranks)
+    )
+    if "released" in states:
+        assert held[-1].state == "released"
+    elif "bound" in states:
+        assert held[-1].state == "bound"
+
+
+def test_agents_and_their_heartbeats(store: Store) -> None:
+    store.put_agent("node-2", {"version": "1"}, seen_at=10.0)
+    store.put_agent("node-1", {"version": "1"}, seen_at=10.0)
+    store.put_agent("node-1", {"version": "2", "allowed_apps": ["sort"]}, seen_at=11.5)
+    store.agents_seen({"node-1": 5.0, "node-2": 20.0, "unknown": 30.0})
+    seen = {agent.node_id: (agent.document["version"], agent.seen_at) for agent in store.agents()}
+    assert seen == {"node-1": ("2", 11.5), "node-2": ("1", 20.0)}
+    assert [agent.node_id for agent in store.agents(node_ids=["node-2", "node-9"])] == ["node-2"]
+
+
+def test_acknowledged_only_rises(store: Store) -> None:
+    assert store.acknowledged("node-1") == 0
+    for number in (3, 7, 5):
+        store.acknowledge("node-1", number)
+    assert store.acknowledged("node-1") == 7
+    assert store.acknowledged("node-2") == 0
+
+
+def test_the_newest_model_answers_until_one_is_promoted(store: Store) -> None:
+    assert store.in_service("sort", "cross-core") is None
+    for _ in range(3):
+        store.put_model("sort", "i", "node-1", "cross-core", {})
+    store.put_model("gzip", "i", "node-1", "cross-core", {})
+    assert store.in_service("sort", "cross-core") == 3
+    store.promote("sort", "cross-core", 1, "first")
+    store.promote("sort", "cross-core", 2, "better")
+    assert store.in_service("sort", "cross-core") == 2
+    store.put_model("sort", "i", "node-1", "cross-core", {})
+    assert store.models_in_service() == {("sort", "cross-core"): 2, ("gzip", "cross-core"): 1}
+    store.delete_model("sort", "cross-core", version=2)
+    assert store.in_service("sort", "cross-core") == 1
+    promoted = [(p.version, p.reason) for p in store.promotions("sort", "cross-core")]
+    assert promoted == [(2, "better"), (1, "first")]
+    with pytest.raises(UnknownNameError, match="sort"):
+        store.promote("sort", "cross-core", 2)
+
+
+def test_forecasts_and_what_came_of_them(store: Store) -> None:
+    forecast = StoredForecast("job-1", "sort", "node-1", "cross-core", 2, 100.0, {"median": 2.0})
+    store.add_forecast(forecast)
+    newer = replace(forecast, made_at=101.0, document={"median": 2.5})
+    store.add_forecast(newer)
+    assert store.forecast("job-1") == newer
+    assert store.forecast("job-2") is None
+    realised = StoredRealised(
+        "run-1", "job-1", "sort", "cross-core", "node-1", 2, 150.0, 2.5, 2.0, 3.0, 0.9, 2.0
+    )
+    assert store.add_realised(realised)
+    assert not store.add_realised(replace(realised, measured=9.0))
+    assert (realised.error_pct, realised.covered) == (25.0, True)
+    later = replace(realised, run_id="run-2", ended_at=160.0, measured=4.0)
+    other = replace(realised, run_id="run-3", app="gzip", ended_at=170.0)
+    for one in (later, other):
+        store.add_realised(one)
+    assert store.realised("sort", "cross-core") == [later, realised]
+    assert store.realised(limit=1) == [other]
+    assert not later.covered
+    with pytest.raises(InputError, match="measured"):
+        store.add_realised(replace(realised, run_id="run-4", measured=0.0))
+
+
+def test_operations_are_kept_as_they_are_now(store: Store) -> None:
+    queued = StoredOperation("op-1", "train", "queued", created_at=1.0, document={"apps": ["a"]})
+    running = replace(queued, state="running", progress=0.5, started_at=2.0, owner="server-1")
+    other = StoredOperation("op-2", "train", "done", 1.0, created_at=3.0, ended_at=4.0)
+    for operation in (queued, running, other):
+        store.put_operation(operation)
+    assert store.operation("op-1") == running
+    assert store.operation("op-9") is None
+    assert store.operations() == [other, running]
+    assert store.operations(states=["queued", "running"]) == [running]
+    assert store.operations(limit=1) == [other]
+
+
+def test_tokens_are_revoked_once(store: Store) -> None:
+    token = StoredToken("t1", "agent", "ab" * 32, 10.0, expires_at=20.0, subject="node-1")
+    store.add_token(token)
+    with pytest.raises(InputError, match="t1"):
+        store.add_token(token)
+    assert store.tokens() == [token]
+    assert store.revoke_token("t1", 15.0)
+    assert not store.revoke_token("t1", 16.0)
+    assert not store.revoke_token("t2", 16.0)
+    assert store.token("t1") == replace(token, revoked_at=15.0)
+    assert store.token("t2") is None
+
+
+def test_what_no_column_can_hold_is_an_input_error(store: Store) -> None:
+    with pytest.raises(InputError, match="cannot be kept"):
+        store.acknowledge("node-1", 1 << 64)
+    with pytest.raises(InputError, match="cannot be kept"):
+        store.put_agent("node-1", {"load": float("nan")})
