@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kongming.dataset import Floats
 from kongming.prediction import Driver
@@ -28,27 +30,9 @@ def drivers(
     (p,), and ``families`` names the resource of each column. Empty where nothing drives: the
     model does not depend on the environment, or nothing is slower than on the idle node.
     """
-    names = sorted(set(families))
-    columns = [np.array([family == name for family in families]) for name in names]
-    subsets = 1 << len(names)
-    rows = np.tile(idle, (subsets, 1))
-    for k, mask in enumerate(columns):
-        present = (np.arange(subsets) >> k) & 1 == 1
-        rows[np.ix_(present, mask)] = times[mask]
-    predicted = predict(rows)
-    sizes = np.array([subset.bit_count() for subset in range(subsets)])
-    total = math.factorial(len(names))
-    parts = []
-    for k in range(len(names)):
-        without = np.flatnonzero((np.arange(subsets) >> k) & 1 == 0)
-        orders = np.array(
-            [
-                math.factorial(size) * math.factorial(len(names) - size - 1) / total
-                for size in sizes[without].tolist()
-            ]
-        )
-        gain = predicted[without | (1 << k)] - predicted[without]
-        parts.append(max(float(orders @ gain), 0.0))
+    names, slower, weights = _coalitions(tuple(families))
+    predicted = predict(np.where(slower, times, idle))
+    parts = [max(float(part), 0.0) for part in weights @ predicted]
     whole = sum(parts)
     if whole <= _NOTHING:
         return ()
@@ -58,3 +42,22 @@ def drivers(
         if part / whole > _NOTHING
     ]
     return tuple(sorted(shares, key=lambda driver: (-driver.share, driver.family)))
+
+
+@lru_cache(maxsize=256)
+def _coalitions(families: tuple[str, ...]) -> tuple[list[str], NDArray[np.bool_], Floats]:
+    """The F families' names, which of the p columns are slower in each set of families (2^F, p),
+    and what the prediction for each set counts in each family's part (F, 2^F)."""
+    names = sorted(set(families))
+    subsets = np.arange(1 << len(names))
+    within = (subsets[:, None] >> np.arange(len(names))) & 1 == 1
+    slower = within[:, [names.index(family) for family in families]]
+    total = math.factorial(len(names))
+    weights = np.zeros((len(names), len(subsets)))
+    for k in range(len(names)):
+        for subset in np.flatnonzero(~within[:, k]).tolist():
+            size = subset.bit_count()
+            order = math.factorial(size) * math.factorial(len(names) - size - 1) / total
+            weights[k, subset] = -order
+            weights[k, subset | (1 << k)] = order
+    return names, slower, weights
