@@ -31,7 +31,7 @@ def nodes(count: int, like: NodeFacts) -> list[NodeFacts]:
 
 
 def varied(like: Fingerprint, node: NodeFacts, at: float, source: random.Random) -> Fingerprint:
-    """Another fingerprint of ``node`` at ``at`` (unix seconds), with as many digits as a real one."""
+    """Another fingerprint of ``node`` at ``at`` (unix seconds), with a real one's digits."""
 
     def vary(value: float) -> float:
         return value * math.exp(source.gauss(0.0, NOISE))

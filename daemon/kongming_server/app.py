@@ -1,0 +1,265 @@
+"""One server: it is put together, started and stopped here."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack
+from typing import NamedTuple
+
+import grpc
+from aiohttp import web
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from kongming.errors import KongmingError
+from kongming.rpc.v1 import (
+    fleet_pb2,
+    fleet_pb2_grpc,
+    placements_pb2,
+    placements_pb2_grpc,
+    predictor_pb2,
+    predictor_pb2_grpc,
+    profiles_pb2,
+    profiles_pb2_grpc,
+)
+from kongming.store import Change, Store, default_url
+from kongming_server.clock import SteadyClock
+from kongming_server.closed_loop import ClosedLoop
+from kongming_server.config import Config, split_address
+from kongming_server.core.engine import Engine
+from kongming_server.core.questions import Settings
+from kongming_server.echo import SETTING as ECHO_SETTING
+from kongming_server.echo import add_echo
+from kongming_server.http.app import make_http
+from kongming_server.hub import Hub
+from kongming_server.ingest import Ingest
+from kongming_server.interceptors import interceptors, server_options
+from kongming_server.metrics import Metrics
+from kongming_server.periodic import Every, Upkeep
+from kongming_server.restore import Restore
+from kongming_server.security import Guard, TokenBook, check_bind
+from kongming_server.security.credentials import add_port, http_ssl
+from kongming_server.services.counted import CountedPredictor
+from kongming_server.services.fleet import FleetService
+from kongming_server.services.placements import PlacementsService
+from kongming_server.services.profiles import ProfilesService
+from kongming_server.training import Training
+
+log = logging.getLogger(__name__)
+
+SERVICES = tuple(
+    file.DESCRIPTOR.services_by_name[name].full_name
+    for file, name in (
+        (predictor_pb2, "Predictor"),
+        (fleet_pb2, "Fleet"),
+        (profiles_pb2, "Profiles"),
+        (placements_pb2, "Placements"),
+    )
+)
+
+
+class Addresses(NamedTuple):
+    """Where the server listens, as HOST:PORT; ``http`` empty for nowhere."""
+
+    grpc: str
+    http: str
+
+
+class App:
+    """``await start()``, then ``await stop()``: in between it serves."""
+
+    def __init__(self, config: Config, clock: SteadyClock | None = None) -> None:
+        check_bind(config.server.listen, config.security, "server.listen")
+        if config.server.http:
+            check_bind(config.server.http, config.security, "server.http")
+        self._config = config
+        self._clock = clock if clock is not None else SteadyClock()
+        self._executor = ThreadPoolExecutor(
+            config.server.store_threads, thread_name_prefix="kongming-store"
+        )
+        # Of its own, so that reports never wait behind questions to the store, nor these for them.
+        self._writer = ThreadPoolExecutor(1, thread_name_prefix="kongming-ingest")
+        self._metrics = Metrics()
+        self._every = Every()
+        self._health = health.aio.HealthServicer()
+        self._undo = AsyncExitStack()
+        self._grace_s = config.server.grace_s
+        self._why_not_ready: str | None = "The server is starting."
+
+    async def start(self) -> Addresses:
+        """Open the store, restore what is in it, and listen.
+
+        Raises:
+            KongmingError: the store cannot be opened, or an address cannot be listened at.
+        """
+        try:
+            return await self._start()
+        except BaseException:
+            self._grace_s = 0.0
+            await self.stop()
+            raise
+
+    async def stop(self) -> None:
+        """Take no more calls, let those under way end, keep what they brought, close the store."""
+        self._why_not_ready = "The server is about to end."
+        try:
+            await self._undo.aclose()
+        finally:
+            self._executor.shutdown()
+            self._writer.shutdown()
+
+    async def _start(self) -> Addresses:
+        config, undo = self._config, self._undo
+        loop = asyncio.get_running_loop()
+        store = await loop.run_in_executor(
+            self._executor, lambda: Store.open(config.server.store or None)
+        )
+        undo.callback(store.close)
+        tokens = TokenBook(store.tokens)
+        await tokens.refresh()
+        settings = Settings(
+            ttl_s=config.fleet.fingerprint_ttl_s, silent_after_s=config.fleet.silent_after_s
+        )
+        engine = Engine(settings)
+        hub = Hub(config, store, self._executor, engine, self._clock, self._metrics, settings)
+        restore = Restore(hub)
+        since = await restore.everything()
+
+        training = Training(
+            config.server.store or default_url(),
+            engine,
+            config.training,
+            metrics=self._metrics,
+            now=hub.now,
+        )
+        undo.push_async_callback(training.close)
+        await training.start()
+        closed_loop = ClosedLoop(
+            store, engine, config.closed_loop, training, metrics=self._metrics, now=hub.now
+        )
+        undo.push_async_callback(closed_loop.close)
+        closed_loop.on_drift = hub.want_profile
+        await closed_loop.start()
+        ingest = Ingest(
+            store,
+            self._writer,
+            hub.use_report,
+            batch_records=config.ingest.batch_records,
+            queue_records=config.ingest.queue_records,
+            queue_wait_s=config.ingest.queue_wait_s,
+            gather_s=config.ingest.gather_s,
+            observe=self._observe,
+        )
+        undo.push_async_callback(ingest.close)
+        ingest.start()
+        await self._look_after(hub, ingest, tokens, restore, since)
+
+        guard = Guard(config.security, config.limits, metrics=self._metrics, tokens=tokens)
+        predictor = CountedPredictor(engine, hub.now, self._metrics)
+        placements = PlacementsService(hub, closed_loop)
+        server = grpc.aio.server(
+            interceptors=interceptors(guard), options=server_options(config.limits)
+        )
+        predictor_pb2_grpc.add_PredictorServicer_to_server(predictor, server)
+        placements_pb2_grpc.add_PlacementsServicer_to_server(placements, server)
+        fleet = FleetService(hub, ingest, closed_loop, placements)
+        fleet_pb2_grpc.add_FleetServicer_to_server(fleet, server)
+        profiles = ProfilesService(store, engine, training, closed_loop)
+        profiles_pb2_grpc.add_ProfilesServicer_to_server(profiles, server)
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
+        reflection.enable_server_reflection(
+            (*SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME), server
+        )
+        if os.environ.get(ECHO_SETTING):
+            add_echo(server)
+        host, _ = split_address(config.server.listen, "server.listen")
+        port = add_port(server, config.server.listen, config.security)
+
+        async def drain() -> None:
+            hub.end()
+            await self._health.enter_graceful_shutdown()
+            await server.stop(self._grace_s)
+
+        undo.push_async_callback(drain)
+        await server.start()
+        http = ""
+        if config.server.http:
+            http = await self._serve_http(predictor, guard)
+        for name in ("", *SERVICES):
+            await self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
+        self._why_not_ready = None
+        return Addresses(_address(host, port), http)
+
+    def _observe(self, seconds: float, failed: bool) -> None:
+        self._metrics.store_seconds.labels("report").observe(seconds)
+        if failed:
+            self._metrics.store_errors.inc()
+
+    async def _look_after(
+        self, hub: Hub, ingest: Ingest, tokens: TokenBook, restore: Restore, since: int
+    ) -> None:
+        """Start what the server does without being asked."""
+        config, every = self._config, self._every
+        upkeep = Upkeep(hub, ingest, self._metrics)
+        self._metrics.models.set_function(lambda: float(restore.models_in_service))
+        self._metrics.matrix_cells.set_function(
+            lambda: float(restore.models_in_service * sum(agent.domains for agent in hub.agents))
+        )
+        # Once more at the very end, so that the next start knows who was heard of.
+        self._undo.push_async_callback(upkeep.spread)
+        self._undo.push_async_callback(every.stop)
+        # Before the first question comes.
+        await upkeep.refresh()
+        every.start("Refreshing predictions", config.matrix.refresh_period_s, upkeep.refresh)
+        every.start("Following the clock", 1.0, upkeep.follow_clock)
+        every.start("Ending reservations", 1.0, upkeep.expire)
+        every.start("Noticing silent nodes", 1.0, upkeep.notice_silence)
+        every.start("Telling who was heard of", config.fleet.spread_period_s, upkeep.spread)
+        every.start("Thinning the store", config.retention.period_s, upkeep.thin)
+        every.start("Counting nodes", 5.0, upkeep.count)
+        await self._watch(hub, restore, since)
+        learning = asyncio.create_task(restore.history(), name="Reading older fingerprints")
+        self._undo.callback(learning.cancel)
+        fresh = asyncio.create_task(tokens.keep_fresh(config.security.tokens_period_s))
+        self._undo.callback(fresh.cancel)
+
+    async def _watch(self, hub: Hub, restore: Restore, since: int) -> None:
+        """Take over what other servers change, from the change ``since`` on."""
+        loop = asyncio.get_running_loop()
+
+        def changed(changes: Sequence[Change]) -> None:
+            # On the watch's own thread, which waits: the next changes come when these are in.
+            others = [change for change in changes if not restore.is_own(change)]
+            if others:
+                asyncio.run_coroutine_threadsafe(restore.changes(others), loop).result()
+                self._metrics.change_lag.set(max(0.0, time.time() - others[0].changed_at))
+
+        watch = await hub.stored(lambda: hub.store.watch_changes(changed, after=since))
+        # Not on the event loop: closing waits for a turn that may wait for the event loop.
+        self._undo.push_async_callback(asyncio.to_thread, watch.close)
+
+    async def _serve_http(self, predictor: CountedPredictor, guard: Guard) -> str:
+        config = self._config
+        host, port = split_address(config.server.http, "server.http")
+        app = make_http(predictor, self._metrics, guard, ready=lambda: self._why_not_ready)
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=self._grace_s)
+        await runner.setup()
+        self._undo.push_async_callback(runner.cleanup)
+        site = web.TCPSite(runner, host, port, ssl_context=http_ssl(config.security))
+        try:
+            await site.start()
+        except OSError as error:
+            raise KongmingError(
+                f"{config.server.http} cannot be listened at: {error.strerror or error}.",
+                hint="Is another server there? Try --http with port 0.",
+            ) from error
+        return _address(host, runner.addresses[0][1])
+
+
+def _address(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -1,0 +1,1 @@
+"""What the server knows and answers from memory: pure, without files, sockets or a store."""

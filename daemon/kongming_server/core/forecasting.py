@@ -1,0 +1,581 @@
+"""Answers about one application on one node, or beside named neighbours."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from kongming import predict as library
+from kongming.dataset import Floats
+from kongming.errors import (
+    CannotAnswerError,
+    IncompatibleError,
+    InputError,
+    StaleError,
+    UnknownNameError,
+    UntrainedError,
+)
+from kongming.prediction import Interval, Prediction
+from kongming.run import Signature
+from kongming_server.core import answering, environment
+from kongming_server.core.answering import Met
+from kongming_server.core.catalog import untrained
+from kongming_server.core.columns import fitted
+from kongming_server.core.environment import Phase
+from kongming_server.core.memory import Memory
+from kongming_server.core.nodes import NodeView
+from kongming_server.core.questions import (
+    Basis,
+    Colocation,
+    ColocationQuestion,
+    Contribution,
+    Explanation,
+    Forecast,
+    Impact,
+    NeighbourImpact,
+    NodeState,
+    Question,
+    StalePolicy,
+)
+from kongming_server.core.residents import Company
+from kongming_server.core.scoring import Served
+from kongming_server.core.slots import ANY_SUITE
+from kongming_server.core.world import World
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Found:
+    """What a question is about: ``logs`` (C,) is the environment that the application meets."""
+
+    view: NodeView
+    slot: int
+    placement: str
+    model: Served | None
+    company: Company
+    logs: Floats
+
+
+class Forecaster:
+    """Answers are remembered until what they follow from changes; their age is told anew."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._memory: Memory[tuple[Any, ...], Forecast] = Memory(world.settings.answers)
+
+    def predict(self, question: Question, now: float) -> Forecast:
+        world = self._world
+        view = world.nodes.find(question.node)
+        placement = world.catalog.placement(question.app, question.placement)
+        model = self._model(question, placement)
+        slot = self._slot(question, view, model)
+        company = world.company(slot)
+        age = self._age(slot, now)
+        stale = age is not None and age > world.slots.ttl_s[slot]
+        if stale and question.stale_policy is StalePolicy.REFUSE:
+            raise StaleError(
+                f"The newest fingerprint of {view.facts.name} is {age:.0f} s old; "
+                f"{world.slots.ttl_s[slot]:.0f} s are allowed.",
+                hint="Ask with a stale policy that widens or falls back to the node's history.",
+            )
+        history = None
+        if stale and question.stale_policy is StalePolicy.HISTORY:
+            history = world.slots.median(slot)
+        if history is not None:
+            company = world.residents.company(
+                world.slots, slot, view.facts.id, world.catalog, world.columns, history
+            )
+        found = _Found(view, slot, placement, model, company, self._met(question, company, view))
+        key = (
+            question.app,
+            placement,
+            slot,
+            question.level,
+            question.model,
+            question.model_version,
+            question.resident_id,
+            question.strict,
+            history is not None,
+        )
+        depends_on = (int(world.slots.version[slot]), world.catalog.generation)
+        forecast = self._memory.get(key, depends_on)
+        if forecast is None:
+            forecast = self._forecast(question, found)
+            self._memory.put(key, depends_on, forecast)
+        return self._aged(forecast, found, age, stale, history is not None, now)
+
+    def explain(self, question: Question, now: float) -> Explanation:
+        forecast = self.predict(question, now)
+        world = self._world
+        view = world.nodes.find(question.node)
+        slot = view.slots[forecast.domain]
+        model = self._model(question, forecast.placement)
+        logs = self._met(question, world.company(slot), view)
+        idle = world.slots.idle[slot]
+        if model is None:
+            return Explanation(forecast, self._shares(logs, idle))
+        met = Met(logs, idle, world.is_carried(slot, model))
+        return Explanation(forecast, self._contributions(model, met))
+
+    def colocation(self, question: ColocationQuestion) -> Colocation:
+        world = self._world
+        placement = world.catalog.placement(question.app, question.placement)
+        model = world.catalog.asked(question.app, placement, 0, question.model)
+        view = None if question.node is None else world.nodes.find(question.node)
+        node_id = model.file.node_id if view is None else view.facts.id
+        pressures = [self._known_pressure(name, placement, model) for name in question.neighbours]
+        signatures = {
+            name: world.catalog.signatures(name, placement) for name in question.neighbours
+        }
+        notes: list[str] = []
+        warnings: list[str] = []
+        if node_id != model.file.node_id:
+            notes.append(_carried_note(model, view))
+            if view is not None and not self._has_reference(view, model):
+                warnings.append(
+                    f"{view.facts.name} has no idle reference: it is taken to be as the node of "
+                    "the training."
+                )
+        said = self._beside(model, question, pressures, signatures)
+        impacts = []
+        for i, name in enumerate(question.neighbours):
+            others = [p for j, p in enumerate(pressures) if j != i]
+            impacts.append(self._neighbour(name, placement, others, question, warnings))
+        forecast = _forecast_of(said, node_id, 0, placement, model)
+        forecast = replace(
+            forecast,
+            warnings=(*forecast.warnings, *warnings),
+            notes=(*forecast.notes, *notes),
+        )
+        return Colocation(forecast, tuple(impacts))
+
+    # What the question is about.
+
+    def _model(self, question: Question, placement: str) -> Served | None:
+        catalog = self._world.catalog
+        if catalog.served(question.app, placement) is None and not (
+            question.model_version or question.model
+        ):
+            trained = catalog.placements(question.app)
+            if trained and question.placement is not None:
+                raise untrained(question.app, placement, trained)
+            return None
+        return catalog.asked(question.app, placement, question.model_version, question.model)
+
+    def _slot(self, question: Question, view: NodeView, model: Served | None) -> int:
+        slots = self._world.slots
+        ready = {domain: slot for domain, slot in view.slots.items() if slots.ready[slot]}
+        if question.domain is not None:
+            domains = max(len(view.facts.llc_cpus), 1)
+            if not 0 <= question.domain < domains:
+                raise InputError(
+                    "is no last-level cache domain of the node.",
+                    field="domain",
+                    found=question.domain,
+                    allowed=f"0 to {domains - 1}",
+                )
+            ready = {d: slot for d, slot in ready.items() if d == question.domain}
+        elif question.resident_id:
+            resident = self._resident(question, view)
+            ready = {d: s for d, s in ready.items() if d == resident.domain} or ready
+        if not ready:
+            where = "" if question.domain is None else f" in its domain {question.domain}"
+            raise CannotAnswerError(
+                f"Nothing was read on {view.facts.name}{where} yet: no fingerprint and no idle "
+                "reference.",
+                hint="Start its agent, or wait for its first fingerprint.",
+            )
+        if len(ready) == 1:
+            return next(iter(ready.values()))
+        if model is None or model.row < 0:
+            for slot in ready.values():
+                self._world.company(slot)
+            return min(ready.values(), key=lambda s: (_last(float(slots.general[s])), s))
+        return min(ready.values(), key=lambda s: (_last(self._world.entry(model, s)), s))
+
+    def _resident(self, question: Question, view: NodeView) -> Any:
+        found = self._world.residents.find(question.resident_id)
+        if found is None or not found.active:
+            raise UnknownNameError("placement", question.resident_id, ())
+        for what, theirs, ours in (
+            ("app", found.app, question.app),
+            ("node", found.node_id, view.facts.id),
+        ):
+            if theirs != ours:
+                raise InputError(
+                    f"is a placement of {theirs}, which is not the question's {what}.",
+                    field="resident_id",
+                    found=question.resident_id,
+                    allowed=f"a placement of {ours}, or none for a newcomer",
+                )
+        return found
+
+    def _met(self, question: Question, company: Company, view: NodeView) -> Floats:
+        if not question.resident_id:
+            logs = company.met
+        else:
+            self._resident(question, view)
+            place = company.place(question.resident_id)
+            logs = company.met if place is None else company.each[place]
+        return fitted(logs, self._world.slots.width)
+
+    def _age(self, slot: int, now: float) -> float | None:
+        taken_at = float(self._world.slots.taken_at[slot])
+        return None if math.isnan(taken_at) else max(now - taken_at, 0.0)
+
+    # The answer.
+
+    def _forecast(self, question: Question, found: _Found) -> Forecast:
+        model = found.model
+        if model is None:
+            forecast = self._node_only(question, found)
+        else:
+            self._check_suite(found, model)
+            forecast = self._by_model(question, found, model)
+        warnings = list(forecast.warnings)
+        standing_in = [
+            p.resident.app
+            for p in found.company.present
+            if not p.known and p.phase in (Phase.ADDED, Phase.REMOVED)
+        ]
+        if standing_in:
+            warnings.append(
+                f"No signature of {answering.listed(sorted(set(standing_in)))} is known: taken to "
+                "press as a typical application does."
+            )
+        own = (question.resident_id,)
+        within = own if question.resident_id in found.company.named(Phase.WITHIN) else ()
+        added = found.company.named(Phase.ADDED)
+        return replace(
+            forecast,
+            warnings=tuple(warnings),
+            added=tuple(one for one in added if one != question.resident_id),
+            removed=(*found.company.named(Phase.REMOVED), *within),
+            residents={} if question.resident_id else self._impacts(question, found),
+        )
+
+    def _by_model(self, question: Question, found: _Found, model: Served) -> Forecast:
+        world = self._world
+        slot = found.slot
+        is_carried = world.is_carried(slot, model)
+        widening = world.catalog.widening(question.app, found.placement)
+        said = answering.predicted(
+            model,
+            Met(found.logs, world.slots.idle[slot], is_carried),
+            world.columns,
+            name=question.model,
+            level=question.level,
+            widening=widening,
+            strict=question.strict,
+        )
+        node_id, domain = found.view.facts.id, int(world.slots.domain[slot])
+        forecast = _forecast_of(said, node_id, domain, found.placement, model)
+        if node_id == model.file.node_id:
+            return forecast
+        if is_carried:
+            return replace(forecast, notes=(*forecast.notes, _carried_note(model, found.view)))
+        return replace(
+            forecast,
+            warnings=(
+                *forecast.warnings,
+                f"{found.view.facts.name} has no idle reference: its readings were taken as they "
+                "are by a model that was trained on another node.",
+            ),
+        )
+
+    def _node_only(self, question: Question, found: _Found) -> Forecast:
+        slots = self._world.slots
+        slowed = found.logs - slots.idle[found.slot]
+        if np.isnan(slowed).all():
+            raise UntrainedError(
+                f"{question.app} has no model, and {found.view.facts.name} no idle reference that "
+                "its general slowdown could be told by.",
+                hint=f"Profile {question.app}, or let the node's agent take a reference.",
+            )
+        return Forecast(
+            app=question.app,
+            node_id=found.view.facts.id,
+            domain=int(slots.domain[found.slot]),
+            placement=found.placement,
+            basis=Basis.NODE_ONLY,
+            slowdown=answering.general(slowed, question.level),
+            warnings=(
+                f"Nobody profiled {question.app}: this is the node's general slowdown, which "
+                "knows nothing of it.",
+            ),
+        )
+
+    def _impacts(self, question: Question, found: _Found) -> Mapping[str, Impact]:
+        world = self._world
+        suite = int(world.slots.suite[found.slot])
+        arriving = world.catalog.pressure(question.app, found.placement, suite)
+        pressure = fitted(arriving.slowed, world.slots.width)
+        impacts = {}
+        for i in found.company.here:
+            one = found.company.present[i]
+            model = world.catalog.served(one.resident.app, one.placement)
+            if model is None:
+                continue
+            meets = fitted(found.company.each[i], world.slots.width)
+            slowdowns = []
+            for logs in (meets, meets + pressure):
+                met = Met(logs, world.slots.idle[found.slot], world.is_carried(found.slot, model))
+                widening = world.catalog.widening(one.resident.app, one.placement)
+                try:
+                    slowdowns.append(
+                        answering.slowdown(model, met, world.columns, question.level, widening)
+                    )
+                except InputError:
+                    # Too many of its surrogates were not read: nothing is said of it.
+                    break
+            if len(slowdowns) == 2:
+                impacts[one.resident.placement_id] = Impact(one.resident.app, *slowdowns)
+        return impacts
+
+    def _aged(
+        self,
+        forecast: Forecast,
+        found: _Found,
+        age: float | None,
+        stale: bool,
+        history: bool,
+        now: float,
+    ) -> Forecast:
+        slots = self._world.slots
+        warnings = forecast.warnings
+        state, reason = self._world.nodes.state(found.view, now)
+        if state is not NodeState.READY:
+            warnings = (*warnings, f"The node is {state.value}: {reason}")
+        if age is None:
+            notes = (*forecast.notes, "No live fingerprint: predicted from the idle reference.")
+            return replace(forecast, warnings=warnings, notes=notes)
+        taken_at = float(slots.taken_at[found.slot])
+        if not stale:
+            return replace(
+                forecast,
+                fingerprint_age_s=age,
+                fingerprint_taken_at=taken_at,
+                warnings=warnings,
+            )
+        ttl = slots.ttl_s[found.slot]
+        old = f"The fingerprint is {age:.0f} s old, beyond its {ttl:.0f} s"
+        if history:
+            said = f"{old}: the median of the node's history was used."
+            return replace(
+                forecast,
+                fingerprint_age_s=age,
+                fingerprint_taken_at=taken_at,
+                stale=True,
+                warnings=(*warnings, said),
+            )
+        movement = slots.movement(found.slot).after(age)
+        down, up = movement, movement
+        model = found.model
+        if model is not None:
+            met = Met(found.logs, slots.idle[found.slot], self._world.is_carried(found.slot, model))
+            down, up = answering.moved(model, met, movement)
+        slowdown = answering.widened(forecast.slowdown, down, up)
+        said = (
+            f"{old}: the interval was widened by what the node's environment changes in such a "
+            f"time ({100.0 * math.expm1(movement):.0f} %)."
+        )
+        return replace(
+            forecast,
+            slowdown=slowdown,
+            runtime=None if model is None else answering.runtime(model.file, slowdown),
+            fingerprint_age_s=age,
+            fingerprint_taken_at=taken_at,
+            stale=True,
+            warnings=(*warnings, said),
+        )
+
+    def _check_suite(self, found: _Found, model: Served) -> None:
+        suite = int(self._world.slots.suite[found.slot])
+        if suite not in (model.suite, ANY_SUITE):
+            raise IncompatibleError(
+                f"The fingerprint of {found.view.facts.name} is of another suite version than the "
+                f"model of {model.file.app} was trained on ({model.file.suite_version}).",
+                hint="Surrogates of different sizes are different columns: profile and train "
+                "again with this suite.",
+            )
+
+    # Why.
+
+    def _contributions(self, model: Served, met: Met) -> tuple[Contribution, ...]:
+        times = answering.times_for(model, met, self._world.columns)
+        scorer = None
+        for code in sorted(model.scorers):
+            if all(name in times for name in model.scorers[code].variant.columns):
+                scorer = model.scorers[code]
+                break
+        if scorer is None:
+            raise CannotAnswerError(
+                f"Some surrogates of the model of {model.file.app} were not read, so their parts "
+                "are not known.",
+                hint="Take a fingerprint of a larger suite.",
+            )
+        values = np.array([times[name] for name in scorer.variant.columns])
+        rows = np.tile(values, (len(values) + 1, 1))
+        np.fill_diagonal(rows[1:], scorer.variant.idle)
+        predicted = scorer.frozen.log_slowdown(rows)
+        lost = (predicted[0] - predicted[1:]).tolist()
+        here, idle = met.logs[scorer.places], met.idle[scorer.places]
+        idle = np.where(np.isnan(idle), scorer.log_idle, idle)
+        found = [
+            Contribution(name, family, math.exp(there), math.exp(alone), part)
+            for name, family, there, alone, part in zip(
+                scorer.variant.columns,
+                scorer.variant.families,
+                here.tolist(),
+                idle.tolist(),
+                lost,
+                strict=True,
+            )
+        ]
+        return tuple(sorted(found, key=lambda one: (-one.log_slowdown, one.surrogate)))
+
+    def _shares(self, logs: Floats, idle: Floats) -> tuple[Contribution, ...]:
+        """Of a general slowdown every surrogate has the same share."""
+        slowed = logs - idle
+        known = np.flatnonzero(~np.isnan(slowed)).tolist()
+        columns = self._world.columns
+        found = [
+            Contribution(
+                columns.names[j],
+                columns.family(j),
+                math.exp(logs[j]),
+                math.exp(idle[j]),
+                float(slowed[j]) / len(known),
+            )
+            for j in known
+        ]
+        return tuple(sorted(found, key=lambda one: (-one.log_slowdown, one.surrogate)))
+
+    # Beside named neighbours.
+
+    def _known_pressure(self, name: str, placement: str, model: Served) -> Floats:
+        found = self._world.catalog.pressure(name, placement, model.suite)
+        if not found.known:
+            raise UntrainedError(
+                f"{name} has no signature at {placement}, so what it does to a neighbour is not "
+                "known.",
+                hint="Profile it: kongming profile APPS.toml --app " + name,
+            )
+        return fitted(found.slowed, len(self._world.columns))
+
+    def _beside(
+        self,
+        model: Served,
+        question: ColocationQuestion,
+        pressures: Sequence[Floats],
+        signatures: Mapping[str, Sequence[Signature]],
+    ) -> Prediction:
+        file = model.file
+        widening = self._world.catalog.widening(file.app, file.placement)
+        distinct = len(signatures) == len(question.neighbours)
+        if distinct and all(s.node_id == file.node_id for ss in signatures.values() for s in ss):
+            # All of one node: exactly what the library says of the same records.
+            return library.predict_beside(
+                file,
+                signatures,
+                model=question.model,
+                strict=question.strict,
+                level=question.level,
+                widening=widening.factor,
+                widening_groups=widening.groups,
+            )
+        return library.predict_environment(
+            file,
+            answering.times_for(model, self._idle_plus(pressures), self._world.columns),
+            model=question.model,
+            strict=question.strict,
+            level=question.level,
+            beside=question.neighbours,
+            widening=widening.factor,
+            widening_groups=widening.groups,
+        )
+
+    def _neighbour(
+        self,
+        name: str,
+        placement: str,
+        others: Sequence[Floats],
+        question: ColocationQuestion,
+        warnings: list[str],
+    ) -> NeighbourImpact:
+        world = self._world
+        model = world.catalog.served(name, placement)
+        if model is None:
+            warnings.append(f"{name} has no model at {placement}: what it meets is not known.")
+            return NeighbourImpact(name, None)
+        arriving = world.catalog.pressure(question.app, placement, model.suite)
+        if not arriving.known:
+            sentence = (
+                f"{question.app} has no signature at {placement}: what it does to neighbours is "
+                "not known."
+            )
+            if sentence not in warnings:
+                warnings.append(sentence)
+            return NeighbourImpact(name, None)
+        theirs = [*others, fitted(arriving.slowed, len(world.columns))]
+        widening = world.catalog.widening(name, placement)
+        try:
+            slowdown: Interval | None = answering.slowdown(
+                model, self._idle_plus(theirs), world.columns, question.level, widening
+            )
+        except InputError as error:
+            warnings.append(f"What {name} meets is not known: {error.message}")
+            slowdown = None
+        return NeighbourImpact(name, slowdown)
+
+    def _idle_plus(self, pressures: Sequence[Floats]) -> Met:
+        """An idle node, as slowdowns, with these neighbours on it."""
+        idle = np.zeros(len(self._world.columns))
+        stacked = np.array(pressures).reshape(len(pressures), len(idle))
+        logs, _ = environment.met(idle, idle, [Phase.ADDED] * len(pressures), stacked)
+        return Met(logs, idle, True)
+
+    def _has_reference(self, view: NodeView, model: Served) -> bool:
+        return any(
+            self._world.slots.reference(slot, model.suite) is not None
+            for slot in view.slots.values()
+        )
+
+
+def _forecast_of(
+    said: Prediction, node_id: str, domain: int, placement: str, model: Served
+) -> Forecast:
+    return Forecast(
+        app=said.app,
+        node_id=node_id,
+        domain=domain,
+        placement=placement,
+        basis=Basis.MODEL,
+        slowdown=said.slowdown,
+        model=said.model,
+        model_version=model.version,
+        solo=said.solo_s,
+        runtime=said.runtime_s,
+        metric_unit=said.metric_unit,
+        extrapolating=said.extrapolating,
+        drivers=said.drivers,
+        warnings=said.warnings,
+        notes=said.notes,
+    )
+
+
+def _carried_note(model: Served, view: NodeView | None) -> str:
+    name = "The node" if view is None else view.facts.name
+    return (
+        f"{model.file.app} was profiled on another node ({model.file.node_id}): slowdowns over the "
+        f"idle reference of {name} are put onto that node's idle times, and the solo runtime is "
+        "that node's."
+    )
+
+
+def _last(value: float) -> float:
+    """Places of which nothing can be said come last."""
+    return math.inf if math.isnan(value) else value

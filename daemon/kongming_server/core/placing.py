@@ -1,0 +1,344 @@
+"""Where an application should be placed: a ranking of all nodes, from memory.
+
+First every place is scored from the matrix and the table of harm, at once; then the few that are
+to be returned are worked out in full, with what really runs there.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kongming.dataset import Floats
+from kongming.errors import UntrainedError
+from kongming.prediction import Interval
+from kongming_server.core import answering, ranking, scoring
+from kongming_server.core.answering import Met
+from kongming_server.core.catalog import Pressure, untrained
+from kongming_server.core.columns import fitted
+from kongming_server.core.matrix import carried
+from kongming_server.core.questions import (
+    Basis,
+    RankedNode,
+    Ranking,
+    RankRequest,
+    StalePolicy,
+)
+from kongming_server.core.scoring import Served
+from kongming_server.core.world import World
+
+_SPARE = 4
+"""Of every so many places that are asked for, one more is worked out in full: the estimate of
+harm that they were found by may have been wrong."""
+
+_MOST_TRIED = 64
+"""Places beyond those asked for that are worked out in full because a limit on residents turned
+others down; beyond that the estimate decides."""
+
+_DOUBTFUL = 1.5
+"""An estimate of a resident's log slowdown refuses a place only this far beyond the limit."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Asked:
+    request: RankRequest
+    model: Served | None
+    pressure: Pressure
+    now: float
+
+
+class Ranker:
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._seeds = itertools.count(1)
+
+    def rank(self, request: RankRequest, now: float) -> Ranking:
+        world, slots = self._world, self._world.slots
+        catalog = world.catalog
+        placement = catalog.placement(request.app, request.placement)
+        model = catalog.served(request.app, placement)
+        if model is None and request.placement is not None and catalog.placements(request.app):
+            raise untrained(request.app, placement, catalog.placements(request.app))
+        world.bring_up(model)
+        suite = self._suite() if model is None else model.suite
+        asked = _Asked(request, model, catalog.pressure(request.app, placement, suite), now)
+        n = slots.count
+        nodes = slots.node[:n]
+        candidates = self._candidates(request)
+        stale = now - slots.taken_at[:n] > slots.ttl_s[:n]
+        newcomer = self._newcomer(asked, stale & candidates)
+        harm = self._estimate(asked)
+        codes = self._refusals(asked, candidates, stale, newcomer, harm)
+        scores = ranking.scores(
+            newcomer,
+            world.table.sums(n, harm),
+            request.newcomer_weight,
+            request.resident_weight,
+        )
+        allowed = np.flatnonzero(candidates & (codes == 0))
+        tolerance = self._tolerance(asked, allowed, scores, newcomer)
+        random = np.random.default_rng(next(self._seeds) if request.seed is None else request.seed)
+        wanted = request.limit + math.ceil(request.limit / _SPARE)
+        order = ranking.in_order(scores, allowed, nodes, tolerance, wanted, random)
+        taken: list[int] = []
+        exact: list[float] = []
+        worst: list[float] = []
+        limit = _log_limit(request.resident_slowdown_limit)
+        tried = 0
+        while len(taken) < wanted:
+            places = list(itertools.islice(order, wanted - len(taken)))
+            if not places:
+                break
+            tried += len(places)
+            trusted = tried > wanted + _MOST_TRIED
+            for place, (added, most) in zip(places, self._harm(asked, places), strict=True):
+                if most > limit and not trusted:
+                    codes[place] = ranking.code("resident_slowdown_limit")
+                    continue
+                taken.append(place)
+                exact.append(
+                    request.newcomer_weight * float(newcomer[place])
+                    + request.resident_weight * added
+                )
+                worst.append(most)
+        chosen, tied = ranking.settle(exact, tolerance, request.limit)
+        residents = np.bincount(
+            np.maximum(world.table.slot[: world.table.count], -1) + 1, minlength=n + 1
+        )[1:]
+        ranked = [
+            self._ranked(
+                asked,
+                taken[i],
+                exact[i],
+                worst[i],
+                float(newcomer[taken[i]]),
+                is_tied,
+                bool(stale[taken[i]]),
+                int(residents[taken[i]]),
+            )
+            for i, is_tied in zip(chosen, tied, strict=True)
+        ]
+        return Ranking(
+            nodes=tuple(ranked),
+            candidates=len(request.nodes) or len(world.nodes),
+            refused=self._refused(request, codes, nodes, candidates),
+            basis=Basis.NODE_ONLY if model is None else Basis.MODEL,
+            staleness_s=world.staleness_s(now),
+        )
+
+    # Who is asked about.
+
+    def _candidates(self, request: RankRequest) -> NDArray[np.bool_]:
+        slots = self._world.slots
+        n = slots.count
+        in_use = slots.node[:n] >= 0
+        if not request.nodes:
+            return in_use
+        numbers = [self._world.nodes.find(one).number for one in request.nodes]
+        wanted = np.zeros(self._world.nodes.count, dtype=np.bool_)
+        wanted[numbers] = True
+        return in_use & wanted[np.maximum(slots.node[:n], 0)]
+
+    def _suite(self) -> int:
+        """The suite that an unknown application's pressure is of: the fleet's."""
+        suites = self._world.slots.suite[: self._world.slots.count]
+        known = suites[suites >= 0]
+        return int(np.bincount(known).argmax()) if len(known) else 0
+
+    # What it meets, and what it does.
+
+    def _newcomer(self, asked: _Asked, stale: NDArray[np.bool_]) -> Floats:
+        """(slots,) log slowdown of the newcomer, NaN where nothing can be said."""
+        world, slots = self._world, self._world.slots
+        n = slots.count
+        if asked.model is None:
+            found = slots.general[:n].copy()
+        else:
+            found = world.matrix.log_slowdown[asked.model.row, :n].astype(np.float64)
+        if asked.request.stale_policy is StalePolicy.HISTORY:
+            self._from_history(asked, np.flatnonzero(stale), found)
+        return found
+
+    def _from_history(self, asked: _Asked, stale: NDArray[np.intp], found: Floats) -> None:
+        world, slots = self._world, self._world.slots
+        places, rows = [], []
+        for slot in stale.tolist():
+            median = slots.median(slot)
+            if median is not None:
+                node_id = world.nodes.at(int(slots.node[slot])).facts.id
+                places.append(slot)
+                rows.append(
+                    world.residents.company(
+                        slots, slot, node_id, world.catalog, world.columns, median
+                    ).met
+                )
+        if not places:
+            return
+        chosen = np.array(places, dtype=np.intp)
+        met = np.array(rows)
+        slowed = met - slots.idle[chosen]
+        if asked.model is None:
+            found[chosen] = np.nanmean(slowed, axis=1)
+            return
+        counted = carried(chosen, slots, world.own_node(asked.model))
+        found[chosen] = scoring.score(asked.model, met, slowed, counted).log_slowdown
+
+    def _estimate(self, asked: _Asked) -> Floats:
+        """(rows of the matrix,): what it adds to the log slowdown of a resident by its model."""
+        world = self._world
+        row = asked.pressure.row if asked.pressure.known else 0
+        added = world.harm.of(row).astype(np.float64)
+        rows = world.matrix.done.shape[0]
+        if len(added) < rows:
+            general = float(np.nanmean(asked.pressure.slowed))
+            added = np.concatenate([added, np.full(rows - len(added), general)])
+        return added
+
+    def _harm(self, asked: _Asked, places: list[int]) -> list[tuple[float, float]]:
+        """For each place, what the newcomer adds to the residents' log slowdowns in all, and the
+        greatest log slowdown that one would have."""
+        world = self._world
+        table = world.table
+        rows = [row for place in places for row in table.rows(place)]
+        by_place = [len(table.rows(place)) for place in places]
+        if not rows:
+            return [(0.0, 0.0)] * len(places)
+        pressure = fitted(asked.pressure.slowed, world.slots.width)
+        chosen = np.array(rows, dtype=np.intp)
+        general = float(np.nanmean(pressure))
+        before = table.now[chosen]
+        unknown = np.isnan(before)
+        if unknown.any():
+            before[unknown] = table.now[chosen[unknown]] = np.nan_to_num(
+                world.resident_logs(chosen[unknown], None)
+            )
+        then = world.resident_logs(chosen, pressure)
+        # Where no model says anything, one is slowed as its surrogates are on average.
+        untold = np.isnan(then)
+        added = np.where(untold, general, np.maximum(then - before, 0.0))
+        after = np.where(untold, 0.0, then)
+        found = []
+        start = 0
+        for count in by_place:
+            end = start + count
+            most = float(after[start:end].max(initial=0.0))
+            found.append((float(added[start:end].sum()), most))
+            start = end
+        return found
+
+    # Who is refused.
+
+    def _refusals(
+        self,
+        asked: _Asked,
+        candidates: NDArray[np.bool_],
+        stale: NDArray[np.bool_],
+        newcomer: Floats,
+        harm: Floats,
+    ) -> NDArray[np.int8]:
+        world, slots, request = self._world, self._world.slots, asked.request
+        n = slots.count
+        nodes = np.maximum(slots.node[:n], 0)
+        codes = np.zeros(n, dtype=np.int8)
+        silent = asked.now - world.nodes.seen > world.settings.silent_after_s
+        ranking.refuse(codes, world.nodes.suspect[nodes], "suspect")
+        ranking.refuse(codes, silent[nodes], "silent")
+        ranking.refuse(codes, ~slots.ready[:n], "no_fingerprint")
+        if request.stale_policy is StalePolicy.REFUSE:
+            ranking.refuse(codes, stale, "stale")
+        ranking.refuse(codes, np.isnan(newcomer), "unpredictable")
+        if request.memory_bytes:
+            ranking.refuse(codes, world.nodes.memory[nodes] < request.memory_bytes, "memory")
+        if request.slowdown_limit:
+            limit = _log_limit(request.slowdown_limit)
+            ranking.refuse(codes, newcomer > limit, "slowdown_limit")
+        if request.resident_slowdown_limit:
+            limit = _DOUBTFUL * _log_limit(request.resident_slowdown_limit)
+            worst = world.table.greatest(n, harm)
+            ranking.refuse(codes, worst > limit, "resident_slowdown_limit")
+        return codes
+
+    def _refused(
+        self,
+        request: RankRequest,
+        codes: NDArray[np.int8],
+        nodes: NDArray[np.int32],
+        candidates: NDArray[np.bool_],
+    ) -> dict[str, int]:
+        refused = ranking.counted(codes, nodes, candidates)
+        # A node of which nothing was ever read has no place that could be refused.
+        heard = int(np.count_nonzero(np.bincount(nodes[candidates])))
+        missing = (len(set(request.nodes)) if request.nodes else len(self._world.nodes)) - heard
+        if missing > 0:
+            refused["no_fingerprint"] = refused.get("no_fingerprint", 0) + missing
+        return refused
+
+    # What is said of those that are chosen.
+
+    def _tolerance(
+        self, asked: _Asked, allowed: NDArray[np.intp], scores: Floats, newcomer: Floats
+    ) -> float:
+        if not len(allowed):
+            return 0.0
+        best = int(allowed[np.argmin(scores[allowed])])
+        said = self._interval(asked, best, float(newcomer[best]))
+        share = self._world.settings.tie_share * asked.request.newcomer_weight
+        return share * answering.half(said)
+
+    def _interval(self, asked: _Asked, slot: int, log_slowdown: float) -> Interval:
+        slots, matrix = self._world.slots, self._world.matrix
+        if asked.model is None:
+            slowed = slots.slowed[slot]
+            if np.isnan(slowed).all():
+                raise UntrainedError(f"Nothing is known of {asked.request.app} there.")
+            return answering.general(slowed, asked.request.level)
+        row = asked.model.row
+        code = int(matrix.variant[row, slot]) or scoring.FULL
+        scorer = asked.model.scorers.get(code) or asked.model.scorers[scoring.FULL]
+        return scorer.interval(log_slowdown, float(matrix.severity[row, slot]), asked.request.level)
+
+    def _ranked(
+        self,
+        asked: _Asked,
+        slot: int,
+        score: float,
+        worst: float,
+        newcomer: float,
+        tied: bool,
+        stale: bool,
+        residents: int,
+    ) -> RankedNode:
+        world, slots = self._world, self._world.slots
+        facts = world.nodes.at(int(slots.node[slot])).facts
+        taken_at = float(slots.taken_at[slot])
+        age = None if math.isnan(taken_at) else max(asked.now - taken_at, 0.0)
+        interval = self._interval(asked, slot, newcomer)
+        if stale and age is not None and asked.request.stale_policy is StalePolicy.WIDEN:
+            movement = slots.movement(slot).after(age)
+            down, up = movement, movement
+            if asked.model is not None:
+                met = Met(slots.met[slot], slots.idle[slot], world.is_carried(slot, asked.model))
+                down, up = answering.moved(asked.model, met, movement)
+            interval = answering.widened(interval, down, up)
+        model = asked.model
+        return RankedNode(
+            node_id=facts.id,
+            name=facts.name,
+            domain=int(slots.domain[slot]),
+            score=score,
+            slowdown=interval,
+            worst_resident_slowdown=math.exp(worst),
+            fingerprint_age_s=age,
+            stale=stale,
+            extrapolating=model is not None and bool(world.matrix.outside[model.row, slot]),
+            tied_with_first=tied,
+            residents=residents,
+        )
+
+
+def _log_limit(ratio: float) -> float:
+    return math.log(ratio) if ratio > 0.0 else math.inf

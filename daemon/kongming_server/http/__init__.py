@@ -1,0 +1,5 @@
+"""HTTP beside gRPC: metrics, health, and Predict and RankNodes as JSON."""
+
+from kongming_server.http.app import make_http
+
+__all__ = ["make_http"]

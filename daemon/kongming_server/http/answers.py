@@ -1,0 +1,136 @@
+"""Bodies: JSON in, JSON out, and errors as JSON with the status that HTTP has for them."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import json
+import logging
+from typing import Any, TypeVar
+
+import grpc
+from aiohttp import web
+from google.protobuf import json_format
+from google.protobuf.message import Message
+
+from kongming.errors import AccessError, InputError, KongmingError
+from kongming.rpc.errors import failure_message, to_status
+from kongming_server.security.admission import current_call
+
+__all__ = ["error_answer", "json_answer", "not_served", "read_message", "refuse_foreign_host"]
+
+_log = logging.getLogger(__name__)
+READ_TIMEOUT_S = 10.0
+"""A request whose body takes longer to arrive is refused."""
+
+M = TypeVar("M", bound=Message)
+_Code = grpc.StatusCode
+
+_STATUSES = {
+    _Code.INVALID_ARGUMENT: 400,
+    _Code.OUT_OF_RANGE: 400,
+    _Code.FAILED_PRECONDITION: 422,
+    _Code.UNAUTHENTICATED: 401,
+    _Code.PERMISSION_DENIED: 403,
+    _Code.NOT_FOUND: 404,
+    _Code.ALREADY_EXISTS: 409,
+    _Code.ABORTED: 409,
+    _Code.RESOURCE_EXHAUSTED: 429,
+    _Code.UNIMPLEMENTED: 501,
+    _Code.UNAVAILABLE: 503,
+    _Code.DEADLINE_EXCEEDED: 504,
+}
+"""Of everything else it is 500."""
+
+
+def json_answer(document: Any, status: int = 200) -> web.Response:
+    # A number that JSON has no word for is a text by now: protobuf's JSON says "NaN".
+    body = json.dumps(document, allow_nan=False, separators=(",", ":")).encode()
+    return web.Response(body=body, status=status, content_type="application/json")
+
+
+async def read_message(request: web.Request, kind: type[M]) -> M:
+    """The request's body as a message.
+
+    Raises:
+        InputError: it is not JSON, or not of this message.
+        web.HTTPException: it is too large or not said to be JSON.
+    """
+    # A web page of another site can send a form unasked, but not JSON.
+    if request.content_type != "application/json":
+        raise web.HTTPUnsupportedMediaType(reason="Content-Type must be application/json.")
+    async with asyncio.timeout(READ_TIMEOUT_S):
+        body = await request.read()
+    message = kind()
+    try:
+        document = json.loads(body)
+        if not isinstance(document, dict):
+            raise ValueError("a JSON document that is no object")
+        json_format.ParseDict(document, message)
+    except (json_format.ParseError, ValueError, TypeError, RecursionError) as error:
+        reason = str(error) if isinstance(error, json_format.ParseError) else type(error).__name__
+        raise InputError(
+            f"This is no {kind.DESCRIPTOR.name}: {reason[:200]}.",
+            field="body",
+            hint="GET /openapi.json says what it looks like.",
+        ) from error
+    return message
+
+
+def error_answer(error: Exception) -> tuple[web.Response, str]:
+    """What the caller is told of ``error``, and the name of its code for the metrics."""
+    if isinstance(error, web.HTTPException):
+        code = {404: "NOT_FOUND", 405: "UNIMPLEMENTED", 413: "RESOURCE_EXHAUSTED"}.get(
+            error.status, "INVALID_ARGUMENT"
+        )
+        refused = {"code": code, "message": error.reason, "field": "", "hint": "", "reason": ""}
+        answer = json_answer({"error": refused | _id()}, status=error.status)
+        if "Allow" in error.headers:
+            answer.headers["Allow"] = error.headers["Allow"]
+        return answer, code
+    if not isinstance(error, KongmingError | TimeoutError):
+        _log.error("Unforeseen error in request %s", _id()["request_id"], exc_info=error)
+    code_of = to_status(error).code
+    failure = json_format.MessageToDict(
+        failure_message(error),
+        preserving_proto_field_name=True,
+        always_print_fields_with_no_presence=True,
+    )
+    answer = json_answer({"error": failure | _id()}, status=_STATUSES.get(code_of, 500))
+    if code_of is _Code.UNAUTHENTICATED:
+        answer.headers["WWW-Authenticate"] = 'Bearer realm="kongming"'
+    elif code_of in (_Code.RESOURCE_EXHAUSTED, _Code.UNAVAILABLE):
+        answer.headers["Retry-After"] = "1"
+    return answer, code_of.name
+
+
+def not_served(request: web.Request) -> web.HTTPException:
+    """404, or 405 where the path is served under another method."""
+    found = request.match_info.http_exception
+    return found if found is not None else web.HTTPNotFound()
+
+
+def refuse_foreign_host(host: str) -> None:
+    """Where nobody is asked who they are, only names of loopback are answered to: a web page
+    whose name was made to point at this machine could read the answers otherwise.
+
+    Raises:
+        AccessError: the Host header names another one.
+    """
+    name = host.rpartition("]")[0].lstrip("[") if host.startswith("[") else host.partition(":")[0]
+    if name.lower().rstrip(".") == "localhost":
+        return
+    try:
+        if ipaddress.ip_address(name).is_loopback:
+            return
+    except ValueError:
+        pass
+    raise AccessError(
+        "The Host of the request is not this machine's loopback.",
+        hint="Ask for localhost or 127.0.0.1.",
+    )
+
+
+def _id() -> dict[str, str]:
+    call = current_call.get()
+    return {"request_id": "" if call is None else call.request_id}

@@ -1,0 +1,193 @@
+"""The HTTP side of the server: the same gate, the same servicer and the same messages as gRPC.
+
+GET  /metrics        Prometheus
+GET  /healthz        200 while the process answers
+GET  /readyz         200 once it can predict, else 503 with the reason
+POST /v1/predict     PredictRequest as JSON -> PredictResponse
+POST /v1/rank        RankNodesRequest as JSON -> RankNodesResponse
+GET  /openapi.json   all of that for programs
+GET  /docs           all of that for people
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Protocol
+
+from aiohttp import web
+from google.protobuf import json_format
+from google.protobuf.message import Message
+
+from kongming.errors import AccessError
+from kongming.rpc.v1 import predictor_pb2
+from kongming_server.http import openapi
+from kongming_server.http.answers import (
+    error_answer,
+    json_answer,
+    not_served,
+    read_message,
+    refuse_foreign_host,
+)
+from kongming_server.http.context import HttpContext
+from kongming_server.interceptors import check_batch, request_id_of
+from kongming_server.metrics import Metrics
+from kongming_server.security.admission import Call, Guard, Ticket, current_call
+
+__all__ = ["Predictor", "make_http"]
+
+TIMEOUT_S = 30.0
+"""A question that is not answered in this time is given up."""
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Ready = Callable[[], str | None]
+
+
+class Predictor(Protocol):
+    """What of the Predictor servicer is mirrored."""
+
+    async def Predict(self, request: Any, context: Any) -> Any: ...  # noqa: N802
+    async def RankNodes(self, request: Any, context: Any) -> Any: ...  # noqa: N802
+
+
+def make_http(
+    predictor: Predictor, metrics: Metrics, guard: Guard, *, ready: Ready = lambda: None
+) -> web.Application:
+    """The application to serve. ``ready`` returns None, or why the server cannot answer yet."""
+    app = web.Application(client_max_size=guard.limits.message_bytes, middlewares=[_gate(guard)])
+    document, page = openapi.document(), openapi.page()
+
+    async def metrics_text(request: web.Request) -> web.Response:
+        body, content_type = metrics.text()
+        return web.Response(body=body, headers={"Content-Type": content_type})
+
+    async def healthz(request: web.Request) -> web.Response:
+        return json_answer({"alive": True})
+
+    async def readyz(request: web.Request) -> web.Response:
+        reason = ready()
+        if reason is None:
+            return json_answer({"ready": True})
+        return json_answer({"ready": False, "reason": reason}, status=503)
+
+    async def openapi_json(request: web.Request) -> web.Response:
+        return json_answer(document)
+
+    async def docs(request: web.Request) -> web.Response:
+        return web.Response(text=page, content_type="text/html", headers=_PAGE_HEADERS)
+
+    app.router.add_get("/metrics", metrics_text)
+    app.router.add_get("/healthz", healthz)
+    app.router.add_get("/readyz", readyz)
+    app.router.add_get("/openapi.json", openapi_json)
+    app.router.add_get("/docs", docs)
+    app.router.add_post(
+        "/v1/predict", _mirror(predictor.Predict, predictor_pb2.PredictRequest, guard)
+    )
+    app.router.add_post(
+        "/v1/rank", _mirror(predictor.RankNodes, predictor_pb2.RankNodesRequest, guard)
+    )
+    return app
+
+
+_METHODS: Mapping[str, str] = {
+    "POST /v1/predict": "/kongming.rpc.v1.Predictor/Predict",
+    "POST /v1/rank": "/kongming.rpc.v1.Predictor/RankNodes",
+}
+"""The gRPC method whose permissions a path has; the others stand for themselves."""
+
+_HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "no-store",
+    "Referrer-Policy": "no-referrer",
+}
+_PAGE_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; "
+    "frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+}
+
+
+def _mirror(
+    behaviour: Callable[[Any, Any], Awaitable[Message]], kind: type[Message], guard: Guard
+) -> Handler:
+    async def answer(request: web.Request) -> web.StreamResponse:
+        message = await read_message(request, kind)
+        message.request_id = request_id_of(message.request_id)  # type: ignore[attr-defined]
+        check_batch(message, guard.limits)
+        call = current_call.get()
+        if call is not None:
+            current_call.set(Call(call.method, message.request_id, call.caller))  # type: ignore[attr-defined]
+        async with asyncio.timeout(TIMEOUT_S) as deadline:
+            answered = await behaviour(message, HttpContext(request, deadline.when()))
+        return json_answer(
+            json_format.MessageToDict(
+                answered,
+                preserving_proto_field_name=True,
+                always_print_fields_with_no_presence=True,
+            )
+        )
+
+    return answer
+
+
+def _gate(guard: Guard) -> Any:
+    """Admission, errors, counting and headers around every request."""
+
+    @web.middleware
+    async def through(request: web.Request, handler: Handler) -> web.StreamResponse:
+        begun = time.perf_counter()
+        resource = request.match_info.route.resource
+        path = None if resource is None else f"{request.method} {resource.canonical}"
+        ticket: Ticket | None = None
+        code = "CANCELLED"
+        try:
+            if guard.open and not guard.security.insecure:
+                refuse_foreign_host(request.host)
+            if path is None:
+                # Also what cannot be found is counted against the peer's rate.
+                ticket = guard.admit("GET /healthz", _peer(request))
+                raise not_served(request)
+            method = _METHODS.get(path, path)
+            ticket = guard.admit(
+                method, _peer(request), _authorization(request), _certificate(request)
+            )
+            current_call.set(Call(method, request_id_of(""), ticket.caller))
+            answered = await handler(request)
+            code = "OK" if answered.status < 400 else "UNAVAILABLE"
+        except Exception as error:
+            answered, code = error_answer(error)
+        finally:
+            if ticket is not None:
+                guard.leave(ticket)
+            label = path or "other"
+            guard.metrics.rpc_seconds.labels(label).observe(time.perf_counter() - begun)
+            guard.metrics.rpcs.labels(label, code).inc()
+        answered.headers.update(_HEADERS)
+        return answered
+
+    return through
+
+
+def _peer(request: web.Request) -> str:
+    """As gRPC writes it."""
+    transport = request.transport
+    name = None if transport is None else transport.get_extra_info("peername")
+    if isinstance(name, tuple) and len(name) >= 2:
+        host, port = str(name[0]), name[1]
+        return f"ipv6:[{host}]:{port}" if ":" in host else f"ipv4:{host}:{port}"
+    return "unix:"
+
+
+def _authorization(request: web.Request) -> str | None:
+    shown = request.headers.getall("Authorization", [])
+    if len(shown) > 1:
+        raise AccessError("There is more than one Authorization.", reason="unauthenticated")
+    return shown[0] if shown else None
+
+
+def _certificate(request: web.Request) -> bytes | None:
+    transport = request.transport
+    tls = None if transport is None else transport.get_extra_info("ssl_object")
+    shown = None if tls is None else tls.getpeercert(binary_form=True)
+    return shown if isinstance(shown, bytes) else None

@@ -1,0 +1,278 @@
+"""What all services of one server share: the store, the engine, the agents, the placements."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Executor
+from contextlib import contextmanager
+from typing import TypeVar
+
+from kongming.errors import StoreError, UnknownNameError
+from kongming.fingerprint import Fingerprint, NodeFacts
+from kongming.run import Run, Signature
+from kongming.store import Accepted, Store, StoredPlacement
+from kongming_server.clock import SteadyClock
+from kongming_server.config import Config
+from kongming_server.core.engine import Engine
+from kongming_server.core.placements import PlacementBook, Resident
+from kongming_server.core.questions import Purpose, Settings
+from kongming_server.ingest import Report
+from kongming_server.metrics import Metrics
+from kongming_server.reports import taken_at
+from kongming_server.state import Agent, Agents, Watchers
+
+T = TypeVar("T")
+
+
+class Interrupted(Exception):
+    """The server is about to end, and nothing more is waited for."""
+
+
+class Hub:
+    """State that outlives a call. Everything but the store is touched on the event loop alone."""
+
+    def __init__(
+        self,
+        config: Config,
+        store: Store,
+        executor: Executor,
+        engine: Engine,
+        clock: SteadyClock,
+        metrics: Metrics,
+        engine_settings: Settings,
+    ) -> None:
+        self.config = config
+        self.store = store
+        self.engine = engine
+        self.clock = clock
+        self.metrics = metrics
+        self.engine_settings = engine_settings
+        self.agents = Agents()
+        self.book = PlacementBook()
+        self.watchers = Watchers(config.fleet.watchers)
+        self.ending = asyncio.Event()
+        self._executor = executor
+        self._interruptible: set[asyncio.Task[object]] = set()
+        self._active: dict[str, dict[str, None]] = {}
+        self._heard: dict[str, float] = {}
+
+    @property
+    def shared(self) -> bool:
+        """Whether other servers may be at work on this store."""
+        return self.store.url.startswith("postgresql")
+
+    def now(self) -> float:
+        return self.clock.now()
+
+    async def stored(self, call: Callable[[], T], work: str = "other") -> T:
+        """The result of a call to the store, which blocks a thread and not the event loop.
+
+        ``work`` is what the metrics call it. Raises what the call raises.
+        """
+        begun = time.perf_counter()
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._executor, call)
+        except StoreError:
+            self.metrics.store_errors.inc()
+            raise
+        finally:
+            self.metrics.store_seconds.labels(work).observe(time.perf_counter() - begun)
+
+    @contextmanager
+    def interruptible(self) -> Iterator[None]:
+        """A block that waits for what may never come: the server's end raises Interrupted in it."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._interruptible.add(task)
+        try:
+            yield
+        except asyncio.CancelledError:
+            # Whoever else cancels it does so because the caller has gone.
+            if task in self._interruptible:
+                raise
+            task.uncancel()
+            raise Interrupted from None
+        finally:
+            self._interruptible.discard(task)
+
+    def end(self) -> None:
+        """Calls that wait for something to happen are to come to their end."""
+        self.ending.set()
+        self.watchers.all_changed()
+        while self._interruptible:
+            self._interruptible.pop().cancel()
+
+    # -- nodes ---------------------------------------------------------------------------------
+
+    def put_node(self, facts: NodeFacts) -> Agent:
+        """Raises InputError for a node that the engine cannot hold."""
+        self.engine.put_node(facts)
+        return self.agents.put(facts)
+
+    def reference_of(self, agent: Agent) -> Callable[[int], Mapping[str, float] | None]:
+        """The idle reference of each of a node's cache domains."""
+        return lambda domain: self.engine.reference(agent.facts.id, domain)
+
+    def alive(self, agent: Agent, now: float) -> None:
+        """Its agent has spoken to this server."""
+        self.seen(agent, now)
+        self._heard[agent.facts.id] = now
+
+    def seen(self, agent: Agent, at: float) -> None:
+        """Its agent has spoken to some server."""
+        agent.last_heartbeat = max(at, agent.last_heartbeat or 0.0)
+        self.engine.heartbeat(agent.facts.id, agent.last_heartbeat, agent.probe_cost)
+        if agent.silent and self.now() - at < self.config.fleet.silent_after_s:
+            agent.silent = False
+            self.watchers.changed(agent.facts.id)
+
+    def heard(self) -> dict[str, float]:
+        """When agents spoke to this server, since the last time that this was asked."""
+        heard, self._heard = self._heard, {}
+        return heard
+
+    def use_fingerprint(
+        self, agent: Agent, domain: int, fingerprint: Fingerprint, purpose: Purpose
+    ) -> None:
+        """A live fingerprint that is on disk, or an estimate."""
+        self.engine.put_fingerprint(agent.facts.id, domain, fingerprint, purpose, self.now())
+        agent.last_fingerprint = max(taken_at(fingerprint), agent.last_fingerprint or 0.0)
+        self.watchers.changed(agent.facts.id)
+
+    def use_report(self, report: Report, accepted: Accepted) -> None:
+        """What was just committed, in the order of the commits."""
+        refused = {one.id for one in accepted.refused}
+        new = set(accepted.new)
+        for reported in report.records:
+            record = reported.record
+            counter = (
+                self.metrics.rejected
+                if record.id in refused
+                else self.metrics.accepted
+                if record.id in new
+                else self.metrics.duplicates
+            )
+            counter.labels(type(record).__name__.lower()).inc()
+            agent = self.agents.get(reported.node_id)
+            if record.id in refused or agent is None or isinstance(record, Run):
+                continue
+            if isinstance(record, Signature):
+                self.engine.put_signatures([record])
+            elif reported.purpose == Purpose.REFERENCE.value:
+                self.engine.put_reference(reported.node_id, report.domain, record)
+                self.watchers.changed(reported.node_id)
+            else:
+                self.use_fingerprint(agent, report.domain, record, Purpose.LIVE)
+
+    async def keep(self, agent: Agent) -> None:
+        """Put on disk what is known of an agent."""
+        node_id, document = agent.facts.id, agent.to_document()
+        seen_at = agent.last_heartbeat or 0.0
+        await self.stored(lambda: self.store.put_agent(node_id, document, seen_at), "agent")
+
+    async def doubt(self, agent: Agent, reason: str) -> None:
+        """It reported what cannot be true: it is not ranked until it reports sense again."""
+        agent.sense = 0
+        if agent.suspect == reason:
+            return
+        agent.suspect = reason
+        self.engine.mark_suspect(agent.facts.id, reason)
+        self.watchers.changed(agent.facts.id)
+        await self.keep(agent)
+
+    async def reassure(self, agent: Agent) -> None:
+        """It reported something plausible."""
+        if agent.suspect is None:
+            return
+        agent.sense += 1
+        if agent.sense < self.config.fleet.sense_before_trust:
+            return
+        agent.suspect = None
+        self.engine.clear_suspect(agent.facts.id)
+        self.watchers.changed(agent.facts.id)
+        await self.keep(agent)
+
+    def want_profile(self, app: str, placement: str, reason: str) -> None:
+        """A model has drifted: one agent that may is asked to profile the application anew."""
+        for agent in self.agents:
+            if app in agent.allowed_apps and not agent.silent and agent.suspect is None:
+                agent.wanted_profiles = tuple(dict.fromkeys((*agent.wanted_profiles, app)))
+                return
+
+    # -- placements ----------------------------------------------------------------------------
+
+    async def keep_placement(self, resident: Resident) -> Resident:
+        """Put a placement on disk, and only then into the matrix; returns what is held there.
+
+        Another server may have gone further with it: then that is held.
+        """
+        row = stored_placement(resident)
+        held = resident_of(await self.stored(lambda: self.store.put_placement(row), "placement"))
+        self.placed(held)
+        return held
+
+    def placements_on(self, node_id: str) -> Iterable[str]:
+        """Ids of the placements that are reserved or bound there."""
+        return self._active.get(node_id, ())
+
+    def placed(self, resident: Resident) -> None:
+        """What is on disk of a placement is known from now on; its node is probed soon.
+
+        Older news of it, which another thread or server brought late, change nothing.
+        """
+        try:
+            known = self.book.get(resident.placement_id)
+        except UnknownNameError:
+            pass
+        else:
+            if _ORDER.index(resident.state) < _ORDER.index(known.state):
+                return
+        active = self._active.setdefault(resident.node_id, {})
+        if resident.active:
+            active[resident.placement_id] = None
+        else:
+            active.pop(resident.placement_id, None)
+        self.book.put(resident)
+        self.engine.put_placement(resident)
+        agent = self.agents.get(resident.node_id)
+        if agent is not None and resident.state != "reserved":
+            agent.probe_now = True
+        self.watchers.changed(resident.node_id)
+
+
+_ORDER = ("reserved", "expired", "bound", "released")
+"""States of a placement: a later one is never followed by an earlier one."""
+
+
+def stored_placement(resident: Resident) -> StoredPlacement:
+    return StoredPlacement(
+        placement_id=resident.placement_id,
+        app=resident.app,
+        node_id=resident.node_id,
+        domain=resident.domain,
+        placement=resident.placement or "",
+        state=resident.state,
+        reserved_at=resident.reserved_at,
+        bound_at=resident.bound_at,
+        ended_at=resident.ended_at,
+        expires_at=resident.expires_at,
+        memory_bytes=resident.memory_bytes,
+    )
+
+
+def resident_of(row: StoredPlacement) -> Resident:
+    return Resident(
+        placement_id=row.placement_id,
+        app=row.app,
+        node_id=row.node_id,
+        domain=row.domain,
+        placement=row.placement or None,
+        state=row.state,
+        reserved_at=row.reserved_at,
+        bound_at=row.bound_at,
+        ended_at=row.ended_at,
+        expires_at=row.expires_at,
+        memory_bytes=row.memory_bytes,
+    )

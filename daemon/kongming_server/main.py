@@ -1,0 +1,203 @@
+"""Entry point of ``kongming-server``: options, signals, and what each error becomes.
+
+Exit status: 0 ended by SIGTERM or Ctrl-C in good order; 1 failed; 2 wrong input or usage;
+130 or 143 where a second signal came before it had ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from kongming import __version__
+from kongming.errors import KongmingError
+from kongming_server import config as settings
+from kongming_server.config import Config
+
+_COMMANDS = {"init-tls": "init_tls", "token": "token"}
+"""Commands beside serving, by their names in ``security.commands``."""
+
+_OPTIONS = {
+    "listen": "server.listen",
+    "http": "server.http",
+    "store": "server.store",
+    "log_level": "server.log_level",
+    "certificate": "security.certificate",
+    "key": "security.key",
+    "client_ca": "security.client_ca",
+    "insecure": "security.insecure",
+    "dask": "training.dask",
+}
+"""The setting that each option stands for."""
+
+_HELP = {one.key: one.help for one in settings.table()}
+
+
+class Commands(click.Group):
+    """A group whose commands are imported when they are called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        module = importlib.import_module("kongming_server.security.commands")
+        command = getattr(module, _COMMANDS[cmd_name])
+        assert isinstance(command, click.Command)
+        return command
+
+
+def _option(
+    name: str, metavar: str | None = None, **more: Any
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    key = _OPTIONS[name]
+    return click.option(
+        f"--{name.replace('_', '-')}", metavar=metavar, default=None, help=_HELP[key], **more
+    )
+
+
+@click.group(
+    cls=Commands,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Every setting, with its default: kongming-server --settings. KONGMING_STORE names the "
+    "store (--store).",
+)
+@click.version_option(__version__, prog_name="kongming-server", message="%(prog)s %(version)s")
+@_option("listen", "HOST:PORT")
+@_option("http", "HOST:PORT")
+@_option("store", "URL")
+@_option("certificate", "FILE")
+@_option("key", "FILE")
+@_option("client_ca", "FILE")
+@_option("insecure", is_flag=True)
+@_option("dask", "tcp://HOST:PORT")
+@_option("log_level", type=click.Choice(["debug", "info", "warning", "error"]))
+@click.option(
+    "--config",
+    "path",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="A TOML file of settings; options win over it.",
+)
+@click.option("--settings", "show", is_flag=True, help="Print every setting, and end.")
+@click.pass_context
+def cli(ctx: click.Context, /, path: Path | None, show: bool, **options: Any) -> None:
+    """Answer schedulers how long programs will run on each node of a fleet, as it is loaded now.
+
+    Without arguments it listens on loopback and keeps its data in SQLite.
+    """
+    if show:
+        click.echo(_settings_text(), nl=False)
+        return
+    if ctx.invoked_subcommand is not None:
+        return
+    given = {_OPTIONS[name]: value for name, value in options.items() if value is not None}
+    config = settings.load(path, given)
+    _log_to_stderr(config.server.log_level)
+    ctx.exit(asyncio.run(serve(config)))
+
+
+async def serve(config: Config) -> int:
+    """Serve until SIGTERM or SIGINT; returns the exit status. A second signal ends it at once."""
+    # Numerical libraries take a second to load: --help must not wait for them.
+    from kongming_server.app import App
+
+    loop = asyncio.get_running_loop()
+    asked = asyncio.Event()
+
+    def end(signum: int) -> None:
+        if asked.is_set():
+            logging.getLogger(__name__).warning("Ended before everything was in order.")
+            os._exit(128 + signum)
+        asked.set()
+
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(signum, end, signum)
+    app = App(config)
+    starting = asyncio.create_task(app.start())
+    asking = asyncio.create_task(asked.wait())
+    await asyncio.wait((starting, asking), return_when=asyncio.FIRST_COMPLETED)
+    if not starting.done():
+        starting.cancel()
+        await asyncio.gather(starting, return_exceptions=True)
+        return 0
+    addresses = await starting
+    click.echo(f"listening grpc={addresses.grpc} http={addresses.http}")
+    sys.stdout.flush()
+    await asking
+    await app.stop()
+    return 0
+
+
+def _log_to_stderr(level: str) -> None:
+    from kongming_server.interceptors import RequestIds
+
+    handler = logging.StreamHandler()
+    handler.addFilter(RequestIds())
+    handler.setFormatter(
+        logging.Formatter("%(asctime)s %(levelname)s %(request_id)s %(name)s: %(message)s")
+    )
+    # What other libraries say below a warning is not about this server.
+    logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
+    for ours in ("kongming", "kongming_server"):
+        logging.getLogger(ours).setLevel(level.upper())
+
+
+def _settings_text() -> str:
+    """All settings as a configuration file that says the defaults."""
+    lines: list[str] = []
+    section = ""
+    for one in settings.table():
+        of, _, name = one.key.partition(".")
+        if of != section:
+            lines += ["", f"[{of}]"] if lines else [f"[{of}]"]
+            section = of
+        unit = f" [{one.unit}]" if one.unit else ""
+        lines += [f"# {one.help}{unit} Allowed: {one.allowed}.", f"{name} = {_toml(one.default)}"]
+    return "\n".join(lines) + "\n"
+
+
+def _toml(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return f'"{value}"' if isinstance(value, str) else repr(value)
+
+
+def run(args: Sequence[str]) -> int:
+    """Run ``kongming-server ARGS`` and return its exit status; errors are printed, not raised."""
+    try:
+        with cli.make_context("kongming-server", list(args)) as context:
+            cli.invoke(context)
+        return 0
+    except click.exceptions.Exit as done:
+        return done.exit_code
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        return 130
+    except KongmingError as error:
+        click.echo(f"error: {error.message}", err=True)
+        if error.hint:
+            click.echo(f"hint: {error.hint}", err=True)
+        return error.exit_status
+
+
+def main() -> None:
+    """The console script."""
+    sys.exit(run(sys.argv[1:]))
+
+
+if __name__ == "__main__":
+    main()

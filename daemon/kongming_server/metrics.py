@@ -1,0 +1,246 @@
+"""Every metric of the server, declared in one table with its unit and what it means.
+
+Times are in seconds, sizes in bytes; names end in their unit. Nothing is labelled by node: ten
+thousand nodes would make ten thousand series of each.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.gc_collector import GCCollector
+from prometheus_client.platform_collector import PlatformCollector
+from prometheus_client.process_collector import ProcessCollector
+
+from kongming import __version__
+
+__all__ = ["DECLARED", "Declared", "Metrics"]
+
+_RPC_BUCKETS_S = (
+    *(0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5),
+    *(1.0, 2.5, 5.0, 10.0, 60.0),
+)
+_STORE_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """A line of the table. ``attribute`` of Metrics, ``name`` as it is exported."""
+
+    attribute: str
+    kind: Literal["counter", "gauge", "histogram"]
+    name: str
+    unit: str
+    help: str
+    labels: tuple[str, ...] = ()
+    buckets: tuple[float, ...] = ()
+
+
+DECLARED: tuple[Declared, ...] = tuple(
+    Declared(*line)
+    for line in (
+        ("build", "gauge", "kongming_server_build_info", "", "1; the version.", ("version",)),
+        # Calls.
+        (
+            *("rpc_seconds", "histogram", "kongming_server_rpc_seconds", "s"),
+            "Time that calls took, gRPC and HTTP; of a stream, how long it was open.",
+            ("method",),
+            _RPC_BUCKETS_S,
+        ),
+        (
+            *("rpcs", "counter", "kongming_server_rpc_total", "calls"),
+            "Calls that ended, by their status code.",
+            ("method", "code"),
+        ),
+        (
+            *("refused", "counter", "kongming_server_refused_total", "calls"),
+            "Calls refused at the gate: unauthenticated, forbidden, or the limit that was reached.",
+            ("reason",),
+        ),
+        (
+            *("calls_at_work", "gauge", "kongming_server_calls_at_work", "calls"),
+            "Unary calls being answered now; the limit is limits.queue.",
+        ),
+        (
+            *("streams_open", "gauge", "kongming_server_streams_open", "streams"),
+            "Streams open now; the limit is limits.streams.",
+        ),
+        # Nodes and what they report.
+        (
+            *("nodes", "gauge", "kongming_server_nodes", "nodes"),
+            "Nodes by state: ready, silent or suspect.",
+            ("state",),
+        ),
+        (
+            *("placements", "gauge", "kongming_server_placements", "placements"),
+            "Placements by state: reserved or bound.",
+            ("state",),
+        ),
+        (
+            *("accepted", "counter", "kongming_server_records_accepted_total", "records"),
+            "Reported records that were committed, by kind: fingerprint, run or signature.",
+            ("kind",),
+        ),
+        (
+            *("duplicates", "counter", "kongming_server_records_duplicate_total", "records"),
+            "Reported records that were known before, by kind.",
+            ("kind",),
+        ),
+        (
+            *("rejected", "counter", "kongming_server_records_rejected_total", "records"),
+            "Reported records that cannot be true or are of the wrong form, by kind.",
+            ("kind",),
+        ),
+        (
+            *("ingest_waiting", "gauge", "kongming_server_ingest_waiting", "records"),
+            "Reported records that wait for the store.",
+        ),
+        (
+            *("oldest_fingerprint", "gauge", "kongming_server_oldest_fingerprint_seconds", "s"),
+            "Age of the oldest fingerprint among those of ready nodes.",
+        ),
+        # Predictions.
+        (
+            *("matrix_staleness", "gauge", "kongming_server_matrix_staleness_seconds", "s"),
+            "How far the matrix of predictions may lag behind the newest fingerprint.",
+        ),
+        (
+            *("matrix_refresh", "histogram", "kongming_server_matrix_refresh_seconds", "s"),
+            "Time of one turn of refreshing the matrix.",
+            (),
+            _RPC_BUCKETS_S,
+        ),
+        (
+            *("matrix_cells", "gauge", "kongming_server_matrix_cells", "predictions"),
+            "Predictions held in the matrix: applications by domains.",
+        ),
+        (
+            *("predictions", "counter", "kongming_server_predictions_total", "predictions"),
+            "Predictions given, by basis: model or node-only.",
+            ("basis",),
+        ),
+        (
+            *("models", "gauge", "kongming_server_models_in_service", "models"),
+            "Models in service, one for each application and placement.",
+        ),
+        # The closed loop, by application.
+        (
+            *("realised_runs", "gauge", "kongming_server_realised_runs", "runs"),
+            "Finished runs that were compared with what had been predicted for them.",
+            ("app",),
+        ),
+        (
+            *("realised_error", "gauge", "kongming_server_realised_error_ratio", "ratio"),
+            "Median of |predicted - measured| / measured over finished runs.",
+            ("app",),
+        ),
+        (
+            *("realised_coverage", "gauge", "kongming_server_realised_coverage_ratio", "ratio"),
+            "Share of finished runs within their interval.",
+            ("app",),
+        ),
+        (
+            *("drifted", "gauge", "kongming_server_model_drifted", ""),
+            "1 where recent errors differ from the model's validation beyond chance.",
+            ("app",),
+        ),
+        # Training.
+        (
+            *("training", "gauge", "kongming_server_training_operations", "operations"),
+            "Trainings by state: queued or running.",
+            ("state",),
+        ),
+        (
+            *("trained", "counter", "kongming_server_trained_total", "models"),
+            "Trainings of one application, by outcome: promoted, kept or failed.",
+            ("outcome",),
+        ),
+        (
+            *("training_seconds", "histogram", "kongming_server_training_seconds", "s"),
+            "Time of training one application.",
+            (),
+            (1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1000.0),
+        ),
+        # The store.
+        (
+            *("store_seconds", "histogram", "kongming_server_store_seconds", "s"),
+            "Time of one piece of work on the store, waiting included, by what it was.",
+            ("work",),
+            _STORE_BUCKETS_S,
+        ),
+        (
+            *("store_errors", "counter", "kongming_server_store_errors_total", "errors"),
+            "Pieces of work that the store refused or was away for.",
+        ),
+        (
+            *("change_lag", "gauge", "kongming_server_change_lag_seconds", "s"),
+            "How old the newest change was when it was taken over from another server.",
+        ),
+        (
+            *("retired", "counter", "kongming_server_fingerprints_retired_total", "fingerprints"),
+            "Fingerprints deleted by retention, after their rollup was kept.",
+        ),
+    )
+)
+"""All metrics, in the order in which the manual lists them."""
+
+
+class Metrics:
+    """The metrics of one server, in a registry of their own.
+
+    The attributes are those of the table above; each is the client's Counter, Gauge or Histogram.
+    """
+
+    build: Gauge
+    rpc_seconds: Histogram
+    rpcs: Counter
+    refused: Counter
+    calls_at_work: Gauge
+    streams_open: Gauge
+    nodes: Gauge
+    placements: Gauge
+    accepted: Counter
+    duplicates: Counter
+    rejected: Counter
+    ingest_waiting: Gauge
+    oldest_fingerprint: Gauge
+    matrix_staleness: Gauge
+    matrix_refresh: Histogram
+    matrix_cells: Gauge
+    predictions: Counter
+    models: Gauge
+    realised_runs: Gauge
+    realised_error: Gauge
+    realised_coverage: Gauge
+    drifted: Gauge
+    training: Gauge
+    trained: Counter
+    training_seconds: Histogram
+    store_seconds: Histogram
+    store_errors: Counter
+    change_lag: Gauge
+    retired: Counter
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry(auto_describe=True)
+        # Of the process: CPU seconds, memory, open files, garbage collections, the Python version.
+        for collector in (ProcessCollector, PlatformCollector, GCCollector):
+            collector(registry=self.registry)
+        for one in DECLARED:
+            setattr(self, one.attribute, self._made(one))
+        self.build.labels(__version__).set(1)
+
+    def _made(self, one: Declared) -> Counter | Gauge | Histogram:
+        if one.kind == "histogram":
+            return Histogram(
+                one.name, one.help, one.labels, buckets=one.buckets, registry=self.registry
+            )
+        kind = Counter if one.kind == "counter" else Gauge
+        return kind(one.name, one.help, one.labels, registry=self.registry)
+
+    def text(self) -> tuple[bytes, str]:
+        """All of them in Prometheus' text format, and its content type."""
+        return generate_latest(self.registry), CONTENT_TYPE_LATEST

@@ -1,0 +1,171 @@
+"""What the server does without being asked: each task by itself, and none of them ends another."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable
+
+from kongming.errors import KongmingError, StoreError
+from kongming.store import Retention
+from kongming_server.core.placements import Resident
+from kongming_server.core.questions import NodeState
+from kongming_server.hub import Hub
+from kongming_server.ingest import Ingest
+from kongming_server.metrics import Metrics
+
+log = logging.getLogger(__name__)
+
+Work = Callable[[], Awaitable[None]]
+
+
+class Every:
+    """Tasks that do something every so often until they are stopped."""
+
+    def __init__(self) -> None:
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self, name: str, period_s: float, work: Work) -> None:
+        self._tasks.append(asyncio.create_task(self._go_on(name, period_s, work), name=name))
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks.clear()
+
+    async def _go_on(self, name: str, period_s: float, work: Work) -> None:
+        failed = False
+        while True:
+            await asyncio.sleep(period_s)
+            try:
+                await work()
+            except StoreError as error:
+                # Once for each outage: the same line every second helps nobody.
+                if not failed:
+                    log.warning("%s: %s It is tried again.", name, error)
+                failed = True
+            except KongmingError as error:
+                log.error("%s: %s", name, error)
+            except Exception:
+                log.exception("%s failed, and is tried again.", name)
+            else:
+                failed = False
+
+
+class Upkeep:
+    """The work of those tasks."""
+
+    def __init__(self, hub: Hub, ingest: Ingest, metrics: Metrics) -> None:
+        self._hub = hub
+        self._ingest = ingest
+        self._metrics = metrics
+        self._unkept: dict[str, Resident] = {}
+        self._unsaid: dict[str, float] = {}
+        metrics.ingest_waiting.set_function(lambda: float(ingest.queued))
+
+    async def follow_clock(self) -> None:
+        """Say so when the system's clock has jumped; the server's own goes on as it was."""
+        gap = self._hub.clock.follow()
+        if abs(gap) > _JUMP_S:
+            log.log(
+                logging.WARNING if not self._jumped else logging.DEBUG,
+                "The system's clock jumped by %.1f s: it is followed slowly.",
+                gap,
+            )
+        self._jumped = abs(gap) > _JUMP_S
+
+    _jumped = False
+
+    async def refresh(self) -> None:
+        """A slice of the predictions that are out of date."""
+        begun = time.perf_counter()
+        staleness_s = self._hub.engine.refresh(
+            self._hub.now(), self._hub.config.matrix.refresh_budget_s
+        )
+        self._metrics.matrix_refresh.observe(time.perf_counter() - begun)
+        self._metrics.matrix_staleness.set(staleness_s)
+
+    async def expire(self) -> None:
+        """End reservations whose time is over: in the matrix at once, on disk as soon as can be."""
+        hub = self._hub
+        for resident in hub.book.expire(hub.now()):
+            hub.placed(resident)
+            self._unkept[resident.placement_id] = resident
+        for resident in list(self._unkept.values()):
+            if not _still(hub, resident):
+                # It was bound after all, and that is on disk.
+                del self._unkept[resident.placement_id]
+                continue
+            await hub.keep_placement(resident)
+            del self._unkept[resident.placement_id]
+
+    async def notice_silence(self) -> None:
+        """Tell watchers of nodes that have not been heard of for too long."""
+        hub = self._hub
+        now, limit_s = hub.now(), hub.config.fleet.silent_after_s
+        for agent in hub.agents:
+            silent = agent.last_heartbeat is None or now - agent.last_heartbeat >= limit_s
+            if silent and not agent.silent:
+                agent.silent = True
+                hub.watchers.changed(agent.facts.id)
+
+    async def spread(self) -> None:
+        """Tell the other servers, and a later start, whose agents have spoken; hear of theirs."""
+        hub = self._hub
+        self._unsaid |= hub.heard()
+        said = dict(self._unsaid)
+        await hub.stored(lambda: hub.store.agents_seen(said))
+        self._unsaid = {n: at for n, at in self._unsaid.items() if said.get(n) != at}
+        if not hub.shared:
+            return
+        for row in await hub.stored(hub.store.agents):
+            agent = hub.agents.get(row.node_id)
+            if agent is not None and row.seen_at > (agent.last_heartbeat or 0.0):
+                hub.seen(agent, row.seen_at)
+
+    async def thin(self) -> None:
+        """Turn old fingerprints into hourly figures, and delete what is too old."""
+        settings = self._hub.config.retention
+        kept = Retention(
+            live_s=settings.live_s,
+            hourly_s=settings.hourly_s,
+            changes_s=settings.changes_s,
+            placements_s=settings.placements_s,
+            realised_s=settings.realised_s,
+            operations_s=settings.operations_s,
+        )
+        store, now = self._hub.store, self._hub.now()
+        done = await self._hub.stored(
+            lambda: store.retain(kept, now=now, budget_s=settings.budget_s)
+        )
+        self._metrics.retired.inc(done.rolled_up)
+
+    async def count(self) -> None:
+        """Gauges that are too dear to work out for each look at them."""
+        hub, now = self._hub, self._hub.now()
+        states = Counter(agent.state for agent in hub.agents)
+        for state in NodeState:
+            self._metrics.nodes.labels(state.value).set(states[state])
+        placements = Counter(one.state for one in hub.book.all())
+        for name in ("reserved", "bound"):
+            self._metrics.placements.labels(name).set(placements[name])
+        taken = [
+            agent.last_fingerprint
+            for agent in hub.agents
+            if agent.state is NodeState.READY and agent.last_fingerprint is not None
+        ]
+        self._metrics.oldest_fingerprint.set(now - min(taken) if taken else 0.0)
+
+
+_JUMP_S = 2.0
+
+
+def _still(hub: Hub, resident: Resident) -> bool:
+    try:
+        return hub.book.get(resident.placement_id) == resident
+    except KongmingError:
+        # Forgotten, since it ended long ago: what was not kept is kept now.
+        return True

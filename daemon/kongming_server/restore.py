@@ -1,0 +1,237 @@
+"""From the store into memory: all of it at the start, and afterwards what other servers change.
+
+Sizes here are of a fleet: a change is applied by asking the store for what it names, many changes
+of one kind in one question.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+
+from kongming.errors import KongmingError, StoreError
+from kongming.models import persist
+from kongming.models.persist import ModelFile
+from kongming.store import Change, Reference
+from kongming_server.core.questions import Purpose
+from kongming_server.hub import Hub, resident_of
+from kongming_server.widenings import widenings
+
+log = logging.getLogger(__name__)
+
+ENDED_S = 3600.0
+"""Placements that ended longer ago matter to no fingerprint."""
+
+ModelKey = tuple[str, str]
+"""Application and placement."""
+
+
+class Restore:
+    """Brings a hub to the state of its store."""
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+        self._versions: dict[ModelKey, set[int]] = defaultdict(set)
+        self._serving: dict[ModelKey, ModelFile] = {}
+
+    @property
+    def models_in_service(self) -> int:
+        return len(self._serving)
+
+    async def everything(self) -> int:
+        """Read all of the store; returns the change to go on from."""
+        hub = self._hub
+        # Asked first: what changes while the rest is read is read again, which does no harm.
+        since = await hub.stored(hub.store.last_change)
+        await self.nodes(None)
+        await self.references(None)
+        await self.fingerprints(None)
+        await self.models(None)
+        await self.signatures(None)
+        for row in await hub.stored(hub.store.placements):
+            resident = resident_of(row)
+            if resident.active or hub.now() - (resident.ended_at or 0.0) < ENDED_S:
+                hub.placed(resident)
+        return since
+
+    def is_own(self, change: Change) -> bool:
+        """Whether what this server did brought it into memory already. A model is read again:
+        what its intervals are widened by depends on all others."""
+        return change.origin == self._hub.store.origin and change.kind != "model"
+
+    async def changes(self, changes: Sequence[Change]) -> None:
+        """Take over what others have changed."""
+        hub = self._hub
+        if any(change.kind == "reset" for change in changes):
+            log.warning("Changes of other servers were missed: reading the whole store again.")
+            await self.everything()
+            hub.watchers.all_changed()
+            return
+        owners: dict[str, set[str]] = defaultdict(set)
+        for change in changes:
+            if not self.is_own(change):
+                owners[change.kind].add(change.owner)
+        if owners["node"]:
+            await self.nodes(owners["node"])
+        if owners["reference"]:
+            await self.references(owners["reference"])
+        if owners["fingerprint"]:
+            await self.fingerprints(owners["fingerprint"])
+        if owners["model"]:
+            await self.models(owners["model"])
+        if owners["signature"]:
+            await self.signatures(owners["signature"])
+        for change in changes:
+            if change.kind == "placement" and not self.is_own(change):
+                row = await hub.stored(lambda key=change.key: hub.store.placement(key))  # type: ignore[misc]
+                if row is not None:
+                    hub.placed(resident_of(row))
+        hub.watchers.changed(*owners["node"], *owners["reference"], *owners["fingerprint"])
+
+    async def nodes(self, node_ids: Collection[str] | None) -> None:
+        hub = self._hub
+        for facts in await hub.stored(lambda: hub.store.nodes(node_ids=node_ids)):
+            with _tolerated(f"The node {facts.id}"):
+                hub.put_node(facts)
+        for row in await hub.stored(lambda: hub.store.agents(node_ids=node_ids)):
+            agent = hub.agents.get(row.node_id)
+            if agent is None:
+                continue
+            agent.restore(row.document)
+            hub.agents.put_peer(agent, agent.peer_address)
+            if agent.suspect is None:
+                hub.engine.clear_suspect(row.node_id)
+            else:
+                hub.engine.mark_suspect(row.node_id, agent.suspect)
+            hub.seen(agent, row.seen_at)
+
+    async def references(self, node_ids: Collection[str] | None) -> None:
+        hub = self._hub
+        found: Iterable[Reference]
+        if node_ids is None or len(node_ids) > _FEW:
+            found = await hub.stored(hub.store.references)
+        else:
+            found = [
+                one
+                for node_id in node_ids
+                for one in await hub.stored(lambda n=node_id: hub.store.references(node_id=n))  # type: ignore[misc]
+            ]
+        newest: dict[tuple[str, int], Reference] = {}
+        for one in found:
+            agent = hub.agents.get(one.node_id)
+            domain = None if agent is None else agent.domain_of(one.cpu)
+            if domain is not None:
+                # Newest first: the first one of a domain is it.
+                newest.setdefault((one.node_id, domain), one)
+        for (node_id, domain), one in newest.items():
+            with _tolerated(f"The reference of {node_id}"):
+                hub.engine.put_reference(node_id, domain, one.times, one.suite_version)
+
+    async def fingerprints(self, node_ids: Collection[str] | None) -> None:
+        hub = self._hub
+        found = await hub.stored(lambda: hub.store.latest_fingerprints(node_ids))
+        for number, fingerprint in enumerate(found):
+            if number % _AT_ONCE == 0:
+                await asyncio.sleep(0)
+            agent = hub.agents.get(fingerprint.node.id)
+            domain = None if agent is None else agent.domain_of(fingerprint.cpu)
+            if agent is not None and domain is not None:
+                with _tolerated(f"The fingerprint {fingerprint.id}"):
+                    hub.use_fingerprint(agent, domain, fingerprint, Purpose.LIVE)
+
+    async def history(self) -> None:
+        """Older fingerprints, from which it is learnt how much each node changes over a time.
+
+        Takes a while with many nodes: call it when the server answers already.
+        """
+        hub = self._hub
+        for agent in list(hub.agents):
+            node_id = agent.facts.id
+            wanted = hub.engine_settings.history * agent.domains
+            found = await hub.stored(
+                lambda node_id=node_id, wanted=wanted: hub.store.fingerprints(  # type: ignore[misc]
+                    node_id=node_id, purpose="live", limit=wanted
+                )
+            )
+            for fingerprint in reversed(found[1:]):
+                domain = agent.domain_of(fingerprint.cpu)
+                if domain is not None:
+                    with _tolerated(f"The fingerprint {fingerprint.id}"):
+                        hub.use_fingerprint(agent, domain, fingerprint, Purpose.LIVE)
+            await asyncio.sleep(0)
+
+    async def models(self, apps: Collection[str] | None) -> None:
+        """Load what is new, put into service what is, and forget what was deleted."""
+        hub = self._hub
+        in_service = await hub.stored(hub.store.models_in_service)
+        versions: dict[ModelKey, set[int]] = defaultdict(set)
+        for entry in await hub.stored(hub.store.models):
+            if apps is None or entry.app in apps:
+                versions[entry.app, entry.placement].add(entry.version)
+        for key, loaded in self._versions.items():
+            if apps is None or key[0] in apps:
+                if not versions.get(key):
+                    self._serving.pop(key, None)
+                for version in loaded - versions.get(key, set()):
+                    hub.engine.drop_model(*key, version)
+                loaded &= versions.get(key, set())
+        for key, known in versions.items():
+            serving = in_service.get(key)
+            kept = sorted(known, reverse=True)[: hub.config.matrix.versions]
+            for version in {*kept, *(() if serving is None else (serving,))}:
+                await self._model(key, version, serving=version == serving)
+        await self._widen()
+
+    async def _model(self, key: ModelKey, version: int, *, serving: bool) -> None:
+        hub = self._hub
+        app, placement = key
+
+        def read() -> ModelFile | None:
+            document = hub.store.model(app, placement, version=version)
+            return None if document is None else persist.read(document)
+
+        with _tolerated(f"Version {version} of the model of {app} at {placement}"):
+            file = await hub.stored(read)
+            if file is not None:
+                hub.engine.put_model(file, version, serving)
+                self._versions[key].add(version)
+                if serving:
+                    self._serving[key] = file
+
+    async def _widen(self) -> None:
+        """Widen intervals by the co-runs of other applications."""
+        hub = self._hub
+        files = list(self._serving.values())
+        for one in await hub.stored(lambda: widenings(hub.store, files)):
+            hub.engine.put_widening(one.app, one.placement, one.widening)
+
+    async def signatures(self, apps: Collection[str] | None) -> None:
+        hub = self._hub
+        found = []
+        if apps is None:
+            found = await hub.stored(hub.store.signatures)
+        else:
+            for app in apps:
+                found += await hub.stored(lambda a=app: hub.store.signatures(app=a))  # type: ignore[misc]
+        hub.engine.put_signatures(found)
+
+
+@contextmanager
+def _tolerated(what: str) -> Iterator[None]:
+    """One record that cannot be used must not keep the others from being used."""
+    try:
+        yield
+    except StoreError:
+        raise
+    except KongmingError as error:
+        log.error("%s is left out: %s", what, error)
+
+
+_AT_ONCE = 16
+"""Records that are taken over before other calls have their turn."""
+
+_FEW = 50
+"""Nodes up to which one question each is cheaper than one for all."""

@@ -1,0 +1,51 @@
+"""Where the server may listen: beyond loopback only with TLS, or where --insecure was said."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+
+from kongming.errors import InputError
+from kongming_server.config import Security
+
+__all__ = ["check_bind", "is_loopback"]
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach ``host``, a name or an address.
+
+    A name is loopback where each of its addresses is; an empty host is every interface.
+    """
+    text = host[1:-1] if host.startswith("[") and host.endswith("]") else host
+    if not text:
+        return False
+    try:
+        return ipaddress.ip_address(text.partition("%")[0]).is_loopback
+    except ValueError:
+        pass
+    try:
+        found = {entry[4][0] for entry in socket.getaddrinfo(text, None)}
+    except (OSError, UnicodeError):
+        return False
+    return bool(found) and all(
+        ipaddress.ip_address(str(address).partition("%")[0]).is_loopback for address in found
+    )
+
+
+def check_bind(address: str, security: Security, field: str) -> None:
+    """Return where the server may listen at ``address``: ``HOST:PORT`` or ``unix:PATH``.
+
+    Raises:
+        InputError: it reaches beyond this machine, and nobody would have to say who they are.
+    """
+    if address.startswith("unix:") or security.tls or security.insecure:
+        return
+    if is_loopback(address.rpartition(":")[0]):
+        return
+    raise InputError(
+        f"{address} can be reached from other machines, and TLS is off.",
+        field=field,
+        allowed="an address of loopback, or any with TLS",
+        hint="Make certificates with 'kongming-server init-tls DIR' and give --certificate and "
+        "--key; or say --insecure if everybody who can reach it may do everything.",
+    )

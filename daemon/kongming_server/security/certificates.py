@@ -1,0 +1,261 @@
+"""Certificates: who holds one, and a private authority that makes them for trying TLS out."""
+
+from __future__ import annotations
+
+import hashlib
+import ipaddress
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from kongming.errors import AccessError, InputError
+from kongming_server.security.roles import Role
+
+__all__ = ["Written", "holder", "init_tls"]
+
+LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
+_AUTHORITY = "ca"
+_AUTHORITY_DAYS = 3650
+_SKEW = timedelta(minutes=10)
+"""A certificate counts from so long ago: the clocks of other machines differ."""
+
+
+@lru_cache(maxsize=16384)
+def holder(certificate: bytes) -> tuple[str, Role | None, str]:
+    """Common name, role and fingerprint (16 hexadecimal digits) of a certificate in PEM or DER
+    that TLS has checked. The role is the organizational unit; None where that names none, or
+    more than one.
+
+    Raises:
+        AccessError: it cannot be read.
+    """
+    try:
+        if certificate.startswith(b"-----BEGIN"):
+            found = x509.load_pem_x509_certificate(certificate)
+        else:
+            found = x509.load_der_x509_certificate(certificate)
+        subject = found.subject
+        names = [str(name.value) for name in subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
+        units = {
+            str(unit.value)
+            for unit in subject.get_attributes_for_oid(NameOID.ORGANIZATIONAL_UNIT_NAME)
+        }
+        der = found.public_bytes(serialization.Encoding.DER)
+    except ValueError as error:
+        raise AccessError(
+            "The client certificate cannot be read.", reason="unauthenticated"
+        ) from error
+    roles = [role for role in Role if role.value in units]
+    fingerprint = hashlib.sha256(der).hexdigest()[:16]
+    return (
+        (names[0] if names else fingerprint),
+        (roles[0] if len(roles) == 1 else None),
+        fingerprint,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Files that ``init_tls`` wrote. ``names``: what the server's certificate is good for."""
+
+    directory: Path
+    files: tuple[Path, ...]
+    names: tuple[str, ...]
+    until: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    certificate: x509.Certificate
+    key: ec.EllipticCurvePrivateKey
+
+
+def init_tls(
+    directory: Path, names: Sequence[str] = (), *, days: int = 365, renew: bool = False
+) -> Written:
+    """Make an authority, and certificates of the server and of one client for each role.
+
+    ``names``: host names and addresses of the server beside those of loopback. ``days``: how long
+    they are valid; the authority ten years. Keys are readable by their owner alone. ``renew``
+    keeps the authority that is there and writes the rest anew.
+
+    Raises:
+        InputError: a name is none, files are in the way, or there is no authority to renew from.
+        OSError: the directory cannot be written.
+    """
+    if not 1 <= days <= _AUTHORITY_DAYS:
+        raise InputError(
+            "is not allowed.", field="days", found=days, allowed=f"1 to {_AUTHORITY_DAYS}"
+        )
+    wanted = tuple(dict.fromkeys((*LOOPBACK_NAMES, *names)))
+    alternatives = [_alternative(name) for name in wanted]
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    stems = ("server", *(f"client-{role}" for role in Role))
+    written: list[Path] = []
+    if renew:
+        authority = _read_pair(directory)
+    else:
+        for stem in (_AUTHORITY, *stems):
+            for path in (directory / f"{stem}.crt", directory / f"{stem}.key"):
+                if path.exists():
+                    raise InputError(
+                        f"{path} exists already.",
+                        field="directory",
+                        hint="Give --renew to make new certificates of the authority there, "
+                        "or another directory.",
+                    )
+        authority = _authority(days=_AUTHORITY_DAYS)
+        written += _write(directory, _AUTHORITY, authority)
+    until = min(datetime.now(UTC) + timedelta(days=days), authority.certificate.not_valid_after_utc)
+    server = _leaf(authority, "kongming-server", None, alternatives, until)
+    written += _write(directory, "server", server)
+    for role in Role:
+        pair = _leaf(authority, f"kongming-{role}", role, [], until)
+        written += _write(directory, f"client-{role}", pair)
+    return Written(directory, tuple(written), wanted, until.isoformat(timespec="seconds"))
+
+
+def _authority(days: int) -> _Pair:
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "KONGMING private authority")])
+    now = datetime.now(UTC)
+    made = (
+        _builder(name, name, key, now + timedelta(days=days))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_usage(signs_certificates=True), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    return _Pair(made, key)
+
+
+def _leaf(
+    authority: _Pair,
+    name: str,
+    role: Role | None,
+    alternatives: Sequence[x509.GeneralName],
+    until: datetime,
+) -> _Pair:
+    """A server's certificate for a role of None, else a client's."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    attributes = [x509.NameAttribute(NameOID.COMMON_NAME, name)]
+    if role is not None:
+        attributes.append(x509.NameAttribute(NameOID.ORGANIZATIONAL_UNIT_NAME, role.value))
+    purpose = ExtendedKeyUsageOID.SERVER_AUTH if role is None else ExtendedKeyUsageOID.CLIENT_AUTH
+    issuer = authority.certificate
+    builder = (
+        _builder(x509.Name(attributes), issuer.subject, key, until)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_usage(signs_certificates=False), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([purpose]), critical=False)
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.key.public_key()),
+            critical=False,
+        )
+    )
+    if alternatives:
+        builder = builder.add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
+    return _Pair(builder.sign(authority.key, hashes.SHA256()), key)
+
+
+def _builder(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, until: datetime
+) -> x509.CertificateBuilder:
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(datetime.now(UTC) - _SKEW)
+        .not_valid_after(until)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+    )
+
+
+def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not signs_certificates,
+        key_cert_sign=signs_certificates,
+        crl_sign=signs_certificates,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _alternative(name: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(name))
+    except ValueError:
+        pass
+    labels = name.removeprefix("*.").split(".")
+    if len(name) <= 253 and all(
+        0 < len(label) <= 63
+        and label.isascii()
+        and label.replace("-", "").isalnum()
+        and not label.startswith("-")
+        and not label.endswith("-")
+        for label in labels
+    ):
+        return x509.DNSName(name)
+    raise InputError(
+        "is no name of a host.", field="name", found=name, allowed="a host name or an IP address"
+    )
+
+
+def _write(directory: Path, stem: str, pair: _Pair) -> list[Path]:
+    key = pair.key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+    certificate = pair.certificate.public_bytes(serialization.Encoding.PEM)
+    files = (
+        (directory / f"{stem}.key", key, 0o600),
+        (directory / f"{stem}.crt", certificate, 0o644),
+    )
+    for path, content, mode in files:
+        # A key is never readable by others, not for a moment; and who reads during a renewal
+        # finds the old file or the new one, whole.
+        temporary = path.with_name(f".{path.name}.new")
+        temporary.unlink(missing_ok=True)
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        temporary.replace(path)
+    return [path for path, _, _ in files]
+
+
+def _read_pair(directory: Path) -> _Pair:
+    try:
+        certificate = x509.load_pem_x509_certificate((directory / f"{_AUTHORITY}.crt").read_bytes())
+        key = serialization.load_pem_private_key(
+            (directory / f"{_AUTHORITY}.key").read_bytes(), password=None
+        )
+    except (OSError, ValueError, TypeError) as error:
+        raise InputError(
+            f"{directory} has no authority that can be read.",
+            field="directory",
+            hint="Leave out --renew to make a new one.",
+        ) from error
+    if not isinstance(key, ec.EllipticCurvePrivateKey) or (
+        key.public_key() != certificate.public_key()
+    ):
+        raise InputError(
+            f"{_AUTHORITY}.key in {directory} is not the key of {_AUTHORITY}.crt.",
+            field="directory",
+        )
+    return _Pair(certificate, key)

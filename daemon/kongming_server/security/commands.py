@@ -1,0 +1,228 @@
+"""``kongming-server init-tls`` and ``kongming-server token``: access, set up from the terminal."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+from kongming.errors import InputError, UnknownNameError
+from kongming.store import Store, StoredToken
+from kongming_server.config import load
+from kongming_server.security.roles import Role
+from kongming_server.security.tokens import duration_s, issue
+
+__all__ = ["init_tls", "token"]
+
+
+def _json_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    return click.option(
+        "--json", "as_json", is_flag=True, help="Print exactly one JSON document on stdout."
+    )(function)
+
+
+def _store_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    config = click.option(
+        "--config",
+        "config_path",
+        type=click.Path(path_type=Path, dir_okay=False),
+        help="The server's configuration: tokens are kept in its store.",
+    )
+    store = click.option("--store", "store_url", metavar="URL", help="The server's store.")
+    return config(store(function))
+
+
+@click.command("init-tls")
+@click.argument("directory", type=click.Path(path_type=Path, file_okay=False))
+@click.option("--name", "names", multiple=True, help="A host name or address of the server.")
+@click.option("--days", default=365, show_default=True, help="How long the certificates count.")
+@click.option("--renew", is_flag=True, help="Keep the authority that is there.")
+@_json_option
+def init_tls(
+    directory: Path, names: tuple[str, ...], days: int, renew: bool, as_json: bool
+) -> None:
+    """Make a private authority and certificates in DIRECTORY, to try TLS out.
+
+    The server's certificate is good for localhost and each --name; there is a client certificate
+    for each role. Keys are readable by you alone. Keep ca.key away from the server.
+    """
+    from kongming_server.security import certificates
+
+    written = certificates.init_tls(directory, names, days=days, renew=renew)
+    if as_json:
+        _emit(
+            {
+                "directory": str(written.directory),
+                "files": [path.name for path in written.files],
+                "names": list(written.names),
+                "until": written.until,
+            }
+        )
+        return
+    for path in written.files:
+        click.echo(path)
+    click.echo(
+        f"Good for {', '.join(written.names)} until {written.until}. Next:\n"
+        f"  kongming-server --certificate {directory}/server.crt --key {directory}/server.key "
+        f"--client-ca {directory}/ca.crt\n"
+        f"  kongming nodes --server HOST:PORT --ca {directory}/ca.crt "
+        f"--cert {directory}/client-operator.crt --key {directory}/client-operator.key\n"
+        "With tokens instead of client certificates, leave out --client-ca.",
+        err=True,
+    )
+
+
+@click.group("token")
+def token() -> None:
+    """Make, list and revoke the tokens by which callers are known."""
+
+
+@token.command("add")
+@click.option("--role", type=click.Choice([role.value for role in Role]), required=True)
+@click.option("--expires", metavar="DURATION", help="As 12h, 30d or 52w; else it never does.")
+@click.option("--name", default="", help="Whom or what it is for; it is shown in lists and logs.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write the token to a new file that you alone can read, instead of stdout.",
+)
+@_store_options
+@_json_option
+def add(
+    role: str,
+    expires: str | None,
+    name: str,
+    out: Path | None,
+    config_path: Path | None,
+    store_url: str | None,
+    as_json: bool,
+) -> None:
+    """Make a token and show it, this once: only its hash is kept."""
+    now = time.time()
+    if len(name) > 200 or not name.isprintable():
+        raise InputError(
+            "is not allowed.", field="name", found=name, allowed="up to 200 printable characters"
+        )
+    made = issue()
+    stored = StoredToken(
+        id=made.id,
+        role=role,
+        secret_hash=made.digest,
+        created_at=now,
+        expires_at=None if expires is None else now + duration_s(expires),
+        subject=name,
+    )
+    # The file first: a token that nobody could be given is not to be kept either.
+    if out is not None:
+        _write_secret(out, made.text)
+    try:
+        with _store(config_path, store_url) as store:
+            store.add_token(stored)
+    except BaseException:
+        if out is not None:
+            with suppress(OSError):
+                out.unlink()
+        raise
+    if as_json:
+        shown = {"token": made.text} if out is None else {"file": str(out)}
+        _emit(_document(stored, now) | shown)
+        return
+    click.echo(f"Token {made.id}: {role}, {_validity(stored, now)}.", err=True)
+    click.echo(made.text if out is None else out)
+
+
+@token.command("list")
+@_store_options
+@_json_option
+def list_(config_path: Path | None, store_url: str | None, as_json: bool) -> None:
+    """List the tokens: never their secrets."""
+    now = time.time()
+    with _store(config_path, store_url) as store:
+        tokens = store.tokens()
+    if as_json:
+        _emit({"tokens": [_document(one, now) for one in tokens]})
+        return
+    for one in tokens:
+        parts = (one.id, one.role.ljust(9), _validity(one, now), one.subject)
+        click.echo("  ".join(filter(None, parts)))
+
+
+@token.command("revoke")
+@click.argument("token_id", metavar="ID")
+@_store_options
+@_json_option
+def revoke(token_id: str, config_path: Path | None, store_url: str | None, as_json: bool) -> None:
+    """Revoke the token ID, as 'token list' shows it; servers heed it within a second or so."""
+    now = time.time()
+    with _store(config_path, store_url) as store:
+        revoked = store.revoke_token(token_id, now)
+        known = {one.id: one for one in store.tokens()}
+    if token_id not in known:
+        # The whole token may have been pasted: it must not end in a message.
+        raise UnknownNameError("token", token_id if len(token_id) <= 12 else "?", known)
+    if as_json:
+        _emit(_document(known[token_id], now))
+        return
+    click.echo(f"Token {token_id} {'is revoked' if revoked else 'was revoked before'}.")
+
+
+def _store(config_path: Path | None, store_url: str | None) -> Store:
+    config = load(config_path, {"server.store": store_url})
+    return Store.open(config.server.store or None)
+
+
+def _write_secret(path: Path, text: str) -> None:
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError as error:
+        raise InputError(
+            f"{path} exists already.", field="out", hint="Remove it, or name another file."
+        ) from error
+    with os.fdopen(descriptor, "w", encoding="ascii") as stream:
+        stream.write(text + "\n")
+
+
+def _document(one: StoredToken, now: float) -> dict[str, Any]:
+    """All but the hash."""
+    return {
+        "id": one.id,
+        "role": one.role,
+        "name": one.subject,
+        "state": _state(one, now),
+        "created_at": _iso(one.created_at),
+        "expires_at": _iso(one.expires_at),
+        "revoked_at": _iso(one.revoked_at),
+    }
+
+
+def _state(one: StoredToken, now: float) -> str:
+    if one.revoked_at is not None:
+        return "revoked"
+    return "expired" if one.expires_at is not None and now >= one.expires_at else "valid"
+
+
+def _validity(one: StoredToken, now: float) -> str:
+    state = _state(one, now)
+    if state == "revoked":
+        return f"revoked {_iso(one.revoked_at)}"
+    if one.expires_at is None:
+        return "valid for ever"
+    return f"{'expired' if state == 'expired' else 'valid until'} {_iso(one.expires_at)}"
+
+
+def _iso(moment: float | None) -> str | None:
+    if moment is None:
+        return None
+    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _emit(document: dict[str, Any]) -> None:
+    from kongming.cli.output import emit_json
+
+    emit_json(document)

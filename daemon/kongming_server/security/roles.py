@@ -1,0 +1,88 @@
+"""Who may call what: one table for gRPC and for HTTP."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+
+from kongming.errors import AccessError
+
+__all__ = ["PERMISSIONS", "PUBLIC", "Role", "permit"]
+
+
+class Role(enum.StrEnum):
+    """What a caller is trusted with. An operator may do all."""
+
+    AGENT = "agent"
+    SCHEDULER = "scheduler"
+    OPERATOR = "operator"
+
+
+_AGENT = frozenset({Role.AGENT, Role.OPERATOR})
+_SCHEDULER = frozenset({Role.SCHEDULER, Role.OPERATOR})
+_REPORTER = _AGENT | _SCHEDULER
+_OPERATOR = frozenset({Role.OPERATOR})
+_ALL = frozenset(Role)
+
+PUBLIC = frozenset(
+    {
+        "/grpc.health.v1.Health/Check",
+        "/grpc.health.v1.Health/List",
+        "/grpc.health.v1.Health/Watch",
+        "GET /healthz",
+        "GET /readyz",
+        "GET /openapi.json",
+        "GET /docs",
+    }
+)
+"""What anybody may ask who reaches the server: it tells nothing of nodes or applications."""
+
+PERMISSIONS: Mapping[str, frozenset[Role]] = {
+    "/kongming.rpc.v1.Predictor/Predict": _SCHEDULER,
+    "/kongming.rpc.v1.Predictor/PredictColocation": _SCHEDULER,
+    "/kongming.rpc.v1.Predictor/RankNodes": _SCHEDULER,
+    "/kongming.rpc.v1.Predictor/Explain": _SCHEDULER,
+    "/kongming.rpc.v1.Fleet/Register": _AGENT,
+    "/kongming.rpc.v1.Fleet/ReportFingerprints": _AGENT,
+    # A scheduler reports how long what it placed has run.
+    "/kongming.rpc.v1.Fleet/ReportRuns": _REPORTER,
+    "/kongming.rpc.v1.Fleet/Heartbeat": _AGENT,
+    "/kongming.rpc.v1.Fleet/ListNodes": _SCHEDULER,
+    "/kongming.rpc.v1.Fleet/WatchNode": _SCHEDULER,
+    "/kongming.rpc.v1.Fleet/RequestProfile": _OPERATOR,
+    "/kongming.rpc.v1.Profiles/RegisterApplication": _OPERATOR,
+    "/kongming.rpc.v1.Profiles/GetApplication": _SCHEDULER,
+    "/kongming.rpc.v1.Profiles/ListApplications": _SCHEDULER,
+    "/kongming.rpc.v1.Profiles/ImportRuns": _OPERATOR,
+    "/kongming.rpc.v1.Profiles/Train": _OPERATOR,
+    "/kongming.rpc.v1.Profiles/GetOperation": _OPERATOR,
+    "/kongming.rpc.v1.Profiles/WatchOperation": _OPERATOR,
+    "/kongming.rpc.v1.Profiles/CancelOperation": _OPERATOR,
+    "/kongming.rpc.v1.Profiles/GetModel": _OPERATOR,
+    "/kongming.rpc.v1.Profiles/ListModels": _SCHEDULER,
+    "/kongming.rpc.v1.Profiles/DeleteModel": _OPERATOR,
+    "/kongming.rpc.v1.Placements/Reserve": _SCHEDULER,
+    "/kongming.rpc.v1.Placements/Bind": _SCHEDULER,
+    "/kongming.rpc.v1.Placements/Release": _SCHEDULER,
+    "/kongming.rpc.v1.Placements/ListPlacements": _SCHEDULER,
+    "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": _ALL,
+    "GET /metrics": _SCHEDULER,
+}
+"""The roles that may call each method. What is not here, and not public, nobody may call."""
+
+
+def permit(method: str, role: Role) -> None:
+    """Return where ``role`` may call ``method``.
+
+    Raises:
+        AccessError: it may not; the message names the roles that may.
+    """
+    allowed = PERMISSIONS.get(method, frozenset())
+    if role in allowed or method in PUBLIC:
+        return
+    who = ", ".join(sorted(allowed)) or "nobody"
+    raise AccessError(
+        f"The role {role} may not call {method}.",
+        reason="forbidden",
+        hint=f"Allowed: {who}. Use a token or a certificate of such a role.",
+    )

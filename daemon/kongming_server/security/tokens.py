@@ -1,0 +1,131 @@
+"""Bearer tokens: made once, kept as hashes, compared in constant time."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import logging
+import re
+import secrets
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from kongming.errors import AccessError, InputError, StoreError
+from kongming.store import StoredToken
+from kongming_server.security.roles import Role
+
+__all__ = ["Issued", "TokenBook", "digest", "duration_s", "issue"]
+
+_log = logging.getLogger(__name__)
+_PREFIX = "kongming"
+_FORM = re.compile(rf"{_PREFIX}_([0-9a-f]{{12}})_([A-Za-z0-9_-]{{43}})", re.ASCII)
+_SECRET_BYTES = 32
+_NOBODY = hashlib.sha256(b"").hexdigest()
+_UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
+
+
+@dataclass(frozen=True, slots=True)
+class Issued:
+    """A new token. ``text`` is what the caller shows: it is never stored, nor shown in a repr."""
+
+    id: str
+    text: str = field(repr=False)
+
+    @property
+    def digest(self) -> str:
+        return digest(self.text)
+
+
+def issue() -> Issued:
+    """A new token: a public id, and 32 random bytes."""
+    identity = secrets.token_hex(6)
+    return Issued(identity, f"{_PREFIX}_{identity}_{secrets.token_urlsafe(_SECRET_BYTES)}")
+
+
+def digest(token: str) -> str:
+    """What is kept of a token: 64 hexadecimal digits. The secret has 256 random bits, so a plain
+    hash is enough: there is no dictionary to try."""
+    return hashlib.sha256(token.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def duration_s(text: str) -> float:
+    """Seconds of ``90s``, ``15m``, ``12h``, ``30d`` or ``4w``.
+
+    Raises:
+        InputError: it is no such text, or no time at all.
+    """
+    found = re.fullmatch(r"([0-9]{1,6})([smhdw])", text.strip(), re.ASCII)
+    if found is None or int(found[1]) == 0:
+        raise InputError(
+            "is no duration.",
+            field="expires",
+            found=text,
+            allowed="a whole number with s, m, h, d or w, as 30d",
+        )
+    return int(found[1]) * _UNITS_S[found[2]]
+
+
+class TokenBook:
+    """The tokens of the store, held in memory so that a call never waits for the store.
+
+    ``source`` reads all of them, and may block. While the store is away the last ones read stay
+    in force: expiry is still checked, a revocation waits until the store is back.
+    """
+
+    def __init__(self, source: Callable[[], Iterable[StoredToken]] = tuple) -> None:
+        self._source = source
+        self._known: dict[str, StoredToken] = {}
+
+    def load(self) -> None:
+        """Read the tokens. Raises StoreError."""
+        self._known = {token.id: token for token in self._source()}
+
+    async def refresh(self) -> None:
+        """``load`` in a thread. Raises StoreError."""
+        await asyncio.to_thread(self.load)
+
+    async def keep_fresh(self, period_s: float) -> None:
+        """Refresh every ``period_s`` until cancelled."""
+        away = False
+        while True:
+            await asyncio.sleep(period_s)
+            try:
+                await self.refresh()
+                away = False
+            except StoreError as error:
+                # Once for each outage: this would be the loudest line of the log.
+                if not away:
+                    _log.warning("Tokens could not be read; the last ones stay: %s", error)
+                away = True
+
+    def find(self, text: str, now: float) -> StoredToken:
+        """The token that ``text`` is, at ``now`` (unix s).
+
+        Raises:
+            AccessError: unauthenticated: unknown, revoked or expired. Which of them is only said
+                to who has the whole token.
+        """
+        parts = _FORM.fullmatch(text)
+        known = self._known.get(parts[1]) if parts is not None else None
+        # An unknown id takes as long as a wrong secret.
+        right = hmac.compare_digest(
+            digest(text), known.secret_hash if known is not None else _NOBODY
+        )
+        if known is None or not right:
+            raise _refused("The token is not known.")
+        if known.revoked_at is not None:
+            raise _refused(f"The token {known.id} was revoked.")
+        if known.expires_at is not None and now >= known.expires_at:
+            raise _refused(f"The token {known.id} has expired.")
+        if known.role not in set(Role):
+            raise _refused(f"The token {known.id} has a role that this server does not know.")
+        return known
+
+
+def _refused(message: str) -> AccessError:
+    return AccessError(
+        message,
+        reason="unauthenticated",
+        hint="An operator makes one with: kongming-server token add --role ROLE",
+    )

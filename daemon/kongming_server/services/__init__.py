@@ -1,0 +1,1 @@
+"""The gRPC services: each translates messages to questions and answers back."""

@@ -1,0 +1,423 @@
+"""The Profiles service: applications, their runs, and the training of their models."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from kongming.application import SCHEMA
+from kongming.application import Application as ApplicationRecord
+from kongming.errors import IncompatibleError, InputError, UnknownNameError, UntrainedError
+from kongming.fingerprint import PLACEMENTS
+from kongming.models import persist
+from kongming.models.registry import AUTO
+from kongming.rpc import records
+from kongming.rpc.v1 import profiles_pb2, profiles_pb2_grpc
+from kongming.run import Run, Signature
+from kongming.store import Store
+from kongming.store.service_entries import Reported
+from kongming_server.closed_loop import ClosedLoop
+from kongming_server.judging import started
+from kongming_server.operations import Operation
+from kongming_server.realised import Realised
+from kongming_server.training import Training
+from kongming_server.training_records import Outcome
+
+if TYPE_CHECKING:
+    import grpc
+
+    Context = grpc.aio.ServicerContext[object, object]
+
+T = TypeVar("T")
+
+PAGE = 1000
+"""Applications on a page, at the most and where the request does not say."""
+
+BATCH = 200
+"""Imported records in one transaction."""
+
+DOCUMENT_BYTES = 64 << 10
+"""The greatest application table that is kept."""
+
+_STATES = {
+    "queued": profiles_pb2.OPERATION_STATE_QUEUED,
+    "running": profiles_pb2.OPERATION_STATE_RUNNING,
+    "done": profiles_pb2.OPERATION_STATE_DONE,
+    "failed": profiles_pb2.OPERATION_STATE_FAILED,
+    "cancelled": profiles_pb2.OPERATION_STATE_CANCELLED,
+}
+
+
+class Catalog(Protocol):
+    """What the service needs of the engine."""
+
+    def put_signatures(self, signatures: Any) -> object: ...
+    def put_model(
+        self, file: persist.ModelFile, version: int, in_service: bool = True
+    ) -> object: ...
+    def drop_model(self, app: str, placement: str, version: int = 0) -> object: ...
+
+
+class ProfilesService(profiles_pb2_grpc.ProfilesServicer):
+    """Translates; what is acknowledged is on disk."""
+
+    def __init__(self, store: Store, engine: Catalog, training: Training, loop: ClosedLoop) -> None:
+        self._store = store
+        self._engine = engine
+        self._training = training
+        self._loop = loop
+
+    # -- applications --------------------------------------------------------------------------
+
+    async def RegisterApplication(
+        self, request: profiles_pb2.RegisterApplicationRequest, context: Context
+    ) -> profiles_pb2.RegisterApplicationResponse:
+        name, identity = _named(request.name, "name"), _named(request.identity, "identity")
+        document = _table(name, records.json_object(request.document, "document"))
+        await _stored(lambda: self._store.put_application(name, identity, document))
+        application = await self._application(name)
+        return profiles_pb2.RegisterApplicationResponse(application=application)
+
+    async def GetApplication(
+        self, request: profiles_pb2.GetApplicationRequest, context: Context
+    ) -> profiles_pb2.GetApplicationResponse:
+        application = await self._application(_named(request.name, "name"))
+        return profiles_pb2.GetApplicationResponse(application=application)
+
+    async def ListApplications(
+        self, request: profiles_pb2.ListApplicationsRequest, context: Context
+    ) -> profiles_pb2.ListApplicationsResponse:
+        if request.page_size < 0:
+            raise InputError("is negative.", field="page_size", found=request.page_size)
+        size = min(request.page_size or PAGE, PAGE)
+        names, known = await _stored(self._read_page(request.page_token, size + 1))
+        applications = [
+            _application(*known[name], self._loop.realised_lately(name)) for name in names[:size]
+        ]
+        return profiles_pb2.ListApplicationsResponse(
+            applications=applications, next_page_token=names[size - 1] if len(names) > size else ""
+        )
+
+    async def ImportRuns(
+        self, request_iterator: AsyncIterator[profiles_pb2.ImportRunsRequest], context: Context
+    ) -> profiles_pb2.ImportRunsResponse:
+        counted = profiles_pb2.ImportRunsResponse()
+        waiting: list[Run | Signature] = []
+        number = 0
+        async for request in request_iterator:
+            waiting.append(_record(request, number))
+            number += 1
+            if len(waiting) >= BATCH:
+                await self._import(waiting, counted)
+                waiting = []
+        await self._import(waiting, counted)
+        return counted
+
+    # -- training ------------------------------------------------------------------------------
+
+    async def Train(
+        self, request: profiles_pb2.TrainRequest, context: Context
+    ) -> profiles_pb2.TrainResponse:
+        operation = await self._training.submit(
+            list(request.apps),
+            placement=records.placement_from_message(request.placement),
+            model=request.model or AUTO,
+            random_state=request.random_state,
+        )
+        return profiles_pb2.TrainResponse(operation=_operation(operation))
+
+    async def GetOperation(
+        self, request: profiles_pb2.GetOperationRequest, context: Context
+    ) -> profiles_pb2.GetOperationResponse:
+        found = await self._training.get(_named(request.id, "id"))
+        return profiles_pb2.GetOperationResponse(operation=_operation(found))
+
+    async def WatchOperation(
+        self, request: profiles_pb2.WatchOperationRequest, context: Context
+    ) -> AsyncIterator[profiles_pb2.WatchOperationResponse]:
+        async for operation in self._training.watch(_named(request.id, "id")):
+            yield profiles_pb2.WatchOperationResponse(operation=_operation(operation))
+
+    async def CancelOperation(
+        self, request: profiles_pb2.CancelOperationRequest, context: Context
+    ) -> profiles_pb2.CancelOperationResponse:
+        found = await self._training.cancel(_named(request.id, "id"))
+        return profiles_pb2.CancelOperationResponse(operation=_operation(found))
+
+    # -- models --------------------------------------------------------------------------------
+
+    async def GetModel(
+        self, request: profiles_pb2.GetModelRequest, context: Context
+    ) -> profiles_pb2.GetModelResponse:
+        app, version = _named(request.app, "app"), _version(request.version)
+        placement = await self._placement(app, request.placement)
+
+        def read() -> tuple[int, int | None, dict[str, Any] | None]:
+            serving = self._store.in_service(app, placement)
+            wanted = version or serving or 0
+            return wanted, serving, self._store.model(app, placement, version=wanted)
+
+        wanted, serving, document = await _stored(read)
+        if document is None:
+            what = f"no version {version} of the model" if version else "no model"
+            raise UntrainedError(
+                f"There is {what} of {app} at {placement}.", hint="Train it: kongming train"
+            )
+        model = _model(app, placement, wanted, document, in_service=wanted == serving)
+        # As the checksum was made over it: canonical, so that it can be checked anywhere.
+        model.document = json.dumps(document, sort_keys=True, separators=(",", ":"))
+        return profiles_pb2.GetModelResponse(model=model)
+
+    async def ListModels(
+        self, request: profiles_pb2.ListModelsRequest, context: Context
+    ) -> profiles_pb2.ListModelsResponse:
+        app = request.app or None
+        return profiles_pb2.ListModelsResponse(models=await _stored(lambda: self._models(app)))
+
+    async def DeleteModel(
+        self, request: profiles_pb2.DeleteModelRequest, context: Context
+    ) -> profiles_pb2.DeleteModelResponse:
+        app, version = _named(request.app, "app"), _version(request.version)
+        placement = await self._placement(app, request.placement)
+        deleted = await _stored(lambda: self._store.delete_model(app, placement, version or None))
+        self._engine.drop_model(app, placement, version)
+        if version and deleted:
+            # Servers agree by the store on what answers instead.
+            await self._serve_what_is_left(app, placement)
+        return profiles_pb2.DeleteModelResponse(deleted=deleted)
+
+    # -- inside --------------------------------------------------------------------------------
+
+    async def _application(self, name: str) -> profiles_pb2.Application:
+        names, known = await _stored(self._read_page("", None, name))
+        if not names:
+            raise UnknownNameError("application", name, known)
+        return _application(*known[name], await self._loop.realised(name))
+
+    def _read_page(
+        self, after: str, limit: int | None, only: str | None = None
+    ) -> Callable[[], tuple[list[str], dict[str, _Known]]]:
+        """Names after ``after`` and what is known of each; of all names where ``only`` is none."""
+
+        def read() -> tuple[list[str], dict[str, _Known]]:
+            identities: dict[str, str] = {}
+            for entry in self._store.applications():
+                identities.setdefault(entry.name, entry.identity)
+            if only is None:
+                names = sorted(name for name in identities if name > after)[:limit]
+            else:
+                names = [only] if only in identities else []
+            if not names:
+                return [], {name: (name, identities[name], {}, 0, ()) for name in identities}
+            return names, {name: self._known(name, identities[name]) for name in names}
+
+        return read
+
+    def _known(self, name: str, identity: str) -> _Known:
+        stored = self._store.application(name)
+        trained = {entry.placement for entry in self._store.models(app=name)}
+        document = {} if stored is None else dict(stored.document)
+        # What was registered last is what the application is now.
+        now = identity if stored is None else stored.identity
+        return (
+            name,
+            now,
+            document,
+            self._store.count_runs(app=name),
+            tuple(placement for placement in PLACEMENTS if placement in trained),
+        )
+
+    async def _import(
+        self, batch: list[Run | Signature], counted: profiles_pb2.ImportRunsResponse
+    ) -> None:
+        if not batch:
+            return
+        # Imported, not spooled by an agent: they have no sequence.
+        reported = [Reported(record.node_id, 0, record) for record in batch]
+        accepted = await _stored(lambda: self._store.add_reported(reported))
+        new = set(accepted.new)
+        runs = {record.id for record in batch if isinstance(record, Run)}
+        counted.runs += len(new & runs)
+        counted.signatures += len(new - runs)
+        counted.duplicates += len(batch) - len(new) - len(accepted.refused)
+        if new - runs:
+            await self._use_signatures(
+                {one.app for one in batch if isinstance(one, Signature) and one.id in new}
+            )
+        for app in {record.app for record in batch if record.id in new}:
+            self._loop.runs_imported(app)
+        if accepted.refused:
+            first = accepted.refused[0]
+            raise InputError(first.message, field=first.field or None)
+
+    async def _use_signatures(self, apps: set[str]) -> None:
+        # All of an application's: the engine's are replaced by what it is given.
+        found = await _stored(
+            lambda: [one for app in sorted(apps) for one in self._store.signatures(app=app)]
+        )
+        self._engine.put_signatures(found)
+
+    def _models(self, app: str | None) -> list[profiles_pb2.Model]:
+        serving = self._store.models_in_service(app=app)
+        return [
+            profiles_pb2.Model(
+                app=entry.app,
+                placement=records.placement_to_message(entry.placement),
+                version=entry.version,
+                identity=entry.identity,
+                node_id=entry.node_id,
+                trained_at=records.timestamp(entry.trained_at),
+                in_service=serving.get((entry.app, entry.placement)) == entry.version,
+            )
+            for entry in self._store.models(app=app)
+        ]
+
+    async def _placement(self, app: str, asked: Any) -> str:
+        """The one that was asked for; else the application's only trained one, else cross-core."""
+        placement = records.placement_from_message(asked)
+        if placement is not None:
+            return placement
+        trained = {entry.placement for entry in await _stored(lambda: self._store.models(app=app))}
+        return trained.pop() if len(trained) == 1 else "cross-core"
+
+    async def _serve_what_is_left(self, app: str, placement: str) -> None:
+        def read() -> tuple[int, persist.ModelFile] | None:
+            version = self._store.in_service(app, placement)
+            if version is None:
+                return None
+            document = self._store.model(app, placement, version=version)
+            return None if document is None else (version, persist.read(document))
+
+        found = await _stored(read)
+        if found is not None:
+            version, file = found
+            self._engine.put_model(file, version, in_service=True)
+
+
+_Known = tuple[str, str, dict[str, Any], int, tuple[str, ...]]
+"""Name, identity, table, runs and trained placements of an application."""
+
+
+async def _stored(call: Callable[[], T]) -> T:
+    return await asyncio.to_thread(call)
+
+
+def _named(value: str, field: str) -> str:
+    if not value:
+        raise InputError("is empty.", field=field, allowed="a name")
+    return value
+
+
+def _version(value: int) -> int:
+    if value < 0:
+        raise InputError("is negative.", field="version", found=value, allowed="0 or more")
+    return value
+
+
+def _table(name: str, document: dict[str, Any]) -> dict[str, Any]:
+    """An application's table as the store has it. An empty one says nothing but the name.
+
+    Raises:
+        InputError: it is none, is another application's, or is too large.
+    """
+    if not document:
+        return {}
+    if document.get("name", name) != name:
+        raise InputError("is another name.", field="document.name", found=document["name"])
+    if len(json.dumps(document)) > DOCUMENT_BYTES:
+        raise InputError("is too large.", field="document", allowed=f"{DOCUMENT_BYTES} bytes")
+    try:
+        known = ApplicationRecord.from_dict({"schema": SCHEMA, "name": name, **document})
+    except IncompatibleError:
+        raise
+    except (InputError, TypeError) as error:
+        raise InputError("is no table of an application.", field="document") from error
+    return known.to_dict()
+
+
+def _record(request: profiles_pb2.ImportRunsRequest, number: int) -> Run | Signature:
+    kind = request.WhichOneof("record")
+    if kind == "run":
+        run = records.run_from_message(request.run)
+        _named(run.app, "run.app")
+        return run
+    if kind == "signature":
+        signature = records.signature_from_message(request.signature)
+        _named(signature.app, "signature.app")
+        return signature
+    raise InputError(f"Message {number} holds neither a run nor a signature.", field="record")
+
+
+def _application(
+    name: str,
+    identity: str,
+    document: dict[str, Any],
+    runs: int,
+    trained: tuple[str, ...],
+    realised: Realised | None,
+) -> profiles_pb2.Application:
+    message = profiles_pb2.Application(
+        name=name,
+        identity=identity,
+        document=records.struct(document, "document"),
+        runs=runs,
+        trained=[records.placement_to_message(placement) for placement in trained],
+    )
+    if realised is not None:
+        message.realised.CopyFrom(
+            profiles_pb2.Realised(
+                runs=realised.runs,
+                median_error_pct=realised.median_error_pct,
+                coverage=realised.coverage,
+                level=realised.level,
+                drifted=realised.drifted,
+                reason=realised.reason,
+            )
+        )
+    return message
+
+
+def _operation(operation: Operation) -> profiles_pb2.Operation:
+    return profiles_pb2.Operation(
+        id=operation.id,
+        state=_STATES[operation.state],
+        progress=operation.progress,
+        message=operation.message,
+        started_at=_timestamp(operation.started_at),
+        ended_at=_timestamp(operation.ended_at),
+        trained=[_trained(outcome) for outcome in operation.trained],
+    )
+
+
+def _trained(outcome: Outcome) -> profiles_pb2.TrainedModel:
+    return profiles_pb2.TrainedModel(
+        app=outcome.app,
+        placement=records.placement_to_message(outcome.placement or None),
+        version=outcome.version,
+        promoted=outcome.promoted,
+        reason=outcome.reason,
+        error=outcome.error,
+    )
+
+
+def _model(
+    app: str, placement: str, version: int, document: dict[str, Any], *, in_service: bool
+) -> profiles_pb2.Model:
+    return profiles_pb2.Model(
+        app=app,
+        placement=records.placement_to_message(placement),
+        version=version,
+        identity=str(document.get("identity", "")),
+        node_id=str(document.get("node_id", "")),
+        trained_at=records.timestamp(started(str(document["trained_at"]))),
+        chosen=str(document.get("chosen", "")),
+        in_service=in_service,
+    )
+
+
+def _timestamp(moment: float | None) -> Timestamp | None:
+    return None if moment is None else records.timestamp(moment)

@@ -1,0 +1,51 @@
+"""What training is asked, and what comes of it: records that go between processes as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["Outcome", "Task"]
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One application to be trained. ``placement`` None is every one that it has runs at.
+
+    ``only_new`` leaves out what has no runs beyond those that its model has learnt from.
+    ``since`` says by placement when (unix seconds) the program has changed: runs before are not
+    learnt from, where ``least`` runs came after. ``models`` None are all but the optional ones.
+    """
+
+    app: str
+    placement: str | None = None
+    model: str = "auto"
+    models: tuple[str, ...] | None = None
+    random_state: int = 0
+    only_new: bool = False
+    since: Mapping[str, float] = field(default_factory=dict)
+    least: int = 4
+
+    def to_dict(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__slots__} | {"since": dict(self.since)}
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> Task:
+        models = document["models"]
+        return cls(**{**document, "models": None if models is None else tuple(models)})
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What training made of one application at one placement; see the message TrainedModel."""
+
+    app: str
+    placement: str
+    version: int = 0
+    promoted: bool = False
+    reason: str = ""
+    error: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__slots__}

@@ -1,0 +1,588 @@
+"""Predictions on a node as it is now, and what each says of itself."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kongming_server.core.engine import Engine
+from kongming_server.core.questions import (
+    Basis,
+    ColocationQuestion,
+    Forecast,
+    Purpose,
+    Question,
+    StalePolicy,
+)
+
+from kongming import predict as library
+from kongming.errors import (
+    CannotAnswerError,
+    ExtrapolationError,
+    IncompatibleError,
+    InputError,
+    StaleError,
+    UnknownNameError,
+    UntrainedError,
+)
+from tests.server.core import worlds
+from tests.server.core.worlds import IDLE, NOW, PRESSURE, bound, expected, released, reserved
+
+
+def ask(made: Engine, app: str = "memory", node: str = "node-1", **changes: Any) -> Forecast:
+    return made.predict(Question(app, node, **changes), NOW)
+
+
+def log_slowdown(forecast: Forecast) -> float:
+    return math.log(forecast.slowdown.median)
+
+
+@pytest.fixture
+def made() -> Engine:
+    return worlds.engine()
+
+
+def test_a_newcomer_meets_what_the_fingerprint_reads(made: Engine) -> None:
+    worlds.add_node(made, logs={"stream.triad": 0.4})
+
+    forecast = ask(made)
+
+    assert log_slowdown(forecast) == pytest.approx(0.5 * 0.4, abs=1e-6)
+    assert forecast.runtime is not None
+    assert forecast.runtime.median == pytest.approx(10.0 * math.exp(0.2))
+    assert forecast.basis is Basis.MODEL
+    assert (forecast.model, forecast.model_version) == ("LM", 1)
+    assert forecast.fingerprint_age_s == pytest.approx(10.0)
+    assert not forecast.stale
+    assert [driver.family for driver in forecast.drivers] == ["memory"]
+
+
+def test_one_who_ran_when_the_fingerprint_was_taken_is_not_counted_twice(made: Engine) -> None:
+    worlds.add_node(made, logs=PRESSURE["memory"])
+    made.put_placement(bound("a", "memory", NOW - 100.0))
+
+    forecast = ask(made)
+
+    assert log_slowdown(forecast) == pytest.approx(expected("memory", PRESSURE["memory"]), abs=1e-6)
+    assert forecast.added == forecast.removed == ()
+
+
+def test_one_who_began_after_the_fingerprint_is_added_until_the_next_one(made: Engine) -> None:
+    worlds.add_node(made, logs={})
+    made.put_placement(bound("a", "memory", NOW - 5.0))
+
+    before = ask(made)
+    later = worlds.fingerprint(worlds.slowed(PRESSURE["memory"]), NOW - 1.0)
+    made.put_fingerprint("node-1", 0, later, now=NOW)
+    after = ask(made)
+
+    assert before.added == ("a",)
+    assert after.added == ()
+    assert log_slowdown(before) == pytest.approx(log_slowdown(after), abs=1e-6)
+    assert log_slowdown(after) == pytest.approx(expected("memory", PRESSURE["memory"]), abs=1e-6)
+
+
+def test_one_who_ended_after_the_fingerprint_is_taken_out(made: Engine) -> None:
+    worlds.add_node(made, logs=PRESSURE["memory"])
+    made.put_placement(released(bound("a", "memory", NOW - 100.0), NOW - 2.0))
+
+    forecast = ask(made)
+
+    assert forecast.removed == ("a",)
+    assert log_slowdown(forecast) == pytest.approx(0.0, abs=1e-6)
+
+
+def test_a_resident_does_not_feel_its_own_pressure(made: Engine) -> None:
+    worlds.add_node(made, logs=PRESSURE["memory"])
+    made.put_placement(bound("a", "memory", NOW - 100.0))
+    made.put_placement(bound("b", "memory", NOW - 5.0))
+
+    first = ask(made, resident_id="a")
+    second = ask(made, resident_id="b")
+
+    # Each is beside the other one: what was read, or what the signature says.
+    assert log_slowdown(first) == pytest.approx(expected("memory", PRESSURE["memory"]), abs=1e-6)
+    assert log_slowdown(second) == pytest.approx(log_slowdown(first), abs=1e-6)
+    assert (first.added, first.removed) == (("b",), ("a",))
+    assert (second.added, second.removed) == ((), ())
+    assert first.residents == {}
+
+
+def test_residents_are_told_what_a_newcomer_would_do(made: Engine) -> None:
+    worlds.add_node(made, logs=PRESSURE["disk"])
+    made.put_placement(bound("d", "disk", NOW - 100.0))
+    made.put_placement(bound("m", "memory", NOW - 5.0))
+
+    impacts = ask(made, "memory").residents
+
+    assert set(impacts) == {"d", "m"}
+    # A probe read the disk's pressure, the memory program feels it not.
+    assert impacts["d"].slowdown_now.median == pytest.approx(
+        math.exp(expected("disk", PRESSURE["memory"])), rel=1e-6
+    )
+    assert math.log(impacts["m"].slowdown_now.median) == pytest.approx(
+        expected("memory", PRESSURE["disk"]), abs=1e-6
+    )
+    assert math.log(impacts["m"].slowdown_then.median) == pytest.approx(
+        expected("memory", PRESSURE["disk"], PRESSURE["memory"]), abs=1e-6
+    )
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(("memory", "disk", "quiet")),
+            st.integers(1, 60),
+            st.none() | st.integers(0, 59),
+        ),
+        max_size=6,
+    ),
+    st.integers(0, 60),
+    st.sampled_from(("memory", "disk", "quiet")),
+)
+@settings(max_examples=40, deadline=None)
+def test_real_sets_of_residents_are_met_as_they_run_whenever_the_fingerprint_was(
+    visits: list[tuple[str, int, int | None]], ago: int, app: str
+) -> None:
+    made = worlds.engine()
+    visits = [(a, began, None if e is None or e >= began else e) for a, began, e in visits]
+    seen = [a for a, began, e in visits if began >= ago and (e is None or e < ago)]
+    worlds.add_node(made, logs=_sum(seen), taken_at=NOW - ago)
+    for n, (name, began, ended) in enumerate(visits):
+        one = bound(str(n), name, NOW - began)
+        made.put_placement(one if ended is None else released(one, NOW - ended))
+    running = [(str(n), a) for n, (a, _, e) in enumerate(visits) if e is None]
+
+    forecast = ask(made, app)
+
+    truth = expected(app, *(PRESSURE[a] for _, a in running))
+    assert log_slowdown(forecast) == pytest.approx(truth, abs=1e-6)
+    for place, name in running:
+        others = [PRESSURE[a] for other, a in running if other != place]
+        impact = forecast.residents[place]
+        assert math.log(impact.slowdown_now.median) == pytest.approx(
+            expected(name, *others), abs=1e-6
+        )
+        assert math.log(impact.slowdown_then.median) == pytest.approx(
+            expected(name, *others, PRESSURE[app]), abs=1e-6
+        )
+        own = ask(made, name, resident_id=place)
+        assert own.slowdown.median == pytest.approx(impact.slowdown_now.median, rel=1e-6)
+
+
+def _sum(apps: list[str]) -> dict[str, float]:
+    return {name: sum(PRESSURE[app].get(name, 0.0) for app in apps) for name in IDLE}
+
+
+def test_slowdowns_of_another_node_are_put_onto_the_idle_times_of_the_training(
+    made: Engine,
+) -> None:
+    slower = {name: 3.0 * seconds for name, seconds in IDLE.items()}
+    worlds.add_node(made, logs={"stream.triad": 0.4}, idle=slower)
+
+    forecast = ask(made)
+
+    assert log_slowdown(forecast) == pytest.approx(0.2, abs=1e-6)
+    assert any("another node" in note for note in forecast.notes)
+    assert forecast.warnings == ()
+
+
+def test_without_a_reference_the_times_count_as_they_are_with_a_warning(made: Engine) -> None:
+    worlds.add_node(made, logs={"stream.triad": 0.4}, reference=False)
+
+    forecast = ask(made)
+
+    assert log_slowdown(forecast) == pytest.approx(0.2, abs=1e-6)
+    assert any("no idle reference" in warning for warning in forecast.warnings)
+
+
+def test_on_the_node_of_the_training_it_is_what_the_library_says(made: Engine) -> None:
+    other = {name: 1.1 * seconds for name, seconds in IDLE.items()}
+    made.put_node(worlds.fingerprint(IDLE, node_id="trainer").node, NOW)
+    made.put_reference("trainer", 0, other, worlds.SUITE)
+    read = worlds.fingerprint(
+        worlds.slowed({"stream.triad": 0.4, "os.switch": 0.1}), NOW, "trainer"
+    )
+    made.put_fingerprint("trainer", 0, read, now=NOW)
+
+    forecast = ask(made, "memory", "trainer")
+    theirs = library.predict_environment(worlds.model("memory", worlds.SENSITIVITY["memory"]), read)
+
+    assert forecast.slowdown.median == pytest.approx(theirs.slowdown.median, rel=1e-9)
+    assert forecast.slowdown.upper == pytest.approx(theirs.slowdown.upper, rel=1e-9)
+    assert [one.family for one in forecast.drivers] == [one.family for one in theirs.drivers]
+
+
+def test_a_quick_fingerprint_is_answered_by_the_quick_columns(made: Engine) -> None:
+    worlds.add_node(made, logs={"stream.triad": 0.4}, names=worlds.QUICK)
+
+    forecast = ask(made)
+
+    assert log_slowdown(forecast) == pytest.approx(0.2, abs=1e-6)
+    assert any("quick surrogates" in warning for warning in forecast.warnings)
+
+
+def test_without_a_fingerprint_the_reference_answers_with_all_residents_added(
+    made: Engine,
+) -> None:
+    worlds.add_node(made)
+    made.put_placement(bound("a", "memory", NOW - 1000.0))
+
+    forecast = ask(made)
+
+    assert forecast.fingerprint_age_s is None
+    assert forecast.added == ("a",)
+    assert log_slowdown(forecast) == pytest.approx(expected("memory", PRESSURE["memory"]), abs=1e-6)
+
+
+def test_what_nobody_profiled_gets_the_nodes_general_slowdown(made: Engine) -> None:
+    worlds.add_node(made, logs=dict.fromkeys(IDLE, 0.2) | {"os.switch": 0.9})
+
+    forecast = ask(made, "stranger")
+
+    assert forecast.basis is Basis.NODE_ONLY
+    assert log_slowdown(forecast) == pytest.approx((6 * 0.2 + 0.9) / 7)
+    assert forecast.slowdown.lower == pytest.approx(math.exp(0.2))
+    assert forecast.slowdown.upper > forecast.slowdown.median
+    assert not forecast.slowdown.calibrated
+    assert forecast.runtime is None
+    assert forecast.solo is None
+    assert forecast.model_version == 0
+
+
+def test_of_a_stranger_on_a_node_without_a_reference_nothing_is_said(made: Engine) -> None:
+    worlds.add_node(made, logs={}, reference=False)
+
+    with pytest.raises(UntrainedError, match="no idle reference"):
+        ask(made, "stranger")
+
+
+def test_a_resident_without_a_signature_presses_as_a_typical_one_with_a_word(made: Engine) -> None:
+    worlds.add_node(made, logs={})
+    made.put_placement(bound("x", "stranger", NOW - 1.0))
+
+    forecast = ask(made, "quiet")
+
+    assert any("stranger" in warning for warning in forecast.warnings)
+    assert forecast.added == ("x",)
+
+
+class TestStale:
+    AGE_S = 2000.0
+
+    @pytest.fixture
+    def made(self) -> Engine:
+        made = worlds.engine()
+        worlds.add_node(made, logs={"stream.triad": 0.4}, taken_at=NOW - self.AGE_S)
+        return made
+
+    def test_refuse_refuses(self, made: Engine) -> None:
+        with pytest.raises(StaleError, match="2000 s old"):
+            ask(made, stale_policy=StalePolicy.REFUSE)
+
+    def test_widen_keeps_the_median_and_widens_the_interval_with_a_word(self, made: Engine) -> None:
+        fresh = worlds.engine()
+        worlds.add_node(fresh, logs={"stream.triad": 0.4})
+
+        old, young = ask(made), ask(fresh)
+
+        assert old.stale
+        assert not young.stale
+        assert old.slowdown.median == pytest.approx(young.slowdown.median)
+        assert old.slowdown.lower < young.slowdown.lower
+        assert old.slowdown.upper > young.slowdown.upper
+        assert old.runtime is not None
+        assert old.runtime.upper == pytest.approx(10.0 * old.slowdown.upper)
+        assert any("widened" in warning for warning in old.warnings)
+
+    def test_history_uses_the_median_of_what_was_read_before(self, made: Engine) -> None:
+        for n in range(4):
+            earlier = worlds.fingerprint(worlds.slowed({"stream.triad": 0.1}), NOW - 3000.0 - n)
+            assert not made.put_fingerprint("node-1", 0, earlier, now=NOW)
+
+        forecast = ask(made, stale_policy=StalePolicy.HISTORY)
+
+        assert log_slowdown(forecast) == pytest.approx(0.05, abs=1e-6)
+        assert forecast.stale
+        assert any("history" in warning for warning in forecast.warnings)
+        assert log_slowdown(ask(made)) == pytest.approx(0.2, abs=1e-6)
+
+    def test_older_is_wider(self, made: Engine) -> None:
+        widths = [
+            math.log(f.slowdown.upper / f.slowdown.median)
+            for f in (
+                made.predict(Question("memory", "node-1"), NOW - self.AGE_S + age)
+                for age in (10.0, 400.0, 1000.0, 3000.0)
+            )
+        ]
+
+        assert widths == sorted(widths)
+        assert widths[-1] > widths[0]
+
+
+def test_an_estimate_is_used_but_never_kept_as_history(made: Engine) -> None:
+    worlds.add_node(made, logs={}, taken_at=NOW - 2000.0)
+    for n in range(3):
+        guess = worlds.fingerprint(worlds.slowed({"stream.triad": 0.4}), NOW - 1990.0 + n)
+        assert made.put_fingerprint("node-1", 0, guess, Purpose.ESTIMATE, NOW)
+
+    assert log_slowdown(ask(made)) == pytest.approx(0.2, abs=1e-6)
+    history = ask(made, stale_policy=StalePolicy.HISTORY)
+    assert log_slowdown(history) == pytest.approx(0.2, abs=1e-6)
+    assert any("widened" in warning for warning in history.warnings)
+
+
+def test_the_domain_with_the_least_slowdown_answers_unless_one_is_named(made: Engine) -> None:
+    domains = {"cpus": (0, 1), "llc_cpus": ((0,), (1,))}
+    worlds.add_node(made, logs={"stream.triad": 0.4}, **domains)
+    quieter = worlds.fingerprint(worlds.slowed({"stream.triad": 0.1}), NOW - 5.0, **domains)
+    made.put_fingerprint("node-1", 1, quieter, now=NOW)
+
+    assert ask(made).domain == 1
+    assert log_slowdown(ask(made, domain=0)) == pytest.approx(0.2, abs=1e-6)
+    with pytest.raises(InputError, match="domain"):
+        ask(made, domain=2)
+
+
+def test_a_neighbour_in_another_domain_presses_on_what_the_domains_share(made: Engine) -> None:
+    worlds.add_node(made, logs={}, cpus=(0, 1), llc_cpus=((0,), (1,)))
+    made.put_placement(bound("m", "memory", NOW - 1.0, domain=0))
+    made.put_placement(bound("d", "disk", NOW - 1.0, domain=0))
+
+    assert log_slowdown(ask(made, "memory", domain=1)) == pytest.approx(0.0, abs=1e-6)
+    assert log_slowdown(ask(made, "disk", domain=1)) == pytest.approx(
+        expected("disk", PRESSURE["disk"]), abs=1e-6
+    )
+
+
+def test_versions_are_kept_and_selectable_and_promotion_swaps_at_once(made: Engine) -> None:
+    worlds.add_node(made, logs={"stream.triad": 0.4})
+    assert ask(made).model_version == 1
+    made.put_model(worlds.model("memory", {"stream.triad": 1.0}), 2, in_service=False)
+
+    assert ask(made).model_version == 1
+    assert log_slowdown(ask(made, model_version=2)) == pytest.approx(0.4, abs=1e-6)
+
+    made.promote("memory", "cross-core", 2)
+    assert log_slowdown(ask(made)) == pytest.approx(0.4, abs=1e-6)
+    assert log_slowdown(ask(made, model_version=1)) == pytest.approx(0.2, abs=1e-6)
+
+    made.drop_model("memory", "cross-core", 2)
+    assert ask(made).model_version == 1
+    with pytest.raises(UnknownNameError):
+        ask(made, model_version=2)
+    made.drop_model("memory", "cross-core")
+    assert ask(made).basis is Basis.NODE_ONLY
+
+
+@pytest.mark.parametrize(
+    ("question", "error"),
+    [
+        ({"node": "nowhere"}, UnknownNameError),
+        ({"model": "NOSUCH"}, UnknownNameError),
+        ({"placement": "same-core"}, UntrainedError),
+        ({"resident_id": "nobody"}, UnknownNameError),
+        ({"app": "stranger", "model_version": 3}, UntrainedError),
+    ],
+)
+def test_what_cannot_be_answered_says_why(
+    made: Engine, question: dict[str, Any], error: type[Exception]
+) -> None:
+    worlds.add_node(made, logs={})
+
+    with pytest.raises(error):
+        made.predict(Question(**({"app": "memory", "node": "node-1"} | question)), NOW)
+
+
+def test_a_placement_of_another_application_is_not_ones_own(made: Engine) -> None:
+    worlds.add_node(made, logs={})
+    made.put_placement(bound("d", "disk", NOW - 1.0))
+
+    with pytest.raises(InputError, match="resident_id"):
+        ask(made, "memory", resident_id="d")
+
+
+def test_extrapolation_is_told_and_refused_when_strict(made: Engine) -> None:
+    worlds.add_node(made, logs={"stream.triad": 2.5})
+
+    assert ask(made).extrapolating
+    with pytest.raises(ExtrapolationError):
+        ask(made, strict=True)
+
+
+def test_a_fingerprint_of_another_suite_is_refused(made: Engine) -> None:
+    worlds.add_node(made, logs={})
+    made.put_model(worlds.model("newer", suite_version="2-ffff"), 1)
+
+    with pytest.raises(IncompatibleError, match="suite version"):
+        ask(made, "newer")
+
+
+def test_a_node_of_which_nothing_was_read_cannot_be_asked_about(made: Engine) -> None:
+    made.put_node(worlds.fingerprint(IDLE).node, NOW)
+
+    with pytest.raises(CannotAnswerError, match="no fingerprint"):
+        ask(made)
+
+
+def test_a_name_finds_the_node_unless_several_have_it(made: Engine) -> None:
+    worlds.add_node(made, logs={})
+    assert ask(made, node="name-node-1").node_id == "node-1"
+
+    made.put_node(worlds.builders.node(id="node-2", name="name-node-1"), NOW)
+    with pytest.raises(InputError, match="several nodes"):
+        ask(made, node="name-node-1")
+
+
+def test_asked_again_the_answer_is_the_same_but_for_its_age(made: Engine) -> None:
+    worlds.add_node(made, logs={"stream.triad": 0.4})
+    first = made.predict(Question("memory", "node-1"), NOW)
+    again = made.predict(Question("memory", "node-1"), NOW + 7.0)
+
+    assert again.slowdown == first.slowdown
+    assert again.fingerprint_age_s == pytest.approx(17.0)
+
+    newer = worlds.fingerprint(worlds.slowed({"stream.triad": 0.1}), NOW + 5.0)
+    made.put_fingerprint("node-1", 0, newer, now=NOW + 7.0)
+    moved = made.predict(Question("memory", "node-1"), NOW + 7.0)
+    assert log_slowdown(moved) == pytest.approx(0.05, abs=1e-6)
+
+
+class TestExplain:
+    def test_parts_are_what_the_slowdown_would_lose(self, made: Engine) -> None:
+        slower = {name: 3.0 * seconds for name, seconds in IDLE.items()}
+        worlds.add_node(made, logs={"stream.triad": 0.4, "memory.random.8M": 0.1}, idle=slower)
+
+        explained = made.explain(Question("memory", "node-1"), NOW)
+
+        first, second, *rest = explained.contributions
+        assert (first.surrogate, second.surrogate) == ("stream.triad", "memory.random.8M")
+        assert first.log_slowdown == pytest.approx(0.2)
+        assert second.log_slowdown == pytest.approx(0.03)
+        assert all(abs(one.log_slowdown) < 1e-9 for one in rest)
+        # In the times of the node that was asked about, not of the training's.
+        assert first.idle_seconds_per_op == pytest.approx(slower["stream.triad"])
+        assert first.seconds_per_op == pytest.approx(slower["stream.triad"] * math.exp(0.4))
+
+    def test_of_a_stranger_every_surrogate_has_its_share(self, made: Engine) -> None:
+        worlds.add_node(made, logs={"os.switch": 0.7})
+
+        explained = made.explain(Question("stranger", "node-1"), NOW)
+
+        total = math.fsum(one.log_slowdown for one in explained.contributions)
+        assert total == pytest.approx(math.log(explained.forecast.slowdown.median))
+
+
+class TestColocation:
+    def test_on_one_node_it_is_what_the_library_says(self, made: Engine) -> None:
+        file = worlds.model("memory", worlds.SENSITIVITY["memory"])
+        signatures = {
+            app: (worlds.signature(app, PRESSURE[app]),) for app in ("disk", "quiet", "memory")
+        }
+        theirs = library.predict_beside(file, {app: signatures[app] for app in ("disk", "quiet")})
+
+        ours = made.predict_colocation(ColocationQuestion("memory", ("disk", "quiet")), NOW)
+
+        assert ours.forecast.slowdown.median == pytest.approx(theirs.slowdown.median, rel=1e-6)
+        assert ours.forecast.slowdown.upper == pytest.approx(theirs.slowdown.upper, rel=1e-6)
+        residents = library.predict_residents(
+            signatures["memory"],
+            {"disk": worlds.model("disk", worlds.SENSITIVITY["disk"])},
+            {"disk": signatures["disk"], "quiet": signatures["quiet"]},
+        )
+        assert [impact.app for impact in ours.neighbours] == ["disk", "quiet"]
+        met = ours.neighbours[0].slowdown
+        assert met is not None
+        assert met.median == pytest.approx(residents["disk"].median, rel=1e-6)
+
+    def test_one_name_several_times_presses_as_often(self, made: Engine) -> None:
+        thrice = made.predict_colocation(ColocationQuestion("memory", ("memory",) * 3), NOW)
+
+        loads = [PRESSURE["memory"]] * 3
+        assert log_slowdown(thrice.forecast) == pytest.approx(expected("memory", *loads), abs=1e-6)
+        assert all(
+            math.log(impact.slowdown.median) == pytest.approx(expected("memory", *loads), abs=1e-6)
+            for impact in thrice.neighbours
+            if impact.slowdown is not None
+        )
+
+    def test_a_neighbour_without_a_model_has_no_slowdown_and_a_word(self, made: Engine) -> None:
+        made.put_signatures([worlds.signature("bare", {"stream.triad": 0.4})])
+
+        found = made.predict_colocation(ColocationQuestion("memory", ("bare",)), NOW)
+
+        assert found.neighbours[0].slowdown is None
+        assert any("bare has no model" in warning for warning in found.forecast.warnings)
+        assert log_slowdown(found.forecast) == pytest.approx(0.2, abs=1e-6)
+
+    def test_a_neighbour_without_a_signature_is_refused(self, made: Engine) -> None:
+        with pytest.raises(UntrainedError, match="no signature"):
+            made.predict_colocation(ColocationQuestion("memory", ("stranger",)), NOW)
+
+    def test_on_another_node_slowdowns_are_carried_with_a_note(self, made: Engine) -> None:
+        worlds.add_node(made, idle={name: 2.0 * seconds for name, seconds in IDLE.items()})
+
+        found = made.predict_colocation(
+            ColocationQuestion("memory", ("memory",), node="node-1"), NOW
+        )
+
+        assert found.forecast.node_id == "node-1"
+        assert log_slowdown(found.forecast) == pytest.approx(
+            expected("memory", PRESSURE["memory"]), abs=1e-6
+        )
+        assert any("another node" in note for note in found.forecast.notes)
+
+
+def test_signatures_taken_before_the_reference_came_are_known_once_it_does() -> None:
+    made = Engine()
+    made.put_model(worlds.model("memory", worlds.SENSITIVITY["memory"], node_id="elsewhere"), 1)
+    made.put_signatures([worlds.signature("memory", PRESSURE["memory"])])
+    worlds.add_node(made, logs={})
+    made.put_placement(bound("a", "memory", NOW - 1.0))
+    assert ask(made).warnings
+
+    made.put_node(worlds.fingerprint(IDLE, node_id="trainer").node, NOW)
+    made.put_reference("trainer", 0, IDLE, worlds.SUITE)
+
+    forecast = ask(made)
+    assert forecast.warnings == ()
+    assert log_slowdown(forecast) == pytest.approx(expected("memory", PRESSURE["memory"]), abs=1e-6)
+
+
+@pytest.mark.parametrize("value", [math.nan, -1e-9, 0.0, 1e-15, 2e-15])
+def test_what_cannot_be_true_is_refused_and_changes_nothing(made: Engine, value: float) -> None:
+    worlds.add_node(made, logs={"stream.triad": 0.4})
+    before = ask(made)
+    good = worlds.fingerprint(IDLE, NOW - 1.0)
+    wrong = replace(good.surrogates["stream.triad"], seconds_per_op=value)
+    nonsense = replace(good, surrogates={**good.surrogates, "stream.triad": wrong})
+
+    with pytest.raises(InputError):
+        made.put_fingerprint("node-1", 0, nonsense, now=NOW)
+
+    assert ask(made) == before
+
+
+def test_a_reservation_counts_and_is_forgotten_when_it_ends(made: Engine) -> None:
+    worlds.add_node(made, logs={})
+    held = reserved("r", "memory", NOW - 100.0)
+    made.put_placement(held)
+    assert log_slowdown(ask(made)) > 0.3
+
+    made.put_placement(released(held, NOW))
+    assert log_slowdown(ask(made)) == pytest.approx(0.0, abs=1e-6)
+
+
+def test_columns_that_come_later_are_made_room_for(made: Engine) -> None:
+    worlds.add_node(made, logs={"stream.triad": 0.4})
+    many = {f"new.{n:03}": 1e-6 for n in range(100)}
+    worlds.add_node(made, "node-2", reference=False)
+    made.put_fingerprint("node-2", 0, worlds.fingerprint(IDLE | many, NOW, "node-2"), now=NOW)
+
+    assert log_slowdown(ask(made)) == pytest.approx(0.2, abs=1e-6)
+    assert np.isfinite(ask(made, node="node-2").slowdown.median)

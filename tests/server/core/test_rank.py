@@ -1,0 +1,296 @@
+"""The order of nodes: from memory, as a prediction of each would say, without herding."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kongming_server.core.engine import Engine
+from kongming_server.core.questions import Basis, Question, Ranking, RankRequest, StalePolicy
+
+from kongming.errors import UnknownNameError
+from tests.server.core import worlds
+from tests.server.core.worlds import NOW, PRESSURE, bound, expected
+
+
+def rank(made: Engine, app: str = "memory", **changes: Any) -> Ranking:
+    return made.rank(RankRequest(app, **({"seed": 1} | changes)), NOW)
+
+
+def ids(ranking: Ranking) -> list[str]:
+    return [node.node_id for node in ranking.nodes]
+
+
+@pytest.fixture
+def made() -> Engine:
+    """Three nodes, the first one quiet, the others slowed more and more."""
+    made = worlds.engine()
+    for n, log in enumerate((0.0, 0.5, 1.0)):
+        worlds.add_node(made, f"node-{n}", {"stream.triad": log})
+    return made
+
+
+def test_the_least_slowed_comes_first_with_what_a_prediction_says(made: Engine) -> None:
+    ranking = rank(made)
+
+    assert ids(ranking) == ["node-0", "node-1", "node-2"]
+    assert ranking.basis is Basis.MODEL
+    assert (ranking.candidates, ranking.refused) == (3, {})
+    for node in ranking.nodes:
+        forecast = made.predict(Question("memory", node.node_id), NOW)
+        assert node.slowdown.median == pytest.approx(forecast.slowdown.median, rel=1e-5)
+        assert node.slowdown.lower == pytest.approx(forecast.slowdown.lower, rel=1e-4)
+        assert node.slowdown.upper == pytest.approx(forecast.slowdown.upper, rel=1e-4)
+        assert node.extrapolating == forecast.extrapolating
+        assert node.fingerprint_age_s == pytest.approx(10.0)
+    assert [node.score for node in ranking.nodes] == pytest.approx([0.0, 0.25, 0.5], abs=1e-6)
+
+
+logs = st.dictionaries(st.sampled_from(worlds.NAMES), st.floats(0.0, 1.2), max_size=4)
+apps = st.sampled_from(("memory", "disk", "quiet"))
+
+
+@given(
+    st.lists(
+        st.tuples(logs, st.lists(apps, max_size=3), st.lists(apps, max_size=2)),
+        min_size=1,
+        max_size=5,
+    ),
+    apps,
+)
+@settings(max_examples=40, deadline=None)
+def test_the_matrix_and_the_predictions_agree_however_it_was_refreshed(
+    nodes: list[tuple[dict[str, float], list[str], list[str]]], app: str
+) -> None:
+    made = worlds.engine()
+    for n, (load, before, after) in enumerate(nodes):
+        worlds.add_node(made, f"node-{n}", load)
+        for k, name in enumerate(before):
+            made.put_placement(bound(f"{n}-b{k}", name, NOW - 100.0, f"node-{n}"))
+        made.refresh(NOW, 1e-9)
+        for k, name in enumerate(after):
+            made.put_placement(bound(f"{n}-a{k}", name, NOW - 1.0, f"node-{n}"))
+
+    ranking = rank(made, app)
+
+    assert len(ranking.nodes) == len(nodes)
+    for node in ranking.nodes:
+        forecast = made.predict(Question(app, node.node_id), NOW)
+        assert node.slowdown.median == pytest.approx(forecast.slowdown.median, rel=1e-5)
+        impacts = forecast.residents.values()
+        harm = sum(math.log(i.slowdown_then.median / i.slowdown_now.median) for i in impacts)
+        assert node.score == pytest.approx(math.log(forecast.slowdown.median) + harm, abs=1e-5)
+        worst = max((i.slowdown_then.median for i in impacts), default=1.0)
+        assert node.worst_resident_slowdown == pytest.approx(worst, rel=1e-5)
+        assert node.residents == len(impacts)
+    best = min(node.score for node in ranking.nodes)
+    assert ranking.nodes[0].tied_with_first
+    assert ranking.nodes[0].score <= best + 0.1
+
+
+def test_harm_to_residents_counts_by_its_weight(made: Engine) -> None:
+    made.put_placement(bound("a", "memory", NOW - 100.0, "node-0"))
+
+    with_harm = rank(made)
+    without = rank(made, resident_weight=0.0)
+
+    assert ids(with_harm)[0] == "node-1"
+    assert ids(without)[0] == "node-0"
+    first = next(node for node in with_harm.nodes if node.node_id == "node-0")
+    assert first.score == pytest.approx(expected("memory", PRESSURE["memory"]), abs=1e-5)
+
+
+def test_limits_refuse_and_are_counted(made: Engine) -> None:
+    made.put_placement(bound("a", "memory", NOW - 100.0, "node-0"))
+
+    newcomer = rank(made, slowdown_limit=1.3)
+    residents = rank(made, resident_slowdown_limit=1.2)
+
+    assert ids(newcomer) == ["node-0"] or ids(newcomer) == ["node-1", "node-0"]
+    assert newcomer.refused == {"slowdown_limit": 1}
+    assert ids(residents) == ["node-1", "node-2"]
+    assert residents.refused == {"resident_slowdown_limit": 1}
+
+
+def test_memory_that_is_promised_is_not_there(made: Engine) -> None:
+    made.put_placement(bound("a", "quiet", NOW - 100.0, "node-0", memory_bytes=6 << 30))
+
+    ranking = rank(made, memory_bytes=4 << 30)
+
+    assert ids(ranking) == ["node-1", "node-2"]
+    assert ranking.refused == {"memory": 1}
+
+
+def test_silent_suspect_and_unread_nodes_are_refused(made: Engine) -> None:
+    made.mark_suspect("node-0", "It read -1 s.")
+    made.put_node(worlds.builders.node(id="new", name="new"), NOW)
+    worlds.add_node(made, "gone", {})
+
+    later = NOW + 1000.0
+    for node_id in ("node-0", "node-1", "node-2", "new"):
+        made.heartbeat(node_id, later)
+    ranking = made.rank(RankRequest("memory", seed=1), later)
+
+    assert ids(ranking) == ["node-1", "node-2"]
+    assert ranking.candidates == 5
+    assert ranking.refused == {"suspect": 1, "silent": 1, "no_fingerprint": 1}
+    made.clear_suspect("node-0")
+    assert "node-0" in ids(rank(made))
+
+
+def test_only_candidates_are_ranked_by_id_or_name(made: Engine) -> None:
+    ranking = rank(made, nodes=("node-2", "name-node-1"))
+
+    assert ids(ranking) == ["node-1", "node-2"]
+    assert ranking.candidates == 2
+    with pytest.raises(UnknownNameError):
+        rank(made, nodes=("nowhere",))
+
+
+def test_strangers_are_ranked_by_the_general_slowdown(made: Engine) -> None:
+    ranking = rank(made, "stranger")
+
+    assert ranking.basis is Basis.NODE_ONLY
+    assert set(ids(ranking)) == {"node-0", "node-1", "node-2"}
+    for node in ranking.nodes:
+        forecast = made.predict(Question("stranger", node.node_id), NOW)
+        assert node.slowdown.median == pytest.approx(forecast.slowdown.median)
+
+
+def test_strangers_that_were_just_placed_keep_the_next_one_away() -> None:
+    made = worlds.engine()
+    for n in range(2):
+        worlds.add_node(made, f"node-{n}", {})
+    made.refresh(NOW, 10.0)
+    for n in range(3):
+        made.put_placement(bound(f"s{n}", "stranger", NOW - 1.0, "node-0"))
+
+    assert ids(rank(made, "stranger"))[0] == "node-1"
+    assert ids(rank(made, "memory"))[0] == "node-1"
+
+
+def test_a_burst_of_placements_does_not_herd() -> None:
+    made = worlds.engine()
+    for n in range(10):
+        worlds.add_node(made, f"node-{n}", {})
+    made.refresh(NOW, 10.0)
+
+    for n in range(20):
+        chosen = ids(rank(made, seed=n, limit=1))[0]
+        made.put_placement(bound(f"p{n}", "memory", NOW, chosen))
+
+    status = {node.facts.id: len(node.placements) for node in made.nodes(NOW)}
+    assert set(status.values()) == {2}
+
+
+def test_ties_are_spread_by_the_seed_and_repeat_with_it() -> None:
+    made = worlds.engine()
+    for n in range(40):
+        worlds.add_node(made, f"node-{n}", {})
+    worlds.add_node(made, "busy", {"stream.triad": 1.0})
+    made.refresh(NOW, 10.0)
+
+    firsts = Counter(ids(rank(made, seed=seed, limit=3))[0] for seed in range(200))
+
+    assert len(firsts) > 20
+    assert "busy" not in firsts
+    assert ids(rank(made, seed=5)) == ids(rank(made, seed=5))
+    whole = rank(made, limit=41)
+    assert [node.tied_with_first for node in whole.nodes] == [True] * 40 + [False]
+    unseeded = {ids(made.rank(RankRequest("memory", limit=1), NOW))[0] for _ in range(30)}
+    assert len(unseeded) > 5
+
+
+def test_a_node_comes_once_by_its_best_domain() -> None:
+    made = worlds.engine()
+    domains = {"cpus": (0, 1), "llc_cpus": ((0,), (1,))}
+    for n in range(3):
+        worlds.add_node(made, f"node-{n}", {"stream.triad": 0.8}, **domains)
+    quieter = worlds.fingerprint(worlds.slowed({}), NOW - 5.0, "node-1", **domains)
+    made.put_fingerprint("node-1", 1, quieter, now=NOW)
+
+    ranking = rank(made)
+
+    assert sorted(ids(ranking)) == ["node-0", "node-1", "node-2"]
+    assert (ranking.nodes[0].node_id, ranking.nodes[0].domain) == ("node-1", 1)
+
+
+class TestStale:
+    @pytest.fixture
+    def made(self) -> Engine:
+        made = worlds.engine()
+        worlds.add_node(made, "old", {}, taken_at=NOW - 2000.0)
+        worlds.add_node(made, "young", {"stream.triad": 0.8})
+        return made
+
+    def test_widen_says_so_and_widens(self, made: Engine) -> None:
+        first = rank(made).nodes[0]
+
+        forecast = made.predict(Question("memory", "old"), NOW)
+        assert (first.node_id, first.stale) == ("old", True)
+        assert first.slowdown.upper == pytest.approx(forecast.slowdown.upper, rel=1e-4)
+
+    def test_refuse_refuses(self, made: Engine) -> None:
+        ranking = rank(made, stale_policy=StalePolicy.REFUSE)
+
+        assert ids(ranking) == ["young"]
+        assert ranking.refused == {"stale": 1}
+
+    def test_history_ranks_by_what_was_usual(self, made: Engine) -> None:
+        for n in range(4):
+            usual = worlds.fingerprint(
+                worlds.slowed({"stream.triad": 1.5}), NOW - 3000.0 - n, "old"
+            )
+            made.put_fingerprint("old", 0, usual, now=NOW)
+
+        assert ids(rank(made)) == ["old", "young"]
+        assert ids(rank(made, stale_policy=StalePolicy.HISTORY)) == ["young", "old"]
+
+
+class TestFreshness:
+    def test_a_fingerprint_waits_for_the_next_refresh_and_that_is_stated(
+        self, made: Engine
+    ) -> None:
+        assert made.refresh(NOW, 10.0) == 0.0
+        worse = worlds.fingerprint(worlds.slowed({"stream.triad": 1.2}), NOW, "node-0")
+        made.put_fingerprint("node-0", 0, worse, now=NOW)
+
+        lagging = made.rank(RankRequest("memory", seed=1), NOW + 2.0)
+        made.refresh(NOW + 2.0, 10.0)
+        fresh = made.rank(RankRequest("memory", seed=1), NOW + 2.0)
+
+        assert lagging.staleness_s == pytest.approx(2.0)
+        assert ids(lagging)[0] == "node-0"
+        assert fresh.staleness_s == 0.0
+        assert ids(fresh)[0] == "node-1"
+
+    def test_slices_come_to_an_end(self, made: Engine) -> None:
+        slices = 1
+        while made.refresh(NOW + 1.0, 1e-9) > 0.0:
+            slices += 1
+            assert slices < 100
+
+        assert slices > 1
+        assert not made.lagging
+        assert made.refresh(NOW + 2.0, 10.0) == 0.0
+
+    def test_a_new_model_is_ranked_by_at_once(self, made: Engine) -> None:
+        made.refresh(NOW, 10.0)
+        made.put_model(worlds.model("memory", {"os.switch": 1.0}), 2)
+
+        assert all(node.slowdown.median == pytest.approx(1.0) for node in rank(made).nodes)
+
+    def test_a_dropped_node_leaves_no_trace(self, made: Engine) -> None:
+        made.put_placement(bound("a", "memory", NOW - 1.0, "node-0"))
+        made.refresh(NOW, 10.0)
+        made.drop_node("node-0")
+        worlds.add_node(made, "another", {"stream.triad": 0.1})
+
+        ranking = rank(made)
+
+        assert sorted(ids(ranking)) == ["another", "node-1", "node-2"]
+        assert all(node.residents == 0 for node in ranking.nodes)

@@ -1,0 +1,208 @@
+"""The closed loop over a real store: what is compared, what is flagged, when it trains again."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import pytest
+from kongming_server.closed_loop import ClosedLoop
+from kongming_server.config import ClosedLoop as Settings
+from kongming_server.core.placements import Resident
+from kongming_server.core.questions import Basis, Forecast
+from kongming_server.operations import Operation
+
+from kongming.models.training import train_application
+from kongming.prediction import Interval
+from kongming.run import Run
+from kongming.store import Store
+from tests import builders
+from tests.server.profiles.profiled import campaign, iso, keep
+
+KEY = ("prog", "cross-core")
+
+
+class Reported(NamedTuple):
+    run: Run
+    placement_id: str
+
+
+class Trainer:
+    """Remembers what it was asked to train."""
+
+    def __init__(self) -> None:
+        self.changed: Callable[[str], Mapping[str, float]] = lambda app: {}
+        self.trained: Callable[[Any], None] = lambda outcome: None
+        self.asked: list[tuple[str, str | None]] = []
+
+    async def submit(
+        self, apps: Sequence[str] = (), *, placement: str | None = None, cause: str = ""
+    ) -> Operation:
+        self.asked += [(app, placement) for app in apps]
+        return Operation("op-1", "here/1/a", 0.0, 0.0)
+
+
+class World:
+    """One trained program whose runs are told to a loop; ``now`` only moves with its runs."""
+
+    def __init__(self, store: Store, **settings: Any) -> None:
+        self.store = store
+        self.now = time.time() + 10.0
+        self.trainer = Trainer()
+        self.loop = ClosedLoop(
+            store, None, Settings(**settings), self.trainer, now=lambda: self.now
+        )
+        self.count = 0
+
+    def forecast(self, **changes: Any) -> Forecast:
+        values: dict[str, Any] = {
+            "app": "prog",
+            "node_id": "node-1",
+            "domain": 0,
+            "placement": "cross-core",
+            "basis": Basis.MODEL,
+            "slowdown": Interval(1.0, 0.95, 1.05),
+            "model": "LM",
+            "model_version": 1,
+            "solo": 3.0,
+            "runtime": Interval(3.0, 2.85, 3.15),
+        }
+        return Forecast(**(values | changes))
+
+    async def finish(self, seconds: float, *, forecast: Forecast | None = None) -> bool:
+        self.count += 1
+        self.now += 10.0
+        job = Resident(f"job-{self.count}", "prog", "node-1")
+        await self.loop.placed(job, forecast or self.forecast())
+        began = iso(self.now - seconds)
+        run = builders.run("prog", seconds, kind="environment", started_at=began)
+        first = await self.loop.run_finished(Reported(run, job.placement_id))
+        assert not await self.loop.run_finished(Reported(run, job.placement_id))
+        return first
+
+
+@pytest.fixture
+def store(store_url: str) -> Store:
+    opened = Store.open(store_url)
+    runs = campaign("prog")
+    keep(opened, runs)
+    document = train_application(runs, models=("LM", "CART"))
+    opened.put_model("prog", document["identity"], "node-1", "cross-core", document)
+    return opened
+
+
+def run(world: World, body: Callable[[World], Awaitable[None]]) -> None:
+    asyncio.run(body(world))  # type: ignore[arg-type]
+
+
+def test_runs_as_predicted_are_no_drift(store: Store) -> None:
+    async def body(world: World) -> None:
+        assert await world.loop.realised("prog") is None
+        for number in range(30):
+            assert await world.finish(3.0 + 0.003 * (number % 5 - 2))
+        said = await world.loop.realised("prog")
+        assert said is not None
+        assert (said.runs, said.coverage, said.drifted) == (30, 1.0, False)
+        assert said.median_error_pct < 1.0
+        assert world.trainer.asked == []
+
+    run(World(store), body)
+
+
+def test_what_cannot_be_compared_is_left_out(store: Store) -> None:
+    async def body(world: World) -> None:
+        unknown = world.forecast(basis=Basis.NODE_ONLY, runtime=None, solo=None, model_version=0)
+        assert not await world.finish(3.0, forecast=unknown)
+        assert not await world.finish(3.0, forecast=world.forecast(metric_unit="req/s"))
+        failed = builders.run("prog", None)
+        await world.loop.placed(Resident("job-x", "prog", "node-1"), world.forecast())
+        assert not await world.loop.run_finished(Reported(failed, "job-x"))
+        assert not await world.loop.run_finished(Reported(builders.run("prog", 3.0), ""))
+        assert not await world.loop.run_finished(Reported(builders.run("prog", 3.0), "no-job"))
+        other = builders.run("other", 3.0)
+        assert not await world.loop.run_finished(Reported(other, "job-x"))
+        assert await world.loop.realised("prog") is None
+
+    run(World(store), body)
+
+
+def test_drift_is_told_once_and_trained_once_there_are_new_runs(store: Store) -> None:
+    told: list[tuple[str, str, str]] = []
+
+    async def body(world: World) -> None:
+        world.loop.on_drift = lambda *what: told.append(what)
+        for _ in range(10):
+            await world.finish(3.0)
+        changed = world.now
+        for _ in range(25):
+            await world.finish(4.5)
+            await world.loop.check()
+        assert [what[:2] for what in told] == [KEY]
+        assert "slower" in told[0][2]
+        assert world.loop.changed("prog")["cross-core"] == pytest.approx(changed, abs=25.0)
+        assert world.trainer.changed("prog") == world.loop.changed("prog")
+        assert world.trainer.asked == []
+
+        keep(store, campaign("prog", began_at=world.now + 1.0, seed=5))
+        world.loop.runs_imported("other")
+        await world.loop.check()
+        assert world.trainer.asked == []
+        world.loop.runs_imported("prog")
+        await world.loop.check()
+        assert world.trainer.asked == [KEY]
+        # Nothing is new, and not so soon again.
+        world.now += 10_000.0
+        world.loop.runs_imported("prog")
+        await world.loop.check()
+        assert world.trainer.asked == [KEY]
+
+    run(World(store), body)
+
+
+def test_training_again_can_be_turned_off(store: Store) -> None:
+    async def body(world: World) -> None:
+        keep(store, campaign("prog", began_at=world.now + 1000.0, seed=5))
+        for _ in range(30):
+            await world.finish(4.5)
+        said = await world.loop.realised("prog")
+        assert said is not None
+        assert said.drifted
+        assert world.trainer.asked == []
+
+    run(World(store, retrain=False), body)
+
+
+def test_another_server_says_the_same(store: Store) -> None:
+    async def body(world: World) -> None:
+        for number in range(30):
+            await world.finish(3.0 if number < 15 else 2.0)
+        first = await world.loop.realised("prog")
+        other = World(store)
+        await other.loop.start()
+        try:
+            assert other.loop.realised_lately("prog") == first
+            assert first is not None
+            assert "faster" in first.reason
+        finally:
+            await other.loop.close()
+
+    run(World(store), body)
+
+
+def test_what_leaves_the_window_stays_tested(store: Store) -> None:
+    async def body(world: World) -> None:
+        for number in range(90):
+            await world.finish(3.0 if number < 70 else 4.5)
+            if number % 7 == 0:
+                await world.loop.check()
+        said = await world.loop.realised("prog")
+        assert said is not None
+        assert said.runs == 50
+        assert said.drifted
+        assert world.loop.changed("prog")["cross-core"] == pytest.approx(
+            world.now - 200.0, abs=25.0
+        )
+
+    run(World(store, window=50), body)

@@ -1,0 +1,55 @@
+"""Operations: what may follow what."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+from kongming_server.operations import ENDS, Operation
+from kongming_server.training_records import Outcome
+
+
+def queued() -> Operation:
+    return Operation(id="op-1", owner="here/1/a", created_at=10.0, told_at=10.0, apps=("prog",))
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.just(("begun", ())),
+        st.tuples(st.just("moved"), st.tuples(st.floats(-1.0, 2.0), st.just("x"))),
+        st.tuples(
+            st.just("finished"), st.tuples(st.sampled_from(("done", "failed")), st.just("end"))
+        ),
+    ),
+    max_size=12,
+)
+
+
+@given(STEPS)
+def test_progress_never_goes_back_and_nothing_follows_an_end(
+    steps: list[tuple[str, tuple[object, ...]]],
+) -> None:
+    operation = queued()
+    for number, (name, arguments) in enumerate(steps):
+        before = operation
+        operation = getattr(operation, name)(*arguments, 11.0 + number)
+        assert operation.progress >= before.progress
+        assert 0.0 <= operation.progress <= 1.0
+        assert (operation.progress == 1.0) == (operation.state == "done")
+        if before.state in ENDS:
+            assert operation == before
+
+
+def test_it_is_kept_whole() -> None:
+    outcome = Outcome("prog", "cross-core", 2, True, "it is better")
+    running = queued().begun(11.0).with_outcomes((outcome,)).moved(0.5, "half", 12.0)
+    assert Operation.from_stored(running.to_stored()) == running
+
+
+def test_one_that_nobody_tells_of_has_failed() -> None:
+    running = queued().begun(11.0)
+    assert running.abandoned(70.0, 60.0) == running
+    seen = running.abandoned(72.0, 60.0)
+    assert seen.state == "failed"
+    assert "ended" in seen.message
+    done = running.finished("done", "", 12.0)
+    assert done.abandoned(1e6, 60.0) == done

@@ -1,0 +1,78 @@
+"""What finished runs say of predictions: scores, coverage, and what validation promised."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kongming_server.realised import error, promised, realised, score
+
+from kongming.models import persist
+from kongming.models.training import train_application
+from kongming.store.service_entries import StoredRealised
+from tests.server.profiles.profiled import campaign
+
+
+def finished(measured: float = 3.0, **changes: Any) -> StoredRealised:
+    values: dict[str, Any] = {
+        "run_id": "run-1",
+        "placement_id": "job-1",
+        "app": "prog",
+        "placement": "cross-core",
+        "node_id": "node-1",
+        "model_version": 1,
+        "ended_at": 1000.0,
+        "predicted": 3.0,
+        "lower": 2.5,
+        "upper": 4.0,
+        "level": 0.9,
+        "measured": measured,
+    }
+    return StoredRealised(**(values | changes))
+
+
+def test_no_runs_say_nothing() -> None:
+    assert realised([]) is None
+
+
+def test_error_coverage_and_level_are_over_all_runs() -> None:
+    said = realised([finished(3.0), finished(3.3), finished(6.0)], ["It drifts."])
+    assert said is not None
+    assert said.runs == 3
+    assert said.median_error_pct == pytest.approx(100.0 * 0.3 / 3.3)
+    assert said.coverage == pytest.approx(2.0 / 3.0)
+    assert said.level == 0.9
+    assert said.drifted
+    assert said.reason == "It drifts."
+
+
+@given(st.floats(0.01, 1000.0))
+def test_an_interval_holds_a_run_just_where_the_score_is_within_one(measured: float) -> None:
+    run = finished(measured)
+    assert (abs(score(run)) <= 1.0 + 1e-9) == run.covered or math.isclose(abs(score(run)), 1.0)
+
+
+def test_slower_is_above_zero_whichever_way_the_metric_counts() -> None:
+    assert score(finished(4.0)) == pytest.approx(1.0)
+    assert score(finished(2.5)) == pytest.approx(-1.0)
+    fewer_per_second = finished(2.5)
+    assert error(fewer_per_second, "higher") > 0.0
+    assert score(fewer_per_second, "higher") == pytest.approx(1.0)
+
+
+def test_an_interval_without_width_is_missed_by_far() -> None:
+    assert score(finished(3.1, lower=3.0, upper=3.0)) > 1000.0
+    assert score(finished(3.0, lower=3.0, upper=3.0)) == 0.0
+
+
+def test_validation_keeps_what_it_promises() -> None:
+    document = train_application(campaign(), models=("LM", "CART"))
+    scores = np.array(promised(persist.read(document)))
+    assert len(scores) >= 20
+    assert np.isfinite(scores).all()
+    # Its intervals hold at least as many of its own residuals as they say.
+    assert np.mean(np.abs(scores) <= 1.0 + 1e-9) >= 0.85

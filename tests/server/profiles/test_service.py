@@ -1,0 +1,205 @@
+"""The Profiles service over a real store, without a network."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from typing import Any
+
+import pytest
+from kongming_server.closed_loop import ClosedLoop
+from kongming_server.services.profiles import ProfilesService
+from kongming_server.training import Training
+
+from kongming.application import Application, Metric
+from kongming.errors import InputError, UnknownNameError, UntrainedError
+from kongming.models import persist
+from kongming.rpc import records
+from kongming.rpc.v1 import profiles_pb2, records_pb2
+from kongming.run import Run, Signature
+from kongming.store import Store
+from tests.models import synthetic
+from tests.server.profiles.profiled import FAST, Engine, campaign
+
+Body = Callable[[ProfilesService, Engine], Awaitable[Any]]
+
+
+def run(store_url: str, body: Body) -> Any:
+    async def inside() -> Any:
+        engine = Engine()
+        with Store.open(store_url) as store:
+            training = Training(store_url, engine, FAST)
+            loop = ClosedLoop(store, engine, None, training)
+            await training.start()
+            await loop.start()
+            try:
+                return await body(ProfilesService(store, engine, training, loop), engine)
+            finally:
+                await loop.close()
+                await training.close()
+
+    return asyncio.run(inside())
+
+
+async def sent(found: Iterable[Run | Signature]) -> AsyncIterator[profiles_pb2.ImportRunsRequest]:
+    for one in found:
+        if isinstance(one, Run):
+            yield profiles_pb2.ImportRunsRequest(run=records.run_to_message(one))
+        else:
+            yield profiles_pb2.ImportRunsRequest(signature=records.signature_to_message(one))
+
+
+async def trained(service: ProfilesService, *apps: str) -> profiles_pb2.Operation:
+    request = profiles_pb2.TrainRequest(apps=apps)
+    operation = (await service.Train(request, None)).operation
+    async for seen in service.WatchOperation(
+        profiles_pb2.WatchOperationRequest(id=operation.id), None
+    ):
+        operation = seen.operation
+    return operation
+
+
+def test_an_application_comes_back_as_it_was_registered(store_url: str) -> None:
+    known = Application("prog", ("make", "all"), cpus=2, metric=Metric("(.*)", "req/s", "higher"))
+
+    async def body(service: ProfilesService, engine: Engine) -> None:
+        request = profiles_pb2.RegisterApplicationRequest(
+            name="prog", identity="a" * 16, document=records.struct(known.to_dict(), "document")
+        )
+        first = await service.RegisterApplication(request, None)
+        again = await service.RegisterApplication(request, None)
+        assert first == again
+        found = await service.GetApplication(profiles_pb2.GetApplicationRequest(name="prog"), None)
+        assert found.application == first.application
+        document = records.json_object(found.application.document, "document")
+        assert Application.from_dict(document) == known
+        assert not found.application.HasField("realised")
+        with pytest.raises(UnknownNameError, match="prog"):
+            await service.GetApplication(profiles_pb2.GetApplicationRequest(name="porg"), None)
+
+    run(store_url, body)
+
+
+@pytest.mark.parametrize(
+    ("name", "identity", "document", "field"),
+    [
+        ("", "a", {}, "name"),
+        ("prog", "", {}, "identity"),
+        ("prog", "a", {"command": "x", "name": "other"}, "document.name"),
+        ("prog", "a", {"comand": "x"}, "document"),
+        ("prog", "a", {"command": "x" * 100_000}, "document"),
+    ],
+)
+def test_what_is_no_application_is_refused(
+    store_url: str, name: str, identity: str, document: dict[str, Any], field: str
+) -> None:
+    async def body(service: ProfilesService, engine: Engine) -> None:
+        request = profiles_pb2.RegisterApplicationRequest(
+            name=name, identity=identity, document=records.struct(document, "document")
+        )
+        with pytest.raises(InputError) as raised:
+            await service.RegisterApplication(request, None)
+        assert raised.value.field == field
+
+    run(store_url, body)
+
+
+def test_applications_come_in_pages(store_url: str) -> None:
+    async def body(service: ProfilesService, engine: Engine) -> None:
+        for number in range(5):
+            request = profiles_pb2.RegisterApplicationRequest(name=f"prog{number}", identity="a")
+            await service.RegisterApplication(request, None)
+        names: list[str] = []
+        token = ""
+        while True:
+            page = await service.ListApplications(
+                profiles_pb2.ListApplicationsRequest(page_size=2, page_token=token), None
+            )
+            assert len(page.applications) <= 2
+            names += [one.name for one in page.applications]
+            token = page.next_page_token
+            if not token:
+                break
+        assert names == [f"prog{number}" for number in range(5)]
+        with pytest.raises(InputError, match="page_size"):
+            await service.ListApplications(profiles_pb2.ListApplicationsRequest(page_size=-1), None)
+
+    run(store_url, body)
+
+
+def test_imports_count_what_is_new_and_what_was_known(store_url: str) -> None:
+    runs = campaign("prog")
+    signature = synthetic.signature("prog", {"cache": 0.5})
+
+    async def body(service: ProfilesService, engine: Engine) -> None:
+        first = await service.ImportRuns(sent([*runs, signature, runs[0]]), None)
+        assert (first.runs, first.signatures, first.duplicates) == (len(runs), 1, 1)
+        assert [one.id for one in engine.signatures] == [signature.id]
+        again = await service.ImportRuns(sent([*runs, signature]), None)
+        assert (again.runs, again.signatures, again.duplicates) == (0, 0, len(runs) + 1)
+        found = await service.GetApplication(profiles_pb2.GetApplicationRequest(name="prog"), None)
+        assert found.application.runs == len(runs)
+        assert list(found.application.trained) == []
+
+    run(store_url, body)
+
+
+def test_a_record_that_is_none_is_refused(store_url: str) -> None:
+    async def nothing() -> AsyncIterator[profiles_pb2.ImportRunsRequest]:
+        yield profiles_pb2.ImportRunsRequest()
+
+    async def body(service: ProfilesService, engine: Engine) -> None:
+        with pytest.raises(InputError, match="neither a run nor a signature"):
+            await service.ImportRuns(nothing(), None)
+
+    run(store_url, body)
+
+
+def test_models_are_listed_read_and_deleted(store_url: str) -> None:
+    async def body(service: ProfilesService, engine: Engine) -> None:
+        await service.ImportRuns(sent(campaign("prog")), None)
+        operation = await trained(service, "prog")
+        assert operation.state == profiles_pb2.OPERATION_STATE_DONE
+        assert operation.progress == 1.0
+        assert operation.HasField("ended_at")
+        await service.ImportRuns(sent(campaign("prog", seed=1)), None)
+        second = (await trained(service)).trained[0]
+        assert (second.version, second.promoted, second.error) == (2, True, "")
+        listed = (await service.ListModels(profiles_pb2.ListModelsRequest(), None)).models
+        assert [(one.version, one.in_service) for one in listed] == [(2, True), (1, False)]
+
+        found = (await service.GetModel(profiles_pb2.GetModelRequest(app="prog"), None)).model
+        assert (found.version, found.in_service) == (2, True)
+        assert persist.read(json.loads(found.document)).app == "prog"
+        assert found.chosen
+        older = profiles_pb2.GetModelRequest(app="prog", version=1)
+        assert not (await service.GetModel(older, None)).model.in_service
+        with pytest.raises(UntrainedError, match="version 7"):
+            await service.GetModel(profiles_pb2.GetModelRequest(app="prog", version=7), None)
+
+        delete = profiles_pb2.DeleteModelRequest(app="prog", version=2)
+        assert (await service.DeleteModel(delete, None)).deleted == 1
+        assert engine.served == {("prog", "cross-core"): 1}
+        everything = profiles_pb2.DeleteModelRequest(
+            app="prog", placement=records_pb2.PLACEMENT_CROSS_CORE
+        )
+        assert (await service.DeleteModel(everything, None)).deleted == 1
+        assert engine.served == {}
+        assert (await service.DeleteModel(everything, None)).deleted == 0
+        with pytest.raises(UntrainedError, match="no model"):
+            await service.GetModel(profiles_pb2.GetModelRequest(app="prog"), None)
+
+    run(store_url, body)
+
+
+def test_training_again_without_runs_or_models_says_so(store_url: str) -> None:
+    async def body(service: ProfilesService, engine: Engine) -> None:
+        with pytest.raises(UnknownNameError, match="application"):
+            await service.Train(profiles_pb2.TrainRequest(apps=["prog"]), None)
+        with pytest.raises(UnknownNameError, match="operation"):
+            await service.GetOperation(profiles_pb2.GetOperationRequest(id="x"), None)
+        with pytest.raises(InputError, match="id"):
+            await service.CancelOperation(profiles_pb2.CancelOperationRequest(), None)
+
+    run(store_url, body)

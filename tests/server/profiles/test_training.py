@@ -1,0 +1,398 @@
+"""Training in real worker processes: progress, cancelling, death, and what it leaves behind."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from kongming_server.config import Training as Settings
+from kongming_server.operations import Operation
+from kongming_server.training import Training
+from kongming_server.training_process import NICE, TrainingProcess, WorkerDiedError
+from kongming_server.training_records import Task
+
+from kongming.errors import InputError, OverloadedError, UnknownNameError
+from kongming.store import Store
+from tests.server.profiles.profiled import FAST, Engine, campaign, eventually, keep
+
+SLOW = Settings(models="LM.GA")
+"""A model that takes long enough to be interrupted."""
+
+
+@pytest.fixture
+def store(store_url: str) -> Store:
+    return Store.open(store_url)
+
+
+def run(
+    store_url: str,
+    body: Callable[[Training, Engine], Awaitable[Any]],
+    settings: Settings = FAST,
+) -> Any:
+    """``body`` with training that was started and is closed at the end; nothing may be left."""
+
+    async def inside() -> Any:
+        engine = Engine()
+        training = Training(store_url, engine, settings)
+        await training.start()
+        try:
+            return await body(training, engine)
+        finally:
+            await training.close()
+            assert not workers()
+
+    return asyncio.run(inside())
+
+
+def workers() -> list[psutil.Process]:
+    found = []
+    for child in psutil.Process().children(recursive=True):
+        try:
+            if "kongming_server.training_worker" in child.cmdline():
+                found.append(child)
+        except psutil.Error:
+            continue
+    return found
+
+
+async def ended(training: Training, operation: Operation) -> Operation:
+    async for seen in training.watch(operation.id):
+        last = seen
+    return last
+
+
+def test_a_first_training_goes_into_service_and_is_kept(store_url: str, store: Store) -> None:
+    keep(store, campaign("prog") + campaign("other", seed=1))
+
+    async def body(training: Training, engine: Engine) -> None:
+        submitted = await training.submit(["prog"])
+        seen = [one async for one in training.watch(submitted.id)]
+        assert [one.state for one in seen][-1] == "done"
+        assert {"running"} <= {one.state for one in seen}
+        progress = [one.progress for one in seen]
+        assert progress == sorted(progress)
+        assert progress[-1] == 1.0
+        assert any("prog" in one.message for one in seen)
+        (outcome,) = seen[-1].trained
+        assert (outcome.app, outcome.placement, outcome.version) == ("prog", "cross-core", 1)
+        assert outcome.promoted
+        assert engine.served == {("prog", "cross-core"): 1}
+        assert seen[-1].started_at is not None
+        assert seen[-1].ended_at is not None
+
+    run(store_url, body)
+    assert store.in_service("prog", "cross-core") == 1
+    (row,) = store.operations()
+    assert (row.state, row.progress) == ("done", 1.0)
+
+
+def test_no_application_named_means_all_with_new_runs(store_url: str, store: Store) -> None:
+    keep(store, campaign("prog") + campaign("other", seed=1))
+
+    async def body(training: Training, engine: Engine) -> None:
+        first = await ended(training, await training.submit())
+        assert {one.app for one in first.trained} == {"prog", "other"}
+        again = await ended(training, await training.submit())
+        assert again.state == "done"
+        assert again.trained == ()
+        assert "nothing new" in again.message
+        keep(store, campaign("other", seed=2))
+        third = await ended(training, await training.submit())
+        assert [one.app for one in third.trained] == ["other"]
+        assert third.trained[0].version == 2
+
+    run(store_url, body)
+
+
+def test_a_worse_version_is_kept_but_not_in_service(store_url: str, store: Store) -> None:
+    keep(store, campaign("prog"))
+
+    async def body(training: Training, engine: Engine) -> None:
+        await ended(training, await training.submit(["prog"]))
+        # Runs of the same program on a node where nothing repeats.
+        keep(store, campaign("prog", seed=3, noise=0.6))
+        second = await ended(training, await training.submit(["prog"]))
+        (outcome,) = second.trained
+        assert not outcome.promoted
+        assert "worse" in outcome.reason
+        assert engine.served == {("prog", "cross-core"): 1}
+        # It can still be asked for.
+        assert ("prog", "cross-core", 2) in engine.files
+
+    run(store_url, body)
+    assert store.in_service("prog", "cross-core") == 1
+    assert store.model("prog", "cross-core", version=2) is not None
+
+
+def test_a_model_trained_elsewhere_stays_in_service_beside_a_worse_one(
+    store_url: str, store: Store
+) -> None:
+    from kongming.models.training import train_application
+
+    runs = campaign("prog")
+    keep(store, runs)
+    document = train_application(runs, models=("LM", "CART"))
+    store.put_model("prog", document["identity"], "node-1", "cross-core", document)
+    keep(store, campaign("prog", seed=3, noise=0.6))
+
+    async def body(training: Training, engine: Engine) -> None:
+        done = await ended(training, await training.submit(["prog"]))
+        assert not done.trained[0].promoted
+
+    run(store_url, body)
+    # Nobody had promoted it: it was merely the newest.
+    assert store.in_service("prog", "cross-core") == 1
+
+
+def test_what_cannot_be_trained_says_why_and_the_others_are(store_url: str, store: Store) -> None:
+    keep(store, campaign("prog") + campaign("few", seed=1)[:3])
+    store.put_application("never", "a" * 16, {})
+
+    async def body(training: Training, engine: Engine) -> None:
+        done = await ended(training, await training.submit(["few", "never", "prog"]))
+        assert done.state == "done"
+        by_app = {one.app: one for one in done.trained}
+        assert "Only" in by_app["few"].error or "solo" in by_app["few"].error
+        assert "no runs" in by_app["never"].error
+        assert by_app["prog"].promoted
+        assert "2 not trained" in done.message
+
+    run(store_url, body)
+
+
+def test_runs_from_before_a_change_are_not_learnt_from(store_url: str, store: Store) -> None:
+    began = time.time()
+    keep(store, campaign("prog", began_at=began - 10_000.0, solo_s=3.0))
+    keep(store, campaign("prog", began_at=began - 1_000.0, solo_s=6.0, seed=1))
+    changed = {"cross-core": began - 2_000.0}
+
+    async def body(training: Training, engine: Engine) -> None:
+        training.changed = lambda app: changed
+        done = await ended(training, await training.submit(["prog"]))
+        assert done.trained[0].promoted
+        training.changed = lambda app: {}
+        # Later trainings do not mix the old program in again.
+        keep(store, campaign("prog", began_at=began - 500.0, solo_s=6.0, seed=2))
+        await ended(training, await training.submit(["prog"]))
+        for version in (1, 2):
+            file = engine.files["prog", "cross-core", version]
+            assert file.solo_metric == pytest.approx(6.0, rel=0.05)
+
+    run(store_url, body)
+
+
+def test_a_changed_program_is_not_promoted_on_runs_from_before(
+    store_url: str, store: Store
+) -> None:
+    began = time.time()
+    keep(store, campaign("prog", began_at=began - 1000.0))
+
+    async def body(training: Training, engine: Engine) -> None:
+        await ended(training, await training.submit(["prog"]))
+        training.changed = lambda app: {"cross-core": began}
+        second = await ended(training, await training.submit(["prog"]))
+        assert not second.trained[0].promoted
+        assert "profile it again" in second.trained[0].reason
+        assert engine.served == {("prog", "cross-core"): 1}
+
+    run(store_url, body)
+
+
+def test_workers_are_of_low_priority_and_one_thread(store_url: str, store: Store) -> None:
+    async def body() -> None:
+        worker = await TrainingProcess.start(store_url, "")
+        try:
+            process = psutil.Process(worker.pid)
+            assert process.nice() == psutil.Process().nice() + NICE or process.nice() == NICE
+            environment = process.environ()
+            assert environment["OPENBLAS_NUM_THREADS"] == environment["OMP_NUM_THREADS"] == "1"
+            assert worker.blas_threads == 1
+            # It was executed, not forked: nothing of gRPC is in it.
+            maps = Path(f"/proc/{worker.pid}/maps").read_text()
+            assert "cygrpc" not in maps
+            # The URL may hold a password.
+            assert store_url not in " ".join(process.cmdline())
+        finally:
+            await worker.end()
+        assert not psutil.pid_exists(worker.pid)
+
+    asyncio.run(body())
+
+
+def test_cancelling_takes_less_than_a_second(store_url: str, store: Store) -> None:
+    keep(store, campaign("prog"))
+
+    async def body(training: Training, engine: Engine) -> None:
+        operation = await training.submit(["prog"])
+        waiting = await training.submit(["prog"])
+        await eventually(
+            lambda: (found := training.current(operation.id)) is not None and found.progress >= 0.05
+        )
+        assert (await training.get(waiting.id)).state == "queued"
+        assert (await training.cancel(waiting.id)).state == "cancelled"
+        began = time.monotonic()
+        cancelled = await training.cancel(operation.id)
+        assert time.monotonic() - began < 1.0
+        assert cancelled.state == "cancelled"
+        assert not workers()
+        assert (await training.cancel(operation.id)) == cancelled
+        # The place is free again.
+        assert not training.busy
+
+    run(store_url, body, SLOW)
+    assert {row.state for row in store.operations()} == {"cancelled"}
+    assert store.models() == []
+
+
+def test_a_worker_that_dies_fails_its_operation_and_no_other(store_url: str, store: Store) -> None:
+    keep(store, campaign("prog"))
+
+    async def body(training: Training, engine: Engine) -> None:
+        operation = await training.submit(["prog"])
+        (worker,) = await eventually(workers)
+        os.kill(worker.pid, signal.SIGKILL)
+        failed = await ended(training, operation)
+        assert failed.state == "failed"
+        assert "SIGKILL" in failed.message
+        assert "memory" in failed.message
+        after = await ended(training, await training.submit(["prog"]))
+        assert after.state == "done"
+
+    run(store_url, body)
+
+
+def test_a_worker_that_cannot_start_says_why(tmp_path: Path) -> None:
+    async def body() -> None:
+        with pytest.raises(WorkerDiedError, match="is not a database"):
+            await TrainingProcess.start(f"sqlite:///{bad}", "")
+
+    bad = tmp_path / "bad.db"
+    bad.write_bytes(b"this is no database at all, but a text" * 100)
+    asyncio.run(body())
+
+
+def test_closing_leaves_no_process_and_a_cancelled_operation(store_url: str, store: Store) -> None:
+    keep(store, campaign("prog"))
+
+    async def body(training: Training, engine: Engine) -> None:
+        await training.submit(["prog"])
+        await training.submit(["prog"])
+        await eventually(workers)
+
+    run(store_url, body, SLOW)
+    assert [row.state for row in store.operations()] == ["cancelled"] * 2
+    assert all("server ended" in row.message for row in store.operations())
+
+
+def test_several_workers_share_an_operation(store_url: str, store: Store) -> None:
+    keep(store, [r for n in range(4) for r in campaign(f"prog{n}", seed=n)])
+
+    async def body(training: Training, engine: Engine) -> None:
+        operation = await training.submit()
+        await eventually(lambda: len(workers()) == 2)
+        done = await ended(training, operation)
+        assert done.state == "done"
+        assert len(done.trained) == len(engine.served) == 4
+
+    run(store_url, body, Settings(models="LM,CART", workers=2))
+
+
+def test_what_is_asked_is_checked(store_url: str, store: Store) -> None:
+    keep(store, campaign("prog"))
+
+    async def body(training: Training, engine: Engine) -> None:
+        with pytest.raises(UnknownNameError, match="prgo"):
+            await training.submit(["prgo"])
+        with pytest.raises(UnknownNameError, match="NOMODEL"):
+            await training.submit(["prog"], model="NOMODEL")
+        with pytest.raises(InputError, match="random_state"):
+            await training.submit(["prog"], random_state=-1)
+        with pytest.raises(UnknownNameError, match="operation"):
+            await training.get("nothing")
+        await training.submit(["prog"])
+        await training.submit(["prog"])
+        with pytest.raises(OverloadedError, match="wait already"):
+            await training.submit(["prog"])
+
+    run(store_url, body, Settings(models="LM.GA", queued=1))
+
+
+def test_another_server_sees_it_cancels_it_and_sees_that_it_died(
+    store_url: str, store: Store
+) -> None:
+    keep(store, campaign("prog"))
+
+    async def body(training: Training, engine: Engine) -> None:
+        other = Training(store_url, Engine(), SLOW)
+        await other.start()
+        try:
+            operation = await training.submit(["prog"])
+            await eventually(workers)
+            watching = asyncio.create_task(ended(other, operation))
+            assert (await other.get(operation.id)).id == operation.id
+            await other.cancel(operation.id)
+            seen = await asyncio.wait_for(watching, 20.0)
+            assert seen.state == "cancelled"
+            assert (await training.get(operation.id)).state == "cancelled"
+        finally:
+            await other.close()
+
+    run(store_url, body, SLOW)
+
+
+def test_what_a_dead_server_was_training_has_failed(store_url: str, store: Store) -> None:
+    keep(store, campaign("prog"))
+    script = f"""
+import asyncio, os, sys
+from kongming_server.training import Training
+from tests.server.profiles.profiled import Engine
+from tests.server.profiles.test_training import SLOW, workers
+async def main():
+    training = Training({store_url!r}, Engine(), SLOW)
+    await training.start()
+    operation = await training.submit(["prog"])
+    while not workers():
+        await asyncio.sleep(0.05)
+    await asyncio.sleep(0.3)
+    print(operation.id, workers()[0].pid, flush=True)
+    await asyncio.sleep(60)
+asyncio.run(main())
+"""
+    root = Path(__file__).resolve().parents[3]
+    path = os.pathsep.join([str(root), str(root / "daemon")])
+    server = subprocess.Popen(
+        [sys.executable, "-c", script],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONPATH": path},
+    )
+    assert server.stdout is not None
+    operation_id, pid = server.stdout.readline().split()
+    worker = psutil.Process(int(pid))
+    server.kill()
+    server.wait()
+    server.stdout.close()
+    # Nobody told it: its input ended.
+    worker.wait(10)
+
+    async def body(training: Training, engine: Engine) -> None:
+        found = await training.get(operation_id)
+        assert found.state == "failed"
+        assert "has ended" in found.message
+
+    run(store_url, body)
+
+
+def test_tasks_go_through_json() -> None:
+    task = Task("prog", "cross-core", models=("LM",), since={"cross-core": 5.0}, only_new=True)
+    assert Task.from_dict(json.loads(json.dumps(task.to_dict()))) == task

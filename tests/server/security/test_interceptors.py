@@ -1,0 +1,201 @@
+"""What a servicer raises, as the caller meets it; request ids; what is counted and logged."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import grpc
+import pytest
+from kongming_server.echo import ECHO, add_echo
+from kongming_server.interceptors import RequestIds
+from kongming_server.security import current_call
+
+from kongming.errors import (
+    InputError,
+    KongmingError,
+    StaleError,
+    StoreError,
+    UnknownNameError,
+    UntrainedError,
+)
+from kongming.rpc.errors import from_rpc_error
+from kongming.rpc.v1 import predictor_pb2, profiles_pb2
+from tests.server.process import eventually
+from tests.server.stand import Stand, call
+
+PREDICT = "/kongming.rpc.v1.Predictor/Predict"
+IMPORT = "/kongming.rpc.v1.Profiles/ImportRuns"
+WATCH = "/kongming.rpc.v1.Fleet/WatchNode"
+
+
+def raising(error: BaseException) -> Any:
+    async def behaviour(request: Any, context: Any) -> Any:
+        raise error
+
+    return behaviour
+
+
+@pytest.mark.parametrize("name", ["Predict", "ImportRuns", "WatchNode"])
+@pytest.mark.parametrize(
+    "error",
+    [
+        InputError("is wrong.", field="app", found="x", allowed="a name", hint="Name it."),
+        UnknownNameError("node", "nod", ["node"]),
+        UntrainedError("Nothing was trained.", hint="kongming train"),
+        StaleError("It is too old."),
+        StoreError("The store is away."),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_the_caller_meets_what_was_raised(name: str, error: KongmingError) -> None:
+    method = {"Predict": PREDICT, "ImportRuns": IMPORT, "WatchNode": WATCH}[name]
+    with Stand(behaviours={name: raising(error)}) as stand, stand.channel() as channel:
+        with pytest.raises(grpc.RpcError) as met:
+            call(channel, method)
+        again = from_rpc_error(met.value)
+        assert type(again) is type(error)
+        assert (again.message, again.hint) == (error.message, error.hint)
+        assert getattr(again, "field", None) == getattr(error, "field", None)
+        trailers = dict(met.value.trailing_metadata())
+        assert trailers["x-request-id"]
+
+
+@pytest.mark.parametrize("name", ["Predict", "ImportRuns", "WatchNode"])
+def test_what_was_not_foreseen_tells_nothing_of_the_inside(
+    name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    method = {"Predict": PREDICT, "ImportRuns": IMPORT, "WatchNode": WATCH}[name]
+    secret = "postgresql://user:secret@host/db"
+    behaviours = {name: raising(RuntimeError(secret))}
+    with Stand(behaviours=behaviours) as stand, stand.channel() as channel:
+        with pytest.raises(grpc.RpcError) as met:
+            call(channel, method)
+        assert met.value.code() is grpc.StatusCode.INTERNAL
+        assert "secret" not in str(met.value.details())
+        assert "secret" not in str(met.value.trailing_metadata())
+        request_id = dict(met.value.trailing_metadata())["x-request-id"]
+        eventually(
+            lambda: stand.sample("kongming_server_rpc_total", method=method, code="INTERNAL") == 1
+        )
+    assert any(request_id in line for line in caplog.messages)
+
+
+def test_an_abort_of_the_servicer_stays_as_it_is() -> None:
+    async def abort(request: Any, context: Any) -> Any:
+        await context.abort(grpc.StatusCode.ABORTED, "Not now.")
+
+    with Stand(behaviours={"Predict": abort}) as stand, stand.channel() as channel:
+        with pytest.raises(grpc.RpcError) as met:
+            call(channel, PREDICT)
+        assert met.value.code() is grpc.StatusCode.ABORTED
+        assert met.value.details() == "Not now."
+        eventually(
+            lambda: stand.sample("kongming_server_rpc_total", method=PREDICT, code="ABORTED") == 1
+        )
+
+
+def test_a_request_id_comes_back_or_is_made() -> None:
+    seen: list[Any] = []
+
+    async def note(request: Any, context: Any) -> Any:
+        seen.append(current_call.get())
+        return predictor_pb2.PredictResponse(request_id=request.request_id)
+
+    with Stand(behaviours={"Predict": note}) as stand, stand.channel() as channel:
+        given = call(channel, PREDICT, predictor_pb2.PredictRequest(request_id="pod-7"))
+        made = [call(channel, PREDICT).request_id for _ in range(3)]
+    assert given.request_id == "pod-7"
+    assert len(set(made)) == 3
+    assert all(made)
+    assert [one.request_id for one in seen] == ["pod-7", *made]
+    assert {(one.method, one.caller.name) for one in seen} == {(PREDICT, "anybody")}
+
+
+@pytest.mark.parametrize("given", ["x" * 129, "a\nlevel=ERROR forged", "\x1b[31m"])
+def test_a_request_id_that_would_spoil_a_log_is_refused(given: str) -> None:
+    with Stand() as stand, stand.channel() as channel:
+        with pytest.raises(grpc.RpcError) as met:
+            call(channel, PREDICT, predictor_pb2.PredictRequest(request_id=given))
+        error = from_rpc_error(met.value)
+        assert isinstance(error, InputError)
+        assert error.field == "request_id"
+        assert not stand.calls
+
+
+@pytest.mark.parametrize("method", [PREDICT, WATCH, IMPORT])
+def test_bytes_that_are_no_message_are_the_callers_fault(method: str) -> None:
+    with Stand() as stand, stand.channel() as channel:
+        garbage = b"\xff\xff"
+        send = {
+            PREDICT: lambda: channel.unary_unary(method)(garbage, timeout=5),
+            WATCH: lambda: list(channel.unary_stream(method)(garbage, timeout=5)),
+            IMPORT: lambda: channel.stream_unary(method)(iter([garbage]), timeout=5),
+        }[method]
+        with pytest.raises(grpc.RpcError) as met:
+            send()
+        assert met.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+        error = from_rpc_error(met.value)
+        assert isinstance(error, InputError)
+        assert error.field == "message"
+        assert not stand.calls
+
+
+def test_the_log_has_the_request_id(caplog: pytest.LogCaptureFixture) -> None:
+    log = logging.getLogger("tests.request_ids")
+    ids = RequestIds()
+    log.addFilter(ids)
+
+    async def note(request: Any, context: Any) -> Any:
+        log.warning("in the call")
+        await asyncio.to_thread(log.warning, "in a thread of it")
+        return predictor_pb2.PredictResponse()
+
+    with Stand(behaviours={"Predict": note}) as stand, stand.channel() as channel:
+        call(channel, PREDICT, predictor_pb2.PredictRequest(request_id="pod-7"))
+        log.warning("outside")
+    log.removeFilter(ids)
+    noted = {r.message: r.request_id for r in caplog.records if r.name == log.name}
+    assert noted == {"in the call": "pod-7", "in a thread of it": "pod-7", "outside": "-"}
+
+
+def test_calls_are_counted_with_their_time() -> None:
+    with Stand() as stand, stand.channel() as channel:
+        for _ in range(3):
+            call(channel, PREDICT)
+        call(channel, IMPORT, profiles_pb2.ImportRunsRequest())
+        assert stand.sample("kongming_server_rpc_total", method=PREDICT, code="OK") == 3
+        assert stand.sample("kongming_server_rpc_seconds_count", method=PREDICT) == 3
+        assert stand.sample("kongming_server_rpc_seconds_count", method=IMPORT) == 1
+
+
+def test_a_method_that_nobody_serves_is_not_remembered() -> None:
+    with Stand() as stand, stand.channel() as channel:
+        for n in range(5):
+            with pytest.raises(grpc.RpcError) as met:
+                channel.unary_unary(f"/kongming.rpc.v1.Predictor/Invented{n}")(b"", timeout=5)
+            assert met.value.code() is grpc.StatusCode.UNIMPLEMENTED
+        assert not any(
+            "Invented" in str(sample.labels)
+            for family in stand.metrics.registry.collect()
+            for sample in family.samples
+        )
+
+
+def test_the_echo_is_served_only_where_it_was_added() -> None:
+    async def live() -> bytes:
+        server = grpc.aio.server()
+        port = server.add_insecure_port("127.0.0.1:0")
+        add_echo(server)
+        await server.start()
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+            answered = await channel.unary_unary(ECHO)(b"\x0a\x04\x00\x00\x00\x07")
+        await server.stop(0)
+        return bytes(answered)
+
+    assert asyncio.run(live()) == b"\x0a\x07" + bytes(7)
+    with Stand() as stand, stand.channel() as channel:
+        with pytest.raises(grpc.RpcError) as met:
+            channel.unary_unary(ECHO)(b"", timeout=5)
+        assert met.value.code() is grpc.StatusCode.UNIMPLEMENTED

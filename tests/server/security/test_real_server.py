@@ -1,0 +1,120 @@
+"""Access on a real server process: tokens that come and go, TLS, refused addresses, and fuzzing
+of everything behind the gate."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from click.testing import CliRunner
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from kongming_server.main import run
+from kongming_server.security.certificates import init_tls
+from kongming_server.security.commands import token
+
+from tests.server.fleet import FakeAgent
+from tests.server.messages import messages
+from tests.server.process import ServerProcess, eventually
+from tests.server.stand import call, rpcs
+
+LIST = "/kongming.rpc.v1.Fleet/ListNodes"
+START = Callable[..., ServerProcess]
+
+
+def token_command(*args: str) -> Any:
+    result = CliRunner().invoke(token, [*args, "--json"], catch_exceptions=False)
+    assert result.exit_code == 0
+    return json.loads(result.stdout)
+
+
+def code_of(channel: grpc.Channel, method: str, **options: Any) -> grpc.StatusCode:
+    try:
+        call(channel, method, **options)
+    except grpc.RpcError as error:
+        code = error.code()
+        assert isinstance(code, grpc.StatusCode)
+        return code
+    return grpc.StatusCode.OK
+
+
+def test_a_token_is_heeded_and_revoked_while_the_server_runs(start_server: START) -> None:
+    server = start_server(
+        settings={"security.authenticate": "always", "security.tokens_period_s": 0.05}
+    )
+    channel = server.channel()
+    assert code_of(channel, LIST) is grpc.StatusCode.UNAUTHENTICATED
+    made = token_command("add", "--role", "scheduler", "--store", server.store_url)
+    secret = made["token"]
+    eventually(lambda: code_of(channel, LIST, token=secret) is grpc.StatusCode.OK)
+    begun = time.monotonic()
+    token_command("revoke", made["id"], "--store", server.store_url)
+    eventually(lambda: code_of(channel, LIST, token=secret) is grpc.StatusCode.UNAUTHENTICATED)
+    assert time.monotonic() - begun < 20
+    assert server.get("/healthz")["alive"] is True
+    assert secret not in server.log.read_text()
+    assert secret.split("_", 2)[2] not in server.log.read_text()
+
+
+def test_mutual_tls_from_the_command_line(start_server: START, tmp_path: Path) -> None:
+    tls = tmp_path / "tls"
+    init_tls(tls)
+    server = start_server(
+        options=[
+            *("--certificate", str(tls / "server.crt"), "--key", str(tls / "server.key")),
+            *("--client-ca", str(tls / "ca.crt")),
+        ]
+    )
+    root = (tls / "ca.crt").read_bytes()
+    codes = {}
+    for role in ("agent", "scheduler"):
+        key, chain = ((tls / f"client-{role}.{end}").read_bytes() for end in ("key", "crt"))
+        credentials = grpc.ssl_channel_credentials(root, key, chain)
+        with grpc.secure_channel(server.grpc, credentials) as channel:
+            codes[role] = code_of(channel, LIST)
+    assert codes == {
+        "agent": grpc.StatusCode.PERMISSION_DENIED,
+        "scheduler": grpc.StatusCode.OK,
+    }
+    with grpc.insecure_channel(server.grpc) as channel:
+        assert code_of(channel, LIST, timeout=3) is not grpc.StatusCode.OK
+
+
+@pytest.mark.parametrize("option", ["--listen", "--http"])
+def test_an_open_address_is_refused(
+    option: str, store_url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["--listen", "127.0.0.1:0", option, "0.0.0.0:0", "--store", store_url]) == 2
+    said = capsys.readouterr().err
+    assert "init-tls" in said
+    assert "--insecure" in said
+
+
+def test_nothing_that_is_sent_makes_the_server_fail(server: ServerProcess) -> None:
+    channel = server.channel()
+    agent = FakeAgent(channel)
+    agent.register(references=[agent.idle()])
+    agent.report(agent.fingerprint())
+
+    @settings(
+        max_examples=250,
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    )
+    @given(data=st.data(), method=st.sampled_from(sorted(rpcs())))
+    def check(data: st.DataObject, method: str) -> None:
+        message = data.draw(messages(rpcs()[method].input_type))
+        # A watch has no end of its own.
+        timeout = 0.3 if "/Watch" in method else 20.0
+        code = code_of(channel, method, request=message, timeout=timeout)
+        assert code not in (grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN), (method, message)
+
+    check()
+    assert server.get("/readyz")["ready"] is True
+    assert "Unforeseen" not in server.log.read_text()
+    assert "Traceback" not in server.log.read_text()

@@ -1,0 +1,223 @@
+"""The queue before the store: groups, order, bounds, and what fails alone."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from kongming_server.ingest import Ingest, Report
+
+from kongming.errors import InputError, OverloadedError, StoreError, UnavailableError
+from kongming.store import Accepted, Reported
+from tests import builders
+
+
+class SlowStore:
+    """Remembers its transactions; each waits until ``go`` is set, and ``refuse`` may raise."""
+
+    def __init__(self) -> None:
+        self.transactions: list[list[str]] = []
+        self.kept: set[str] = set()
+        self.go = threading.Event()
+        self.go.set()
+        self.refuse: Callable[[list[str]], None] = lambda ids: None
+
+    def add_reported(self, records: Sequence[Reported]) -> Accepted:
+        ids = [one.record.id for one in records]
+        assert self.go.wait(20)
+        self.refuse(ids)
+        self.transactions.append(ids)
+        new = tuple(one for one in dict.fromkeys(ids) if one not in self.kept)
+        known = tuple(one for one in dict.fromkeys(ids) if one in self.kept)
+        self.kept.update(new)
+        return Accepted(new=new, duplicates=known)
+
+
+def report(*ids: str, node_id: str = "node-1") -> Report:
+    taken = (builders.fingerprint({"compute.int": 1e-9}, id=one) for one in ids)
+    return Report(tuple(Reported(node_id, 1, one) for one in taken))
+
+
+@asynccontextmanager
+async def ingest_into(
+    store: SlowStore, committed: Callable[[Report, Accepted], None] | None = None, **limits: Any
+) -> AsyncIterator[Ingest]:
+    values = {"batch_records": 4, "queue_records": 8, "queue_wait_s": 0.2} | limits
+    with ThreadPoolExecutor(1) as writer:
+        made = Ingest(store, writer, committed or (lambda r, a: None), **values)
+        made.start()
+        try:
+            yield made
+        finally:
+            store.go.set()
+            await made.close()
+
+
+def run(test: Callable[[], Any]) -> None:
+    asyncio.run(test())
+
+
+def test_what_comes_during_a_transaction_shares_the_next_one() -> None:
+    async def test() -> None:
+        store = SlowStore()
+        store.go.clear()
+        async with ingest_into(store) as ingest:
+            waiting = [await ingest.enqueue(report("a"))]
+            while ingest.queued:
+                await asyncio.sleep(0.001)
+            waiting += [await ingest.enqueue(report(one)) for one in "bcdef"]
+            store.go.set()
+            accepted = await asyncio.gather(*waiting)
+        assert store.transactions == [["a"], ["b", "c", "d", "e"], ["f"]]
+        assert [one.ids for one in accepted] == [(one,) for one in "abcdef"]
+
+    run(test)
+
+
+def test_transactions_keep_their_distance_and_the_first_does_not_wait() -> None:
+    async def test() -> None:
+        store = SlowStore()
+        async with ingest_into(store, batch_records=100, gather_s=0.2) as ingest:
+            await ingest.add(report("first"))
+            waiting = []
+            for one in "abcd":
+                waiting.append(await ingest.enqueue(report(one)))
+                await asyncio.sleep(0.01)
+            await asyncio.gather(*waiting)
+        assert store.transactions == [["first"], ["a", "b", "c", "d"]]
+
+    run(test)
+
+
+def test_each_report_is_told_of_its_own_records() -> None:
+    async def test() -> None:
+        store = SlowStore()
+        store.kept.add("known")
+        store.go.clear()
+        async with ingest_into(store, batch_records=100) as ingest:
+            first = await ingest.enqueue(report("x"))
+            while ingest.queued:
+                await asyncio.sleep(0.001)
+            rest = [
+                await ingest.enqueue(one)
+                for one in (report("a", "known"), report("b"), report("b"))
+            ]
+            store.go.set()
+            await first
+            accepted = await asyncio.gather(*rest)
+        assert accepted[0] == Accepted(new=("a",), duplicates=("known",))
+        assert accepted[1] == Accepted(new=("b",))
+        assert accepted[2] == Accepted(duplicates=("b",))
+
+    run(test)
+
+
+def test_commits_are_told_in_their_order_before_they_are_answered() -> None:
+    async def test() -> None:
+        told: list[str] = []
+        store = SlowStore()
+        async with ingest_into(store, lambda r, a: told.extend(a.new)) as ingest:
+            waiting = [await ingest.enqueue(report(f"{number}")) for number in range(8)]
+            await waiting[0]
+            assert told[:1] == ["0"]
+            await asyncio.gather(*waiting)
+        assert told == [str(number) for number in range(8)]
+
+    run(test)
+
+
+def test_what_cannot_be_kept_fails_alone() -> None:
+    async def test() -> None:
+        store = SlowStore()
+
+        def refuse(ids: list[str]) -> None:
+            if "bad" in ids:
+                raise InputError("cannot be kept.", field="passive")
+
+        store.refuse = refuse
+        store.go.clear()
+        async with ingest_into(store) as ingest:
+            waiting = [await ingest.enqueue(report(one)) for one in ("a", "b", "bad", "c")]
+            store.go.set()
+            results = await asyncio.gather(*waiting, return_exceptions=True)
+        assert isinstance(results[2], InputError)
+        assert store.kept == {"a", "b", "c"}
+
+    run(test)
+
+
+def test_a_store_that_is_away_fails_what_waits_and_serves_again() -> None:
+    async def test() -> None:
+        store = SlowStore()
+
+        def refuse(ids: list[str]) -> None:
+            raise StoreError("The disk is full.")
+
+        store.refuse = refuse
+        async with ingest_into(store) as ingest:
+            with pytest.raises(StoreError):
+                await ingest.add(report("a"))
+            store.refuse = lambda ids: None
+            assert (await ingest.add(report("a"))).new == ("a",)
+
+    run(test)
+
+
+def test_a_full_queue_refuses_and_takes_again() -> None:
+    async def test() -> None:
+        store = SlowStore()
+        store.go.clear()
+        async with ingest_into(store) as ingest:
+            first = await ingest.enqueue(report("first"))
+            while ingest.queued:
+                await asyncio.sleep(0.001)
+            waiting = [await ingest.enqueue(report(f"{number}")) for number in range(8)]
+            with pytest.raises(OverloadedError):
+                await ingest.enqueue(report("too many"))
+            late = asyncio.create_task(ingest.add(report("late")))
+            await asyncio.sleep(0.05)
+            store.go.set()
+            assert (await late).new == ("late",)
+            await asyncio.gather(first, *waiting)
+        assert "too many" not in store.kept
+
+    run(test)
+
+
+def test_closing_writes_what_is_queued_and_takes_no_more() -> None:
+    async def test() -> None:
+        store = SlowStore()
+        store.go.clear()
+        async with ingest_into(store) as ingest:
+            waiting = [await ingest.enqueue(report(f"{number}")) for number in range(6)]
+            closing = asyncio.create_task(ingest.close())
+            await asyncio.sleep(0.02)
+            with pytest.raises(UnavailableError):
+                await ingest.enqueue(report("late"))
+            store.go.set()
+            await closing
+            await asyncio.gather(*waiting)
+        assert len(store.kept) == 6
+
+    run(test)
+
+
+def test_a_caller_that_gave_up_loses_nothing() -> None:
+    async def test() -> None:
+        store = SlowStore()
+        store.go.clear()
+        async with ingest_into(store) as ingest:
+            adding = asyncio.create_task(ingest.add(report("a")))
+            await asyncio.sleep(0.02)
+            adding.cancel()
+            await asyncio.gather(adding, return_exceptions=True)
+            store.go.set()
+            assert (await ingest.add(report("b"))).new == ("b",)
+        assert store.kept == {"a", "b"}
+
+    run(test)

