@@ -1,0 +1,533 @@
+"""One node's agent: reads signals, probes when the schedule says so, spools, and answers orders.
+
+Two threads: this one measures (the kernel ends probes with the thread that started them), the
+link's speaks with the server. They share the spool, and what is under ``_lock``.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import queue
+import random
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from kongming import __version__
+from kongming.errors import KongmingError, MeasurementError, StoreError
+from kongming.fingerprint import Fingerprint, NodeFacts
+from kongming.probes.fingerprinting import Progress
+from kongming.probes.folders import io_folder
+from kongming.probes.node import node_facts
+from kongming.probes.recording import utc_now
+from kongming.probes.suite import load_suite
+from kongming_agent import figures, profile, references, signals
+from kongming_agent.budget import Cost
+from kongming_agent.config import Settings
+from kongming_agent.estimate import Estimator
+from kongming_agent.features import Lately, features
+from kongming_agent.link import Beat, Orders, Registration
+from kongming_agent.metrics import View
+from kongming_agent.notify import Notifier
+from kongming_agent.peers import PeerTiming, time_peer
+from kongming_agent.prober import Prober, domains_of, needed_bytes, written_bytes
+from kongming_agent.schedule import Probe, Schedule, Wait
+from kongming_agent.spool import Spool
+from kongming_agent.wakeup import Wakeup
+
+_log = logging.getLogger(__name__)
+
+_FACTS_S = 600.0
+_PSS_S = 60.0
+_ESTIMATE_CHANGE = 0.05
+
+
+class Stopped(BaseException):
+    """The agent was told to stop while a probe ran; the probe is ended and reaped on the way."""
+
+
+class Agent:
+    """The agent of this node. ``on_spooled`` is called when there is something to deliver.
+
+    Raises:
+        ProbeError: the micro-benchmarks are missing.
+        InputError: the I/O folder does not exist.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        spool: Spool,
+        *,
+        rng: random.Random,
+        notifier: Notifier | None = None,
+        root: Path = Path("/"),
+        profile_command: Sequence[str] = (),
+    ) -> None:
+        self.settings, self.spool = settings, spool
+        self._notifier = notifier or Notifier({})
+        self._root = root
+        self._profile_command = list(profile_command)
+        self._state = settings.files.state_path()
+        self._io_dir = io_folder(settings.files.io or None)
+        self.node = settings.node.identified(node_facts())
+        self.suite = load_suite(self.node, self._io_dir)
+        self._prober = self._new_prober()
+        self.domains = domains_of(self.node)
+        now = time.monotonic()
+        self.schedule = Schedule(
+            len(self.domains),
+            len(self.node.cpus),
+            settings.probing,
+            settings.budget,
+            now=now,
+            rng=rng,
+        )
+        self.on_spooled: Callable[[], None] = lambda: None
+        self.peer_address = ""
+        self._wakeup = Wakeup()
+        self._inbox: queue.SimpleQueue[Orders] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._stopping = self._probing = False
+        self._lately = Lately(5)
+        self._sample: signals.Sample | None = None
+        self._facts_at = now
+        self._cpu_seen = 0.0
+        self._bytes_seen = written_bytes()
+        self._pss_at, self._pss = 0.0, 0.0
+        self._alive_at = 0.0
+        self._peer: tuple[str, str] = ("", "")
+        self._peer_at = -1e12
+        self._profiles: list[str] = []
+        self._profiling: subprocess.Popen[bytes] | None = None
+        # Shared with the link's thread.
+        self._signals: signals.Signals | None = None
+        self._latest: dict[int, Fingerprint] = {}
+        self._estimated: dict[int, Mapping[str, float]] = {}
+        self._estimators: dict[int, Estimator] = {}
+        self._references: dict[int, Fingerprint] = {}
+        self._timing: PeerTiming | None = None
+        self.totals = figures.Totals()
+        self._remember(now)
+
+    # Life
+
+    def stop(self) -> None:
+        """May be called from a signal handler. In the midst of a probe it raises Stopped."""
+        self._stopping = True
+        self._wakeup.wake()
+        if self._probing:
+            self._probing = False
+            raise Stopped
+
+    def run(self) -> None:
+        """Until ``stop``. The thread that calls it has to live as long as it runs."""
+        try:
+            self._begin()
+            self._notifier.ready(f"probing {len(self.domains)} cache domains")
+            while not self._stopping:
+                self._turn()
+        finally:
+            self._end()
+
+    def once(self, pause_s: float = 0.5) -> list[Fingerprint]:
+        """One quick fingerprint of every domain, spooled.
+
+        Raises:
+            ProbeError: one could not be taken.
+        """
+        self._begin()
+        self._wakeup.wait(pause_s)
+        self._look(time.monotonic())
+        for domain in range(len(self.domains)):
+            self._take(Probe(domain, "quick", "asked once"))
+        return [self._latest[place] for place, _ in self.domains]
+
+    def _begin(self) -> None:
+        self._sample = signals.sample(self._root)
+
+    def _end(self) -> None:
+        self._notifier.stopping()
+        child, self._profiling = self._profiling, None
+        if child is not None:
+            child.terminate()
+            try:
+                child.wait(timeout=3.0)
+            except subprocess.TimeoutExpired:
+                child.kill()
+                child.wait()
+        try:
+            self._keep_budget()
+        except StoreError as error:
+            _log.warning("%s", error)
+
+    def _turn(self) -> None:
+        now = time.monotonic()
+        self._hear(now)
+        if self._sample is None or now - self._sample.at >= self.settings.probing.signals_s:
+            self._look(now)
+        instruction = self.schedule.next(now)
+        if isinstance(instruction, Probe):
+            self._probe(instruction)
+            return
+        self._time_peer(now)
+        assert self._sample is not None
+        until = min(instruction.until, self._sample.at + self.settings.probing.signals_s)
+        self._wakeup.wait(until - time.monotonic())
+
+    # Signals
+
+    def _look(self, now: float) -> None:
+        """A sample of the passive signals, and what else is done at its pace."""
+        before, after = self._sample, signals.sample(self._root)
+        self._sample = after
+        if before is None or after.at <= before.at:
+            return
+        seen = signals.between(before, after)
+        free, disk = signals.disk_room(self._io_dir)
+        room = signals.room(
+            seen.system.get("memory_available_bytes"),
+            needed_bytes(self.node, self.suite, "quick"),
+            float(self.node.memory_bytes),
+            free,
+            disk,
+        )
+        self.schedule.sampled(
+            seen.system, seen.window_s, now, no_room=room.reason, oom=seen.oom_kills > 0
+        )
+        with self._lock:
+            self._signals = seen
+            self._lately.add(features(seen.system))
+        self._account(now)
+        self._watch_profile()
+        if now - self._facts_at >= _FACTS_S:
+            self._facts_at = now
+            self._read_facts()
+        if self._notifier.watchdog_s is not None and now >= self._alive_at:
+            self._alive_at = now + self._notifier.watchdog_s / 4.0
+            self._notifier.alive()
+
+    def _account(self, now: float) -> None:
+        """The agent's own cost since the last time goes into the same budget as the probes'."""
+        cpu, written = time.process_time(), written_bytes()
+        cost = Cost(cpu - self._cpu_seen, 0.0, max(0.0, written - self._bytes_seen))
+        self._cpu_seen, self._bytes_seen = cpu, written
+        self.schedule.spent(cost, now)
+        self.totals.own = self.totals.own + cost
+        if now - self._pss_at >= _PSS_S:
+            self._pss_at, self._pss = now, figures.pss_bytes()
+
+    def _read_facts(self) -> None:
+        """Limits can change while the agent runs; counters in the facts always do."""
+        node = self.settings.node.identified(node_facts())
+        if figures.without_counters(node) == figures.without_counters(self.node):
+            return
+        if domains_of(node) != self.domains:
+            _log.warning("the CPUs that may be used have changed: restart the agent to use them")
+            return
+        _log.info("the facts of the node have changed")
+        suite = load_suite(node, self._io_dir)
+        with self._lock:
+            self.node, self.suite = node, suite
+        self._prober = self._new_prober()
+
+    def _new_prober(self) -> Prober:
+        probing = self.settings.probing
+        return Prober(
+            self.node, self.suite, self._io_dir, write_s=probing.write_s, carry_s=probing.carry_s
+        )
+
+    # Probes
+
+    def _probe(self, probe: Probe) -> None:
+        try:
+            self._take(probe)
+        except Stopped:
+            _log.info("a probe was ended to stop")
+        except KongmingError as error:
+            _log.warning("no fingerprint: %s", error)
+            self.totals.failures += 1
+            self.schedule.probed(probe, Cost(wall_s=0.1), time.monotonic(), ok=False)
+        # What the probe did to the signals is no news.
+        self._sample = signals.sample(self._root)
+
+    def _take(self, probe: Probe) -> None:
+        place, cpus = self.domains[probe.domain]
+        busy = self._signals.cpu_busy if self._signals is not None else {}
+        cpu = signals.idlest(cpus, busy)
+        self._account(time.monotonic())
+        self._probing = True
+        try:
+            taken = self._prober.take(probe, cpu, self._alive)
+        finally:
+            self._probing = False
+        if self._stopping:
+            return
+        now = time.monotonic()
+        self._bytes_seen += taken.cost.written_bytes
+        self.schedule.probed(probe, taken.cost, now, ok=bool(taken.fingerprint.times()))
+        self.totals.probed(probe.suite, taken.cost, taken.peak_bytes)
+        fingerprint = taken.fingerprint
+        if self._timing is not None:
+            fingerprint = replace(
+                fingerprint, passive={**fingerprint.passive, **figures.peer_signals(self._timing)}
+            )
+        _log.debug("%s fingerprint of domain %d: %s", probe.suite, place, probe.reason)
+        if probe.suite == "standard":
+            self._spool(self._keep_reference(place, fingerprint), "reference", place)
+        else:
+            self._learn(place, fingerprint)
+            self._spool(fingerprint, "live", place)
+
+    def _alive(self, _: Progress) -> None:
+        now = time.monotonic()
+        if self._notifier.watchdog_s is not None and now >= self._alive_at:
+            self._alive_at = now + self._notifier.watchdog_s / 4.0
+            self._notifier.alive()
+
+    def _learn(self, place: int, fingerprint: Fingerprint) -> None:
+        # Readings that were repeated teach nothing.
+        fresh = {
+            name: seconds
+            for name, seconds in fingerprint.times().items()
+            if fingerprint.surrogates[name].n > 0
+        }
+        with self._lock:
+            self._latest[place] = fingerprint
+            self._estimated.pop(place, None)
+            values = self._lately.values
+            if values is not None:
+                self._estimators.setdefault(place, Estimator()).learn(values, fresh)
+
+    def _keep_reference(self, place: int, fingerprint: Fingerprint) -> Fingerprint:
+        """The reference that this reading and earlier ones make."""
+        name = f"idle:{place}"
+        earlier = [Fingerprint.from_dict(each) for each in self.spool.get(name) or []]
+        readings = references.kept(earlier, fingerprint)
+        made = references.reference(readings) or fingerprint
+        with self._lock:
+            self._references[place] = made
+        try:
+            self.spool.put(name, [each.to_dict() for each in readings])
+        except StoreError as error:
+            _log.warning("%s", error)
+        return made
+
+    def _spool(self, fingerprint: Fingerprint, purpose: str, place: int) -> None:
+        try:
+            self.spool.add_fingerprint(fingerprint, purpose, place)
+            self._keep_budget()
+        except StoreError as error:
+            self.totals.unspooled += 1
+            _log.warning("%s", error)
+        self.on_spooled()
+
+    # What outlives a restart
+
+    def _keep_budget(self) -> None:
+        now = time.monotonic()
+        self.spool.put(
+            "state",
+            {
+                "at": time.time(),
+                "cpu_left": self.schedule.cpu.left(now),
+                "wall_left": self.schedule.wall.left(now),
+                "bytes_left": self.schedule.bytes.left(now),
+                "estimators": {
+                    str(place): each.to_dict() for place, each in self._estimators.items()
+                },
+            },
+        )
+
+    def _remember(self, now: float) -> None:
+        state: dict[str, Any] = self.spool.get("state") or {}
+        ago = time.time() - float(state.get("at", 0.0))
+        for name, bucket in (
+            ("cpu_left", self.schedule.cpu),
+            ("wall_left", self.schedule.wall),
+            ("bytes_left", self.schedule.bytes),
+        ):
+            if name in state:
+                bucket.restore(float(state[name]), ago)
+        for place, document in state.get("estimators", {}).items():
+            self._estimators[int(place)] = Estimator.from_dict(document)
+        for index, (place, _) in enumerate(self.domains):
+            kept = self.spool.get(f"idle:{place}") or []
+            readings = [Fingerprint.from_dict(each) for each in kept]
+            readings = [e for e in readings if e.suite_version == self.suite.version]
+            made = references.reference(readings)
+            if made is not None:
+                self._references[place] = made
+                age = figures.age_s(made.started_at)
+                self.schedule.reference_known(index, len(readings), age, now)
+
+    # Orders, peers, profiles
+
+    def _hear(self, now: float) -> None:
+        while True:
+            try:
+                orders = self._inbox.get_nowait()
+            except queue.Empty:
+                return
+            self.schedule.placements(orders.placement_ids)
+            if orders.probe_now:
+                self.schedule.asked("the server asked")
+            self._peer = (orders.peer_address, orders.peer_node_id)
+            for name in orders.profile_apps:
+                if name not in self.settings.profile.allow:
+                    _log.warning("not allowed here, so not profiled: %s", name)
+                elif name not in self._profiles:
+                    self._profiles.append(name)
+
+    def _time_peer(self, now: float) -> None:
+        address, node_id = self._peer
+        budget = self.settings.budget
+        if not address or node_id == self.node.id or now - self._peer_at < budget.peer_period_s:
+            return
+        if not self.schedule.may_time_peer(now):
+            return
+        self._peer_at = now
+        try:
+            timing = time_peer(
+                address,
+                peer_node_id=node_id,
+                most_bytes=budget.peer_bytes,
+                most_s=budget.peer_seconds,
+            )
+        except MeasurementError as error:
+            _log.warning("%s", error)
+            return
+        with self._lock:
+            self._timing = timing
+        self.schedule.spent(Cost(wall_s=timing.elapsed_s), time.monotonic())
+
+    def _watch_profile(self) -> None:
+        """Starts what was asked for, one campaign at a time; probing pauses meanwhile."""
+        if self._profiling is not None and self._profiling.poll() is not None:
+            status, self._profiling = self._profiling.returncode, None
+            _log.info("a campaign ended with status %d", status)
+            # What it wrote was asked for, and is in its own budget of time.
+            self._bytes_seen = written_bytes()
+            self.on_spooled()
+        busy = profile.under_way(self._state)
+        if self._profiling is None and not busy and self._profiles and self._profile_command:
+            name = self._profiles.pop(0)
+            _log.info("profiling %s, as the server asked", name)
+            self._profiling = subprocess.Popen(
+                [*self._profile_command, name], stdin=subprocess.DEVNULL, stdout=sys.stderr
+            )
+        running = busy or self._profiling is not None
+        self.schedule.pause("a campaign is under way" if running else None)
+        if running:
+            self.on_spooled()
+
+    # For the link, from its thread
+
+    def registration(self) -> Registration:
+        with self._lock:
+            return Registration(
+                node=self.node,
+                agent_version=__version__,
+                suite_version=self.suite.version,
+                references=tuple(self._references[place] for place in sorted(self._references)),
+                peer_address=self.peer_address,
+                allowed_apps=self.settings.profile.allow,
+            )
+
+    def beat(self) -> Beat:
+        now = time.monotonic()
+        with self._lock:
+            passive = dict(self._signals.flat()) if self._signals is not None else {}
+            if self._timing is not None:
+                passive |= figures.peer_signals(self._timing)
+            estimates = {}
+            for place, times in self._estimates().items():
+                told = self._estimated.get(place) or self._latest[place].times()
+                if any(abs(s / told.get(n, s) - 1.0) > _ESTIMATE_CHANGE for n, s in times.items()):
+                    self._estimated[place] = {**self._latest[place].times(), **times}
+                    estimates[place] = _as_fingerprint(self._latest[place], times)
+        return Beat(self.schedule.recent_cpu.rate(now), passive, estimates)
+
+    def ordered(self, orders: Orders) -> None:
+        self._inbox.put(orders)
+        self._wakeup.wake()
+
+    def _estimates(self) -> dict[int, dict[str, float]]:
+        values = self._lately.values
+        if values is None:
+            return {}
+        found = {
+            place: self._estimators[place].estimate(values)
+            for place in self._latest
+            if place in self._estimators
+        }
+        return {place: times for place, times in found.items() if times}
+
+    # For /metrics, from its thread
+
+    def view(self) -> View:
+        now = time.monotonic()
+        instruction = self.schedule.next(now)
+        held = isinstance(instruction, Wait) and instruction.reason not in (
+            "not due",
+            "no signals yet",
+        )
+        with self._lock:
+            return figures.view(
+                settings=self.settings,
+                schedule=self.schedule,
+                totals=self.totals,
+                now=now,
+                latest=dict(self._latest),
+                references=dict(self._references),
+                estimates=self._estimates(),
+                errors={place: each.errors() for place, each in self._estimators.items()},
+                passive=self._signals.flat() if self._signals is not None else {},
+                timing=self._timing,
+                pss=self._pss,
+                held=held,
+            )
+
+
+def _as_fingerprint(latest: Fingerprint, times: Mapping[str, float]) -> Fingerprint:
+    """The latest fingerprint with estimates in place of what was read; they say so."""
+    readings = dict(latest.surrogates)
+    for name, seconds in times.items():
+        if name not in readings:
+            continue
+        readings[name] = replace(
+            readings[name],
+            error=None,
+            seconds_per_op=seconds,
+            median=seconds,
+            p90=seconds,
+            n=0,
+            ops=0,
+            elapsed_s=0.0,
+        )
+    words = f"Estimated from passive signals: {', '.join(sorted(times))}."
+    return replace(
+        latest,
+        id=uuid.uuid4().hex,
+        started_at=utc_now(),
+        elapsed_s=0.0,
+        surrogates=readings,
+        warnings=(words,),
+    )
+
+
+def profile_command(config: Path | None, state: Path) -> list[str]:
+    """How a campaign is started that the server asked for."""
+    command = [sys.executable, "-m", "kongming_agent.main", "profile", "--requested"]
+    command += ["--state", str(state)]
+    return command if config is None else [*command, "--config", os.fspath(config)]
+
+
+__all__ = ["Agent", "NodeFacts", "Stopped", "profile_command"]

@@ -1,0 +1,324 @@
+"""``kongming-agent``: measures this node and reports to a server, until it is told to stop."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import logging
+import random
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import click
+import grpc
+
+from kongming import __version__
+from kongming.errors import KongmingError
+from kongming.rpc.channel import Connection, read_token
+from kongming_agent import config, metrics, profile
+from kongming_agent.agent import Agent, profile_command
+from kongming_agent.config import Settings
+from kongming_agent.link import Link
+from kongming_agent.metrics import Exporter, View
+from kongming_agent.notify import Notifier
+from kongming_agent.peers import Responder
+from kongming_agent.spool import Spool
+
+_log = logging.getLogger(__name__)
+
+_LAST_WORDS_S = 2.0
+_ONCE_S = 10.0
+_PR_SET_PDEATHSIG = 1
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM: children are reaped as after Ctrl-C."""
+
+
+@click.group(
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(__version__, prog_name="kongming-agent", message="%(prog)s %(version)s")
+@click.option("--server", "address", metavar="HOST:PORT", help="Where to report to.")
+@click.option(
+    "--config", "file", type=click.Path(dir_okay=False, path_type=Path), help="Settings, as TOML."
+)
+@click.option("--state", metavar="DIR", help="Folder of the spool and the reference.")
+@click.option("--metrics", "listen", metavar="HOST:PORT", help='Serve /metrics here; "" for not.')
+@click.option("--ca", metavar="FILE", help="Authority of the server's certificate.")
+@click.option("--cert", metavar="FILE", help="The agent's own certificate.")
+@click.option("--key", metavar="FILE", help="Its key.")
+@click.option("--token-file", metavar="FILE", help="A bearer token of the role agent.")
+@click.option("--once", is_flag=True, help="One fingerprint of every cache domain; then end.")
+@click.option("--json", "as_json", is_flag=True, help="With --once: tell what was measured.")
+@click.option("--verbose", "-v", is_flag=True, help="Tell each probe and its reason.")
+@click.pass_context
+def cli(
+    context: click.Context,
+    address: str | None,
+    file: Path | None,
+    state: str | None,
+    listen: str | None,
+    ca: str | None,
+    cert: str | None,
+    key: str | None,
+    token_file: str | None,
+    once: bool,
+    as_json: bool,
+    verbose: bool,
+) -> int:
+    """Measure this node and report to a server.
+
+    What cannot be delivered is kept on disk until it can. Flags win over the file.
+    """
+    logging.basicConfig(
+        level=logging.DEBUG if verbose else logging.INFO,
+        format="%(asctime)s %(levelname)s %(message)s",
+        stream=sys.stderr,
+    )
+    if context.invoked_subcommand is not None:
+        return 0
+    settings = config.changed(
+        config.load(file),
+        server={
+            "address": address,
+            "ca": ca,
+            "cert": cert,
+            "key": key,
+            "token_file": token_file,
+        },
+        files={"state": state},
+        metrics={"listen": listen},
+    )
+    if once:
+        return _once(settings, as_json=as_json)
+    return _stay(settings, file)
+
+
+@cli.command("profile", short_help="Profile applications of this node's own list.")
+@click.argument("apps", metavar="APP...", nargs=-1, required=True)
+@click.option(
+    "--config", "file", type=click.Path(dir_okay=False, path_type=Path), help="Settings, as TOML."
+)
+@click.option("--state", metavar="DIR", help="Folder of the spool and the reference.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+@click.option("--requested", is_flag=True, hidden=True)
+def profile_cli(
+    apps: Sequence[str], file: Path | None, state: str | None, as_json: bool, requested: bool
+) -> int:
+    """Profile APP... now, and leave the runs to the agent to deliver.
+
+    Only names in profile.allow of the settings. Exit status 1 when runs failed.
+    """
+    if requested:
+        _end_with_parent()
+    settings = config.changed(config.load(file), files={"state": state})
+    folder = settings.files.state_path()
+    profile.allowed(settings, apps)
+    deadline = time.monotonic() + 60.0 * settings.profile.minutes
+    spool = Spool(folder / "spool.db", settings.files.spool_bytes)
+    try:
+        with profile.sole(folder):
+            done = profile.profile_allowed(
+                settings, apps, spool, lambda: time.monotonic() > deadline
+            )
+    finally:
+        spool.close()
+    if as_json:
+        click.echo(json.dumps(done.to_dict()))
+    else:
+        more = "" if done.complete else "; the same command goes on where this one stopped"
+        click.echo(
+            f"{done.runs} runs ({done.failed} failed) and {done.signatures} signatures{more}"
+        )
+    return 1 if done.failed else 0
+
+
+def _connection(settings: Settings) -> Connection:
+    """Raises InputError for an address or a file that cannot be used."""
+    server = settings.server
+
+    def path(name: str) -> Path | None:
+        return Path(name) if name else None
+
+    token = path(server.token_file)
+    return Connection(
+        target=server.address,
+        ca=path(server.ca),
+        cert=path(server.cert),
+        key=path(server.key),
+        token=None if token is None else read_token(token),
+        timeout_s=server.timeout_s,
+    )
+
+
+def _channel(settings: Settings) -> Callable[[], grpc.Channel]:
+    """Opens channels; a token or certificate that was renewed is read anew each time."""
+    return lambda: _connection(settings).open()
+
+
+def _link(settings: Settings, spool: Spool, agent: Agent, rng: random.Random) -> Link:
+    return Link(
+        _channel(settings),
+        spool,
+        agent,
+        timeout_s=settings.server.timeout_s,
+        longest_retry_s=settings.server.longest_retry_s,
+        rng=rng,
+        server=settings.server.address,
+    )
+
+
+def _once(settings: Settings, *, as_json: bool) -> int:
+    _connection(settings).open().close()
+    spool = Spool(settings.files.state_path() / "spool.db", settings.files.spool_bytes)
+    rng = random.Random()
+    try:
+        agent = Agent(settings, spool, rng=rng)
+        link = _link(settings, spool, agent, rng)
+        taken = agent.once()
+        told = link.flush(_ONCE_S)
+        link.close()
+        left = sum(spool.counts().values())
+    finally:
+        spool.close()
+    if as_json:
+        prints = [fingerprint.to_dict() for fingerprint in taken]
+        click.echo(json.dumps({"delivered": told, "spooled": left, "fingerprints": prints}))
+    else:
+        kept = "delivered" if told else f"kept: {left} records wait for {settings.server.address}"
+        click.echo(f"{len(taken)} fingerprints taken and {kept}")
+    return 0 if told else 1
+
+
+def _stay(settings: Settings, file: Path | None) -> int:
+    folder = settings.files.state_path()
+    notifier = Notifier()
+    rng = random.Random()
+    # A file that cannot be read is told at once, not when it is first needed.
+    _connection(settings).open().close()
+    spool = Spool(folder / "spool.db", settings.files.spool_bytes)
+    responder = Responder(settings.peer.listen) if settings.peer.listen else None
+    try:
+        agent = Agent(
+            settings,
+            spool,
+            rng=rng,
+            notifier=notifier,
+            profile_command=profile_command(file, folder),
+        )
+        if responder is not None:
+            agent.peer_address = settings.peer.advertise or responder.address
+        link = _link(settings, spool, agent, rng)
+        agent.on_spooled = link.wake
+        exporter = Exporter(
+            lambda: _view(agent, link, spool),
+            listen=settings.metrics.listen,
+            textfile=settings.metrics.textfile,
+        )
+        ending = threading.Event()
+        threads = [threading.Thread(target=link.run, args=(ending,), name="link")]
+        if settings.metrics.textfile:
+            every = settings.metrics.textfile_s
+            threads.append(threading.Thread(target=_write, args=(exporter, ending, every)))
+        for thread in threads:
+            thread.start()
+
+        def stop(signum: int, frame: FrameType | None) -> None:
+            agent.stop()
+
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, stop)
+        _log.info(
+            "node %s (%s), suite %s, %d cache domains, reports to %s",
+            agent.node.name,
+            agent.node.id,
+            agent.suite.version,
+            len(agent.domains),
+            settings.server.address,
+        )
+        try:
+            agent.run()
+        finally:
+            ending.set()
+            link.wake()
+            exporter.close()
+            # What is not delivered now is in the spool: nothing is waited for long.
+            for thread in threads:
+                thread.join(timeout=_LAST_WORDS_S)
+            link.close()
+    finally:
+        if responder is not None:
+            responder.close()
+        spool.close()
+    return 0
+
+
+def _write(exporter: Exporter, ending: threading.Event, every_s: float) -> None:
+    while not ending.wait(every_s):
+        exporter.write()
+
+
+def _view(agent: Agent, link: Link, spool: Spool) -> View:
+    found: dict[str, list[metrics.Value]] = {k: list(v) for k, v in agent.view().items()}
+    found["spool_records"] = [((kind,), count) for kind, count in spool.counts().items()]
+    found["spool_bytes"] = [((), spool.bytes())]
+    found["spool_thinned_total"] = [((), spool.thinned)]
+    found["delivered_total"] = [((kind,), count) for kind, count in link.delivered.items()]
+    found["refused_total"] = [((), link.refused)]
+    found["server_connected"] = [((), float(link.connected))]
+    found["server_failures_total"] = [((), link.failures)]
+    return found
+
+
+def _end_with_parent() -> None:
+    """A campaign that the server asked for ends with the agent that started it."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def _terminate(signum: int, frame: FrameType | None) -> None:
+    raise Terminated
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Runs ``kongming-agent ARGUMENTS`` and returns its exit status; errors are printed."""
+    try:
+        with cli.make_context("kongming-agent", list(arguments)) as context:
+            result: Any = cli.invoke(context)
+    except click.exceptions.Exit as done:
+        return done.exit_code
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except Terminated:
+        return 128 + signal.SIGTERM
+    except (KeyboardInterrupt, click.Abort):
+        return 130
+    except KongmingError as error:
+        _tell(error)
+        return error.exit_status
+    except OSError as error:
+        _tell(error)
+        return 1
+    return result if type(result) is int else 0
+
+
+def _tell(error: Exception) -> None:
+    print(f"kongming-agent: {error}", file=sys.stderr)  # noqa: T201
+
+
+def main() -> None:
+    """The console script."""
+    signal.signal(signal.SIGTERM, _terminate)
+    sys.exit(run(sys.argv[1:]))
+
+
+if __name__ == "__main__":
+    main()

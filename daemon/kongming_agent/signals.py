@@ -1,0 +1,266 @@
+"""The node's own signals, read all the time: whole system, CPU by CPU, device by device, by group.
+
+What costs nothing to the node: a few small files of /proc, /sys and the cgroup file system.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kongming.probes.cgroups import membership, read_text
+from kongming.probes.passive import Snapshot, difference, snapshot
+
+_SYSTEM = Path("/")
+_MOST_GROUPS = 32
+_MOST_DEVICES = 64
+_SECTOR_BYTES = 512
+_LEAST_FREE_BYTES = 2 << 30
+_LEAST_FREE_SHARE = 0.10
+
+
+@dataclass(frozen=True, slots=True)
+class CpuTicks:
+    """Busy and all ticks of one logical CPU since boot."""
+
+    busy: float
+    total: float
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """Counters of one block device: bytes, and milliseconds with work in flight."""
+
+    read_bytes: float
+    written_bytes: float
+    busy_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """All counters at one moment (``at`` by CLOCK_MONOTONIC, in seconds)."""
+
+    at: float
+    system: Snapshot
+    cpus: Mapping[int, CpuTicks]
+    devices: Mapping[str, Device]
+    groups: Mapping[str, Mapping[str, float]]
+    oom_kills: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Signals:
+    """What happened between two samples.
+
+    ``system`` is as kongming.probes.passive gives it; ``cpu_busy`` is a share by logical CPU;
+    ``devices`` has ``read_bytes_per_s``, ``write_bytes_per_s`` and ``busy`` (a share) by device;
+    ``groups`` has ``psi_cpu_some`` and its like by control group; ``oom_kills`` grew by so much.
+    """
+
+    at: float
+    window_s: float
+    system: Mapping[str, float]
+    cpu_busy: Mapping[int, float] = field(default_factory=dict)
+    devices: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    groups: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    oom_kills: float = 0.0
+
+    def flat(self) -> dict[str, float]:
+        """What is reported, by one name each: ``device.vda.busy``. CPUs are in it as a whole."""
+        found = dict(self.system)
+        for kind, entries in (("device", self.devices), ("cgroup", self.groups)):
+            for name, values in entries.items():
+                for key, value in values.items():
+                    found[f"{kind}.{name}.{key}"] = value
+        return found
+
+
+def sample(root: Path = _SYSTEM) -> Sample:
+    """Reads every counter under ``root``; what the kernel does not have is absent."""
+    return Sample(
+        at=time.monotonic(),
+        system=snapshot(root),
+        cpus=_cpus(root),
+        devices=_devices(root),
+        groups=_groups(root),
+        oom_kills=_oom_kills(root),
+    )
+
+
+def between(before: Sample, after: Sample) -> Signals:
+    """The signals over the window between two samples; a counter that went back is left out."""
+    window = after.at - before.at
+    cpus = {}
+    for cpu, now in after.cpus.items():
+        then = before.cpus.get(cpu)
+        if then is not None and now.total > then.total and now.busy >= then.busy:
+            cpus[cpu] = min(1.0, (now.busy - then.busy) / (now.total - then.total))
+    kills = 0.0
+    if before.oom_kills is not None and after.oom_kills is not None:
+        kills = max(0.0, after.oom_kills - before.oom_kills)
+    return Signals(
+        at=after.at,
+        window_s=window,
+        system=difference(before.system, after.system),
+        cpu_busy=cpus,
+        devices=_device_rates(before, after, window),
+        groups=_group_shares(before, after, window),
+        oom_kills=kills,
+    )
+
+
+def _device_rates(before: Sample, after: Sample, window: float) -> dict[str, dict[str, float]]:
+    found = {}
+    for name, now in after.devices.items():
+        then = before.devices.get(name)
+        if then is None or window <= 0.0 or now.busy_ms < then.busy_ms:
+            continue
+        if now.read_bytes < then.read_bytes or now.written_bytes < then.written_bytes:
+            continue
+        found[name] = {
+            "read_bytes_per_s": (now.read_bytes - then.read_bytes) / window,
+            "write_bytes_per_s": (now.written_bytes - then.written_bytes) / window,
+            "busy": min(1.0, (now.busy_ms - then.busy_ms) / 1e3 / window),
+        }
+    return found
+
+
+def _group_shares(before: Sample, after: Sample, window: float) -> dict[str, dict[str, float]]:
+    found = {}
+    for name, now in after.groups.items():
+        then = before.groups.get(name)
+        if then is None or window <= 0.0:
+            continue
+        shares = {
+            key: min(1.0, (value - then[key]) / 1e6 / window)
+            for key, value in now.items()
+            if key in then and value >= then[key]
+        }
+        if shares:
+            found[name] = shares
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """Whether a probe may start at all; ``reason`` says why not, and is empty where it may."""
+
+    reason: str = ""
+
+    @property
+    def ok(self) -> bool:
+        return not self.reason
+
+
+def room(
+    available_bytes: float | None,
+    needed_bytes: float,
+    total_bytes: float,
+    free_disk_bytes: float | None,
+    disk_bytes: float | None,
+    oom_kills: float = 0.0,
+) -> Room:
+    """No probe starts on a machine that is, or would be, out of memory or disk. Pure.
+
+    What is not known (None) stops nothing. ``needed_bytes`` is the probe's own memory; a
+    twentieth of the machine's stays free beside it.
+    """
+    if oom_kills > 0.0:
+        return Room("the kernel has just killed for lack of memory")
+    if available_bytes is not None and available_bytes < needed_bytes + 0.05 * total_bytes:
+        return Room(
+            f"{available_bytes / 2**20:.0f} MiB of memory are available, "
+            f"{(needed_bytes + 0.05 * total_bytes) / 2**20:.0f} MiB are needed"
+        )
+    if free_disk_bytes is not None and disk_bytes:
+        least = min(max(_LEAST_FREE_SHARE * disk_bytes, _LEAST_FREE_BYTES), 0.5 * disk_bytes)
+        if free_disk_bytes < least:
+            return Room(
+                f"{free_disk_bytes / 2**20:.0f} MiB of the disk are free, "
+                f"{least / 2**20:.0f} MiB have to stay so"
+            )
+    return Room()
+
+
+def disk_room(folder: Path) -> tuple[float | None, float | None]:
+    """(free bytes, all bytes) of the file system of ``folder``, or of the next folder above."""
+    for place in (folder, *folder.parents):
+        try:
+            status = os.statvfs(place)
+        except OSError:
+            continue
+        return status.f_bavail * status.f_frsize, status.f_blocks * status.f_frsize
+    return None, None
+
+
+def idlest(cpus: tuple[int, ...], busy: Mapping[int, float]) -> int:
+    """The least busy of ``cpus``, the first among equals; unknown ones count as idle."""
+    return min(cpus, key=lambda cpu: (round(busy.get(cpu, 0.0), 2), cpu))
+
+
+def _cpus(root: Path) -> dict[int, CpuTicks]:
+    found = {}
+    for line in (read_text(root / "proc/stat") or "").splitlines():
+        name, *values = line.split()
+        if not name.startswith("cpu"):
+            break
+        if name != "cpu" and name[3:].isdigit() and len(values) >= 5:
+            ticks = [float(value) for value in values[:8]]
+            # Steal counts as busy: whoever took the time, it is not to be had.
+            found[int(name[3:])] = CpuTicks(sum(ticks) - ticks[3] - ticks[4], sum(ticks))
+    return found
+
+
+def _devices(root: Path) -> dict[str, Device]:
+    found: dict[str, Device] = {}
+    for line in (read_text(root / "proc/diskstats") or "").splitlines():
+        fields = line.split()
+        if len(fields) < 14 or fields[2].startswith(("loop", "ram", "zram", "sr", "fd")):
+            continue
+        # Partitions repeat what their disk says.
+        if (root / "sys/class/block" / fields[2] / "partition").exists():
+            continue
+        found[fields[2]] = Device(
+            float(fields[5]) * _SECTOR_BYTES, float(fields[9]) * _SECTOR_BYTES, float(fields[12])
+        )
+        if len(found) == _MOST_DEVICES:
+            break
+    return found
+
+
+def _groups(root: Path) -> dict[str, dict[str, float]]:
+    """Stalled microseconds of this process's group and of those at the top (version 2)."""
+    where = membership("memory", root) or membership("cpu", root)
+    if where is None or where.version != 2:
+        return {}
+    top = where.folders[-1]
+    folders = {"self": where.folders[0]}
+    try:
+        children = sorted(entry for entry in top.iterdir() if entry.is_dir())
+    except OSError:
+        children = []
+    for child in children[:_MOST_GROUPS]:
+        folders[child.name] = child
+    found = {}
+    for name, folder in folders.items():
+        stalled: dict[str, float] = {}
+        for resource in ("cpu", "memory", "io"):
+            for line in (read_text(folder / f"{resource}.pressure") or "").splitlines():
+                kind, *fields = line.split()
+                for each in fields:
+                    key, _, value = each.partition("=")
+                    if key == "total" and value.isdigit():
+                        stalled[f"psi_{resource}_{kind}"] = float(value)
+        if stalled:
+            found[name] = stalled
+    return found
+
+
+def _oom_kills(root: Path) -> float | None:
+    for line in (read_text(root / "proc/vmstat") or "").splitlines():
+        if line.startswith("oom_kill "):
+            return float(line.split()[1])
+    return None

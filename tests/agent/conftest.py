@@ -1,0 +1,118 @@
+"""A made-up binary, a spool, and a Fleet server for each test."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from kongming_agent.spool import Spool
+
+from tests.agent.fleet import Fleet, serve
+
+ROOT = Path(__file__).resolve().parents[2]
+_FAKE = ROOT / "tests/probes/fake_microbench.py"
+
+
+@pytest.fixture(autouse=True)
+def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("STATE", "CACHE", "DATA"):
+        monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / name.lower()))
+    for name in ("KONGMING_DIR", "KONGMING_STORE", "STATE_DIRECTORY", "NOTIFY_SOCKET"):
+        monkeypatch.delenv(name, raising=False)
+    path = [str(ROOT / "daemon"), str(ROOT), os.environ.get("PYTHONPATH", "")]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, path)))
+
+
+@pytest.fixture
+def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A binary that answers at once with made-up numbers; FAKE_MODE picks how it misbehaves."""
+    path = tmp_path / "kongming-microbench"
+    path.write_text(f'#!/bin/sh\nexec "{sys.executable}" -SE "{_FAKE}" "$@"\n')
+    path.chmod(0o755)
+    monkeypatch.setenv("KONGMING_MICROBENCH", str(path))
+    monkeypatch.delenv("FAKE_MODE", raising=False)
+    return path
+
+
+@pytest.fixture
+def spool(tmp_path: Path) -> Iterator[Spool]:
+    opened = Spool(tmp_path / "spool.db")
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> Iterator[tuple[Fleet, str]]:
+    """A running server, and its address."""
+    servicer = Fleet(tmp_path / "fleet")
+    server, port = serve(servicer)
+    yield servicer, f"127.0.0.1:{port}"
+    server.stop(None).wait()
+    servicer.close()
+
+
+Agent = Callable[..., "subprocess.Popen[bytes]"]
+
+
+@pytest.fixture
+def agent_process(tmp_path: Path, fake: Path) -> Iterator[Agent]:
+    """Starts a real agent: ``agent_process("--server", address)``; it is ended after the test."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(*arguments: str, settings: str = "") -> subprocess.Popen[bytes]:
+        file = tmp_path / "agent.toml"
+        file.write_text(settings)
+        with (tmp_path / "agent.log").open("ab") as log:
+            process = subprocess.Popen(
+                agent_command("--config", str(file), "--metrics", "", *arguments),
+                cwd=tmp_path,
+                stdout=log,
+                stderr=log,
+            )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+
+
+def agent_command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "kongming_agent.main", *arguments]
+
+
+def wait_until(holds: Callable[[], object], seconds: float = 30.0, what: str = "it") -> None:
+    """Fails when ``holds`` does not hold within so long."""
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline, f"{what} did not happen in {seconds:g} s"
+        time.sleep(0.02)
+
+
+def log_of(tmp_path: Path) -> Sequence[str]:
+    return (tmp_path / "agent.log").read_text().splitlines()
+
+
+FAST = """
+[probing]
+signals_s = 0.1
+period_s = 0.3
+start_s = 0.0
+least_gap_s = 0.1
+longest_gap_s = 1.0
+io_pressure = 1.0
+memory_pressure = 1.0
+[budget]
+cpu_share = 1.0
+probe_share = 1.0
+[server]
+longest_retry_s = 0.5
+"""
+"""Settings of an agent that probes all the time."""

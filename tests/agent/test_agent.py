@@ -1,0 +1,326 @@
+"""The agent as a whole: a real process with a made-up binary, and a Fleet server."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+from kongming_agent.metrics import METRICS, PREFIX
+
+from kongming.rpc.v1 import fleet_pb2
+from tests.agent.conftest import FAST, Agent, agent_command, log_of, wait_until
+from tests.agent.fleet import Fleet
+
+APPS = """
+[apps.nap]
+command = "sleep 0.01"
+[apps.secret]
+command = "sleep 0.01"
+"""
+
+
+def once(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        agent_command("--once", "--metrics", "", *arguments),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_once_takes_and_delivers_a_fingerprint(fleet: tuple[Fleet, str], fake: Path) -> None:
+    servicer, address = fleet
+    done = once("--server", address, "--json")
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert document["delivered"] is True
+    assert document["fingerprints"][0]["suite"] == "quick"
+    assert set(document["fingerprints"][0]["surrogates"]) == {
+        "memory.random.8M",
+        "compute.int",
+        "iobench.read.4M",
+    }
+    assert [row[1] for row in servicer.kept()] == ["fingerprint"]
+
+
+def test_once_without_a_server_keeps_it_and_says_so(fake: Path, tmp_path: Path) -> None:
+    settings = tmp_path / "agent.toml"
+    settings.write_text("[server]\naddress = '127.0.0.1:1'\n")
+    script = "import kongming_agent.main as m, sys; m._ONCE_S = 0.5; sys.exit(m.run(sys.argv[1:]))"
+    done = subprocess.run(
+        [sys.executable, "-c", script, "--once", "--config", str(settings)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "1 records wait for 127.0.0.1:1" in done.stdout
+
+
+def test_nothing_heavy_is_loaded_and_memory_stays_small(
+    fleet: tuple[Fleet, str], fake: Path
+) -> None:
+    script = (
+        "import json, sys\n"
+        "from kongming_agent import main, figures\n"
+        f"status = main.run(['--once', '--metrics', '', '--server', {fleet[1]!r}])\n"
+        "print(json.dumps([status, figures.pss_bytes(), sorted(sys.modules)]))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False
+    )
+    status, pss, modules = json.loads(done.stdout.splitlines()[-1])
+    assert status == 0, done.stderr
+    heavy = "numpy scipy sklearn lightgbm deap sqlalchemy pandas matplotlib kongming_server rich"
+    assert {name.split(".")[0] for name in modules} & set(heavy.split()) == set()
+    branch = {"kongming.store", "kongming.models", "kongming.predict", "kongming.profiling.runner"}
+    assert branch & set(modules) == set()
+    assert 0 < pss < 64 << 20
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--server", "nowhere"], "server.address"),
+        (["--config", "absent.toml"], "absent.toml"),
+        (["profile", "nap"], "profile.apps"),
+        (["--ca", "absent.pem"], "ca"),
+        (["--token-file", "absent"], "token_file"),
+    ],
+)
+def test_a_wrong_setting_is_named_and_ends_it_with_two(
+    arguments: list[str], says: str, fake: Path
+) -> None:
+    done = subprocess.run(
+        agent_command(*arguments), capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 2
+    assert says in done.stderr
+
+
+def test_it_probes_reports_serves_metrics_and_ends_in_order(
+    fleet: tuple[Fleet, str], agent_process: Agent, tmp_path: Path
+) -> None:
+    servicer, address = fleet
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    text = tmp_path / "textfile" / "kongming.prom"
+    settings = FAST + f"[metrics]\ntextfile = '{text}'\ntextfile_s = 0.3\n"
+    process = agent_process(
+        "--server", address, "--metrics", f"127.0.0.1:{port}", settings=settings
+    )
+    wait_until(lambda: len(servicer.kept()) >= 5, what="five fingerprints")
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+        page = answer.read().decode()
+    for declared in METRICS:
+        assert f"# HELP {PREFIX}{declared.name}" in page, declared.name
+    assert re.search(PREFIX + r'surrogate_seconds{domain="0",surrogate="compute.int"} ', page)
+    assert re.search(PREFIX + r"server_connected 1.0", page)
+    assert re.search(PREFIX + r"budget_cpu_ratio 1.0", page)
+    wait_until(lambda: text.exists() and PREFIX in text.read_text(), what="the text file")
+    rows = servicer.kept()
+    assert [row[2] for row in rows] == sorted(row[2] for row in rows)
+    assert len({row[0] for row in rows}) == len(rows)
+    assert servicer.beats[-1].passive["cpu_busy"] >= 0.0
+    began = time.monotonic()
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=20) == 0
+    assert time.monotonic() - began < 15.0
+
+
+def test_a_stop_in_the_midst_of_a_probe_ends_the_probe(
+    fleet: tuple[Fleet, str],
+    agent_process: Agent,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    monkeypatch.setenv("FAKE_MODE", "silent")
+    monkeypatch.setenv("FAKE_LOG", str(tmp_path / "calls"))
+    process = agent_process("--server", fleet[1], settings=FAST)
+    calls = tmp_path / "calls"
+    wait_until(lambda: calls.exists() and '"probe"' in calls.read_text(), what="a probe")
+    time.sleep(0.3)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=20) == 0
+    assert children_of(process.pid) == []
+
+
+def children_of(pid: int) -> list[str]:
+    try:
+        return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except OSError:
+        return []
+
+
+def test_probes_that_fail_are_counted_and_do_not_end_the_agent(
+    fleet: tuple[Fleet, str], agent_process: Agent, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("FAKE_MODE", "all-fail")
+    process = agent_process("--server", fleet[1], settings=FAST)
+    wait_until(lambda: len(fleet[0].beats) >= 3, what="three heartbeats")
+    assert process.poll() is None
+
+
+def test_the_server_is_obeyed_within_the_nodes_own_list_only(
+    fleet: tuple[Fleet, str], agent_process: Agent, tmp_path: Path
+) -> None:
+    servicer, address = fleet
+    apps = tmp_path / "apps.toml"
+    apps.write_text(APPS)
+    settings = (
+        FAST + f"[profile]\napps = '{apps}'\nallow = ['nap']\nplacement = 'same-core'\n"
+        "minutes = 0.05\n"
+    )
+    servicer.orders = fleet_pb2.HeartbeatResponse(profile_apps=["secret", "nap"])
+    agent_process("--server", address, settings=settings)
+    wait_until(
+        lambda: any(row[1] == "run" for row in servicer.kept()), 60.0, what="a run of the campaign"
+    )
+    assert servicer.registered[0].allowed_apps == ["nap"]
+    wait_until(lambda: any("ended with status" in line for line in log_of(tmp_path)), 60.0)
+    assert any("not profiled: secret" in line for line in log_of(tmp_path))
+
+
+def test_the_operator_may_not_profile_what_is_not_in_the_list(fake: Path, tmp_path: Path) -> None:
+    (tmp_path / "apps.toml").write_text(APPS)
+    file = tmp_path / "agent.toml"
+    file.write_text(f"[profile]\napps = '{tmp_path / 'apps.toml'}'\nallow = ['nap']\n")
+    done = subprocess.run(
+        agent_command("profile", "secret", "--config", str(file)),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "profile.allow" in done.stderr
+
+
+def test_a_campaign_is_resumed_where_it_stopped_and_makes_no_run_twice(
+    fake: Path, tmp_path: Path
+) -> None:
+    from kongming_agent.spool import Spool
+
+    (tmp_path / "apps.toml").write_text(APPS)
+    file = tmp_path / "agent.toml"
+    command = agent_command(
+        "profile", "nap", "--config", str(file), "--state", str(tmp_path), "--json"
+    )
+    documents = []
+    for minutes in (0.02, 5.0):
+        file.write_text(
+            f"[profile]\napps = '{tmp_path / 'apps.toml'}'\nallow = ['nap']\n"
+            f"placement = 'same-core'\nminutes = {minutes}\n"
+        )
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        documents.append(json.loads(done.stdout))
+    first, second = documents
+    assert not first["complete"]
+    assert second["complete"]
+    assert second["campaign"] == first["campaign"]
+    spool = Spool(tmp_path / "spool.db")
+    kept = spool.oldest(limit=1000, most_bytes=1 << 30)
+    steps = [entry.record.step for entry in kept if entry.kind in ("run", "signature")]  # type: ignore[union-attr]
+    assert len(steps) == len(set(steps))
+    assert len(steps) == sum(d["runs"] + d["signatures"] for d in documents)
+    spool.close()
+
+
+def test_two_agents_time_the_network_between_them(
+    fleet: tuple[Fleet, str], agent_process: Agent
+) -> None:
+    from kongming_agent.peers import Responder
+
+    servicer, address = fleet
+    responder = Responder("127.0.0.1:0")
+    servicer.orders = fleet_pb2.HeartbeatResponse(
+        peer_address=responder.address, peer_node_id="other"
+    )
+    agent_process("--server", address, settings=FAST + "[peer]\nlisten = '127.0.0.1:0'\n")
+    wait_until(
+        lambda: servicer.beats and "peer_round_trip_s" in servicer.beats[-1].passive,
+        what="a timed peer",
+    )
+    assert servicer.beats[-1].passive["peer_bytes_per_s"] > 0.0
+    assert servicer.registered[0].peer_address.startswith("127.0.0.1:")
+    responder.close()
+
+
+def test_systemd_hears_that_it_is_ready_alive_and_stopping(
+    fleet: tuple[Fleet, str],
+    agent_process: Agent,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    address = str(tmp_path / "notify")
+    monkeypatch.setenv("NOTIFY_SOCKET", address)
+    monkeypatch.setenv("WATCHDOG_USEC", "400000")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
+        listener.bind(address)
+        listener.settimeout(30)
+        process = agent_process("--server", fleet[1], settings=FAST)
+        assert listener.recv(200).startswith(b"READY=1")
+        assert listener.recv(200).startswith(b"WATCHDOG=1")
+        process.send_signal(signal.SIGTERM)
+        while listener.recv(200) != b"STOPPING=1":
+            pass
+        assert process.wait(timeout=20) == 0
+
+
+def test_the_budget_outlives_a_kill(
+    fleet: tuple[Fleet, str], agent_process: Agent, tmp_path: Path
+) -> None:
+    from kongming_agent.spool import Spool
+
+    settings = FAST.replace("cpu_share = 1.0", "cpu_share = 0.001")
+    state = tmp_path / "own"
+    for _ in range(2):
+        process = agent_process("--server", fleet[1], "--state", str(state), settings=settings)
+        beats = len(fleet[0].beats)
+        wait_until(lambda beats=beats: len(fleet[0].beats) > beats + 2)
+        process.kill()
+        process.wait()
+    spool = Spool(state / "spool.db")
+    kept = spool.get("state")
+    spool.close()
+    # Starting alone costs more than a thousandth of a core allows: no probe after the first.
+    assert len(fleet[0].kept()) <= 1
+    assert kept is None or kept["cpu_left"] < 0.0
+
+
+def test_a_spool_on_a_full_disk_does_not_end_the_agent(
+    fleet: tuple[Fleet, str], agent_process: Agent, tmp_path: Path
+) -> None:
+    state = tmp_path / "small"
+    state.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(state)],
+        capture_output=True,
+        check=False,
+    )
+    if mounted.returncode != 0:
+        pytest.skip("a small file system cannot be mounted here")
+    try:
+        process = agent_process("--server", "127.0.0.1:1", "--state", str(state), settings=FAST)
+        wait_until(
+            lambda: any("cannot be written" in line for line in log_of(tmp_path)),
+            what="a full disk",
+        )
+        time.sleep(0.5)
+        assert process.poll() is None
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=20) == 0
+    finally:
+        subprocess.run(["umount", "-l", str(state)], check=False)
+    assert os.path.ismount(state) is False

@@ -1,0 +1,33 @@
+"""Agent, server and what measures are killed at random: no run is lost, none is doubled."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.agent.conftest import ROOT
+
+
+def test_ten_kills_lose_no_run_and_double_none(fake: Path, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [
+            sys.executable,
+            str(ROOT / "benchmarks/soak/kill.py"),
+            *("--kills", "10", "--seed", "7", "--folder", str(tmp_path / "soak")),
+            *("--server", f"{sys.executable} {ROOT / 'tests/agent/fleet.py'} {{folder}} {{port}}"),
+            "--check",
+        ],
+        capture_output=True,
+        text=True,
+        timeout=170,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    document = json.loads(done.stdout)
+    assert document["kills"] == 10
+    assert document["lost"] == []
+    assert document["doubled"] == []
+    assert document["unacknowledged"] == []
+    assert document["runs"] > 10

@@ -1,0 +1,257 @@
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import grpc
+import pytest
+from kongming_agent.link import Backoff, Beat, Link, Orders, Registration
+from kongming_agent.spool import Spool
+
+from kongming.rpc.v1 import fleet_pb2
+from tests.agent.fleet import Fleet, serve
+from tests.builders import fingerprint, node, run, signature
+
+TIMES = {"memory.random.8M": 2e-8, "compute.int": 1e-9}
+
+
+class Told:
+    """A node without anything behind it."""
+
+    def __init__(self) -> None:
+        self.orders: list[Orders] = []
+        self.estimates: dict[int, object] = {}
+        self.reference = fingerprint(TIMES)
+
+    def registration(self) -> Registration:
+        return Registration(
+            node=node(), agent_version="1", suite_version="2", references=(self.reference,)
+        )
+
+    def beat(self) -> Beat:
+        return Beat(0.004, {"load1": 0.5}, dict(self.estimates))  # type: ignore[arg-type]
+
+    def ordered(self, orders: Orders) -> None:
+        self.orders.append(orders)
+
+
+@contextmanager
+def linked(address: str, spool: Spool, told: Told | None = None) -> Iterator[Link]:
+    link = Link(
+        lambda: grpc.insecure_channel(address),
+        spool,
+        told or Told(),
+        timeout_s=5.0,
+        longest_retry_s=0.2,
+        rng=random.Random(1),
+        server=address,
+    )
+    yield link
+    link.close()
+
+
+def test_everything_is_delivered_in_order_and_leaves_the_spool(
+    fleet: tuple[Fleet, str], spool: Spool
+) -> None:
+    servicer, address = fleet
+    added = []
+    for _ in range(3):
+        added += [fingerprint(TIMES), run("sort", 1.0, TIMES), signature("sort", TIMES)]
+    for number in range(0, 9, 3):
+        spool.add_fingerprint(added[number], "live", 0)  # type: ignore[arg-type]
+        spool.add_run(added[number + 1])  # type: ignore[arg-type]
+        spool.add_signature(added[number + 2])  # type: ignore[arg-type]
+    with linked(address, spool) as link:
+        link.step()
+        assert link.connected
+        assert link.delivered == {"fingerprint": 3, "run": 3, "signature": 3}
+    assert [row[0] for row in servicer.kept()] == [each.id for each in added]
+    assert spool.oldest() == []
+    assert servicer.beats[0].probe_cost == 0.004
+    assert servicer.beats[0].passive == {"load1": 0.5}
+
+
+def test_a_large_spool_goes_out_in_batches(fleet: tuple[Fleet, str], spool: Spool) -> None:
+    servicer, address = fleet
+    for _ in range(150):
+        spool.add_fingerprint(fingerprint(TIMES), "live", 0)
+    with linked(address, spool) as link:
+        link.step()
+    sequences = [row[2] for row in servicer.kept()]
+    assert sequences == sorted(sequences)
+    assert len(sequences) == 150
+
+
+def test_a_server_that_is_away_is_tried_again_and_nothing_is_lost(
+    tmp_path: Path, spool: Spool
+) -> None:
+    first = Fleet(tmp_path / "fleet")
+    server, port = serve(first)
+    server.stop(None).wait()
+    first.close()
+    kept = run("sort", 1.0)
+    spool.add_run(kept)
+    with linked(f"127.0.0.1:{port}", spool) as link:
+        assert 0.0 < link.step() <= 0.5
+        assert not link.connected
+        assert spool.counts()["run"] == 1
+        again = Fleet(tmp_path / "fleet")
+        server, _ = serve(again, port)
+        assert link.flush(10.0)
+        assert [row[0] for row in again.kept()] == [kept.id]
+        server.stop(None).wait()
+        again.close()
+
+
+def test_what_the_server_refuses_is_put_aside_and_the_rest_goes_on(
+    fleet: tuple[Fleet, str], spool: Spool
+) -> None:
+    servicer, address = fleet
+    runs = [run("sort", 1.0) for _ in range(3)]
+    servicer.refuse = {runs[1].id}
+    for each in runs:
+        spool.add_run(each)
+    with linked(address, spool) as link:
+        link.step()
+        assert link.refused == 1
+    assert [row[0] for row in servicer.kept()] == [runs[0].id, runs[2].id]
+    assert spool.put_aside() == [(runs[1].id, "run: refused")]
+
+
+def test_one_record_that_spoils_a_call_does_not_hold_up_the_others(
+    fleet: tuple[Fleet, str], spool: Spool
+) -> None:
+    servicer, address = fleet
+    servicer.broken = "odd"
+    runs = [run("sort", 1.0), run("odd", 1.0), run("sort", 1.0)]
+    for each in runs:
+        spool.add_run(each)
+    with linked(address, spool) as link:
+        link.step()
+        assert link.connected
+    assert [row[0] for row in servicer.kept()] == [runs[0].id, runs[2].id]
+    ((id, reason),) = spool.put_aside()
+    assert id == runs[1].id
+    assert "cannot be true" in reason
+
+
+def test_a_record_that_does_not_fit_a_message_is_put_aside(
+    fleet: tuple[Fleet, str], spool: Spool
+) -> None:
+    servicer, address = fleet
+    odd, sound = run("sort", 1.0, started_at="yesterday"), run("sort", 1.0)
+    spool.add_run(odd)
+    spool.add_run(sound)
+    with linked(address, spool) as link:
+        link.step()
+    assert [row[0] for row in servicer.kept()] == [sound.id]
+    assert spool.put_aside()[0][0] == odd.id
+
+
+def test_it_registers_again_when_the_reference_changed_or_the_server_forgot(
+    fleet: tuple[Fleet, str], spool: Spool
+) -> None:
+    servicer, address = fleet
+    told = Told()
+    with linked(address, spool, told) as link:
+        link.step()
+        link.step()
+        assert len(servicer.registered) == 1
+        told.reference = fingerprint({"compute.int": 2e-9})
+        link.step()
+        assert len(servicer.registered) == 2
+        assert servicer.registered[-1].references[0].id == told.reference.id
+        servicer.forget()
+        spool.add_run(run("sort", 1.0))
+        assert link.flush(5.0)
+        assert len(servicer.registered) == 3
+        servicer.orders = fleet_pb2.HeartbeatResponse(register_again=True)
+        time.sleep(0.25)
+        link.step()
+        link.step()
+        assert len(servicer.registered) == 4
+
+
+def test_a_reference_that_is_not_believed_does_not_keep_the_runs_back(
+    fleet: tuple[Fleet, str], spool: Spool
+) -> None:
+    servicer, address = fleet
+    servicer.unbelieving = True
+    kept = run("sort", 1.0)
+    spool.add_run(kept)
+    with linked(address, spool) as link:
+        link.step()
+        assert link.connected
+    assert [row[0] for row in servicer.kept()] == [kept.id]
+    assert not servicer.registered[0].references
+
+
+def test_orders_reach_the_node(fleet: tuple[Fleet, str], spool: Spool) -> None:
+    servicer, address = fleet
+    servicer.orders = fleet_pb2.HeartbeatResponse(
+        peer_address="10.0.0.2:7403",
+        peer_node_id="n2",
+        profile_apps=["sort"],
+        probe_now=True,
+        placement_ids=["job-1"],
+    )
+    told = Told()
+    with linked(address, spool, told) as link:
+        link.step()
+    assert told.orders == [
+        Orders("10.0.0.2:7403", "n2", ("sort",), True, frozenset({"job-1"})),
+    ]
+
+
+def test_estimates_are_sent_without_a_place_in_the_spool(
+    fleet: tuple[Fleet, str], spool: Spool
+) -> None:
+    servicer, address = fleet
+    told = Told()
+    told.estimates = {1: fingerprint(TIMES)}
+    with linked(address, spool, told) as link:
+        link.step()
+    assert [(each.sequence, each.domain) for each in servicer.estimates] == [(0, 1)]
+    assert servicer.kept() == []
+
+
+def test_a_spool_that_was_lost_does_not_repeat_numbers_that_the_server_has_seen(
+    fleet: tuple[Fleet, str], spool: Spool
+) -> None:
+    servicer, address = fleet
+    servicer.acknowledged = 500
+    spool.add_run(run("sort", 1.0))
+    with linked(address, spool) as link:
+        link.step()
+    assert [row[2] for row in servicer.kept()] == [501]
+
+
+def test_a_repeat_after_a_lost_answer_is_one_record(
+    fleet: tuple[Fleet, str], spool: Spool, tmp_path: Path
+) -> None:
+    servicer, address = fleet
+    kept = run("sort", 1.0)
+    spool.add_run(kept)
+    with linked(address, spool) as link:
+        link.step()
+    other = Spool(tmp_path / "copy.db")
+    other.add_run(kept)
+    with linked(address, other) as link:
+        link.step()
+    other.close()
+    assert [row[0] for row in servicer.kept()] == [kept.id]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_waits_grow_to_their_bound_and_are_drawn(seed: int) -> None:
+    backoff = Backoff(0.5, 60.0, random.Random(seed))
+    waits = [backoff.after_failure() for _ in range(12)]
+    assert all(0.25 <= wait <= 60.0 for wait in waits)
+    assert waits[0] <= 0.5
+    assert min(waits[-3:]) >= 30.0
+    assert len(set(waits)) == len(waits)
+    backoff.after_success()
+    assert backoff.after_failure() <= 0.5

@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from kongming_agent.prober import Prober, domains_of, needed_bytes
+from kongming_agent.schedule import Probe
+
+from kongming.errors import ProbeError
+from kongming.probes.node import node_facts
+from kongming.probes.suite import Suite, load_suite
+from tests.builders import node
+
+WRITING = "iobench.write.4M"
+
+
+def made(tmp_path: Path, *, carry_s: float = 900.0, writing: bool = True) -> Prober:
+    """A prober on the made-up binary, in whose quick suite a surrogate writes."""
+    facts = node_facts()
+    suite = load_suite(facts, tmp_path)
+    if writing:
+        surrogates = tuple(
+            replace(each, suites=("quick", "standard")) if each.name == WRITING else each
+            for each in suite.surrogates
+        )
+        suite = replace(suite, surrogates=surrogates)
+    return Prober(facts, suite, tmp_path, write_s=0.03, carry_s=carry_s)
+
+
+@pytest.fixture
+def prober(fake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Prober:
+    prober = made(tmp_path)
+    # The library asks the binary anew, which knows of no such suite.
+    monkeypatch.setattr("kongming.probes.fingerprinting.load_suite", lambda *_: prober.suite)
+    return prober
+
+
+def quick(*, writes: bool, domain: int = 0) -> Probe:
+    return Probe(domain, "quick", "test", writes)
+
+
+def test_a_quick_fingerprint_has_every_surrogate_of_its_suite_and_a_cost(
+    prober: Prober, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_LOG", str(tmp_path / "calls"))
+    cpu = prober.node.cpus[-1]
+    taken = prober.take(quick(writes=True), cpu)
+    assert taken.fingerprint.suite == "quick"
+    assert taken.fingerprint.cpu == cpu
+    assert tuple(taken.fingerprint.surrogates) == prober.suite.names_of("quick")
+    assert taken.fingerprint.warnings == ()
+    assert taken.cost.cpu_s > 0.0
+    assert taken.cost.wall_s > 0.0
+    assert taken.peak_bytes > 0
+    calls = [json.loads(line) for line in (tmp_path / "calls").read_text().splitlines()]
+    probes = [call for call in calls if call[0] == "probe"]
+    # What writes has a shorter window of its own.
+    assert [WRITING in call for call in probes] == [False, True]
+    seconds = [float(call[call.index("--seconds") + 1]) for call in probes]
+    assert seconds == [0.5, 0.03]
+
+
+def test_without_writing_the_last_readings_are_repeated_and_marked(prober: Prober) -> None:
+    first = prober.take(quick(writes=True), prober.node.cpus[0]).fingerprint
+    second = prober.take(quick(writes=False), prober.node.cpus[0]).fingerprint
+    repeated = second.surrogates[WRITING]
+    assert repeated.seconds_per_op == first.surrogates[WRITING].seconds_per_op
+    assert (repeated.n, repeated.ops, repeated.elapsed_s) == (0, 0, 0.0)
+    assert any("to write less" in words for words in second.warnings)
+
+
+def test_what_is_too_old_or_of_another_domain_is_left_out_with_its_reason(
+    prober: Prober, tmp_path: Path
+) -> None:
+    prober.take(quick(writes=True), prober.node.cpus[0])
+    other = prober.take(quick(writes=False, domain=1), prober.node.cpus[0]).fingerprint
+    assert "left out" in (other.surrogates[WRITING].error or "")
+    old = Prober(prober.node, prober.suite, tmp_path, write_s=0.03, carry_s=0.0)
+    old.take(quick(writes=True), prober.node.cpus[0])
+    left = old.take(quick(writes=False), prober.node.cpus[0]).fingerprint
+    assert WRITING not in left.times()
+    assert set(left.times()) == set(prober.suite.names_of("quick")) - {WRITING}
+
+
+def test_a_standard_fingerprint_is_taken_whole(prober: Prober) -> None:
+    taken = prober.take(Probe(0, "standard", "idle"), prober.node.cpus[0])
+    assert taken.fingerprint.suite == "standard"
+    assert WRITING in taken.fingerprint.times()
+
+
+def test_a_binary_that_fails_is_an_error(prober: Prober, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_MODE", "fails")
+    with pytest.raises(ProbeError, match="no such thing"):
+        prober.take(quick(writes=True), prober.node.cpus[0])
+
+
+def test_domains_are_those_with_allowed_cpus() -> None:
+    facts = node(cpus=(0, 1, 4), llc_cpus=((0, 1), (2, 3), (4, 5)))
+    assert domains_of(facts) == ((0, (0, 1)), (2, (4,)))
+    assert domains_of(node(cpus=(0, 1), llc_cpus=())) == ((0, (0, 1)),)
+
+
+def test_the_memory_that_a_suite_needs_is_bounded_by_its_share(fake: Path, tmp_path: Path) -> None:
+    suite: Suite = load_suite(node(), tmp_path)
+    assert needed_bytes(node(), suite, "quick") == 8 << 20
+    assert needed_bytes(node(memory_bytes=16 << 20), suite, "quick") == 4 << 20

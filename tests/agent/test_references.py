@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from kongming_agent import references
+
+from kongming import Fingerprint, Reading
+from tests.builders import fingerprint
+
+
+def idle(seconds: float, **changes: object) -> Fingerprint:
+    return fingerprint({"a": seconds, "b": 1e-9}, **changes)
+
+
+def test_a_reference_is_the_lower_quartile_of_each_surrogate_as_it_was_measured() -> None:
+    readings = [idle(seconds * 1e-9) for seconds in (20, 21, 22, 23, 90)]
+    made = references.reference(readings)
+    assert made is not None
+    assert made.times() == {"a": pytest.approx(21e-9), "b": 1e-9}
+    assert made.surrogates["a"] == readings[1].surrogates["a"]
+    assert made.id not in {each.id for each in readings}
+    again = references.reference(readings)
+    assert again == made
+    assert "5 readings" in made.warnings[0]
+
+
+def test_one_reading_stands_for_itself_and_none_makes_none() -> None:
+    only = idle(2e-9)
+    assert references.reference([only]) == only
+    assert references.reference([]) is None
+
+
+def test_a_surrogate_that_failed_is_taken_where_it_succeeded() -> None:
+    failed = replace(
+        idle(1e-9), surrogates={"a": Reading(name="a", family="cache", error="no room")}
+    )
+    made = references.reference([idle(3e-9), failed])
+    assert made is not None
+    assert made.times() == {"a": 3e-9}
+
+
+def test_readings_of_another_suite_are_dropped_and_the_newest_kept() -> None:
+    old = [idle(1e-9, suite_version="1-old") for _ in range(3)]
+    newest = idle(2e-9)
+    assert references.kept(old, newest) == [newest]
+    many = [idle(1e-9) for _ in range(20)]
+    assert references.kept(many, newest) == [*many[-references.KEPT + 1 :], newest]
+
+
+def test_slowdowns_and_their_mean() -> None:
+    ratios = references.slowdowns({"a": 4e-9, "b": 1e-9, "c": 1.0}, {"a": 1e-9, "b": 1e-9})
+    assert ratios == {"a": 4.0, "b": 1.0}
+    assert references.general(ratios) == pytest.approx(2.0)
+    assert references.general({}) is None

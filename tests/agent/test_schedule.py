@@ -1,0 +1,236 @@
+"""The schedule is tested on a clock of its own: a loop that does what it is told to."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable, Mapping
+
+import pytest
+from kongming_agent.budget import Cost
+from kongming_agent.config import Budget, Probing
+from kongming_agent.schedule import Probe, Schedule, Wait
+
+IDLE = {"cpu_busy": 0.01}
+BUSY = {"cpu_busy": 0.6}
+QUICK = Cost(0.7, 0.8, 30e6)
+STANDARD = Cost(3.5, 3.7, 8e8)
+
+
+def made(
+    probing: Probing | None = None, budget: Budget | None = None, domains: int = 1, seed: int = 1
+) -> Schedule:
+    return Schedule(
+        domains,
+        2,
+        probing or Probing(),
+        budget or Budget(),
+        now=0.0,
+        rng=random.Random(seed),
+    )
+
+
+def live(
+    schedule: Schedule,
+    seconds: float,
+    signals: Callable[[float], Mapping[str, float]] | Mapping[str, float] = BUSY,
+    *,
+    start: float = 0.0,
+    own_share: float = 0.001,
+    no_room: str = "",
+) -> list[tuple[float, Probe]]:
+    """Samples every two seconds and probes when it is told to; returns what was probed, when."""
+    now, done = start, []
+    while now < start + seconds:
+        system = signals(now) if callable(signals) else signals
+        schedule.spent(Cost(cpu_s=2.0 * own_share), now)
+        schedule.sampled(system, 2.0, now, no_room=no_room)
+        instruction = schedule.next(now)
+        if isinstance(instruction, Probe):
+            cost = QUICK if instruction.suite == "quick" else STANDARD
+            if not instruction.writes:
+                cost = Cost(cost.cpu_s, cost.wall_s, 0.0)
+            done.append((now, instruction))
+            now += cost.wall_s
+            schedule.probed(instruction, cost, now, ok=True)
+        now += 2.0
+    return done
+
+
+def gaps(done: list[tuple[float, Probe]]) -> list[float]:
+    times = [at for at, _ in done]
+    return [b - a for a, b in itertools.pairwise(times)]
+
+
+def test_a_quick_fingerprint_comes_with_every_period_and_jitter() -> None:
+    done = live(made(), 7200.0)
+    assert {probe.suite for _, probe in done} == {"quick"}
+    assert 50 <= len(done) <= 75
+    assert min(gaps(done)) >= 120.0 * 0.8 - 4.0
+    assert max(gaps(done)) - min(gaps(done)) > 20.0
+
+
+def test_two_agents_that_start_together_do_not_probe_together() -> None:
+    one, two = (live(made(seed=seed), 1800.0) for seed in (1, 2))
+    assert [at for at, _ in one] != [at for at, _ in two]
+
+
+def test_a_step_of_the_signals_calls_for_a_fingerprint_and_says_why() -> None:
+    schedule = made(Probing(period_s=1000.0))
+
+    def signals(now: float) -> Mapping[str, float]:
+        return {"cpu_busy": 0.2, "psi_io_some": 0.5 if now > 300.0 else 0.0}
+
+    done = live(schedule, 600.0, signals)
+    assert len(done) == 2
+    assert 300.0 < done[1][0] <= 315.0
+    assert "psi_io_some rose" in done[1][1].reason
+
+
+def test_one_odd_sample_is_no_step() -> None:
+    schedule = made(Probing(period_s=1000.0))
+
+    def signals(now: float) -> Mapping[str, float]:
+        return {"cpu_busy": 0.55 if 300.0 <= now < 302.0 else 0.2}
+
+    assert len(live(schedule, 600.0, signals)) == 1
+
+
+def test_a_placement_and_the_server_call_for_a_fingerprint() -> None:
+    schedule = made(Probing(period_s=1000.0))
+    live(schedule, 100.0)
+    schedule.placements(frozenset({"job-1"}))
+    done = live(schedule, 30.0, start=100.0)
+    assert [probe.reason for _, probe in done] == ["a placement changed"]
+    schedule.placements(frozenset({"job-1"}))
+    assert live(schedule, 30.0, start=130.0) == []
+    schedule.asked("the server asked")
+    done = live(schedule, 30.0, start=160.0)
+    assert [probe.reason for _, probe in done] == ["the server asked"]
+
+
+@pytest.mark.parametrize("share", [0.002, 0.01, 0.05])
+def test_the_cpu_budget_holds_over_every_hour_whatever_is_asked(share: float) -> None:
+    schedule = made(Probing(period_s=5.0, least_gap_s=0.0), Budget(cpu_share=share, probe_share=1))
+    done = live(schedule, 3 * 3600.0, own_share=0.0005)
+    assert len(done) > 5
+    for start in range(0, 2 * 3600, 600):
+        probes = sum(QUICK.cpu_s for at, _ in done if start <= at < start + 3600)
+        assert probes + 0.0005 * 3600 <= share * 3600 + QUICK.cpu_s
+
+
+def test_the_share_of_the_time_that_is_probed_is_bounded_too() -> None:
+    budget = Budget(cpu_share=1.0, probe_share=0.01)
+    done = live(made(Probing(period_s=5.0, least_gap_s=0.0), budget), 2 * 3600.0)
+    for start in range(0, 3600, 600):
+        probed = sum(QUICK.wall_s for at, _ in done if start <= at < start + 3600)
+        assert probed <= 36.0 + QUICK.wall_s
+
+
+def test_an_agent_that_uses_up_the_budget_itself_does_not_probe() -> None:
+    schedule = made()
+    live(schedule, 3600.0, own_share=0.02)
+    assert live(schedule, 3600.0, start=3600.0, own_share=0.02) == []
+    waiting = schedule.next(7200.0)
+    assert isinstance(waiting, Wait)
+    assert waiting.reason == "the budget is spent"
+
+
+def test_when_the_bytes_are_spent_probes_go_on_without_writing() -> None:
+    schedule = made(budget=Budget(bytes_per_day=10 * 40e6))
+    done = live(schedule, 6 * 3600.0)
+    writing = [probe for _, probe in done if probe.writes]
+    assert len(done) > 100
+    assert 0 < len(writing) <= 10
+
+
+def test_under_memory_pressure_the_period_doubles_up_to_the_longest_gap() -> None:
+    schedule = made(Probing(longest_gap_s=900.0))
+    done = live(schedule, 7200.0, {"cpu_busy": 0.9, "psi_memory_full": 0.4})
+    between = gaps(done)
+    assert between[0] < between[1] < between[2]
+    assert max(between) <= 900.0 + 10.0
+    assert len(done) < 15
+    assert schedule.pressed == "memory pressure of 40%"
+
+
+def test_when_the_pressure_ends_the_period_is_the_usual_one_again() -> None:
+    schedule = made()
+    live(schedule, 7200.0, {"cpu_busy": 0.9, "psi_io_full": 0.9})
+    done = live(schedule, 1800.0, start=7200.0)
+    assert len(done) >= 8
+
+
+def test_nothing_starts_without_room_or_after_the_kernel_has_killed() -> None:
+    schedule = made()
+    assert live(schedule, 3600.0, no_room="no memory") == []
+    assert schedule.next(3600.0) == Wait(3660.0, "no memory")
+    schedule.sampled(BUSY, 2.0, 3602.0, oom=True)
+    assert live(schedule, 290.0, start=3604.0) == []
+    assert len(live(schedule, 300.0, start=3904.0)) >= 1
+
+
+def test_nothing_starts_before_the_first_signals() -> None:
+    assert isinstance(made().next(1000.0), Wait)
+
+
+def test_an_idle_node_gets_its_reference_and_again_after_a_day() -> None:
+    done = live(made(), 60 * 3600.0, IDLE)
+    references = [at for at, probe in done if probe.suite == "standard"]
+    assert references[0] >= 58.0
+    settled = [at for at in references if at < 10 * 3600.0]
+    assert len(settled) == 5
+    assert min(b - a for a, b in itertools.pairwise(settled)) >= 300.0
+    assert len(references) == 7
+
+
+def test_a_busy_node_or_one_with_placements_gets_none() -> None:
+    assert all(probe.suite == "quick" for _, probe in live(made(), 7200.0, BUSY))
+    schedule = made()
+    schedule.placements(frozenset({"job"}))
+    assert all(probe.suite == "quick" for _, probe in live(schedule, 7200.0, IDLE))
+
+
+def test_references_come_where_quick_ones_alone_would_spend_the_budget() -> None:
+    done = live(made(), 12 * 3600.0, IDLE, own_share=0.003)
+    assert sum(probe.suite == "standard" for _, probe in done) == 5
+    assert sum(probe.suite == "quick" for _, probe in done) > 100
+
+
+def test_a_reference_of_an_earlier_life_counts() -> None:
+    schedule = made()
+    schedule.reference_known(0, 5, 3600.0, 0.0)
+    assert all(probe.suite == "quick" for _, probe in live(schedule, 7200.0, IDLE))
+
+
+def test_domains_take_turns_within_one_budget() -> None:
+    schedule = made(Probing(period_s=5.0, least_gap_s=0.0), domains=4)
+    done = live(schedule, 4 * 3600.0)
+    counts = [sum(probe.domain == domain for _, probe in done) for domain in range(4)]
+    assert max(counts) - min(counts) <= 1
+    assert sum(counts) * QUICK.cpu_s <= 4 * 36.0 + QUICK.cpu_s
+
+
+def test_a_pause_stops_probing_until_it_ends() -> None:
+    schedule = made()
+    schedule.pause("a campaign is under way")
+    assert live(schedule, 3600.0) == []
+    schedule.pause(None)
+    assert len(live(schedule, 600.0, start=3600.0)) >= 3
+
+
+def test_asking_changes_nothing() -> None:
+    schedule = made()
+    live(schedule, 500.0)
+    assert schedule.next(501.0) == schedule.next(501.0)
+
+
+def test_the_network_is_timed_only_within_the_budget_and_without_pressure() -> None:
+    schedule = made()
+    live(schedule, 100.0)
+    assert schedule.may_time_peer(100.0)
+    schedule.spent(Cost(wall_s=100.0), 100.0)
+    assert not schedule.may_time_peer(100.0)
+    pressed = made()
+    live(pressed, 10.0, {"cpu_busy": 0.5, "psi_memory_full": 0.5})
+    assert not pressed.may_time_peer(10.0)

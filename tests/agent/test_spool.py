@@ -1,0 +1,197 @@
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from kongming_agent.spool import Spool
+
+from kongming.errors import IncompatibleError, StoreError
+from tests.builders import fingerprint, run, signature
+
+TIMES = {"memory.random.8M": 2e-8, "compute.int": 1e-9}
+
+
+def test_what_was_added_comes_out_in_its_order_as_it_went_in(spool: Spool) -> None:
+    records = [fingerprint(TIMES), run("sort", 1.5, TIMES), signature("sort", TIMES)]
+    first = spool.add_fingerprint(records[0], "live", 1)
+    spool.add_run(records[1], placement_id="job-7")
+    spool.add_signature(records[2])
+    found = spool.oldest()
+    assert [entry.record for entry in found] == records
+    assert [entry.sequence for entry in found] == [first, first + 1, first + 2]
+    assert (found[0].purpose, found[0].domain) == ("live", 1)
+    assert found[1].placement_id == "job-7"
+    assert spool.counts() == {"fingerprint": 1, "run": 1, "signature": 1}
+
+
+def test_it_is_all_there_after_it_was_opened_again(tmp_path: Path) -> None:
+    spool = Spool(tmp_path / "spool.db")
+    kept = run("sort", 2.0)
+    spool.add_run(kept)
+    spool.put("state", {"left": 3})
+    spool.close()
+    again = Spool(tmp_path / "spool.db")
+    assert [entry.id for entry in again.oldest()] == [kept.id]
+    assert again.get("state") == {"left": 3}
+    again.close()
+
+
+def test_only_what_was_delivered_goes_and_sequences_are_never_given_twice(spool: Spool) -> None:
+    runs = [run("sort", 1.0) for _ in range(3)]
+    last = [spool.add_run(each) for each in runs][-1]
+    assert spool.delivered([runs[0].id, runs[2].id, "unknown"]) == 2
+    assert [entry.id for entry in spool.oldest()] == [runs[1].id]
+    assert spool.add_run(run("sort", 1.0)) == last + 1
+
+
+def test_above_its_bound_the_oldest_fingerprints_are_thinned_and_runs_never(
+    tmp_path: Path,
+) -> None:
+    spool = Spool(tmp_path / "spool.db", most_bytes=20_000)
+    runs = [run("sort", 1.0, TIMES) for _ in range(10)]
+    prints = [fingerprint(TIMES) for _ in range(100)]
+    for number, each in enumerate(prints):
+        if number % 10 == 0:
+            spool.add_run(runs[number // 10])
+        spool.add_fingerprint(each, "live", 0)
+    left = [entry.id for entry in spool.oldest(limit=1000, most_bytes=1 << 30)]
+    assert [id for id in left if id in {r.id for r in runs}] == [r.id for r in runs]
+    kept = [number for number, each in enumerate(prints) if each.id in left]
+    assert spool.bytes() <= 20_000
+    assert spool.thinned == 100 - len(kept)
+    # The newest are all there, and the first still tells how it was.
+    assert kept[-5:] == [95, 96, 97, 98, 99]
+    assert kept[0] == 0
+    spool.close()
+
+
+def test_runs_alone_may_exceed_the_bound(tmp_path: Path) -> None:
+    spool = Spool(tmp_path / "spool.db", most_bytes=1)
+    for _ in range(5):
+        spool.add_run(run("sort", 1.0))
+    spool.add_fingerprint(fingerprint(TIMES), "live", 0)
+    assert spool.counts() == {"fingerprint": 1, "run": 5, "signature": 0}
+    spool.close()
+
+
+def test_a_refused_run_is_put_aside_and_a_refused_fingerprint_dropped(spool: Spool) -> None:
+    bad, print_ = run("sort", 1.0), fingerprint(TIMES)
+    spool.add_run(bad)
+    spool.add_fingerprint(print_, "live", 0)
+    spool.refused(bad.id, "run.metric: cannot be true.")
+    spool.refused(print_.id, "no")
+    assert spool.oldest() == []
+    assert spool.put_aside() == [(bad.id, "run.metric: cannot be true.")]
+
+
+def test_a_run_and_its_step_are_kept_together_or_not_at_all(spool: Spool) -> None:
+    first = run("sort", 1.0, step=3)
+    spool.add_run(first, campaign="c")
+    with pytest.raises(StoreError):
+        spool.add_run(run("sort", 1.0, step=4, id=first.id), campaign="c")
+    assert spool.steps_done("c") == {3}
+    spool.forget_steps("c")
+    assert spool.steps_done("c") == frozenset()
+
+
+def test_a_spool_that_is_younger_than_the_server_is_numbered_anew(spool: Spool) -> None:
+    runs = [run("sort", 1.0) for _ in range(3)]
+    for each in runs:
+        spool.add_run(each)
+    assert not spool.go_on_after(2)
+    assert spool.go_on_after(1000)
+    assert [entry.sequence for entry in spool.oldest()] == [1001, 1002, 1003]
+    assert [entry.id for entry in spool.oldest()] == [each.id for each in runs]
+    assert spool.add_run(run("sort", 1.0)) == 1004
+
+
+def _add(path: Path, count: int) -> None:
+    spool = Spool(path)
+    for _ in range(count):
+        spool.add_run(run("sort", 1.0))
+    spool.close()
+
+
+def test_two_processes_may_add_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "spool.db"
+    Spool(path).close()
+    context = multiprocessing.get_context("spawn")
+    workers = [context.Process(target=_add, args=(path, 30)) for _ in range(2)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+        assert worker.exitcode == 0
+    spool = Spool(path)
+    assert spool.counts()["run"] == 60
+    spool.close()
+
+
+def test_what_add_has_returned_for_survives_a_kill(tmp_path: Path) -> None:
+    path = tmp_path / "spool.db"
+    script = (
+        "import sys; from pathlib import Path; from kongming_agent.spool import Spool\n"
+        "from tests.builders import run\n"
+        f"spool = Spool(Path({str(path)!r}))\n"
+        "while True:\n"
+        "    kept = run('sort', 1.0); spool.add_run(kept); print(kept.id, flush=True)\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, env=os.environ
+    )
+    assert process.stdout is not None
+    told = [process.stdout.readline().strip() for _ in range(20)]
+    process.send_signal(signal.SIGKILL)
+    told += process.stdout.read().split()
+    process.wait()
+    process.stdout.close()
+    spool = Spool(path)
+    found = {entry.id for entry in spool.oldest(limit=100_000, most_bytes=1 << 30)}
+    assert set(told) <= found
+    spool.close()
+
+
+def test_a_damaged_file_is_put_aside_and_the_agent_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "spool.db"
+    path.write_bytes(b"this is no database, " * 100)
+    spool = Spool(path)
+    spool.add_run(run("sort", 1.0))
+    aside = [each for each in tmp_path.iterdir() if "damaged" in each.name]
+    assert aside[0].read_bytes().startswith(b"this is no database")
+    spool.close()
+
+
+def test_a_newer_spool_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "spool.db"
+    database = sqlite3.connect(path)
+    database.execute("PRAGMA user_version = 9")
+    database.close()
+    with pytest.raises(IncompatibleError, match="version 9"):
+        Spool(path)
+
+
+def test_a_full_disk_refuses_what_is_new_and_keeps_what_is_there(tmp_path: Path) -> None:
+    spool = Spool(tmp_path / "spool.db")
+    kept = run("sort", 1.0)
+    spool.add_run(kept)
+    pages = spool._database.execute("PRAGMA page_count").fetchone()[0]
+    spool._database.execute(f"PRAGMA max_page_count = {pages}")
+
+    def fill() -> None:
+        for _ in range(200):
+            spool.add_run(run("sort", 1.0, TIMES))
+
+    with pytest.raises(StoreError, match="full"):
+        fill()
+    before = spool.counts()["run"]
+    spool._database.execute("PRAGMA max_page_count = 1000000")
+    spool.add_run(run("sort", 1.0))
+    assert spool.counts()["run"] == before + 1
+    assert kept.id in {entry.id for entry in spool.oldest(limit=1000, most_bytes=1 << 30)}
+    spool.close()
