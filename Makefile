@@ -5,7 +5,7 @@
 # root.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build lint type imports test test-c sanitize bench demo check lock clean
+.PHONY: help setup build proto lint type imports test test-c sanitize bench demo cluster check lock clean
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-print-directory
 
@@ -45,6 +45,10 @@ $(STAMP): pyproject.toml constraints.txt $(C_FILES)
 build: setup ## build a wheel into dist/
 	$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
 	@ls dist/*.whl
+
+proto: setup ## generate the messages and stubs of proto/ anew (a test proves them in sync)
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m grpc_tools.protoc -I proto --python_out=. \
+		--grpc_python_out=. --mypy_out=quiet:. --mypy_grpc_out=quiet:. proto/kongming/rpc/v1/*.proto
 
 lint: setup build/c-debug/CMakeCache.txt ## ruff; clang-tidy for the C part where it is installed
 	$(BIN)/ruff check .
@@ -87,6 +91,9 @@ bench: setup ## the benchmarks of KONGMING itself, as JSON
 demo: setup ## the main job on this machine: measure, profile, train, predict pairs, check
 	$(BIN)/python examples/demo.py
 
+cluster: setup ## the service on this machine: a server and three agents, ranked, placed on, watched
+	$(BIN)/python examples/cluster.py
+
 check: lint type imports test-c sanitize test ## everything that a change must pass
 
 lock: setup ## write constraints.txt anew, with the newest versions that fit
@@ -98,5 +105,5 @@ lock: setup ## write constraints.txt anew, with the newest versions that fit
 	@mv build/constraints.txt constraints.txt && rm -rf build/lock
 
 clean: ## remove what was built, and the caches; the virtual environment stays
-	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .demo
+	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .demo .cluster
 	find . -path ./$(VENV) -prune -o -name __pycache__ -type d -exec rm -rf {} +
