@@ -93,6 +93,10 @@ class Fleet:
         if self.document is not None:
             file = read(self.document)
             return replace(file, app=f"app-{n:03}")
+        return read(seal(self.payload(n)))
+
+    def payload(self, n: int) -> dict[str, Any]:
+        """What is stored of a made-up model, unsealed."""
         models = {"LM": self._model(self._linear())}
         if n % 2:
             models["KERNEL"] = self._model(self._kernel())
@@ -110,7 +114,7 @@ class Fleet:
             "chosen": "STACK" if n % 2 else "LM",
             "models": models,
         }
-        payload = {
+        return {
             "app": f"app-{n:03}",
             "identity": "0" * 16,
             "node_id": "trainer",
@@ -122,7 +126,6 @@ class Fleet:
             "solo": {"median": 10.0, "noise_pct": 1.0, "n": 6},
             "variants": {"full": variant},
         }
-        return read(seal(payload))
 
     def signature(self, n: int) -> Signature:
         facts = replace(self.facts(0), id="trainer" if self.document is None

@@ -87,6 +87,8 @@ class Training:
         self._at_work: dict[str, asyncio.Task[None]] = {}
         self._store_: Store | None = None
         self._writing = threading.Lock()
+        self._ends: dict[str, Operation] = {}
+        self._stopping: dict[str, str] = {}
         self.owner = f"{socket.gethostname()}/{os.getpid()}/{uuid.uuid4().hex[:8]}"
         self.changed: Callable[[str], Mapping[str, float]] = lambda app: {}
         self.trained: Callable[[Outcome], None] = lambda outcome: None
@@ -108,8 +110,8 @@ class Training:
         waiting, self._waiting = self._waiting, deque()
         for operation_id, _ in waiting:
             await self._end(operation_id, CANCELLED, "The server ended.")
-        for task in list(self._at_work.values()):
-            task.cancel("The server ended.")
+        for operation_id in list(self._at_work):
+            self._stop(operation_id, "The server ended.")
         await asyncio.gather(*self._at_work.values(), return_exceptions=True)
         if self._store_ is not None:
             self._store_.close()
@@ -218,7 +220,7 @@ class Training:
             self._waiting = deque(one for one in self._waiting if one[0] != operation_id)
             await self._end(operation_id, CANCELLED, "It was cancelled.")
         else:
-            task.cancel("It was cancelled.")
+            self._stop(operation_id, "It was cancelled.")
             await asyncio.wait([task])
         return await self.get(operation_id)
 
@@ -253,13 +255,14 @@ class Training:
         work = _Work(tasks)
         jobs: list[asyncio.Task[None]] = []
         try:
+            if operation_id in self._stopping:
+                raise asyncio.CancelledError
             self._change(operation_id, lambda one: one.begun(self._now()))
             jobs += [asyncio.create_task(self._work(operation_id, work)) for _ in range(processes)]
             await asyncio.gather(*jobs)
             message = _summary(self._operations.get(operation_id))
-        except asyncio.CancelledError as cancelled:
-            state = CANCELLED
-            message = str(cancelled.args[0]) if cancelled.args else "It was cancelled."
+        except asyncio.CancelledError:
+            state, message = CANCELLED, self._stopping.get(operation_id, "It was cancelled.")
         except KongmingError as error:
             state, message = FAILED, str(error)
         except Exception as error:
@@ -271,6 +274,7 @@ class Training:
             await self._end(operation_id, state, message)
             self._free += processes
             self._at_work.pop(operation_id, None)
+            self._stopping.pop(operation_id, None)
             self._begin_next()
 
     async def _work(self, operation_id: str, work: _Work) -> None:
@@ -336,7 +340,7 @@ class Training:
             self._change(operation_id, lambda one: replace(one, told_at=self._now()))
             with contextlib.suppress(StoreError):
                 if await asyncio.to_thread(self._told, operation_id):
-                    self._at_work[operation_id].cancel("It was cancelled.")
+                    self._stop(operation_id, "It was cancelled.")
             await asyncio.sleep(TOLD_EVERY_S)
 
     def _told(self, operation_id: str) -> bool:
@@ -348,16 +352,34 @@ class Training:
         # As it is once it is this thread's turn: a thread that was slow, and that nothing can
         # cancel, must not write over the end.
         with self._writing:
-            operation = self._operations.get(operation_id)
+            operation = self._ends.get(operation_id) or self._operations.get(operation_id)
             if operation is not None:
                 self._store.put_operation(operation.to_stored())
 
     async def _end(self, operation_id: str, state: str, message: str) -> None:
-        self._change(operation_id, lambda one: one.finished(state, message, self._now()))
+        """An end is on disk before anybody hears of it."""
+        operation = self._operations.get(operation_id)
+        if operation is None:
+            return
+        self._ends[operation_id] = operation.finished(state, message, self._now())
         # What cannot be told to the store is seen to be over by its age.
         with contextlib.suppress(StoreError):
             await asyncio.to_thread(self._write, operation_id)
+        self._operations.put(self._ends.pop(operation_id))
         self._count()
+
+    def _stop(self, operation_id: str, why: str) -> None:
+        """Cancel the work on an operation: once, for its cleaning up must not be disturbed, and
+        not if it is over but for its being kept."""
+        task, operation = self._at_work.get(operation_id), self._operations.get(operation_id)
+        if task is None or operation is None:
+            return
+        if operation_id in self._ends or operation_id in self._stopping:
+            return
+        self._stopping[operation_id] = why
+        # One that has not begun will see it when it does.
+        if operation.state == RUNNING:
+            task.cancel()
 
     def _change(self, operation_id: str, how: Callable[[Operation], Operation]) -> Operation:
         operation = self._operations.get(operation_id)

@@ -294,6 +294,24 @@ def test_closing_leaves_no_process_and_a_cancelled_operation(store_url: str, sto
     assert all("server ended" in row.message for row in store.operations())
 
 
+def test_cancelling_twice_or_before_it_began_is_harmless(store_url: str, store: Store) -> None:
+    keep(store, campaign("prog"))
+
+    async def body(training: Training, engine: Engine) -> None:
+        unbegun = await training.submit(["prog"])
+        assert (await training.cancel(unbegun.id)).state == "cancelled"
+        operation = await training.submit(["prog"])
+        await eventually(workers)
+        answers = await asyncio.gather(*(training.cancel(operation.id) for _ in range(3)))
+        assert {one.state for one in answers} == {"cancelled"}
+        assert not training.busy
+        # One that is submitted right before the end is not forgotten either.
+        await training.submit(["prog"])
+
+    run(store_url, body, SLOW)
+    assert [row.state for row in store.operations()] == ["cancelled"] * 3
+
+
 def test_several_workers_share_an_operation(store_url: str, store: Store) -> None:
     keep(store, [r for n in range(4) for r in campaign(f"prog{n}", seed=n)])
 
