@@ -2,14 +2,15 @@
 
 Runs are spooled all the time by a process of its own, as a campaign does it; the agent delivers
 them to the server. Outside all of them three lists are kept: the runs for which the spool has
-returned, what the server has acknowledged (if it writes FOLDER/acknowledged) and what it has
-committed. In the end every spooled run has to be committed exactly once.
+returned, what the server has acknowledged (a witness between agent and server writes it) and what
+it has committed. In the end every spooled run has to be acknowledged, and committed exactly once.
 
     python benchmarks/soak/kill.py --kills 100
     python benchmarks/soak/kill.py --server "COMMAND with {folder} and {port}"
 
-The default server is kongming-server with a store in FOLDER. Exit status 0; with --check 4 when a
-run was lost or doubled.
+The default server is kongming-server with a store in FOLDER; one that is named writes what it
+acknowledged to FOLDER/acknowledged itself. Exit status 0; with --check 4 when a run was lost or
+doubled, or was acknowledged and is not there.
 """
 
 from __future__ import annotations
@@ -74,9 +75,9 @@ class Soak:
     def __init__(self, folder: Path, server: str) -> None:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = free.getsockname()[1]
+        self.port, self._witness_port = _free_ports(2)
         self._server = server
+        self.witnessed = server == REAL
         (folder / "agent.toml").write_text(SETTINGS)
         root = Path(__file__).resolve().parents[2]
         path = [str(root / "daemon"), str(root), os.environ.get("PYTHONPATH", "")]
@@ -84,11 +85,18 @@ class Soak:
         self.running: dict[str, subprocess.Popen[bytes]] = {}
 
     def start(self, what: str) -> None:
+        reached = self._witness_port if self.witnessed else self.port
         command = {
+            "witness": [
+                *(sys.executable, str(Path(__file__).with_name("witness.py"))),
+                *("--listen", f"127.0.0.1:{self._witness_port}"),
+                *("--server", f"127.0.0.1:{self.port}"),
+                *("--log", str(self.folder / "acknowledged")),
+            ],
             "server": shlex.split(self._server.format(folder=self.folder, port=self.port)),
             "agent": [
                 *(sys.executable, "-m", "kongming_agent.main"),
-                *("--server", f"127.0.0.1:{self.port}", "--state", str(self.folder)),
+                *("--server", f"127.0.0.1:{reached}", "--state", str(self.folder)),
                 *("--config", str(self.folder / "agent.toml"), "--metrics", ""),
             ],
             "spooling": [
@@ -133,6 +141,14 @@ class Soak:
             return [run.id for run in store.runs(app="soak", fingerprints=False)]
 
 
+def _free_ports(count: int) -> list[int]:
+    taken = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [each.getsockname()[1] for each in taken]
+    for each in taken:
+        each.close()
+    return ports
+
+
 def _lines(path: Path) -> list[str]:
     # The last line may have been cut by a kill: what has no end was not told.
     return path.read_text().split("\n")[:-1] if path.exists() else []
@@ -144,7 +160,7 @@ def soak(folder: Path, server: str, kills: int, seed: int, patience_s: float) ->
     killed: Counter[str] = Counter()
     began = time.monotonic()
     try:
-        for what in ("server", "spooling", "agent"):
+        for what in (*(("witness",) if run.witnessed else ()), "server", "spooling", "agent"):
             run.start(what)
         time.sleep(1.0)
         for _ in range(kills):
@@ -178,8 +194,11 @@ def soak(folder: Path, server: str, kills: int, seed: int, patience_s: float) ->
         "acknowledged_again": len(acknowledged) - len(set(acknowledged)),
         "waiting": waiting,
         "lost": sorted(set(spooled) - set(counts)),
+        "acknowledged_and_lost": sorted(set(acknowledged) - set(counts)),
         "doubled": sorted(id for id, count in counts.items() if count > 1),
-        "unacknowledged": sorted(set(spooled) - set(acknowledged)) if acknowledged else [],
+        "unacknowledged": sorted(set(spooled) - set(acknowledged))
+        if run.witnessed or acknowledged
+        else [],
         "elapsed_s": round(time.monotonic() - began, 1),
     }
 
@@ -198,7 +217,8 @@ def main() -> int:
     folder = options.folder or Path(tempfile.mkdtemp(prefix="kongming-soak-"))
     document = soak(folder, options.server, options.kills, options.seed, options.patience)
     print(json.dumps(document, indent=2))
-    sound = not (document["lost"] or document["doubled"] or document["unacknowledged"])
+    faults = ("lost", "doubled", "unacknowledged", "acknowledged_and_lost")
+    sound = not any(document[fault] for fault in faults)
     return 4 if options.check and not (sound and document["waiting"] == 0) else 0
 
 

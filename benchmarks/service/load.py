@@ -1,0 +1,359 @@
+"""Ten thousand agents against a real server, by the real protocol. Prints one JSON document.
+
+    python -m benchmarks.service.load [--agents 10000] [--seconds 30] [--store URL] [--check]
+
+A real server is started on an empty store (SQLite in the folder for temporary files, or --store)
+with made-up models of --apps applications. Every agent registers with a reference, and then sends
+what a real one sends: a fingerprint every --period seconds as a stream of its own, and a heartbeat
+every --heartbeat seconds, spread evenly. The fingerprints are a recorded quick one, varied. What
+the agents share, unlike real ones, is --connections TCP connections and one process.
+
+    register        every agent once, 64 at a time: calls a second and CPU seconds of the server
+    steady          so many agents at one fingerprint a period each: the server's share of one
+                    core, milliseconds that a call took, fingerprints that were sent and accepted
+    burst           what is sent as fast as it is taken, as after an outage: streams of 20
+    memory_mib      of the server at the end, resident and proportional
+    generator_core  share of one core that this process took meanwhile: near 1, and the figures of
+                    steady and burst are those of the generator
+
+Exit status 0; with --check 4 when the share is a quarter of a core or more, the memory 512 MiB or
+more, or a fingerprint was not accepted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import random
+import statistics
+import sys
+import tempfile
+import time
+import tomllib
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import grpc
+import psutil
+
+from benchmarks.service.rank import Fleet
+from benchmarks.service.samples import nodes, recorded, varied
+from kongming.models.persist import seal
+from kongming.rpc.records import fingerprint_to_message, node_to_message
+from kongming.rpc.v1 import fleet_pb2, fleet_pb2_grpc
+from kongming.store import Store
+from tests.server.process import ServerProcess
+
+CORE_LIMIT, MEMORY_LIMIT_MIB = 0.25, 512.0
+REGISTERING = 64
+STREAMS, IN_A_STREAM = 16, 20
+_SAMPLES = 500
+_TICK_S = 0.01
+
+
+class Agents:
+    """All agents of the fleet: their connections, sequence numbers and latencies."""
+
+    def __init__(self, address: str, options: argparse.Namespace) -> None:
+        self.options = options
+        self.source = random.Random(options.seed)
+        like = recorded()
+        self.facts = nodes(options.agents, like.node)
+        self.sequences = [0] * options.agents
+        now = time.time()
+        self._samples = []
+        for _ in range(_SAMPLES):
+            message = fingerprint_to_message(varied(like, like.node, now, self.source))
+            message.ClearField("node")
+            self._samples.append(message)
+        self._reference = fingerprint_to_message(like)
+        pool = [("grpc.use_local_subchannel_pool", 1)]
+        self._channels = [
+            grpc.aio.insecure_channel(address, options=pool) for _ in range(options.connections)
+        ]
+        self._stubs = [
+            fleet_pb2_grpc.FleetStub(channel)  # type: ignore[no-untyped-call]
+            for channel in self._channels
+        ]
+        self.latencies: dict[str, list[float]] = {"fingerprint": [], "heartbeat": []}
+        self.sent = self.accepted = 0
+        self.failed: dict[str, int] = {}
+
+    def stub(self, agent: int) -> Any:
+        return self._stubs[agent % len(self._stubs)]
+
+    async def close(self) -> None:
+        await asyncio.gather(*(channel.close() for channel in self._channels))
+
+    async def register(self, agent: int) -> None:
+        node = node_to_message(self.facts[agent])
+        reference = type(self._reference)()
+        reference.CopyFrom(self._reference)
+        reference.node.CopyFrom(node)
+        reference.id = self._id()
+        await self.stub(agent).Register(
+            fleet_pb2.RegisterRequest(
+                node=node,
+                agent_version="0",
+                suite_version=reference.suite_version,
+                references=[reference],
+            ),
+            timeout=30,
+        )
+
+    async def report(self, agent: int, count: int = 1) -> None:
+        """``count`` fingerprints in a stream of their own."""
+
+        async def requests() -> AsyncIterator[fleet_pb2.ReportFingerprintsRequest]:
+            for _ in range(count):
+                yield self._request(agent)
+
+        self.sent += count
+        begun = time.perf_counter()
+        response = await self.stub(agent).ReportFingerprints(requests(), timeout=30)
+        self.latencies["fingerprint"].append(time.perf_counter() - begun)
+        self.accepted += len(response.accepted)
+
+    async def heartbeat(self, agent: int) -> None:
+        request = fleet_pb2.HeartbeatRequest(
+            node_id=self.facts[agent].id,
+            probe_cost=0.006,
+            passive={"cpu_busy": self.source.random(), "psi_memory_full": 0.0},
+        )
+        begun = time.perf_counter()
+        await self.stub(agent).Heartbeat(request, timeout=30)
+        self.latencies["heartbeat"].append(time.perf_counter() - begun)
+
+    async def counted(self, call: Awaitable[None]) -> None:
+        """A call that may fail: by which status it did is counted."""
+        try:
+            await call
+        except grpc.aio.AioRpcError as error:
+            name = error.code().name
+            self.failed[name] = self.failed.get(name, 0) + 1
+
+    def _request(self, agent: int) -> fleet_pb2.ReportFingerprintsRequest:
+        self.sequences[agent] += 1
+        request = fleet_pb2.ReportFingerprintsRequest(
+            node_id=self.facts[agent].id,
+            sequence=self.sequences[agent],
+            purpose=fleet_pb2.PURPOSE_LIVE,
+            fingerprint=self.source.choice(self._samples),
+        )
+        request.fingerprint.id = self._id()
+        request.fingerprint.started_at.FromNanoseconds(time.time_ns())
+        return request
+
+    def _id(self) -> str:
+        return f"{self.source.getrandbits(128):032x}"
+
+
+class Cost:
+    """CPU seconds of the server and of this process since it was made."""
+
+    def __init__(self, server: psutil.Process) -> None:
+        self._server, self._own = server, psutil.Process()
+        self._before = (_cpu(server), _cpu(self._own))
+        self._began = time.perf_counter()
+
+    def document(self) -> dict[str, float]:
+        wall = time.perf_counter() - self._began
+        server = _cpu(self._server) - self._before[0]
+        own = _cpu(self._own) - self._before[1]
+        return {
+            "seconds": round(wall, 2),
+            "server_cpu_s": round(server, 2),
+            "server_core": round(server / wall, 4),
+            "generator_core": round(own / wall, 4),
+        }
+
+
+def _cpu(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return times.user + times.system
+
+
+async def all_of(calls: Iterable[Callable[[], Awaitable[None]]], at_once: int) -> None:
+    """Every call, so many under way at one time."""
+    waiting = iter(calls)
+
+    async def work() -> None:
+        for call in waiting:
+            await call()
+
+    await asyncio.gather(*(work() for _ in range(at_once)))
+
+
+async def steady(agents: Agents, seconds: float) -> None:
+    """Calls when they are due, whether or not the ones before were answered."""
+    options = agents.options
+    kinds: list[tuple[Callable[[int], Awaitable[None]], float]] = [
+        (agents.report, options.agents / options.period),
+        (agents.heartbeat, options.agents / options.heartbeat),
+    ]
+    done = [0 for _ in kinds]
+    under_way: set[asyncio.Task[None]] = set()
+    began = time.perf_counter()
+    while (passed := time.perf_counter() - began) < seconds:
+        for place, (call, rate) in enumerate(kinds):
+            while done[place] < passed * rate:
+                agent = done[place] % options.agents
+                task = asyncio.create_task(agents.counted(call(agent)))
+                under_way.add(task)
+                task.add_done_callback(under_way.discard)
+                done[place] += 1
+        await asyncio.sleep(_TICK_S)
+    await asyncio.gather(*under_way)
+
+
+async def burst(agents: Agents, seconds: float) -> None:
+    end = time.perf_counter() + seconds
+
+    async def work(first: int) -> None:
+        agent = first
+        while time.perf_counter() < end:
+            await agents.counted(agents.report(agent % len(agents.facts), IN_A_STREAM))
+            agent += STREAMS
+
+    await asyncio.gather(*(work(number) for number in range(STREAMS)))
+
+
+async def measure(server: ServerProcess, options: argparse.Namespace) -> dict[str, Any]:
+    process = psutil.Process(server.pid)
+    agents = Agents(server.grpc, options)
+    try:
+        cost = Cost(process)
+        calls = [lambda agent=agent: agents.register(agent) for agent in range(options.agents)]
+        await all_of(calls, REGISTERING)
+        registered = cost.document()
+        registered["per_second"] = round(options.agents / registered["seconds"], 1)
+
+        # Every node has a live fingerprint before anything is timed.
+        await all_of(
+            [lambda agent=agent: agents.report(agent) for agent in range(options.agents)],
+            REGISTERING,
+        )
+        await asyncio.sleep(options.settle)
+        before = agents.sent, agents.accepted
+        for kept in agents.latencies.values():
+            kept.clear()
+        cost = Cost(process)
+        await steady(agents, options.seconds)
+        at_rest: dict[str, Any] = cost.document()
+        at_rest["fingerprints_sent"] = agents.sent - before[0]
+        at_rest["fingerprints_accepted"] = agents.accepted - before[1]
+        at_rest["ms"] = {kind: _quantiles_ms(kept) for kind, kept in agents.latencies.items()}
+        at_rest["failed"] = dict(agents.failed)
+
+        agents.failed.clear()
+        before_burst = agents.accepted
+        cost = Cost(process)
+        await burst(agents, options.burst)
+        at_most: dict[str, Any] = cost.document()
+        accepted = agents.accepted - before_burst
+        at_most["accepted_per_second"] = round(accepted / at_most["seconds"], 1)
+        at_most["server_cpu_us_each"] = round(1e6 * at_most["server_cpu_s"] / max(1, accepted), 1)
+        at_most["failed"] = dict(agents.failed)
+        memory = process.memory_full_info()
+    finally:
+        await agents.close()
+    return {
+        "register": registered,
+        "steady": at_rest,
+        "burst": at_most,
+        "memory_mib": {
+            "resident": round(memory.rss / 2**20, 1),
+            "proportional": round(memory.pss / 2**20, 1),
+        },
+    }
+
+
+def _quantiles_ms(latencies: Sequence[float]) -> dict[str, float]:
+    if len(latencies) < 2:
+        return {}
+    cuts = statistics.quantiles(latencies, n=100, method="inclusive")
+    return {"p50": round(1e3 * cuts[49], 3), "p99": round(1e3 * cuts[98], 3)}
+
+
+def put_models(url: str, count: int, seed: int) -> None:
+    """Models of made-up applications that know the recorded fingerprint's surrogates."""
+    like = recorded()
+    fleet = Fleet(argparse.Namespace(seed=seed, columns=len(like.surrogates), model=None))
+    times = like.times()
+    fleet.names = list(times)
+    fleet.families = [like.surrogates[name].family for name in times]
+    fleet.idle = fleet.idle[: len(times)]
+    fleet.idle[:] = list(times.values())
+    trainer = replace(like.node, id="trainer", name="trainer")
+    with Store.open(url) as store:
+        store.put_node(trainer)
+        for number in range(count):
+            document = seal(fleet.payload(number) | {"suite_version": like.suite_version})
+            app, identity = document["app"], document["identity"]
+            store.put_model(app, identity, trainer.id, "cross-core", document)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--agents", type=int, default=10_000)
+    parser.add_argument("--apps", type=int, default=200)
+    parser.add_argument("--period", type=float, default=60.0, help="of fingerprints, in seconds")
+    parser.add_argument("--heartbeat", type=float, default=30.0, help="of heartbeats, in seconds")
+    parser.add_argument("--seconds", type=float, default=30.0, help="of the steady part")
+    parser.add_argument("--burst", type=float, default=5.0, help="seconds of the burst")
+    parser.add_argument("--settle", type=float, default=3.0, help="seconds before it is measured")
+    parser.add_argument("--connections", type=int, default=100)
+    parser.add_argument("--store", help="URL of an empty store (default: SQLite)")
+    parser.add_argument(
+        "--setting", action="append", default=[], metavar="KEY=VALUE", help="of the server, in TOML"
+    )
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--check", action="store_true", help="exit 4 when a limit is missed")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="kongming-load-") as name:
+        folder = Path(name)
+        # All agents come from one address here.
+        settings: dict[str, Any] = {"limits.rate_per_peer": 1e6, "limits.burst": 10**6}
+        for key, _, value in (each.partition("=") for each in options.setting):
+            settings |= {key: tomllib.loads(f"value = {value}")["value"]}
+        server = ServerProcess(folder, store_url=options.store, settings=settings)
+        put_models(server.store_url, options.apps, options.seed)
+        try:
+            server.start()
+            figures = asyncio.run(measure(server, options))
+        finally:
+            server.close()
+    document = {
+        "schema": 1,
+        "benchmark": "service.load",
+        "agents": options.agents,
+        "applications": options.apps,
+        "period_s": options.period,
+        "heartbeat_s": options.heartbeat,
+        "connections": options.connections,
+        "settings": options.setting,
+        "store": "sqlite" if options.store is None else options.store.partition(":")[0],
+        **figures,
+        "limits": {"server_core": CORE_LIMIT, "memory_mib": MEMORY_LIMIT_MIB},
+        "met": _met(figures),
+    }
+    print(json.dumps(document, indent=2))
+    return 4 if options.check and not document["met"] else 0
+
+
+def _met(figures: dict[str, Any]) -> bool:
+    at_rest = figures["steady"]
+    return bool(
+        at_rest["server_core"] < CORE_LIMIT
+        and figures["memory_mib"]["proportional"] < MEMORY_LIMIT_MIB
+        and at_rest["fingerprints_accepted"] == at_rest["fingerprints_sent"]
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

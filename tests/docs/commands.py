@@ -1,0 +1,67 @@
+"""Commands in pages and units, and whether the real programs know their options."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import click
+from kongming_agent.main import cli as agent
+from kongming_server.main import cli as server
+
+from kongming.cli.main import cli
+
+PROGRAMS: dict[str, click.Command] = {
+    "kongming": cli,
+    "kongming-agent": agent,
+    "kongming-server": server,
+}
+
+
+def in_page(path: Path) -> list[list[str]]:
+    """The words of each command of ours within the fenced blocks of a page."""
+    found = []
+    for block in re.findall(r"^```\w*\n(.*?)^```", path.read_text(), re.MULTILINE | re.DOTALL):
+        for line in block.replace("\\\n", " ").splitlines():
+            words = shlex.split(line.removeprefix("$ "), comments=True)
+            words = [word for word in words if word != "&"]
+            if words and words[0] in PROGRAMS:
+                found.append(words)
+    return found
+
+
+def unknown(words: list[str]) -> list[str]:
+    """What of a command no program knows: options, and commands of a group."""
+    name, *rest = words
+    command = PROGRAMS[name]
+    context = click.Context(command, info_name=name)
+    options = _options(command, context)
+    wrong = []
+    takes_value = False
+    for word in rest:
+        if takes_value:
+            takes_value = False
+            continue
+        if word.startswith("-"):
+            option, equals, _ = word.partition("=")
+            if option not in options:
+                wrong.append(f"{context.command_path} {option}")
+            else:
+                takes_value = not equals and not options[option].is_flag
+        elif isinstance(command, click.Group):
+            found = command.get_command(context, word)
+            if found is None:
+                return [*wrong, f"{context.command_path} {word}"]
+            context = click.Context(found, info_name=word, parent=context)
+            command, options = found, _options(found, context)
+    return wrong
+
+
+def _options(command: click.Command, context: click.Context) -> dict[str, click.Option]:
+    return {
+        name: parameter
+        for parameter in command.get_params(context)
+        if isinstance(parameter, click.Option)
+        for name in (*parameter.opts, *parameter.secondary_opts)
+    }

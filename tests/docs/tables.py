@@ -1,0 +1,96 @@
+"""The tables of docs/operations.md, made of what the programs themselves declare.
+
+python -m tests.docs.tables    writes them anew into the page
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from kongming_agent import config as agent_config
+from kongming_agent import metrics as agent_metrics
+from kongming_server import config as server_config
+from kongming_server import metrics as server_metrics
+from kongming_server.security.roles import PERMISSIONS, PUBLIC, Role
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs/operations.md"
+
+
+def tables() -> dict[str, str]:
+    """The text of each table by its name in the page."""
+    return {
+        "settings of kongming-server": _table(
+            ("setting", "default", "allowed", "unit", "what it does"),
+            (
+                (f"`{one.key}`", _code(one.default), one.allowed, one.unit, one.help)
+                for one in server_config.table()
+            ),
+        ),
+        "settings of kongming-agent": _table(
+            ("setting", "default", "allowed", "what it does"),
+            (
+                (f"`{row.key}`", _code(row.default), row.allowed, row.meaning)
+                for row in agent_config.table()
+            ),
+        ),
+        "metrics of kongming-server": _table(
+            ("metric", "kind", "labels", "what it says"),
+            (
+                (f"`{one.name}`", one.kind, ", ".join(one.labels), one.help)
+                for one in server_metrics.DECLARED
+            ),
+        ),
+        "metrics of kongming-agent": _table(
+            ("metric", "kind", "labels", "what it says"),
+            (
+                (
+                    f"`{agent_metrics.PREFIX}{one.name}`",
+                    one.kind,
+                    ", ".join(one.labels),
+                    one.help,
+                )
+                for one in agent_metrics.METRICS
+            ),
+        ),
+        "roles": _table(
+            ("call", *(role.value for role in Role)),
+            (
+                (f"`{method.removeprefix('/')}`", *("yes" if r in who else "" for r in Role))
+                for method, who in [
+                    *PERMISSIONS.items(),
+                    *((method, frozenset(Role)) for method in sorted(PUBLIC)),
+                ]
+            ),
+        ),
+    }
+
+
+def with_tables(page: str) -> str:
+    """``page`` with each table between its two marks as it has to be now."""
+    for name, text in tables().items():
+        begin, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
+        pattern = re.compile(f"{re.escape(begin)}.*?{re.escape(end)}", re.DOTALL)
+        if len(pattern.findall(page)) != 1:
+            raise ValueError(f"{PAGE.name} needs '{begin}' and '{end}' once each.")
+        made = f"{begin}\n\n{text}\n{end}"
+        page = pattern.sub(lambda _, made=made: made, page)
+    return page
+
+
+def _code(value: object) -> str:
+    return f"`{json.dumps(value)}`"
+
+
+def _table(heads: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    lines = [heads, tuple("---" for _ in heads), *rows]
+    # A bar would end the cell.
+    cells = (" | ".join(cell.replace("|", "\\|") for cell in line) for line in lines)
+    return "".join(f"| {line} |\n" for line in cells)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(with_tables(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

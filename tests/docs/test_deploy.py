@@ -1,0 +1,162 @@
+"""What is deployed parses, its settings exist, and the programs know what they are started with."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kongming_agent import config as agent_config
+from kongming_server import config as server_config
+
+from tests.docs import commands
+from tests.docs.tables import ROOT
+
+DEPLOY = ROOT / "daemon/deploy"
+UNITS = sorted(DEPLOY.glob("systemd/*.service"))
+MANIFESTS = sorted(DEPLOY.glob("kubernetes/*.yaml"))
+PROGRAMS = ("agent", "server")
+
+
+def documents(path: Path) -> list[dict[str, Any]]:
+    yaml = pytest.importorskip("yaml")
+    return [each for each in yaml.safe_load_all(path.read_text()) if each]
+
+
+def of_kind(path: Path, *kinds: str) -> dict[str, Any]:
+    (found,) = (each for each in documents(path) if each["kind"] in kinds)
+    return found
+
+
+def manifest(program: str) -> Path:
+    (path,) = (path for path in MANIFESTS if path.name.startswith(program))
+    return path
+
+
+def unit(path: Path) -> dict[str, dict[str, list[str]]]:
+    """Sections, keys and all values of each key."""
+    found: dict[str, dict[str, list[str]]] = {}
+    section: dict[str, list[str]] = {}
+    for line in path.read_text().splitlines():
+        if line.startswith("["):
+            section = found.setdefault(line.strip("[]"), {})
+        elif line and not line.startswith("#"):
+            key, equals, value = line.partition("=")
+            assert equals, line
+            assert re.fullmatch(r"[A-Z]\w+", key), line
+            section.setdefault(key, []).append(value)
+    return found
+
+
+def test_there_are_units_and_manifests_of_both_programs() -> None:
+    assert [path.stem for path in UNITS] == ["kongming-agent", "kongming-server"]
+    assert [path.stem for path in MANIFESTS] == ["agent-daemonset", "server"]
+
+
+@pytest.mark.parametrize("path", UNITS, ids=lambda path: path.stem)
+def test_a_unit_starts_its_program_with_options_that_it_knows(path: Path) -> None:
+    service = unit(path)["Service"]
+    (started,) = service["ExecStart"]
+    program, *words = started.split()
+    assert Path(program).name == path.stem
+    assert commands.unknown([path.stem, *words]) == []
+    assert set(unit(path)) == {"Unit", "Service", "Install"}
+
+
+@pytest.mark.parametrize("path", UNITS, ids=lambda path: path.stem)
+def test_a_unit_notifies_only_if_its_program_does(path: Path) -> None:
+    (kind,) = unit(path)["Service"]["Type"]
+    package = ROOT / "daemon" / path.stem.replace("-", "_")
+    notifies = any("NOTIFY_SOCKET" in file.read_text() for file in package.rglob("*.py"))
+    assert (kind == "notify") == notifies
+
+
+@pytest.mark.parametrize("path", UNITS, ids=lambda path: path.stem)
+def test_systemd_accepts_a_unit(path: Path, tmp_path: Path) -> None:
+    tool, program = shutil.which("systemd-analyze"), shutil.which("true")
+    if tool is None:
+        pytest.skip("systemd-analyze is not installed")
+    copy = tmp_path / path.name
+    copy.write_text(re.sub(r"ExecStart=\S+", f"ExecStart={program}", path.read_text()))
+    done = subprocess.run(
+        [tool, "verify", "--man=no", str(copy)], capture_output=True, text=True, check=False
+    )
+    assert [line for line in done.stderr.splitlines() if path.name in line] == []
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_the_settings_in_a_manifest_are_accepted(program: str, tmp_path: Path) -> None:
+    (text,) = of_kind(manifest(program), "ConfigMap")["data"].values()
+    if program == "agent":
+        agent_config.parse(tomllib.loads(text))
+        return
+    file = tmp_path / "server.toml"
+    file.write_text(text)
+    config = server_config.load(file)
+    assert config.security.tls
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_container_starts_its_program_with_what_is_there(program: str) -> None:
+    made = of_kind(manifest(program), "DaemonSet", "Deployment")
+    pod = made["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert container["image"].startswith(f"kongming-{program}:")
+    assert commands.unknown([f"kongming-{program}", *container["args"]]) == []
+    mounts = {mount["mountPath"]: mount["name"] for mount in container["volumeMounts"]}
+    file = container["args"][container["args"].index("--config") + 1]
+    assert file in mounts
+    assert set(mounts.values()) <= {volume["name"] for volume in pod["volumes"]}
+    (text,) = of_kind(manifest(program), "ConfigMap")["data"].values()
+    for path in re.findall(r'"(/etc/kongming/\S+?)"', text):
+        assert any(path.startswith(f"{folder}/") for folder in mounts), path
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_container_may_as_little_as_it_can(program: str) -> None:
+    pod = of_kind(manifest(program), "DaemonSet", "Deployment")["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert pod["automountServiceAccountToken"] is False
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    allowed = container["securityContext"]
+    assert allowed["readOnlyRootFilesystem"] is True
+    assert allowed["allowPrivilegeEscalation"] is False
+    assert allowed["capabilities"] == {"drop": ["ALL"]}
+    assert "cpu" not in container["resources"]["limits"]
+
+
+def test_ports_probes_and_names_of_the_manifests_fit_together() -> None:
+    path = manifest("server")
+    pod = of_kind(path, "Deployment")["spec"]["template"]
+    (container,) = pod["spec"]["containers"]
+    (text,) = of_kind(path, "ConfigMap")["data"].values()
+    settings = tomllib.loads(text)["server"]
+    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+    assert settings["listen"].endswith(f":{ports['grpc']}")
+    assert settings["http"].endswith(f":{ports['http']}")
+    service = of_kind(path, "Service")
+    assert service["spec"]["selector"].items() <= pod["metadata"]["labels"].items()
+    assert {port["targetPort"] for port in service["spec"]["ports"]} == set(ports)
+    for name in ("startupProbe", "readinessProbe", "livenessProbe"):
+        asked = container[name]["httpGet"]
+        assert asked["path"] in ("/healthz", "/readyz")
+        assert asked["scheme"] == "HTTPS"
+    assert pod["spec"]["terminationGracePeriodSeconds"] > settings["grace_s"]
+    (agents,) = of_kind(manifest("agent"), "ConfigMap")["data"].values()
+    address = tomllib.loads(agents)["server"]["address"]
+    names = service["metadata"]
+    assert address == f"{names['name']}.{names['namespace']}.svc:{ports['grpc']}"
+
+
+def test_the_commands_in_the_servers_manifest_exist() -> None:
+    head, _, _ = manifest("server").read_text().partition("apiVersion:")
+    named = re.findall(r"^#\s+(kongming-server .*)$", head, re.MULTILINE)
+    assert len(named) >= 2
+    for line in named:
+        assert commands.unknown(line.split()) == []
+    for secret in re.findall(r"secretName: ([\w-]+)", manifest("agent").read_text()):
+        assert secret in head

@@ -1,0 +1,67 @@
+"""The manual names every setting, metric and call as the programs declare them."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from kongming_agent import config as agent_config
+from kongming_agent import metrics as agent_metrics
+from kongming_server import config as server_config
+from kongming_server import metrics as server_metrics
+
+from tests.docs import commands, tables
+
+PAGE = tables.PAGE.read_text(encoding="utf-8")
+_AGAIN = "run: python -m tests.docs.tables"
+
+
+def test_the_tables_are_as_the_programs_declare_them() -> None:
+    assert tables.with_tables(PAGE) == PAGE, _AGAIN
+
+
+def test_every_setting_has_a_line() -> None:
+    keys = [one.key for one in server_config.table()] + [row.key for row in agent_config.table()]
+    assert len(keys) > 80
+    assert [key for key in keys if f"| `{key}` |" not in PAGE] == [], _AGAIN
+
+
+def test_every_metric_has_a_line() -> None:
+    names = [one.name for one in server_metrics.DECLARED]
+    names += [f"{agent_metrics.PREFIX}{one.name}" for one in agent_metrics.METRICS]
+    assert len(names) > 50
+    assert [name for name in names if f"| `{name}` |" not in PAGE] == [], _AGAIN
+
+
+def test_what_the_text_names_exists() -> None:
+    settings = {one.key for one in server_config.table()}
+    settings |= {row.key for row in agent_config.table()}
+    sections = {key.partition(".")[0] for key in settings}
+    named = re.findall(r"`(\w+)\.(\w+)`", PAGE)
+    assert [f"{s}.{k}" for s, k in named if s in sections and f"{s}.{k}" not in settings] == []
+    metrics = {one.name for one in server_metrics.DECLARED}
+    metrics |= {f"{agent_metrics.PREFIX}{one.name}" for one in agent_metrics.METRICS}
+    assert set(re.findall(r"\bkongming_(?:server|agent)_\w+", PAGE)) - metrics == set()
+
+
+def test_what_it_links_to_and_runs_is_there() -> None:
+    for path in re.findall(r"`((?:systemd|kubernetes)/\S+)`", PAGE):
+        assert (tables.ROOT / "daemon/deploy" / path).is_file(), path
+    for module in re.findall(r"python -m (benchmarks[\w.]+)", PAGE):
+        assert (tables.ROOT / f"{module.replace('.', '/')}.py").is_file(), module
+    for path in re.findall(r"python (benchmarks/\S+?\.py)", PAGE):
+        assert (tables.ROOT / path).is_file(), path
+
+
+@pytest.mark.parametrize(
+    "words", commands.in_page(tables.PAGE), ids=lambda words: " ".join(words)[:60]
+)
+def test_the_programs_know_each_command(words: list[str]) -> None:
+    assert commands.unknown(words) == []
+
+
+def test_a_wrong_option_or_command_is_found() -> None:
+    assert commands.unknown(["kongming", "rank", "xz", "--severe", "a"]) == [
+        "kongming rank --severe"
+    ]
+    assert commands.unknown(["kongming-server", "tokens"]) == ["kongming-server tokens"]

@@ -1,0 +1,41 @@
+"""Commands that the README names exist, with each of their options."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from google.protobuf import json_format
+
+from kongming.rpc.v1 import predictor_pb2
+from tests.docs import commands
+from tests.docs.tables import ROOT
+
+README = ROOT / "README.md"
+SERVICE = README.read_text().partition("## The service\n")[2].partition("\n## ")[0]
+
+
+@pytest.mark.parametrize("words", commands.in_page(README), ids=lambda words: " ".join(words)[:60])
+def test_the_programs_know_each_command(words: list[str]) -> None:
+    assert commands.unknown(words) == []
+
+
+def test_the_service_is_shown_by_commands() -> None:
+    shown = {line.split()[0] for line in SERVICE.partition("```")[2].splitlines() if line.strip()}
+    assert {"kongming", "kongming-agent", "kongming-server"} <= shown
+    (target,) = set(re.findall(r"`make (\w+)`", SERVICE))
+    assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
+
+
+def test_the_question_by_curl_is_one() -> None:
+    (line,) = re.findall(r"^curl .*/v1/rank$", SERVICE.replace("\\\n", " "), re.MULTILINE)
+    assert "Content-Type: application/json" in line
+    (body,) = re.findall(r"-d '([^']+)'", line)
+    asked = json_format.Parse(body, predictor_pb2.RankNodesRequest())
+    assert json.loads(body)["app"] == asked.app
+
+
+def test_the_pages_that_it_links_to_are_there() -> None:
+    for path in re.findall(r"\]\(([\w/.-]+\.md)\)", README.read_text()):
+        assert (ROOT / path).is_file(), path
