@@ -13,6 +13,9 @@ from kongming.store import schema
 from kongming.store.feed import Feed
 from kongming.store.writing import iso, now
 
+SCALE = "scale"
+"""What stands for the placement of a scale model: it is of an idle node, beside nobody."""
+
 _ATTEMPTS = 5
 """How often a version number is tried for that another writer took."""
 
@@ -99,15 +102,18 @@ class Models(Feed):
         return None if found is None else dict(found)
 
     def models(self, *, app: str | None = None, placement: str | None = None) -> list[ModelEntry]:
-        """All models without their documents: by application and placement, newest first."""
+        """All models without their documents: by application and placement, newest first.
+
+        Scale models are listed only by their own ``placement``, ``SCALE``.
+        """
         table = schema.model
         query = sa.select(*(column for column in table.c if column.name != "document")).order_by(
             table.c.app, table.c.placement, table.c.version.desc()
         )
         if app is not None:
             query = query.where(table.c.app == app)
-        if placement is not None:
-            query = query.where(table.c.placement == placement)
+        column = table.c.placement
+        query = query.where(column != SCALE if placement is None else column == placement)
         with self._reading() as connection:
             return [
                 ModelEntry(

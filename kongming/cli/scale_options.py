@@ -1,0 +1,136 @@
+"""Options that several commands of ``kongming scale`` share, as decorators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def model_argument(function: _Function) -> _Function:
+    """MODEL: parameter ``model`` (str)."""
+    return click.argument("model", metavar="MODEL")(function)
+
+
+def group_option(function: _Function) -> _Function:
+    """``--group NAME``: parameter ``group`` (str, or None)."""
+    return click.option("--group", metavar="NAME", help="Which job, of a model of several.")(
+        function
+    )
+
+
+def question_options(function: _Function) -> _Function:
+    """``--scale S --iterations K --level L``: ``scale``, ``iterations`` and ``level``."""
+    for option in (
+        click.option(
+            "--level",
+            type=click.FloatRange(0.0, 1.0, min_open=True, max_open=True),
+            default=0.9,
+            show_default=True,
+            help="Probability that the interval holds the runtime.",
+        ),
+        click.option(
+            "--iterations",
+            type=click.FloatRange(min=1.0),
+            help="Of an iterative job whose model is of one iteration.",
+        ),
+        click.option(
+            "--scale",
+            type=click.FloatRange(min=0.0, min_open=True),
+            default=1.0,
+            show_default=True,
+            help="Share of the input; 1 is all of it.",
+        ),
+    ):
+        function = option(function)
+    return function
+
+
+def prices_option(function: _Function) -> _Function:
+    """``--prices FILE``: parameter ``prices_file`` (Path, or None)."""
+    return click.option(
+        "--prices",
+        "prices_file",
+        metavar="FILE",
+        type=click.Path(dir_okay=False, path_type=Path),
+        help="CSV with columns type and price: money per machine and hour.",
+    )(function)
+
+
+def plot_option(function: _Function) -> _Function:
+    """``--plot FILE``: parameter ``plot`` (Path, or None)."""
+    return click.option(
+        "--plot",
+        metavar="FILE",
+        type=click.Path(dir_okay=False, path_type=Path),
+        help="Draw the curve: an SVG or PNG, by its ending.",
+    )(function)
+
+
+def table_options(function: _Function) -> _Function:
+    """``--scale-column`` and its like: names of columns, None where not given."""
+    for name, parameter, what in (
+        ("--type-column", "type_column", "Machine types: one model each."),
+        ("--iterations-column", "iterations_column", "Iterations of each run: models one of them."),
+        ("--time-column", "time_column", "Seconds of a run [default: seconds]."),
+        ("--machines-column", "machines_column", "Number of machines [default: machines]."),
+        (
+            "--scale-column",
+            "scale_column",
+            "Share of the input [default: scale; without such a column every run is at scale 1].",
+        ),
+    ):
+        function = click.option(name, parameter, metavar="COLUMN", help=what)(function)
+    return function
+
+
+def items_option(function: _Function) -> _Function:
+    """``--items N``: parameter ``items`` (float, or None)."""
+    return click.option(
+        "--items",
+        type=click.FloatRange(min=0.0, min_open=True),
+        metavar="N",
+        help="Items of the input at scale 1: n = scale x N. The terms nlogn and nlog2n need it.",
+    )(function)
+
+
+def terms_option(function: _Function) -> _Function:
+    """``--terms LIST``: parameter ``terms`` (str)."""
+    return click.option(
+        "--terms",
+        default="default",
+        show_default=True,
+        metavar="LIST",
+        help="default, auto, or further terms: sqrt, square, nlogn, nlog2n, or expressions in "
+        "scale, machines and n, as 'scale*log(machines)'. A list that names any default term "
+        "(intercept, scale/machines, log(machines), machines) is taken as it is.",
+    )(function)
+
+
+def planning_options(function: _Function) -> _Function:
+    """What a design may know: ``cost_file``, ``model``, ``done``, ``terms`` and ``items``."""
+    path = click.Path(dir_okay=False, path_type=Path)
+    for option in (
+        items_option,
+        terms_option,
+        click.option("--done", metavar="RUNS.csv", type=path, help="Runs that were done already."),
+        click.option(
+            "--model",
+            metavar="MODEL",
+            help="A first model, which tells what runs cost and how their noise grows.",
+        ),
+        click.option(
+            "--cost",
+            "cost_file",
+            metavar="FILE",
+            type=path,
+            help="Machine-seconds of each experiment: a CSV with machines, scale and cost, or one "
+            "expression in scale and machines.",
+        ),
+    ):
+        function = option(function)
+    return function

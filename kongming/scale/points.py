@@ -1,0 +1,128 @@
+"""Where a job runs and how long it took: one record for scale and machines, never two arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kongming.dataset import Floats
+
+__all__ = ["Configuration", "Points", "Runs"]
+
+Integers = NDArray[np.intp]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Configuration:
+    """So many machines, and a share of the input (1 is all of it)."""
+
+    machines: float
+    scale: float = 1.0
+
+    def __str__(self) -> str:
+        return f"{self.machines:g} machines at scale {self.scale:g}"
+
+
+@dataclass(frozen=True, eq=False)
+class Points:
+    """Configurations as columns: ``machines``, ``scale`` and ``iterations``, each (n,)."""
+
+    machines: Floats
+    scale: Floats
+    iterations: Floats
+
+    @classmethod
+    def of(cls, configurations: Sequence[Configuration], iterations: float = 1.0) -> Points:
+        """The columns of a list."""
+        machines = np.array([one.machines for one in configurations], dtype=np.float64)
+        scale = np.array([one.scale for one in configurations], dtype=np.float64)
+        return cls(machines, scale, np.full(len(machines), float(iterations)))
+
+    def __len__(self) -> int:
+        return len(self.machines)
+
+    def take(self, index: Any) -> Points:
+        """The points at an index or a mask."""
+        return Points(self.machines[index], self.scale[index], self.iterations[index])
+
+    @property
+    def load(self) -> Floats:
+        """(n,) scale per machine: what has to fit into one machine's memory."""
+        return self.scale / self.machines
+
+    def configurations(self) -> list[Configuration]:
+        """One record for each point."""
+        return [
+            Configuration(float(machines), float(scale))
+            for machines, scale in zip(self.machines, self.scale, strict=True)
+        ]
+
+
+@dataclass(frozen=True, eq=False)
+class Runs:
+    """Measured runs. ``seconds`` (n,) is the whole run's; several of one configuration are its
+    repeats, in the order of the table."""
+
+    points: Points
+    seconds: Floats
+
+    def __len__(self) -> int:
+        return len(self.seconds)
+
+    @cached_property
+    def unit_seconds(self) -> Floats:
+        """(n,) seconds per iteration: what is modelled."""
+        return np.asarray(self.seconds / self.points.iterations, dtype=np.float64)
+
+    @cached_property
+    def owner(self) -> Integers:
+        """(n,) the number of each run's configuration: 0, 1, ... in the order of appearance."""
+        seen: dict[tuple[float, float, float], int] = {}
+        rows = zip(
+            self.points.machines.tolist(),
+            self.points.scale.tolist(),
+            self.points.iterations.tolist(),
+            strict=True,
+        )
+        return np.array([seen.setdefault(row, len(seen)) for row in rows], dtype=np.intp)
+
+    @cached_property
+    def count(self) -> int:
+        """How many different configurations were run."""
+        return int(self.owner.max()) + 1 if len(self) else 0
+
+    @cached_property
+    def configurations(self) -> Points:
+        """The different configurations, (count,) each."""
+        first = np.array(
+            [int(np.argmax(self.owner == i)) for i in range(self.count)], dtype=np.intp
+        )
+        return self.points.take(first)
+
+    @cached_property
+    def typical(self) -> Floats:
+        """(count,) geometric mean of each configuration's seconds per iteration."""
+        sums = np.bincount(self.owner, weights=np.log(self.unit_seconds), minlength=self.count)
+        return np.asarray(np.exp(sums / self.repeats), dtype=np.float64)
+
+    @cached_property
+    def repeats(self) -> Floats:
+        """(count,) runs of each configuration."""
+        return np.bincount(self.owner, minlength=self.count).astype(np.float64)
+
+    def take(self, mask: Any) -> Runs:
+        """The runs at an index or a mask."""
+        return Runs(self.points.take(mask), self.seconds[mask])
+
+    def within(self, configurations: Any) -> Runs:
+        """The runs of these configurations (a list of their numbers)."""
+        return self.take(np.isin(self.owner, np.asarray(configurations)))
+
+    def without(self, configurations: Any) -> Runs:
+        """The runs of all other configurations."""
+        return self.take(~np.isin(self.owner, np.asarray(configurations)))

@@ -1,0 +1,185 @@
+"""``kongming scale`` as it is called: documents, exit statuses, files."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import Kongming
+from tests.scale.shapes import grid, measured, published
+
+FAST = ("--model", "ernest-relative")
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    """Two machine types, the second one 1.6 times as fast."""
+    path = tmp_path / "runs.csv"
+    table = measured(published("regression"), grid((1, 2, 4, 8, 16), (0.02, 0.05, 0.1)), 0.03)
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(("kind", "machines", "scale", "seconds"))
+        for name, faster in (("small", 1.0), ("big", 1.6)):
+            for i in range(len(table)):
+                writer.writerow(
+                    (
+                        name,
+                        table.points.machines[i],
+                        table.points.scale[i],
+                        table.seconds[i] / faster,
+                    )
+                )
+    return path
+
+
+def answer(kongming: Kongming, *args: str | Path, status: int = 0) -> dict[str, Any]:
+    done = kongming("scale", *args, "--json")
+    assert done.returncode == status, done.stderr
+    document = json.loads(done.stdout)
+    assert isinstance(document, dict)
+    return document
+
+
+def test_fit_predict_recommend(kongming: Kongming, runs: Path, tmp_path: Path) -> None:
+    model = tmp_path / "model.json"
+    fitted = answer(kongming, "fit", runs, "--type-column", "kind", *FAST, "--save", model)
+    small = fitted["types"]["small"]
+    assert set(small["terms"]) == {"intercept", "scale/machines", "log(machines)", "machines"}
+    assert {"repeat_nearest", "amdahl"} <= set(small["baselines"])
+    assert small["warnings"] == []
+    assert small["noise_floor_pct"] is None
+    one = answer(kongming, "predict", model, "--machines", "64", "--type", "small")
+    assert one["runtime_s"]["lower"] < one["runtime_s"]["median"] < one["runtime_s"]["upper"]
+    assert one["runtime_s"]["level"] == 0.9
+    assert one["extrapolating"] is True
+    assert one["stale"] is False
+    answer(kongming, "predict", model, "--machines", "64", "--type", "small", "--strict", status=3)
+    answer(kongming, "predict", model, "--machines", "64", status=2)
+    prices = tmp_path / "prices.csv"
+    prices.write_text("type,price\nsmall,1\nbig,2.5\n")
+    plot = tmp_path / "curve.svg"
+    best = answer(
+        kongming, "recommend", model, "--deadline", "60", "--prices", prices, "--plot", plot
+    )
+    assert best["recommendation"]["type"] == "small"
+    assert best["probability"] >= 0.95
+    assert plot.read_text().startswith("<?xml")
+    none = answer(kongming, "recommend", model, "--deadline", "0.1", "--prices", prices, status=3)
+    assert none["recommendation"] is None
+    answer(kongming, "recommend", model, "--deadline", "60", status=2)
+    whole = answer(kongming, "curve", model, "--machines", "1,8,64", "--prices", prices)
+    assert [row["machines"] for row in whole["curve"]] == [1, 8, 64] * 2
+
+
+def test_names_are_kept_in_the_store_and_binaries_watched(
+    kongming: Kongming, runs: Path, tmp_path: Path
+) -> None:
+    program = tmp_path / "program"
+    program.write_text("one")
+    for version in (1, 2):
+        kept = answer(
+            kongming, "fit", runs, "--group", "kind", *FAST, "--name", "job", "--track", program
+        )
+        assert kept["version"] == version
+        assert set(kept["groups"]) == {"small", "big"}
+    listed = kongming("models", "--json")
+    assert listed.returncode == 0, listed.stderr
+    assert "scale:job" not in listed.stdout  # these predict no slowdown
+    asked = ("predict", "job", "--machines", "8", "--scale", "0.1", "--group", "big")
+    assert answer(kongming, *asked)["stale"] is False
+    program.write_text("two")
+    stale = answer(kongming, *asked)
+    assert stale["stale"] is True
+    assert "has changed" in stale["warnings"][0]
+    unknown = answer(kongming, "predict", "jbo", "--machines", "8", status=2)
+    assert "job" in unknown["error"]["hint"]
+
+
+def test_bad_tables_name_row_and_column(kongming: Kongming, tmp_path: Path) -> None:
+    path = tmp_path / "bad.csv"
+    path.write_text("machines,scale,seconds\n1,0.1,10\n2,0.1,fast\n")
+    error = answer(kongming, "fit", path, status=2)["error"]
+    assert "row 2 (line 3), column 'seconds'" in error["message"]
+
+
+def test_design_run_fit(kongming: Kongming, tmp_path: Path) -> None:
+    """Everything but the cluster: designed, carried out, resumed, fitted, and the next best."""
+    apps = tmp_path / "apps.toml"
+    apps.write_text(
+        '[apps.count]\nsetup = "echo {scale} > {dir}/input"\n'
+        'command = "test -f {dir}/input && test {rank} -lt {machines} && sleep 0.0{machines}"\n'
+    )
+    design = tmp_path / "design.json"
+    chosen = answer(
+        kongming,
+        "design",
+        *("--machines", "1..8", "--scale", "0.1..0.4:4", "--experiments", "6"),
+        *("--target", "16@1.0", "--out", design),
+    )
+    assert chosen["count"] == 6
+    assert chosen["optimality"] == "I"
+    assert chosen["relaxation"]["gap"] < 1e-4
+    assert chosen["predicted_variance"]["chosen"] <= chosen["predicted_variance"]["paper"]
+    table = tmp_path / "count.csv"
+    call = ("run", apps, "--app", "count", "--design", design, "--out", table)
+    first = answer(kongming, *call)
+    assert (first["measured"], first["resumed"], first["failed"]) == (6, 0, [])
+    table.write_text("\n".join(table.read_text().splitlines()[:-2]) + "\n2,0.1,0.5,cgr")
+    again = answer(kongming, *call)
+    assert (again["measured"], again["resumed"]) == (2, 4)
+    apps.write_text(apps.read_text().replace("sleep", "sleep 0 && sleep"))
+    assert "identity" in answer(kongming, *call, status=2)["error"]["message"]
+    fitted = answer(kongming, "fit", table)
+    assert fitted["runs"] == 6
+    after = answer(
+        kongming,
+        *("next", table, "--machines", "1..8", "--scale", "0.1..0.4:4"),
+        *("--target", "16@1.0", "--stop-at", "0.001"),
+    )
+    assert after["stop"] is False
+    assert 1 <= after["next"]["machines"] <= 8
+
+
+def test_a_failing_run_is_told_and_tried_again(kongming: Kongming, tmp_path: Path) -> None:
+    apps = tmp_path / "apps.toml"
+    apps.write_text('[apps.no]\ncommand = "echo broken; exit 3"\n')
+    done = answer(kongming, "run", apps, "--app", "no", "--experiment", "2@0.1", status=1)
+    assert "broken" in done["failed"][0]["error"]
+    assert not (tmp_path / "no-runs.csv").exists()
+
+
+def test_a_cost_function_and_its_budget(kongming: Kongming, tmp_path: Path) -> None:
+    cost = tmp_path / "cost"
+    cost.write_text("machines*(10 + 400*scale/machines)\n")
+    call = ("design", "--machines", "1..16", "--scale", "0.01..0.1", "--cost", cost)
+    found = answer(kongming, *call, "--budget-machine-seconds", "400", "--at-least", "3@0.1=1")
+    assert found["machine_seconds"] <= 400.001
+    assert found["warnings"] == []
+    assert any(one["machines"] == 3 and one["scale"] == 0.1 for one in found["experiments"])
+    cost.write_text("machines,scale,cost\n1,0.01,5\n")
+    error = answer(kongming, *call, "--experiments", "5", status=2)["error"]
+    assert "has no cost of 2 machines" in error["message"]
+
+
+def test_machines_are_dropped_and_extras_counted(kongming: Kongming, tmp_path: Path) -> None:
+    nodes = tmp_path / "nodes.csv"
+    nodes.write_text(
+        "node,memory,network\n" + "".join(f"n{i},{1 + i / 100},2\n" for i in range(9)) + "x,1,3\n"
+    )
+    found = answer(kongming, "drop", nodes, "--keep", "9")
+    assert found["drop"] == ["x"]
+    assert found["gain_pct"] > 0
+    extra = answer(kongming, "extra", nodes, "--machines", "10")
+    assert extra["extra"] >= 1
+
+
+def test_the_help_names_every_subcommand(kongming: Kongming) -> None:
+    done = kongming("scale", "--help")
+    for name in ("fit", "predict", "recommend", "curve", "design", "next", "run", "drop", "extra"):
+        assert f"\n  {name}" in done.stdout
+        assert kongming("scale", name, "--help").returncode == 0
+    assert "fit" in kongming("scale", "ftt").stderr

@@ -1,0 +1,181 @@
+"""Which machines, how many, which to drop; and models that are kept, stale or damaged."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from kongming.errors import CannotAnswerError, IncompatibleError, InputError, UnknownNameError
+from kongming.scale import persist
+from kongming.scale.model import ScaleFile, ScaleModel
+from kongming.scale.overallocation import drop_slowest, extra_machines, slowness
+from kongming.scale.points import Configuration
+from kongming.scale.ranges import machine_counts, scales
+from kongming.scale.recommendation import curve, read_prices, recommend
+from kongming.scale.tracking import changes, track
+from tests.scale.shapes import fitted, grid, measured, published
+
+
+@pytest.fixture(scope="module")
+def types() -> tuple[ScaleModel, ScaleModel]:
+    """A type, and one that is twice as fast."""
+    slow = fitted(measured(published("regression"), grid(), 0.02), kind="ernest-relative")
+    fast = fitted(
+        measured(lambda m, s: 0.5 * published("regression")(m, s), grid(), 0.02, 1),
+        kind="ernest-relative",
+    )
+    return replace(slow, machine_type="slow"), replace(fast, machine_type="fast")
+
+
+PRICES = {"slow": 1.0, "fast": 3.0}
+
+
+def test_a_deadline_is_met_at_the_least_cost(types: tuple[ScaleModel, ScaleModel]) -> None:
+    offers, refused = curve(types, range(1, 65), prices=PRICES)
+    assert not refused
+    assert len(offers) == 128
+    best, _, judged = recommend(types, offers, prices=PRICES, deadline_s=40.0, risk=0.95)
+    assert best is not None
+    assert best.probability is not None
+    assert best.probability >= 0.95
+    for other in judged:
+        if other.probability is not None and other.probability >= 0.95:
+            assert best.cost is not None
+            assert other.cost is not None
+            assert best.cost <= other.cost * (1 + 1e-6)
+    truth = published("regression")(np.array([float(best.machines)]), np.array([1.0]))[0]
+    assert truth * (0.5 if best.machine_type == "fast" else 1.0) <= 40.0
+
+
+def test_a_budget_buys_the_fastest(types: tuple[ScaleModel, ScaleModel]) -> None:
+    offers, _ = curve(types, range(1, 65), prices=PRICES)
+    best, _, judged = recommend(types, offers, prices=PRICES, budget=0.4, risk=0.9)
+    assert best is not None
+    assert best.cost is not None
+    assert best.cost < 0.4
+    likely = [one for one in judged if (one.probability or 0.0) >= 0.9]
+    assert best.prediction.median == min(one.prediction.median for one in likely)
+
+
+def test_more_certainty_never_costs_less(types: tuple[ScaleModel, ScaleModel]) -> None:
+    offers, _ = curve(types, range(1, 65), prices=PRICES)
+    costs = []
+    for risk in (0.5, 0.9, 0.99):
+        best, _, _ = recommend(types, offers, prices=PRICES, deadline_s=60.0, risk=risk)
+        assert best is not None
+        assert best.cost is not None
+        costs.append(best.cost)
+    assert costs == sorted(costs)
+
+
+def test_what_cannot_be_met_is_none_and_the_likeliest(
+    types: tuple[ScaleModel, ScaleModel],
+) -> None:
+    offers, _ = curve(types, range(1, 65), prices=PRICES)
+    best, likeliest, _ = recommend(types, offers, prices=PRICES, deadline_s=0.5)
+    assert best is None
+    assert likeliest is not None
+
+
+def test_prices(tmp_path: Path) -> None:
+    path = tmp_path / "prices.csv"
+    path.write_text("type,price\nslow,0.35\nfast,0.7\n")
+    assert read_prices(path) == {"slow": 0.35, "fast": 0.7}
+    path.write_text("type,price\nslow,free\n")
+    with pytest.raises(InputError, match="row 1, column 'price'"):
+        read_prices(path)
+
+
+def test_a_saved_model_says_the_same(types: tuple[ScaleModel, ScaleModel], tmp_path: Path) -> None:
+    wavy = measured(lambda m, s: 1 + 2 * np.ceil(40 * s / m), grid(), 0.02)
+    kinds = ["ernest", "ernest-piecewise", "ernest-residuals", "repeat-nearest"]
+    models = (*types, *(replace(fitted(wavy, kind=kind), machine_type=kind) for kind in kinds))
+    path = tmp_path / "model.json"
+    persist.write_file(path, ScaleFile("job", "2026-01-01T00:00:00+00:00", models))
+    again = persist.read_file(path)
+    assert again.name == "job"
+    for model in models:
+        other = again.one(machine_type=model.machine_type)
+        for at in (Configuration(3, 0.03), Configuration(64, 1.0)):
+            assert other.predict(at) == model.predict(at)
+
+
+def test_damaged_newer_and_foreign_documents_are_refused(
+    types: tuple[ScaleModel, ScaleModel],
+) -> None:
+    document = persist.seal(ScaleFile(None, "now", types[:1]))
+    text = json.dumps(document)
+    assert persist.read(json.loads(text)).models
+    with pytest.raises(InputError, match="checksum"):
+        persist.read(json.loads(text.replace('"least": ', '"least": 1', 1)))
+    with pytest.raises(IncompatibleError, match="version 9"):
+        persist.read({**document, "version": 9})
+    with pytest.raises(InputError, match="not a scale model"):
+        persist.read({"format": "kongming-model"})
+    with pytest.raises(InputError, match="not a scale model"):
+        persist.read([1])
+
+
+def test_several_types_have_to_be_named(types: tuple[ScaleModel, ScaleModel]) -> None:
+    file = ScaleFile(None, "now", types)
+    with pytest.raises(InputError, match="slow, fast"):
+        file.one()
+    with pytest.raises(UnknownNameError, match="fats"):
+        file.one(machine_type="fats")
+
+
+def test_a_changed_program_makes_a_model_stale(tmp_path: Path) -> None:
+    program = tmp_path / "job"
+    program.write_bytes(b"one")
+    files = track([program])
+    assert changes(files) == (False, ())
+    program.write_bytes(b"two")
+    stale, said = changes(files)
+    assert stale
+    assert "has changed since" in said[0]
+    program.unlink()
+    stale, said = changes(files)
+    assert not stale
+    assert "is not here" in said[0]
+
+
+def test_the_slowest_are_dropped() -> None:
+    readings = {f"n{i}": {"memory": 1.0 + 0.01 * i, "network": 2.0} for i in range(9)}
+    readings["bad"] = {"memory": 1.02, "network": 3.0}
+    slow = slowness(readings)
+    assert slow["bad"] == pytest.approx(1.5)
+    found = drop_slowest(slow, 9)
+    assert found.dropped == ("bad",)
+    # Nine of ten at random leave the bad one out in one of ten launches.
+    assert found.worst_before == pytest.approx(0.9 * 1.5 + 0.1 * found.worst_after)
+    assert found.gain == pytest.approx(1.0 - found.worst_after / found.worst_before)
+    with pytest.raises(InputError, match="1 to 10 nodes"):
+        drop_slowest(slow, 11)
+
+
+def test_extras_buy_the_target() -> None:
+    spread = [1.0] * 19 + [1.5]
+    found = extra_machines(spread, 20, target=1.1, probability=0.95)
+    assert 1 <= found.extra <= 5
+    assert found.probability >= 0.95 > found.without
+    assert found.without == pytest.approx(0.95**20, abs=0.03)
+    assert extra_machines(spread, 20, target=1.6).extra == 0
+    with pytest.raises(CannotAnswerError, match="Even 1 extra"):
+        extra_machines([1.0, 1.0, 1.5], 20, target=1.1, most=1)
+
+
+def test_ranges() -> None:
+    assert machine_counts("1..4,8,16..32:8") == (1, 2, 3, 4, 8, 16, 24, 32)
+    assert scales("0.01..0.1")[0] == 0.01
+    assert len(scales("0.01..0.1")) == 10
+    assert scales("0.5,0.1..0.3:3") == (0.1, 0.2, 0.3, 0.5)
+    for wrong in ("", "0..4", "4..1", "a", "1..b", "1.5"):
+        with pytest.raises(InputError, match="--machines"):
+            machine_counts(wrong)
+    for wrong in ("", "0", "-1", "nan", "0.2..0.1", "x"):
+        with pytest.raises(InputError, match="--scale"):
+            scales(wrong)

@@ -1,0 +1,161 @@
+"""Designs: optimal against an independent solver, within their bounds, and quick."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kongming.errors import InputError
+from kongming.scale.design import (
+    Criterion,
+    Experiments,
+    candidates,
+    find_design,
+    next_best,
+    target_variance,
+)
+from kongming.scale.exchange import round_weights
+from kongming.scale.points import Configuration, Points
+from kongming.scale.relaxation import Problem, criterion, information, relax
+from kongming.scale.terms import matrix, read_terms
+
+TERMS = read_terms("default", items=None).terms
+TARGET = Configuration(64, 1.0)
+
+
+def experiments(
+    machines: int = 16, scales: int = 10, *, costly: bool = False, **more: Any
+) -> Experiments:
+    points = candidates(range(1, machines + 1), np.linspace(0.01, 0.1, scales).tolist())
+    cost = points.scale + 0.005 * points.machines if costly else np.ones(len(points))
+    return Experiments(points, cost, TERMS, **more)
+
+
+def problem_of(some: Experiments, budget: float, kind: Criterion) -> Problem:
+    A = matrix(some.terms, some.points, None)
+    size = A.mean(axis=0)
+    aims = {
+        "A": np.eye(4),
+        "D": None,
+        "I": (matrix(some.terms, Points.of([TARGET]), None) / size).T,
+    }
+    n = len(A)
+    return Problem(
+        A / size, aims[kind], np.zeros((4, 4)), some.cost, budget, np.zeros(n), np.ones(n)
+    )
+
+
+@pytest.mark.parametrize("kind", ["A", "D", "I"])
+@pytest.mark.parametrize("costly", [False, True])
+def test_the_relaxation_agrees_with_another_solver(kind: Criterion, costly: bool) -> None:
+    cvxpy = pytest.importorskip("cvxpy")
+    budget = 0.5 if costly else 8.0
+    problem = problem_of(experiments(costly=costly), budget, kind)
+    found = relax(problem)
+    weights = cvxpy.Variable(len(problem.features))
+    M = problem.features.T @ cvxpy.diag(weights) @ problem.features
+    if problem.aims is None:
+        goal = -cvxpy.log_det(M)
+    else:
+        goal = sum(cvxpy.matrix_frac(column, M) for column in problem.aims.T)
+    other = cvxpy.Problem(
+        cvxpy.Minimize(goal), [weights >= 0, weights <= 1, problem.cost @ weights <= budget]
+    )
+    other.solve(solver="CLARABEL")
+    best = float(np.exp(other.value / 4)) if problem.aims is None else other.value
+    assert found.value == pytest.approx(best, rel=1e-4)
+    assert found.bound <= best * (1.0 + 1e-6)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.integers(2, 6),
+    st.integers(2, 5),
+    st.integers(4, 12),
+    st.sampled_from(["A", "D", "I"]),
+    st.integers(0, 2**31),
+)
+def test_the_gap_bounds_every_other_choice(
+    machines: int, scales: int, budget: int, kind: Criterion, seed: int
+) -> None:
+    some = experiments(machines + 2, scales)
+    problem = problem_of(some, float(budget), kind)
+    found = relax(problem)
+    assert found.gap <= 1e-4
+    assert (found.weights >= 0.0).all()
+    assert (found.weights <= 1.0).all()
+    assert float(some.cost @ found.weights) <= budget * (1.0 + 1e-9)
+    random = np.random.default_rng(seed)
+    for _ in range(5):
+        other = random.permutation(len(some.cost))[:budget]
+        weights = np.zeros(len(some.cost))
+        weights[other] = 1.0
+        assert criterion(problem, information(problem, weights)) >= found.bound * (1.0 - 1e-9)
+    counts = round_weights(problem, found.weights)
+    assert counts.sum() <= budget
+    assert criterion(problem, information(problem, counts.astype(float))) >= found.bound
+
+
+@pytest.mark.parametrize("kind", ["A", "D", "I"])
+def test_whole_experiments_are_near_the_fractions(kind: Criterion) -> None:
+    found = find_design(experiments(), 12.0, kind=kind, target=TARGET)
+    assert int(found.counts.sum()) == 12
+    assert found.efficiency > 0.9
+    assert found.relaxed.gap < 1e-4
+
+
+def test_the_target_is_told_better_than_by_the_papers_choice_and_evenly() -> None:
+    found = find_design(experiments(), 8.0, kind="I", target=TARGET)
+    shown = found.variances
+    assert shown["chosen"] <= shown["paper"] < shown["uniform"]
+    assert shown["chosen"] == pytest.approx(target_variance(experiments(), found.counts, TARGET))
+
+
+def test_a_budget_of_machine_seconds_is_kept() -> None:
+    some = experiments(costly=True)
+    found = find_design(some, 0.5, kind="A")
+    assert float(some.cost @ found.counts) <= 0.5 * (1 + 1e-9)
+    assert found.cost == pytest.approx(float(some.cost @ found.counts))
+
+
+def test_lower_bounds_and_repeats_are_kept() -> None:
+    wanted = Configuration(5, 0.05)
+    points = candidates(range(1, 17), [0.01, 0.05, 0.1])
+    some = Experiments(points, np.ones(len(points)), TERMS, at_least={wanted: 2}, repeats=3)
+    found = find_design(some, 9.0, kind="D")
+    chosen = dict(zip(points.configurations(), found.counts.tolist(), strict=True))
+    assert chosen[wanted] >= 2
+    assert max(chosen.values()) <= 3
+    with pytest.raises(InputError, match="costs 2"):
+        find_design(some, 1.0)
+
+
+def test_what_was_done_already_counts() -> None:
+    done = Points.of([Configuration(1, 0.01), Configuration(1, 0.1), Configuration(2, 0.1)] * 4)
+    fresh = find_design(experiments(), 4.0, kind="I", target=TARGET)
+    after = find_design(experiments(done=done), 4.0, kind="I", target=TARGET)
+    assert after.value < fresh.value
+    assert not np.array_equal(after.counts, fresh.counts)
+
+
+def test_one_machine_count_cannot_tell_the_terms_apart() -> None:
+    points = candidates([4], [0.01, 0.05, 0.1])
+    with pytest.raises(InputError, match="cannot tell the terms apart"):
+        find_design(Experiments(points, np.ones(3), TERMS), 3.0)
+
+
+def test_the_next_best_lowers_the_variance_more_than_others() -> None:
+    done = Points.of([Configuration(m, s) for m in (1, 4, 8) for s in (0.01, 0.1)])
+    some = experiments(done=done)
+    best, now, after = next_best(some, TARGET)
+    assert after < now
+    at = some.points.configurations()
+    for other in (0, 40, 100, 159):
+        counts = np.zeros(len(at))
+        counts[other] = 1.0
+        assert after <= target_variance(some, counts, TARGET) * (1.0 + 1e-6)
+    assert best in at

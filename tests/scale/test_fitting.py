@@ -1,0 +1,221 @@
+"""What is fitted: known coefficients come back, and jobs that Ernest's terms miss are met."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import nnls
+
+from kongming.errors import CannotAnswerError, InputError
+from kongming.scale.ernest import fit_ernest
+from kongming.scale.points import Configuration, Points, Runs
+from kongming.scale.terms import matrix, read_terms
+from tests.scale.shapes import KEYS, PUBLISHED, fitted, grid, measured, published
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_published_coefficients_are_recovered(name: str) -> None:
+    report = fitted(measured(published(name), grid())).report
+    assert tuple(report["terms"]) == ("intercept", "scale/machines", "log(machines)", "machines")
+    for key, value in zip(KEYS, PUBLISHED[name], strict=True):
+        assert report["terms"][key] == pytest.approx(value, rel=1e-6, abs=1e-6)
+    assert report["loo_error_pct"] < 1e-6
+
+
+@pytest.mark.parametrize("key", ["sqrt", "square", "nlogn", "nlog2n"])
+def test_extensions_are_recovered_alone_and_by_auto(key: str) -> None:
+    items, points = 1e5, grid()
+    (term,) = [one for one in read_terms(key, items=items).terms if one.key == key]
+    column = matrix([term], points, items)[:, 0]
+    size = 30.0 / float(column.max())
+    runs = Runs(points, 2.0 + 50.0 * points.load + 0.05 * points.machines + size * column)
+    for terms in (key, "auto"):
+        found = fitted(runs, terms, items=items, kind="ernest").report["terms"]
+        assert found[key] == pytest.approx(size, rel=1e-6)
+        assert found["intercept"] == pytest.approx(2.0, rel=1e-5)
+
+
+def test_a_users_expression_is_a_term() -> None:
+    runs = measured(lambda m, s: 3.0 + 100.0 * s / m + 0.2 * np.ceil(64 * s / m), grid())
+    found = fitted(runs, "ceil(64*scale/machines)").report["terms"]
+    assert found["ceil(64*scale/machines)"] == pytest.approx(0.2, rel=1e-6)
+
+
+def test_auto_adds_nothing_to_a_job_that_the_default_terms_describe() -> None:
+    report = fitted(measured(published("kmeans"), grid(), 0.03), "auto").report
+    assert tuple(report["terms"]) == ("intercept", "scale/machines", "log(machines)", "machines")
+    assert "none of" in report["terms_reason"]
+
+
+def test_with_noise_no_worse_than_plain_ernest_at_four_times_the_machines() -> None:
+    ours, plain = [], []
+    question = Points(np.array([64.0]), np.array([1.0]), np.ones(1))
+    for name in ("kmeans", "regression", "pca", "naive.bayes"):
+        shape = published(name)
+        truth = float(shape(np.array([64.0]), np.array([1.0]))[0])
+        for seed in range(4):
+            runs = measured(shape, grid(scales=(0.01, 0.04, 0.1)), 0.05, seed)
+            ours.append(abs(float(fitted(runs).seconds(question)[0]) / truth - 1.0))
+            A = matrix(read_terms("default", items=None).terms, runs.points, None)
+            coef, _ = nnls(A, runs.seconds)
+            far = matrix(read_terms("default", items=None).terms, question, None)
+            plain.append(abs(float((far @ coef)[0]) / truth - 1.0))
+    assert np.mean(ours) <= np.mean(plain)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.integers(1, 64), st.floats(0.01, 1.0), st.floats(0.01, 1000.0)),
+        min_size=4,
+        max_size=12,
+    )
+)
+def test_coefficients_are_never_negative(rows: list[tuple[int, float, float]]) -> None:
+    values = np.array(rows)
+    runs = Runs(Points(values[:, 0], values[:, 1], np.ones(len(rows))), values[:, 2])
+    terms = read_terms("default", items=None).terms
+    for relative in (False, True):
+        fit = fit_ernest(runs, terms, relative=relative)
+        assert (fit.coef >= 0.0).all()
+        assert (fit.predict(runs.points) > 0.0).all()
+
+
+def cliff(machines: np.ndarray, scale: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
+    load = scale / machines
+    return np.asarray(2.0 + 100.0 * load + np.where(load > 0.03, 20.0 + 900.0 * (load - 0.03), 0.0))
+
+
+def test_a_memory_cliff_with_runs_on_both_sides_is_met() -> None:
+    runs = measured(cliff, grid(), 0.02)
+    model = fitted(runs)
+    assert model.fit.kind == "ernest-piecewise"
+    assert 0.02 < model.report["cliff"]["load"] < 0.04
+    assert model.report["loo_error_pct"] < model.report["baselines"]["ernest"] / 3.0
+    inside = model.predict(Configuration(10, 0.05)).median
+    assert inside == pytest.approx(2.5, rel=0.1)
+
+
+def test_a_cliff_with_one_run_behind_it_is_not_crossed() -> None:
+    points = grid(machines=(2, 4, 8, 16))
+    points = Points(
+        np.append(points.machines, 1.0), np.append(points.scale, 0.1), np.ones(len(points) + 1)
+    )
+    model = fitted(measured(cliff, points.take(points.load < 0.03), 0.02))
+    assert model.edge is None
+    keep = (points.load < 0.03) | (points.load > 0.09)
+    model = fitted(measured(cliff, points.take(keep), 0.02))
+    assert model.edge is not None
+    with pytest.raises(CannotAnswerError, match="as when memory is full"):
+        model.predict(Configuration(1, 0.08))
+    assert model.predict(Configuration(32, 0.1)).median == pytest.approx(2.3, rel=0.15)
+
+
+def test_a_stated_memory_limit_is_kept() -> None:
+    model = fitted(measured(published("pca"), grid()), memory_load=0.05)
+    with pytest.raises(CannotAnswerError, match="fits into memory"):
+        model.predict(Configuration(1, 0.06))
+
+
+def test_more_machines_that_make_it_slower_are_told() -> None:
+    model = fitted(measured(lambda m, s: 1.0 + 80.0 * s / m + 0.6 * m, grid(), 0.02))
+    fastest = model.report["fastest"]
+    assert fastest["slower_with_more"]
+    assert fastest["machines"] == 4
+    far, near = (model.predict(Configuration(m, 0.1)).median for m in (32, 4))
+    assert far > 3.0 * near
+
+
+def test_many_runs_of_a_wavy_job_are_followed_locally() -> None:
+    def waves(machines: np.ndarray, scale: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
+        # 40 tasks at scale 0.1: the first wave starts cold.
+        rounds = np.ceil(400.0 * scale / machines)
+        return np.asarray(1.0 + 4.0 + 2.0 * (rounds - 1.0))
+
+    counts = tuple(float(m) for m in range(1, 17))
+    model = fitted(measured(waves, grid(machines=counts, scales=(0.025, 0.05, 0.075, 0.1)), 0.02))
+    assert model.report["loo_error_pct"] < model.report["baselines"]["ernest"]
+    assert model.report["nested_error_pct"] < model.report["baselines"]["repeat_nearest"]
+
+
+def test_first_runs_that_are_slower_are_told_and_can_be_left_out() -> None:
+    runs = measured(published("kmeans"), grid(repeats=3), 0.01)
+    cold = runs.seconds.copy()
+    cold[::3] *= 1.4
+    slow = Runs(runs.points, cold)
+    warned = fitted(slow)
+    assert any(
+        "first runs take 1.3" in text or "first runs take 1.4" in text
+        for text in warned.report["warnings"]
+    )
+    dropped = fitted(slow, drop_first=True)
+    assert dropped.report["loo_error_pct"] < warned.report["loo_error_pct"]
+    assert dropped.report["terms"]["scale/machines"] == pytest.approx(149.58, rel=0.03)
+
+
+def test_the_noise_floor_is_what_repeats_differ_by() -> None:
+    report = fitted(measured(published("pca"), grid(repeats=4), 0.05)).report
+    assert report["noise_floor_pct"] == pytest.approx(4.0, rel=0.2)
+    assert fitted(measured(published("pca"), grid(), 0.05)).report["noise_floor_pct"] is None
+
+
+def test_a_threshold_tells_a_bad_fit() -> None:
+    runs = measured(lambda m, s: 5.0 + 10.0 * np.sin(9.0 * m) ** 2 + 0.0 * s, grid())
+    report = fitted(runs, kind="ernest", threshold_pct=10.0).report
+    assert not report["good_fit"]
+    assert any("above the threshold of 10%" in text for text in report["warnings"])
+
+
+def test_iterations_are_sampled_and_scaled() -> None:
+    points = grid()
+    turns = np.where(np.arange(len(points)) % 2 == 0, 5.0, 20.0)
+    points = Points(points.machines, points.scale, turns)
+    seconds = turns * (0.4 + 30.0 * points.load + 0.01 * points.machines) + 7.0
+    terms = read_terms("default", items=None)
+    from kongming.scale.fitting import Settings, fit_runs
+
+    model = fit_runs(Runs(points, seconds), Settings(terms), iterated=True)
+    assert model.report["terms"]["setup/iterations"] == pytest.approx(7.0, rel=1e-5)
+    asked = model.predict(Configuration(16, 1.0), iterations=500)
+    assert asked.median == pytest.approx(500 * (0.4 + 30 / 16 + 0.16) + 7.0, rel=1e-5)
+    with pytest.raises(InputError, match="--iterations"):
+        model.predict(Configuration(16, 1.0))
+
+
+@pytest.mark.parametrize("noise", [0.03, 0.1])
+def test_intervals_hold_as_often_as_they_say(noise: float) -> None:
+    held, total = 0, 0
+    for seed in range(12):
+        shape = published("regression")
+        model = fitted(measured(shape, grid(), noise, seed), kind="ernest-relative")
+        for machines, scale in ((3, 0.05), (10, 0.09), (16, 0.1), (24, 0.2), (48, 0.5), (64, 1.0)):
+            new = measured(
+                shape,
+                Points(np.full(8, float(machines)), np.full(8, scale), np.ones(8)),
+                noise,
+                1000 + seed,
+            )
+            answer = model.predict(Configuration(machines, scale))
+            held += int(((new.seconds >= answer.lower) & (new.seconds <= answer.upper)).sum())
+            total += len(new)
+    assert 0.82 <= held / total <= 0.985
+
+
+def test_outside_is_extrapolating_and_wider() -> None:
+    model = fitted(measured(published("regression"), grid(), 0.05))
+    inside = model.predict(Configuration(8, 0.06))
+    outside = model.predict(Configuration(200, 1.0))
+    assert not inside.extrapolating
+    assert outside.extrapolating
+    assert any("machines 200 is above the trained 1 to 16" in text for text in outside.reasons)
+    assert outside.upper / outside.median > inside.upper / inside.median
+
+
+def test_probability_agrees_with_the_interval() -> None:
+    model = fitted(measured(published("regression"), grid(), 0.05))
+    answer = model.predict(Configuration(8, 0.06), level=0.8)
+    assert model.probability(answer, answer.upper) == pytest.approx(0.9, abs=1e-6)
+    assert model.probability(answer, answer.lower) == pytest.approx(0.1, abs=1e-6)
+    assert model.probability(answer, answer.median) == pytest.approx(0.5, abs=1e-6)

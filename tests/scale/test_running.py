@@ -1,0 +1,152 @@
+"""Carrying experiments out: order, resuming, and the runners behind one protocol."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from kongming.application import Application
+from kongming.cli.scale_cluster import (
+    KubernetesRunner,
+    SlurmRunner,
+    job_manifest,
+    pod_seconds,
+    timed_script,
+)
+from kongming.cli.scale_local import PROCS, LocalRunner, MachineGroups
+from kongming.errors import InputError
+from kongming.scale.points import Configuration
+from kongming.scale.running import Experiment, Measured, RunTable, fill_template, ordered, remaining
+
+AT = Configuration(4, 0.1)
+
+
+def test_templates_leave_other_braces() -> None:
+    line = fill_template("job -n {machines} -s {scale} -r {rank} {dir} ${x}", Experiment(AT), 2)
+    assert line == "job -n 4 -s 0.1 -r 2 {dir} ${x}"
+
+
+def test_repeats_are_spread_and_what_is_done_is_left_out() -> None:
+    design = [(Configuration(m, 0.1), 3) for m in (1, 2, 4)]
+    runs = ordered(design, seed=1)
+    assert Counter(one.at for one in runs) == {at: 3 for at, _ in design}
+    assert runs == ordered(design, seed=1)
+    assert runs != ordered(design, seed=2)
+    left = remaining(runs, Counter({AT: 2, Configuration(1, 0.1): 3}))
+    assert Counter(one.at for one in left) == {Configuration(2, 0.1): 3, AT: 1}
+
+
+def test_a_table_of_another_program_is_not_added_to(tmp_path: Path) -> None:
+    path = tmp_path / "runs.csv"
+    RunTable(path, "aaaa").add(Experiment(AT), Measured(1.5, "process", "now"))
+    assert RunTable(path, "aaaa").done == {AT: 1}
+    with pytest.raises(InputError, match="another one"):
+        RunTable(path, "bbbb")
+    path.write_text("machines,seconds\n1,2\n")
+    with pytest.raises(InputError, match="table without scale"):
+        RunTable(path, "aaaa")
+
+
+def test_without_control_groups_machines_are_processes(tmp_path: Path) -> None:
+    app = Application("job", "echo {rank}", check="^[0-3]$")
+    with LocalRunner(app, tmp_path / "work", root=tmp_path) as runner:
+        found = runner.run(Experiment(AT))
+        assert found.error is None
+        assert found.how == "process"
+        assert found.seconds is not None
+        assert runner.reason == "there is no cpu controller that this process can see"
+    assert list((tmp_path / "work").iterdir()) == []
+
+
+def test_one_machine_that_fails_fails_the_run(tmp_path: Path) -> None:
+    app = Application("job", "test {rank} -ne 2")
+    with LocalRunner(app, tmp_path, root=tmp_path) as runner:
+        found = runner.run(Experiment(AT))
+    assert found.seconds is None
+    assert "exit status 1" in str(found.error)
+
+
+@pytest.mark.real
+def test_a_machine_is_an_eighth_of_a_cpu(tmp_path: Path) -> None:
+    with MachineGroups(2, 0.125) as groups:
+        if not groups.active:
+            pytest.skip(f"no control groups here: {groups.reason}")
+        folders = [groups.machine(i).parent for i in range(2)] + [groups.together.parent]
+        shares = [_share(folder) for folder in folders]
+    assert shares == [0.125, 0.125, 0.25]
+    assert not any(folder.exists() for folder in folders)
+    app = Application("job", f'echo "entered ${PROCS}"', check="entered .*:.*cgroup.procs")
+    with LocalRunner(app, tmp_path) as runner:
+        assert runner.run(Experiment(Configuration(2, 1.0))).error is None
+
+
+def _share(folder: Path) -> float:
+    if (folder / "cpu.max").exists():
+        quota, period = (folder / "cpu.max").read_text().split()
+    else:
+        quota = (folder / "cpu.cfs_quota_us").read_text()
+        period = (folder / "cpu.cfs_period_us").read_text()
+    return int(quota) / int(period)
+
+
+def _on_path(folder: Path, name: str, script: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = folder / name
+    program.write_text(f"#!/bin/sh\n{script}")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+
+
+def test_slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    # Like the real one: runs the last argument, its output to the file of --output.
+    _on_path(
+        tmp_path,
+        "sbatch",
+        "for a; do case $a in --output=*) out=${a#--output=};; --nodes=*) n=${a#*=};; esac; done\n"
+        'echo "$n" > nodes; sh "$a" > "$out" 2>&1\n',
+        monkeypatch,
+    )
+    _on_path(
+        tmp_path,
+        "srun",
+        "n=${1#--ntasks=}; shift; i=0\n"
+        'while [ $i -lt $n ]; do SLURM_PROCID=$i "$@" || exit 1; i=$((i+1)); done\n',
+        monkeypatch,
+    )
+    app = Application("job", "echo {rank} {scale} >> ranks; sleep 0.02")
+    with SlurmRunner(app) as runner:
+        found = runner.run(Experiment(AT))
+        assert found.error is None
+        assert found.seconds is not None
+        assert found.seconds >= 0.08
+        assert (tmp_path / "ranks").read_text() == "0 0.1\n1 0.1\n2 0.1\n3 0.1\n"
+        assert (tmp_path / "nodes").read_text() == "4\n"
+    with SlurmRunner(Application("job", "exit 3")) as runner:
+        assert "sbatch failed" in str(runner.run(Experiment(AT)).error)
+    assert "srun" not in timed_script(Application("job", "mpirun job"), Experiment(AT))
+
+
+def test_kubernetes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pods = (
+        '{"items": [{"status": {"containerStatuses": [{"state": {"terminated": '
+        '{"startedAt": "2026-01-01T00:00:00Z", "finishedAt": "2026-01-01T00:01:30Z"}}}]}}]}'
+    )
+    _on_path(
+        tmp_path,
+        "kubectl",
+        f"echo $1 >> {tmp_path}/calls\n[ $1 = get ] && echo '{pods}'; cat > /dev/null; true\n",
+        monkeypatch,
+    )
+    app = Application("My_Job", "job {rank}", env={"A": "b"})
+    with KubernetesRunner(app, "image:1") as runner:
+        found = runner.run(Experiment(AT))
+    assert found.seconds == 90.0
+    assert (tmp_path / "calls").read_text().split() == ["apply", "wait", "get", "delete"]
+    manifest = job_manifest(app, Experiment(AT), "x", "image:1")
+    assert manifest["spec"]["completions"] == 4
+    container = manifest["spec"]["template"]["spec"]["containers"][0]
+    assert container["command"][-1] == "job $JOB_COMPLETION_INDEX"
+    assert pod_seconds({"items": []}) is None

@@ -1,0 +1,70 @@
+"""Bad tables get an error that names the row and the column."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kongming.errors import InputError
+from kongming.scale.table import Columns, read_table
+
+GOOD = "machines,scale,seconds\n1,0.1,10\n2,0.1,6\n4,0.1,4\n"
+
+
+def write(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "runs.csv"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("machines,scale\n1,0.1\n", r"column 'seconds'.*machines, scale"),
+        ("scale,seconds\n1,0.1\n", r"row 0.*column 'machines'"),
+        ("machines,scale,seconds\n1,0.1,10\n2,0.1,0\n", r"row 2 \(line 3\), column 'seconds'.*'0'"),
+        ("machines,scale,seconds\n1,0.1,10\n2,0.1,-4\n", r"row 2 .*column 'seconds'"),
+        ("machines,scale,seconds\n1,0.1,10\n2,big,4\n", r"row 2 .*column 'scale'.*'big'"),
+        ("machines,scale,seconds\n1,0.1,10\n2,0.1,nan\n", r"row 2 .*column 'seconds'.*'nan'"),
+        ("machines,scale,seconds\n1,0.1,10\n2,0.1,inf\n", r"row 2 .*column 'seconds'.*'inf'"),
+        ("machines,scale,seconds\n1,0.1,10\n2,0.1\n", r"row 2 .*column 'seconds': is empty"),
+        ("machines,scale,seconds\n1,0.1,10\n0,0.1,2\n", r"row 2 .*column 'machines'"),
+        ("machines,scale,seconds\n1,0.1,10\n\n2,-1,2\n", r"row 2 \(line 4\), column 'scale'"),
+        ("machines,scale,seconds\n1,0.1,10,7\n", r"row 1 \(line 2\), column 4"),
+        ("machines,scale,seconds\n1,0.1,10\n", r"row 1 .*column 'machines'.*one point"),
+        ("machines,scale,seconds\n1,0.1,10\n1,0.1,11\n", r"row 1 .*column 'machines'"),
+        ("machines,scale,seconds\n2,0.1,9\n2,0.2,11\n", r"rows 1 to 2, column 'machines'.*one mac"),
+        ("machines,scale,seconds\n", r"row 1, column 'seconds'"),
+        ("machines,machines,seconds\n1,1,1\n", r"row 0\), column 'machines': is there twice"),
+        ("", "is empty"),
+    ],
+)
+def test_bad_tables(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        read_table(write(tmp_path, text))
+
+
+def test_a_named_scale_column_has_to_be_there(tmp_path: Path) -> None:
+    path = write(tmp_path, "machines,seconds\n1,10\n2,6\n")
+    assert not read_table(path).has_scale
+    (runs,) = read_table(path).parts.values()
+    assert runs.points.scale.tolist() == [1.0, 1.0]
+    with pytest.raises(InputError, match=r"column 'share'.*--scale-column"):
+        read_table(path, Columns(scale="share"))
+
+
+def test_other_names_separators_groups_and_repeats(tmp_path: Path) -> None:
+    path = write(tmp_path, "job;n;t;note\na;1;10;x\na;2;6;\nb;1;3;\nb;4;1;\na;2;7;\n")
+    table = read_table(path, Columns(machines="n", seconds="t", group="job"))
+    assert set(table.parts) == {("a", None), ("b", None)}
+    runs = table.parts["a", None]
+    assert runs.count == 2
+    assert runs.repeats.tolist() == [1.0, 2.0]
+    assert runs.typical[1] == pytest.approx((6 * 7) ** 0.5)
+
+
+def test_the_group_that_is_too_small_is_named(tmp_path: Path) -> None:
+    path = write(tmp_path, "job,machines,seconds\na,1,10\na,2,6\nb,4,1\n")
+    with pytest.raises(InputError, match=r"row 3 .* of b"):
+        read_table(path, Columns(group="job"))

@@ -1,0 +1,79 @@
+"""Terms and the expressions of users: what is read, and what is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from kongming.errors import InputError
+from kongming.scale.expressions import parse
+from kongming.scale.terms import DEFAULT, read_terms
+
+VALUES = {
+    "scale": np.array([0.1, 1.0]),
+    "machines": np.array([2.0, 4.0]),
+    "n": np.array([100.0, 1000.0]),
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("scale*machines", [0.2, 4.0]),
+        ("n*log2(n)/machines", [50 * np.log2(100), 250 * np.log2(1000)]),
+        ("max(scale, machines/8, 0.5)", [0.5, 1.0]),
+        ("-(-machines)**2 + 2*machines**2", [4.0, 16.0]),
+        ("(scale/machines > 0.1)*scale", [0.0, 1.0]),
+    ],
+)
+def test_expressions(text: str, found: list[float]) -> None:
+    assert parse(text)(VALUES) == pytest.approx(np.array(found))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "__import__('os').system('true')",
+        "machines.__class__",
+        "(lambda: 1)()",
+        "[scale]",
+        "'a'*n",
+        "scale if n else 1",
+        "open(n)",
+        "eval(n)",
+        "cores",
+        "log(n, 2)",
+        "max(n)",
+        "scale and n",
+        "True*n",
+        "scale +",
+        "1 < n < 2",
+        "n" * 400,
+        "(" * 150 + "n" + ")" * 150,
+        "7",
+        "",
+    ],
+)
+def test_what_is_no_expression_is_refused(text: str) -> None:
+    with pytest.raises(InputError):
+        parse(text)
+
+
+def test_huge_powers_end_at_once() -> None:
+    assert not np.isfinite(parse("n*9**9**9**9")(VALUES)).any()
+
+
+def test_lists() -> None:
+    assert [one.key for one in read_terms("default", items=None).terms] == list(DEFAULT)
+    keys = [one.key for one in read_terms("sqrt,max(scale, n)", items=None).terms]
+    assert keys == [*DEFAULT, "sqrt", "max(scale, n)"]
+    exact = read_terms("intercept, scale / machines,square", items=None)
+    assert [one.key for one in exact.terms] == ["intercept", "scale/machines", "square"]
+    auto = read_terms("auto,machines**2", items=None)
+    assert [one.key for one in auto.candidates] == ["sqrt", "square", "machines**2"]
+    assert len(read_terms("auto", items=1e6).candidates) == 4
+
+
+def test_logarithms_need_items() -> None:
+    with pytest.raises(InputError, match="--items"):
+        read_terms("nlogn", items=None)
