@@ -127,18 +127,20 @@ class Soak:
             database.close()
         return int(count)
 
-    def committed(self) -> list[str]:
-        """Ids of runs in the server's own books, each as often as it is there."""
+    def committed(self) -> tuple[list[str], set[str]]:
+        """Ids of runs in the server's own books, each as often as it is there; and of all that
+        it may have acknowledged: a server that keeps that log itself tells of fingerprints too."""
         stand_in = self.folder / "fleet.db"
         if stand_in.exists():
             database = sqlite3.connect(stand_in)
-            rows = database.execute("SELECT id FROM kept WHERE kind = 'run'").fetchall()
+            rows = database.execute("SELECT id, kind FROM kept").fetchall()
             database.close()
-            return [id for (id,) in rows]
+            return [id for id, kind in rows if kind == "run"], {id for id, _ in rows}
         from kongming.store import Store
 
         with Store.open(f"sqlite:///{self.folder / 'store.db'}") as store:
-            return [run.id for run in store.runs(app="soak", fingerprints=False)]
+            runs = [run.id for run in store.runs(app="soak", fingerprints=False)]
+        return runs, set(runs)
 
 
 def _free_ports(count: int) -> list[int]:
@@ -178,7 +180,7 @@ def soak(folder: Path, server: str, kills: int, seed: int, patience_s: float) ->
         waiting = run.waiting()
     finally:
         run.end()
-    spooled, committed = run.spooled(), run.committed()
+    spooled, (committed, held) = run.spooled(), run.committed()
     counts = Counter(committed)
     # What was committed but not told (killed between the two) is a run as well, and no fault.
     acknowledged = _lines(folder / "acknowledged")
@@ -194,7 +196,7 @@ def soak(folder: Path, server: str, kills: int, seed: int, patience_s: float) ->
         "acknowledged_again": len(acknowledged) - len(set(acknowledged)),
         "waiting": waiting,
         "lost": sorted(set(spooled) - set(counts)),
-        "acknowledged_and_lost": sorted(set(acknowledged) - set(counts)),
+        "acknowledged_and_lost": sorted(set(acknowledged) - held),
         "doubled": sorted(id for id, count in counts.items() if count > 1),
         "unacknowledged": sorted(set(spooled) - set(acknowledged))
         if run.witnessed or acknowledged

@@ -75,8 +75,17 @@ def in_order(
         with _interrupts_held():
             for worker in multiprocessing.active_children():
                 worker.kill()
+            _close(executor)
             # The executor reaps them.
             executor.shutdown(cancel_futures=True)
+
+
+def _close(executor: ProcessPoolExecutor) -> None:
+    """Nobody reads tasks any more. Python 3.11's executor holds the reading end open itself, and a
+    task larger than the pipe's buffer is then written for ever, while the executor waits for it."""
+    queue = getattr(executor, "_call_queue", None)
+    if queue is not None:
+        queue._reader.close()
 
 
 @contextmanager
