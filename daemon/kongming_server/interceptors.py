@@ -65,16 +65,18 @@ def request_id_of(given: str) -> str:
     """The request id to use: what the caller gave, or a new one.
 
     Raises:
-        InputError: what was given is too long, or would not stay on one line of a log.
+        InputError: what was given is too long, or cannot stand in a header or on a line of a log.
     """
     if not given:
         return f"{_process}-{next(_count):x}"
-    if len(given) > _LONGEST_REQUEST_ID or not given.isprintable():
+    # Metadata and headers that bring it back hold no other characters.
+    plain = given.isascii() and given.isprintable()
+    if len(given) > _LONGEST_REQUEST_ID or not plain:
         raise InputError(
             "is not allowed.",
             field="request_id",
             found=given[:_LONGEST_REQUEST_ID],
-            allowed=f"up to {_LONGEST_REQUEST_ID} printable characters",
+            allowed=f"up to {_LONGEST_REQUEST_ID} printable ASCII characters",
         )
     return given
 

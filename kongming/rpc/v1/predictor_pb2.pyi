@@ -309,7 +309,9 @@ class PredictRequest(_message.Message):
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     QUESTIONS_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
-    """For tracing: comes back in the answer and in logs; the server makes one where it is empty."""
+    """For tracing: printable ASCII that comes back in the answer and in logs; the server makes one
+    where it is empty.
+    """
     @_builtins.property
     def questions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PredictQuestion]:
         """Each is answered or refused on its own."""

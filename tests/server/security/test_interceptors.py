@@ -113,7 +113,9 @@ def test_a_request_id_comes_back_or_is_made() -> None:
     assert {(one.method, one.caller.name) for one in seen} == {(PREDICT, "anybody")}
 
 
-@pytest.mark.parametrize("given", ["x" * 129, "a\nlevel=ERROR forged", "\x1b[31m"])
+@pytest.mark.parametrize(
+    "given", ["x" * 129, "a\nlevel=ERROR forged", "\x1b[31m", "\u00a1", "\u4e00"]
+)
 def test_a_request_id_that_would_spoil_a_log_is_refused(given: str) -> None:
     with Stand() as stand, stand.channel() as channel:
         with pytest.raises(grpc.RpcError) as met:
