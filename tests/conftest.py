@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from tests.postgres.fixtures import postgres_server, postgres_url
 
@@ -21,6 +22,12 @@ ROOT = Path(__file__).resolve().parent.parent
 # the commands under test would inherit that, and tests of Ctrl-C would test the shell.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+# The same examples each time, so that a change is judged by itself; others are tried with
+# HYPOTHESIS_PROFILE=explore.
+settings.register_profile("same", derandomize=True)
+settings.register_profile("explore", settings.get_profile("default"))
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
 Kongming = Callable[..., "subprocess.CompletedProcess[str]"]
 
