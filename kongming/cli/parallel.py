@@ -19,6 +19,8 @@ from kongming.errors import KongmingError
 
 __all__ = ["available_cpus", "in_order"]
 
+_PATIENCE_S = 2.0
+
 Task = TypeVar("Task")
 Answer = TypeVar("Answer")
 
@@ -54,13 +56,13 @@ def in_order(
     try:
         running: deque[tuple[Task, Future[Answer]]] = deque()
         while True:
-            for task in itertools.islice(pending, 2 * jobs - len(running)):
-                with _interrupts_held():
-                    running.append((task, executor.submit(function, task)))
-            if not running:
-                break
-            done, future = running.popleft()
             try:
+                for task in itertools.islice(pending, 2 * jobs - len(running)):
+                    with _interrupts_held():
+                        running.append((task, executor.submit(function, task)))
+                if not running:
+                    break
+                done, future = running.popleft()
                 answer = future.result()
             except BrokenProcessPool:
                 raise KongmingError(
@@ -75,17 +77,23 @@ def in_order(
         with _interrupts_held():
             for worker in multiprocessing.active_children():
                 worker.kill()
-            _close(executor)
-            # The executor reaps them.
-            executor.shutdown(cancel_futures=True)
+            _end(executor)
 
 
-def _close(executor: ProcessPoolExecutor) -> None:
-    """Nobody reads tasks any more. Python 3.11's executor holds the reading end open itself, and a
-    task larger than the pipe's buffer is then written for ever, while the executor waits for it."""
+def _end(executor: ProcessPoolExecutor) -> None:
+    """Wait until the executor has reaped its processes, which were killed.
+
+    Python 3.11's executor holds the end that tasks are read from open itself: a task larger than
+    the pipe's buffer is then written for ever, and waited for, unless that end is closed.
+    """
+    manager = getattr(executor, "_executor_manager_thread", None)
     queue = getattr(executor, "_call_queue", None)
-    if queue is not None:
-        queue._reader.close()
+    executor.shutdown(wait=False, cancel_futures=True)
+    if manager is not None:
+        manager.join(_PATIENCE_S)
+        if manager.is_alive() and queue is not None:
+            queue._reader.close()
+        manager.join()
 
 
 @contextmanager
