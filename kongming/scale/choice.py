@@ -12,7 +12,7 @@ import numpy as np
 
 from kongming.dataset import Floats
 from kongming.errors import UnknownNameError
-from kongming.scale.cliffs import SIDE, fit_piecewise
+from kongming.scale.cliffs import SIDE, fit_piecewise, is_cliff
 from kongming.scale.ernest import ErnestFit, fit_ernest
 from kongming.scale.nearest import fit_nearest
 from kongming.scale.points import Runs
@@ -148,8 +148,12 @@ def choose_kind(runs: Runs, terms: Sequence[Term], items: float | None) -> Choic
     errors = {kind: np.abs(log_errors(found, runs)) for kind, found in predicted.items()}
     chosen: Kind = base
     for kind in KINDS[2:]:
-        if kind in errors and _better(errors[kind], errors[chosen]):
-            chosen = kind
+        if kind not in errors or not _better(errors[kind], errors[chosen]):
+            continue
+        # A small step describes any bend between the runs, and misleads beyond them.
+        if kind == "ernest-piecewise" and not is_cliff(fit_piecewise(runs, terms, items), runs):
+            continue
+        chosen = kind
     means = {kind: float(error.mean()) for kind, error in errors.items()}
     if chosen == base:
         noise = "grows with the time" if base == "ernest-relative" else "is of one size in seconds"

@@ -16,7 +16,7 @@ from kongming.scale.ernest import ErnestFit, fit_ernest, solve, with_cliff
 from kongming.scale.points import Integers, Runs
 from kongming.scale.terms import Term, matrix
 
-__all__ = ["Edge", "find_edge", "fit_piecewise"]
+__all__ = ["Edge", "find_edge", "fit_piecewise", "is_cliff"]
 
 SIDE = 3
 """Configurations on each side without which a piecewise fit is not tried."""
@@ -58,6 +58,15 @@ def fit_piecewise(
         if loss < least * (1.0 - 1e-9):
             best, least = cliff, loss
     return None if best is None else fit_ernest(runs, terms, items, relative=True, cliff=best)
+
+
+def is_cliff(fit: ErnestFit | None, runs: Runs) -> bool:
+    """Whether some run beyond the step takes ``JUMP`` times what it would take without."""
+    if fit is None or fit.cliff is None:
+        return False
+    A = fit.features(runs.configurations)
+    smooth = np.maximum(A[:, :-2] @ fit.coef[:-2], fit.least)
+    return bool(np.max(A @ fit.coef / smooth) >= JUMP)
 
 
 def find_edge(runs: Runs, terms: Sequence[Term], items: float | None = None) -> Edge | None:

@@ -18,7 +18,7 @@ from kongming.scale.ernest import ErnestFit, solve
 from kongming.scale.nearest import NearestFit
 from kongming.scale.points import Points, Runs
 from kongming.scale.residuals import ResidualFit
-from kongming.scale.validation import Fit, Fitter, folds_of, largest_out
+from kongming.scale.validation import Fit, Fitter, folds_of, largest_out, largest_scale_out
 
 __all__ = ["CALIBRATED_AT", "Spread", "measure_spread"]
 
@@ -92,7 +92,10 @@ def measure_spread(runs: Runs, fit: Fit, fitter: Fitter, *, seed: int = 0) -> Sp
         fitter,
         random,
     )
-    outside = _standardised(largest_out(runs), fitter, random)
+    outside = [
+        _standardised([part], fitter, random)
+        for part in (*largest_out(runs), *largest_scale_out(runs))
+    ]
     wide = _widening(inside, freedom)
     covered = None
     if len(inside) >= 5:
@@ -143,10 +146,11 @@ def _widening(standardised: Floats, freedom: float) -> float:
     return max(float(np.median(standardised)) / float(stdtrit(freedom, 0.75)), 1.0)
 
 
-def _beyond(standardised: Floats) -> float:
-    if len(standardised) == 0:
-        return 1.0
-    return min(float(np.sqrt(np.mean(standardised**2))), 10.0)
+def _beyond(parts: list[Floats]) -> float:
+    """The worst of the parts: the runs of one part err together, by what the terms lack, so that
+    each part says one thing, and there are few of them."""
+    sizes = [float(np.sqrt(np.mean(part**2))) for part in parts if len(part)]
+    return min(max(sizes, default=1.0), 10.0)
 
 
 def _noise(fit: Fit, runs: Runs) -> tuple[float, bool]:

@@ -19,6 +19,7 @@ __all__ = [
     "folds_of",
     "held_out",
     "largest_out",
+    "largest_scale_out",
     "log_errors",
     "noise_floor_pct",
     "score",
@@ -90,6 +91,23 @@ def largest_out(runs: Runs, *, most: int = 3) -> list[tuple[Runs, Runs]]:
         trained = runs.take(small)
         if trained.count >= 3:
             found.append((trained, runs.take(~small)))
+    return found
+
+
+def largest_scale_out(runs: Runs, *, most: int = 2) -> list[tuple[Runs, Runs]]:
+    """(trained, left out): the largest scale left out, then the two largest, ...
+
+    What is left has two scales and three configurations at least.
+    """
+    scales = np.unique(runs.points.scale)
+    found = []
+    for left in range(1, most + 1):
+        if len(scales) - left < 2:
+            break
+        little = runs.points.scale <= scales[-left - 1]
+        trained = runs.take(little)
+        if trained.count >= 3:
+            found.append((trained, runs.take(~little)))
     return found
 
 
