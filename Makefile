@@ -66,8 +66,9 @@ type: setup ## mypy, strict
 imports: setup ## the layers of the design: who may import whom
 	$(BIN)/lint-imports
 
+# Three processes, since many tests wait; those that measure have the CPUs to themselves (tests/turns.py).
 test: setup ## the tests
-	$(BIN)/pytest
+	$(BIN)/pytest -n 3 --dist loadfile
 
 build/c-debug/CMakeCache.txt: $(STAMP)
 	@$(CMAKE) -S microbench -B build/c-debug -DCMAKE_BUILD_TYPE=Debug \

@@ -6,13 +6,14 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
 from tests.postgres.fixtures import postgres_server, postgres_url
+from tests.turns import turn
 
 __all__ = ["postgres_server", "postgres_url"]
 
@@ -28,6 +29,20 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 settings.register_profile("same", derandomize=True)
 settings.register_profile("explore", settings.get_profile("default"))
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
+
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Around the whole test, so that neither its time limit nor its fixtures begin too early."""
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        return (yield)
+    alone = any(item.get_closest_marker(mark) for mark in ("real", "alone"))
+    # Workers have a folder each, below one that they share.
+    folder = item.config._tmp_path_factory.getbasetemp().parent  # type: ignore[attr-defined]
+    with turn(folder, alone=alone):
+        return (yield)
+
 
 Kongming = Callable[..., "subprocess.CompletedProcess[str]"]
 
