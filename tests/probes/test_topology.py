@@ -63,6 +63,16 @@ def test_a_load_that_fails_is_an_error(fake: Path, monkeypatch: pytest.MonkeyPat
         check_siblings(*ALLOWED[:2], seconds=0.01)
 
 
+@two_cpus
+@pytest.mark.parametrize(("mode", "shares"), [("busy", False), ("shared", True)])
+def test_what_slows_every_early_round_of_a_busy_node_is_no_shared_core(
+    mode: str, shares: bool, fake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_MODE", mode)
+    monkeypatch.setenv("FAKE_LOG", str(tmp_path / "log"))
+    assert check_siblings(*ALLOWED[:2], seconds=0.01).shares_core is shares
+
+
 def test_cpus_that_are_not_allowed_are_refused() -> None:
     with pytest.raises(InputError, match="cpu"):
         check_siblings(ALLOWED[0], 4096)
