@@ -1,0 +1,54 @@
+"""A store's measured pairs, with what its models predict, as a table for kongming simulate.
+
+    python -m benchmarks.simulate.tables --store URL [--placement P] > pairs.csv
+
+A row is one repeat of a pair: its slowdown over the solo runs of the same minutes. The models have
+to be trained before (kongming train). Solo seconds are the geometric mean of the solo runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import sys
+
+from kongming.cli.evaluate_scores import Scale, measured_pairs
+from kongming.cli.simulate_inputs import DEFAULT_PLACEMENT, STORE, Source, beliefs_for, pairs_of
+from kongming.errors import KongmingError
+from kongming.fingerprint import PLACEMENTS
+from kongming.store import Store
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
+    parser.add_argument("--store", required=True, metavar="URL")
+    parser.add_argument("--placement", choices=PLACEMENTS, default=DEFAULT_PLACEMENT)
+    asked = parser.parse_args()
+    source = Source(STORE, STORE, None, "auto", asked.placement, False, asked.store, 0)
+    try:
+        file = pairs_of(source)
+        table = file.table.filled()
+        beliefs = beliefs_for(source, file, table)
+        with Store.open(asked.store) as store:
+            runs = store.runs(placement=asked.placement, ok=True, fingerprints=False)
+    except KongmingError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_status
+    assert beliefs is not None
+    campaigns = {run.campaign for run in runs if run.kind == "corun"}
+    pairs = measured_pairs(
+        [run for run in runs if run.campaign in campaigns], table.apps, Scale("bracketed", {})
+    )
+    median, upper = beliefs.slowdowns()
+    write = csv.writer(sys.stdout, lineterminator="\n").writerow
+    write(("app", "beside", "slowdown", "solo_s", "predicted", "predicted_upper"))
+    for pair in pairs:
+        a, b = table.place(pair.app), table.place(pair.beside)
+        for value in pair.values:
+            numbers = (value, table.solo_s[a], median[a, b], upper[a, b])
+            write((pair.app, pair.beside, *(f"{number:.4f}" for number in numbers)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,109 @@
+"""A placement study as a picture; matplotlib is imported when drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kongming.evaluate.figures import theme as themes
+from kongming.evaluate.figures.theme import Theme
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+VIOLATED = 0.01
+"""Of the jobs so many may fall below a quality target that still counts as held."""
+
+
+def draw(path: Path, document: Mapping[str, Any]) -> None:
+    """Write an SVG or PNG, by the suffix of ``path``: the distribution of slowdowns by policy,
+    and the utilisation gained against the quality target.
+
+    Raises:
+        MissingExtraError: matplotlib is not installed.
+    """
+    themes.write_one(lambda theme: _figure(theme, document), path)
+
+
+def _figure(theme: Theme, document: Mapping[str, Any]) -> Figure:
+    colours = {
+        name: theme.lines[k % len(theme.lines)] for k, name in enumerate(document["policies"])
+    }
+    figure = themes.new_figure(9.6, 4.4)
+    _slowdowns(figure.add_subplot(1, 2, 1), theme, document, colours)
+    _gained(figure.add_subplot(1, 2, 2), theme, document, colours)
+    return figure
+
+
+def _slowdowns(
+    axes: Axes, theme: Theme, document: Mapping[str, Any], colours: Mapping[str, str]
+) -> None:
+    themes.title(axes, "How much slower jobs ran")
+    last = 1.0
+    for name, curve in document["slowdown_cdf"].items():
+        axes.step(
+            [value for value, _ in curve],
+            [100.0 * share for _, share in curve],
+            where="post",
+            color=colours[name],
+            linestyle="--" if name == "oracle" else "-",
+            label=name,
+        )
+        # The slowest hundredth would press all others to the left.
+        last = max(last, next(value for value, share in curve if share >= 0.99))
+    limit = document["settings"]["limit"]
+    if limit is not None:
+        axes.axvline(limit, color=theme.faint, linestyle=(0, (4, 3)), linewidth=0.9)
+        axes.annotate(
+            "limit",
+            (limit, 2.0),
+            xytext=(3, 0),
+            textcoords="offset points",
+            color=theme.faint,
+        )
+    axes.set_xlim(1.0 - 0.02 * (last - 1.0), last + 0.02)
+    axes.set_ylim(0.0, 101.0)
+    axes.set_xlabel("slowdown (run time / time alone)")
+    axes.set_ylabel("jobs that are no slower (%)")
+    axes.grid(True)
+    axes.legend(frameon=False, loc="lower right")
+
+
+def _gained(
+    axes: Axes, theme: Theme, document: Mapping[str, Any], colours: Mapping[str, str]
+) -> None:
+    themes.title(axes, "What sharing nodes gains")
+    entries = document["quality"]
+    targets = [entry["target"] for entry in entries]
+    for name in document["policies"]:
+        found = [entry["policies"][name] for entry in entries]
+        axes.plot(
+            targets,
+            [max(one["gained_pct"], 0.0) for one in found],
+            color=colours[name],
+            linestyle="--" if name == "oracle" else "-",
+        )
+        for target, one in zip(targets, found, strict=True):
+            kept = one["violated_share"] <= VIOLATED
+            axes.plot(
+                [target],
+                [max(one["gained_pct"], 0.0)],
+                marker="o",
+                markersize=6.0,
+                markeredgecolor=colours[name],
+                markerfacecolor=colours[name] if kept else theme.page,
+            )
+    axes.annotate(
+        f"hollow: more than {100.0 * VIOLATED:.0f}% of jobs fell below the target",
+        (0.02, 0.02),
+        xycoords="axes fraction",
+        fontsize=8.0,
+        color=theme.faint,
+    )
+    axes.set_ylim(bottom=-6.0)
+    axes.set_xlabel("quality target (speed / speed alone)")
+    axes.set_ylabel("work per node in use, over one job a node (%)")
+    axes.set_xticks(targets)
+    axes.grid(True)

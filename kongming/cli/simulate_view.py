@@ -1,0 +1,124 @@
+"""A placement study for people: a line a policy, and what it all rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kongming.cli import output
+
+
+def show(document: Mapping[str, Any]) -> None:
+    """Print the tables and, on stderr, what to bear in mind."""
+    console = output.console()
+    trace, fleet = document["trace"], document["fleet"]
+    console.print(
+        f"{trace['jobs']} jobs of {len(trace['apps'])} applications ({trace['source']}) on "
+        f"{fleet['nodes']} nodes with {fleet['slots']} slots; offered load "
+        f"{trace['offered_load']:.2f}",
+        markup=False,
+    )
+    console.print(output.table(*_policies(document["policies"])))
+    console.print(output.table(*_utilisation(document["policies"])))
+    if document["quality"]:
+        console.print("Work gained per node in use, and the share of jobs that held the quality:")
+        console.print(output.table(*_quality(document["quality"])))
+    for line in remarks(document):
+        console.print(line, markup=False)
+
+
+def remarks(document: Mapping[str, Any]) -> list[str]:
+    """Where the numbers come from; what was not measured is named as such."""
+    pairs, said, settings = document["pairs"], document["predictions"], document["settings"]
+    noise = "" if pairs["noise_pct"] is None else f", repeat noise {pairs['noise_pct']:.1f}%"
+    lines = [f"pairs: {pairs['measured']} measured ({pairs['source']}{noise})"]
+    if pairs["estimated"]:
+        shown = ", ".join(f"{a} beside {b}" for a, b in pairs["estimated"][:3])
+        more = ", ..." if len(pairs["estimated"]) > 3 else ""
+        lines.append(
+            f"{len(pairs['estimated'])} pairs were not measured, but estimated from the others: "
+            f"{shown}{more}"
+        )
+    if said is not None:
+        error = "" if said["error_pct"] is None else f", median error {said['error_pct']:.1f}%"
+        lines.append(f"predictions: {said['source']}{error}")
+        if said["made_up"]:
+            lines.append("No model predicted these: what kongming gains here is what if.")
+    patience = settings["patience"]
+    if patience is None:
+        lines.append("a job waits until a place keeps the limits")
+    else:
+        lines.append(
+            f"a job that has waited {patience:g} times its own work takes a slot beyond the limits"
+        )
+    return lines
+
+
+_Table = tuple[Sequence[str], list[list[object]]]
+
+
+def _policies(figures: Mapping[str, Mapping[str, Any]]) -> _Table:
+    """What becomes of the jobs."""
+    columns = (
+        *("policy", "slowdown", "p95", "over limit", "waiting", "stretch", "makespan"),
+        *("x random", "x oracle"),
+    )
+    rows: list[list[object]] = []
+    for name, own in figures.items():
+        over = own["over"]
+        rows.append(
+            [
+                name,
+                f"{own['slowdown']['mean']:.3f}",
+                f"{own['slowdown']['p95']:.3f}",
+                _percent(own["over_limit_share"]),
+                output.format_duration(own["waiting_s"]["mean"]),
+                f"{own['stretch']['mean']:.3f}",
+                output.format_duration(own["makespan_s"]),
+                *(
+                    None if other not in over else f"{over[other]['slowdown.mean']:.3f}"
+                    for other in ("random", "oracle")
+                ),
+            ]
+        )
+    return columns, rows
+
+
+def _utilisation(figures: Mapping[str, Mapping[str, Any]]) -> _Table:
+    """What becomes of the nodes, and of quality."""
+    columns = ("policy", "slots used", "shared", "work/node", "undegraded", "below alone", "forced")
+    rows: list[list[object]] = [
+        [
+            name,
+            _percent(own["slots_in_use"]),
+            _percent(own["shared_share"]),
+            f"{own['work_per_busy_node']:.2f}",
+            _percent(own["quality"]["undegraded_share"]),
+            f"{own['quality']['alone_gap_pct']:.1f}%",
+            own["forced_jobs"],
+        ]
+        for name, own in figures.items()
+    ]
+    return columns, rows
+
+
+def _quality(entries: Sequence[Mapping[str, Any]]) -> _Table:
+    names = list(entries[0]["policies"])
+    columns = ["quality", *names]
+    rows: list[list[object]] = []
+    for entry in entries:
+        found = [entry["policies"][name] for name in names]
+        rows.append(
+            [
+                f"{entry['target']:g}",
+                *(
+                    f"{max(one['gained_pct'], 0.0):.0f}% ({_percent(one['held_share'])})"
+                    for one in found
+                ),
+            ]
+        )
+    return columns, rows
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{100.0 * share:.1f}%"

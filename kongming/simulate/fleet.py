@@ -1,0 +1,94 @@
+"""The nodes that jobs are placed on, kind by kind."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from kongming.errors import InputError
+from kongming.simulate.rows import read_rows
+
+COLUMNS = ("name", "nodes", "slots", "speed", "weight")
+
+MOST_NODES = 1_000_000
+MOST_SLOTS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """So many ``nodes`` that are alike: jobs side by side at the most, speed (1 is the node that
+    solo times are of), and Slurm's weight (lower ones are filled first)."""
+
+    name: str
+    nodes: int
+    slots: int = 2
+    speed: float = 1.0
+    weight: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """All nodes, numbered through in the order of the kinds."""
+
+    kinds: tuple[Kind, ...]
+
+    def __post_init__(self) -> None:
+        if not self.kinds:
+            raise InputError("A fleet needs a node.", field="nodes")
+        for kind in self.kinds:
+            for name, value, most in (
+                ("nodes", kind.nodes, MOST_NODES),
+                ("slots", kind.slots, MOST_SLOTS),
+            ):
+                if not 1 <= value <= most:
+                    raise InputError(
+                        "is out of range.", field=name, found=value, allowed=f"1 to {most}"
+                    )
+        if self.nodes > MOST_NODES:
+            raise InputError(
+                "are too many.", field="nodes", found=self.nodes, allowed=f"up to {MOST_NODES}"
+            )
+
+    @property
+    def nodes(self) -> int:
+        return sum(kind.nodes for kind in self.kinds)
+
+    @property
+    def slots(self) -> int:
+        return sum(kind.nodes * kind.slots for kind in self.kinds)
+
+    @property
+    def capacity(self) -> float:
+        """Solo seconds that all slots do in a second where no neighbour slows another."""
+        return sum(kind.nodes * kind.slots * kind.speed for kind in self.kinds)
+
+    def kind_of(self) -> list[int]:
+        """For each node the place of its kind."""
+        return [place for place, kind in enumerate(self.kinds) for _ in range(kind.nodes)]
+
+
+def alike(nodes: int, slots: int) -> Fleet:
+    return Fleet((Kind("node", nodes, slots),))
+
+
+def read_fleet(path: Path) -> Fleet:
+    """A CSV with a header: name, nodes, and where they are not the same slots, speed, weight.
+
+    Raises:
+        InputError: it cannot be read, or a cell is out of range (with row and column).
+    """
+    kinds = []
+    for row in read_rows(path, COLUMNS[:2], COLUMNS):
+        slots = row.number_in("slots", least=1, whole=True) if row.text("slots") else 2.0
+        kinds.append(
+            Kind(
+                name=row.name("name"),
+                nodes=int(row.number_in("nodes", least=1, whole=True)),
+                slots=int(slots),
+                speed=row.optional("speed") or 1.0,
+                weight=row.number_in("weight") if row.text("weight") else 1.0,
+            )
+        )
+    if not kinds:
+        raise InputError(f"{path} has a header and no row.")
+    return Fleet(tuple(kinds))

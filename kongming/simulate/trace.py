@@ -1,0 +1,190 @@
+"""Jobs as they arrive: from a CSV, or made up."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kongming.dataset import Floats
+from kongming.errors import InputError, UnknownNameError, UntrainedError
+from kongming.simulate.rows import read_rows
+
+COLUMNS = ("arrival_s", "app", "limit", "work")
+
+ARRIVALS = ("poisson", "bursty")
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Trace:
+    """n jobs in the order of their arrival.
+
+    ``app_of`` (n,) are places in ``apps``, ``work_s`` (n,) seconds alone on a node of speed 1,
+    ``limit`` (n,) the slowdown that the job may have, infinite for none.
+    """
+
+    apps: tuple[str, ...]
+    arrival_s: Floats
+    app_of: NDArray[np.int32]
+    work_s: Floats
+    limit: Floats
+    source: str
+
+    def __len__(self) -> int:
+        return len(self.arrival_s)
+
+    @classmethod
+    def of(
+        cls,
+        apps: Sequence[str],
+        arrival_s: Any,
+        app_of: Any,
+        work_s: Any,
+        limit: Any,
+        source: str,
+    ) -> Trace:
+        """Sorted by arrival; jobs that arrive together keep their order.
+
+        Raises:
+            InputError: there is no job, or a value is out of range.
+        """
+        arrival = np.asarray(arrival_s, dtype=np.float64)
+        n = len(arrival)
+        if n == 0:
+            raise InputError("There is no job to place.", field="trace")
+        work = np.asarray(work_s, dtype=np.float64)
+        limits = np.broadcast_to(np.asarray(limit, dtype=np.float64), n)
+        for name, values, good in (
+            ("arrival_s", arrival, np.isfinite(arrival) & (arrival >= 0.0)),
+            ("work", work, np.isfinite(work) & (work > 0.0)),
+            ("limit", limits, limits >= 1.0),
+        ):
+            if not good.all():
+                bad = int(np.argmin(good))
+                raise InputError("is out of range.", field=name, found=float(values[bad]))
+        order = np.argsort(arrival, kind="stable")
+        places = np.asarray(app_of, dtype=np.int32)
+        return cls(tuple(apps), arrival[order], places[order], work[order], limits[order], source)
+
+    def classes(self) -> tuple[NDArray[np.int32], list[int], list[float]]:
+        """Jobs that a policy cannot tell apart: the class of each job (n,), and by class its
+        application's place and its limit."""
+        limits, limit_of = np.unique(self.limit, return_inverse=True)
+        codes, class_of = np.unique(
+            self.app_of.astype(np.int64) * len(limits) + limit_of.ravel(), return_inverse=True
+        )
+        return (
+            class_of.ravel().astype(np.int32),
+            (codes // len(limits)).tolist(),
+            limits[codes % len(limits)].tolist(),
+        )
+
+    def used(self) -> Trace:
+        """The same jobs, with only those applications that one of them is of, by name."""
+        places = np.unique(self.app_of)
+        names = sorted(self.apps[place] for place in places)
+        then = np.zeros(len(self.apps), dtype=np.int32)
+        for place in places.tolist():
+            then[place] = names.index(self.apps[place])
+        return replace(self, apps=tuple(names), app_of=then[self.app_of])
+
+
+def read_trace(path: Path, apps: Sequence[str], solo_s: Floats, limit: float) -> Trace:
+    """A CSV with a header: arrival_s, app, and where they differ limit (a slowdown) and work
+    (seconds alone). ``apps`` and ``solo_s`` are what is known; ``limit`` where a row has none.
+
+    Raises:
+        InputError: it cannot be read, or a cell cannot be true (with row and column).
+        UntrainedError: a row has neither work nor an application whose solo time is known.
+    """
+    place = {app: i for i, app in enumerate(apps)}
+    solos = solo_s.tolist()
+    arrivals, works, limits, jobs = array("d"), array("d"), array("d"), array("i")
+    for row in read_rows(path, COLUMNS[:2], COLUMNS):
+        arrivals.append(row.number_in("arrival_s"))
+        name = row.name("app")
+        if name not in place:
+            unknown = UnknownNameError("application in the table of pairs", name, apps)
+            raise InputError(
+                "is not in the table of pairs.",
+                field=row.where("app"),
+                found=name,
+                hint=unknown.hint,
+            )
+        app = place[name]
+        jobs.append(app)
+        own = row.text("limit")
+        limits.append(row.number_in("limit", least=1.0) if own else limit)
+        work = row.optional("work")
+        if work is None:
+            work = solos[app]
+            if math.isnan(work):
+                raise UntrainedError(
+                    f"{row.where('work')}: is empty, and nobody knows how long {name} takes alone.",
+                    hint="Fill the column 'work', or give solo_s in the table of pairs.",
+                )
+        works.append(work)
+    if not arrivals:
+        raise InputError(f"{path} has a header and no row.")
+    return Trace.of(apps, arrivals, jobs, works, limits, str(path))
+
+
+@dataclass(frozen=True, slots=True)
+class Synthetic:
+    """Jobs that were never submitted.
+
+    ``load`` is the solo work that arrives, over what all slots could do undisturbed. Applications
+    are drawn by Zipf's law with exponent ``zipf``, in an order drawn by ``seed``. ``bursty``
+    jobs come in groups of one application, of geometric size with mean ``burst``, at once.
+    """
+
+    arrivals: str
+    jobs: int
+    load: float
+    zipf: float = 1.0
+    burst: float = 10.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, value, good, allowed in (
+            ("arrivals", self.arrivals, self.arrivals in ARRIVALS, " or ".join(ARRIVALS)),
+            ("jobs", self.jobs, self.jobs >= 1, "1 or more"),
+            ("load", self.load, 0.0 < self.load < math.inf, "above 0"),
+            ("zipf", self.zipf, 0.0 <= self.zipf < math.inf, "0 (all alike) or more"),
+            ("burst", self.burst, 1.0 <= self.burst < math.inf, "1 or more"),
+        ):
+            if not good:
+                raise InputError("is out of range.", field=name, found=value, allowed=allowed)
+
+    def made(self, apps: Sequence[str], solo_s: Floats, capacity: float, limit: float) -> Trace:
+        """Raises UntrainedError where the solo time of an application is not known."""
+        lacking = [app for app, solo in zip(apps, solo_s, strict=True) if math.isnan(solo)]
+        if lacking:
+            raise UntrainedError(
+                f"Nobody knows how long {', '.join(lacking[:3])} takes alone.",
+                hint="Give solo_s in the table of pairs, take the pairs from the store, or give a "
+                "trace with the column 'work'.",
+            )
+        random = np.random.default_rng([self.seed, 1])
+        ranks = random.permutation(len(apps))
+        weights = 1.0 / (1.0 + ranks) ** self.zipf
+        weights /= weights.sum()
+        rate = self.load * capacity / float(weights @ solo_s)
+        if self.arrivals == "poisson":
+            arrival = np.cumsum(random.exponential(1.0 / rate, self.jobs))
+            app_of = random.choice(len(apps), self.jobs, p=weights)
+        else:
+            sizes = random.geometric(1.0 / self.burst, self.jobs)
+            groups = int(np.searchsorted(np.cumsum(sizes), self.jobs)) + 1
+            times = np.cumsum(random.exponential(self.burst / rate, groups))
+            arrival = np.repeat(times, sizes[:groups])[: self.jobs]
+            drawn = random.choice(len(apps), groups, p=weights)
+            app_of = np.repeat(drawn, sizes[:groups])[: self.jobs]
+        told = f"{self.arrivals}, load {self.load:g}, Zipf {self.zipf:g}, seed {self.seed}"
+        return Trace.of(apps, arrival, app_of, solo_s[app_of], limit, told)

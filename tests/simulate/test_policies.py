@@ -1,0 +1,136 @@
+"""Which node a job is given."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from kongming.errors import UnknownNameError, UntrainedError
+from kongming.simulate import (
+    Beliefs,
+    Fleet,
+    Kind,
+    Queueing,
+    Study,
+    alike,
+    beliefs_of,
+    documented,
+    known_truth,
+    made_up,
+)
+from tests.simulate.tables import APPS, SLOWDOWN, drawn, study, table, trace
+
+
+def test_slurm_fills_light_nodes_first_and_then_the_fullest() -> None:
+    fleet = Fleet((Kind("heavy", 1, 3, weight=5.0), Kind("light", 2, 3)))
+    outcome = study(trace([0.0] * 7, ["quiet"] * 7), fleet).run("slurm")
+    assert outcome.node.tolist() == [1, 1, 1, 2, 2, 2, 0]
+
+
+def test_slurm_prefers_the_fullest_node_and_first_fit_the_first() -> None:
+    # Three on the first node and one on the second; two on the first end, then one comes.
+    work = [5.0, 5.0, 50.0, 50.0, 50.0, 1.0]
+    jobs = trace([0.0] * 5 + [6.0], ["quiet"] * 6, work=work)
+    assert study(jobs, alike(2, 3)).run("first-fit").node[5] == 0
+    assert study(jobs, alike(2, 3)).run("slurm").node[5] == 1
+
+
+def test_least_loaded_spreads() -> None:
+    outcome = study(trace([0.0] * 4, ["quiet"] * 4), alike(4, 2)).run("least-loaded")
+    assert sorted(outcome.node.tolist()) == [0, 1, 2, 3]
+
+
+def test_random_takes_every_node_now_and_then() -> None:
+    jobs = trace([float(i) * 100.0 for i in range(200)], ["quiet"] * 200)
+    assert set(study(jobs, alike(4, 2)).run("random").node.tolist()) == {0, 1, 2, 3}
+
+
+def test_exclusive_never_shares() -> None:
+    outcome = study(drawn(60, 2), alike(3, 2)).run("exclusive")
+    assert outcome.shared_s == 0.0
+
+
+def test_the_oracle_separates_those_that_disturb_each_other() -> None:
+    jobs = trace([0.0, 1.0, 2.0, 3.0], ["hog", "victim", "victim", "quiet"])
+    node = study(jobs, alike(2, 2)).run("oracle").node
+    assert node[1] != node[0]
+    assert node[2] == node[1]
+    assert node[3] == node[0]
+
+
+def test_kongming_believes_its_predictions() -> None:
+    """Told that victims disturb each other and hogs nobody, it keeps victims apart."""
+    wrong = SLOWDOWN | {("victim", "hog"): 1.0, ("hog", "victim"): 1.0, ("victim", "victim"): 3.0}
+    said = {pair: (value, None) for pair, value in wrong.items()}
+    beliefs = beliefs_of(said, table(), source="a test")
+    jobs = trace([0.0, 1.0, 2.0], ["hog", "victim", "victim"])
+    one = Study(jobs, alike(2, 2), table(), beliefs)
+    assert one.run("kongming").node[1] != one.run("kongming").node[2]
+    assert one.run("oracle").node[1] == one.run("oracle").node[2]
+
+
+def test_the_upper_end_of_an_interval_refuses_what_the_median_allows() -> None:
+    truth = known_truth(table())
+    wide = Beliefs(truth.logs, truth.logs + math.log(1.3), "a test")
+    jobs = trace([0.0, 1.0], ["quiet", "quiet"], limit=1.2)
+    one = Study(jobs, alike(1, 2), table(), wide, queueing=Queueing(patience=math.inf))
+    assert one.run("kongming").start_s[1] == 1.0
+    assert one.run("kongming-upper").start_s[1] == 10.0
+
+
+def test_perfect_predictions_are_the_oracle() -> None:
+    jobs = drawn(300, 5)
+    one = Study(jobs, alike(6, 2), table(), made_up(table(), 0.0, 0))
+    figures = documented(one, ("random", "kongming", "oracle"))["policies"]
+    kongming, oracle = (figures[name]["slowdown"]["mean"] for name in ("kongming", "oracle"))
+    assert kongming == pytest.approx(oracle, rel=0.01)
+
+
+def test_without_predictions_kongming_has_no_answer() -> None:
+    with pytest.raises(UntrainedError, match="there are none"):
+        study(drawn(3, 0)).run("kongming")
+
+
+def test_a_policy_that_is_not_known() -> None:
+    with pytest.raises(UnknownNameError, match="oracel"):
+        study(drawn(3, 0)).run("oracel")
+
+
+def test_many_states_are_forgotten_and_learned_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs = drawn(400, 8, every_s=2.0)
+    usual = study(jobs, alike(8, 4)).run("oracle")
+    monkeypatch.setattr("kongming.simulate.aware._SPARE_STATES", 0)
+    assert (study(jobs, alike(8, 4)).run("oracle").end_s == usual.end_s).all()
+
+
+def test_figures_by_hand() -> None:
+    """One victim and one hog, side by side from the start: 22 s in which the victim does 11 s."""
+    jobs = trace([0.0, 0.0], ["victim", "hog"], limit=1.2)
+    figures = documented(study(jobs, alike(1, 2)), ("random", "slurm"), (0.9,))
+    own = figures["policies"]["slurm"]
+    assert own["makespan_s"] == pytest.approx(41.0)
+    assert own["slowdown"]["mean"] == pytest.approx((41.0 / 30.0 + 1.1) / 2.0)
+    assert own["over_limit_share"] == 0.5
+    assert own["slots_in_use"] == pytest.approx((41.0 + 22.0) / 82.0)
+    assert own["work_per_busy_node"] == pytest.approx(50.0 / 41.0)
+    assert own["quality"]["alone_gap_pct"] == pytest.approx(100 - 50 * (30 / 41 + 1 / 1.1))
+    assert own["quality"]["held"]["0.90"] == 0.5
+    assert own["waiting_s"]["mean"] == 0.0
+    assert own["over"]["random"]["slowdown.mean"] == pytest.approx(1.0)
+    assert figures["quality"][0]["policies"]["slurm"]["violated_share"] == 0.5
+
+
+def test_a_quality_target_is_kept_by_the_oracle() -> None:
+    jobs = drawn(300, 5, every_s=3.0)
+    one = study(jobs, alike(8, 2), queueing=Queueing(patience=math.inf))
+    found = documented(one, ("random", "oracle"), (0.85, 0.95))["quality"]
+    for entry in found:
+        assert entry["policies"]["oracle"]["violated_share"] == 0.0
+        assert entry["policies"]["random"]["violated_share"] > 0.0
+    gained = [entry["policies"]["oracle"]["gained_pct"] for entry in found]
+    assert gained[0] >= gained[1] > 0.0
+
+
+def test_apps_are_by_name() -> None:
+    assert table().apps == APPS

@@ -1,0 +1,42 @@
+"""The queue of real jobs: runs to its end, and says what a study needs to be believed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.conftest import ROOT
+
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.skipif((psutil.cpu_count() or 1) < 2, reason="a queue needs two CPUs"),
+]
+
+
+@pytest.mark.parametrize(
+    ("layout", "policies"),
+    [("cross-core", {"first", "best-fit", "limit"}), ("same-core", {"slurm", "random", "aware"})],
+)
+def test_a_queue_of_real_jobs(tmp_path: Path, layout: str, policies: set[str]) -> None:
+    file = tmp_path / "apps.toml"
+    file.write_text('[apps.short]\ncommand = "sleep 0.1"\n[apps.long]\ncommand = "sleep 0.2"\n')
+    command = [sys.executable, "-m", "benchmarks.simulate.queue", "--layout", layout]
+    command += ["--file", str(file), "--app", "short", "--app", "long", "--budget", "0.05"]
+    command += ["--jobs", "8", "--repeats", "1"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert set(document["policies"]) == policies
+    assert document["jobs"] == 8
+    assert document["pairs"]["rounds"] >= 2
+    for own in document["policies"].values():
+        # Who sleeps disturbs nobody: eight jobs of at least 0.1 s each, at most four at once.
+        assert own["makespan"]["measured"][0] > 0.2
+        assert own["makespan"]["simulated"] > 0.2
+        assert own["job_error_pct"] >= 0.0
+    assert {entry["agrees"] for entry in document["order"]["slowdown"]} <= {True, False}
