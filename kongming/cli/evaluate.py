@@ -5,12 +5,31 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from kongming.cli import options
 
+if TYPE_CHECKING:
+    from kongming.audit.instances import Leave
+
 SCORED = ("bracketed", "raw")
+
+LEAVES = ("instance", "session", "block")
+
+_MEASURING = (
+    "placement",
+    "plan",
+    "repeats",
+    "budget",
+    "out",
+    "score_only",
+    "again",
+    "dry_run",
+    "directory",
+    "store_url",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +57,31 @@ class Asked:
 
 
 @click.command("evaluate", short_help="Hold predictions against what is really measured.")
-@click.argument("file", metavar="APPS.toml", type=click.Path(dir_okay=False, path_type=Path))
+@click.argument(
+    "files",
+    metavar="APPS.toml | FILE.parquet...",
+    nargs=-1,
+    required=True,
+    type=click.Path(dir_okay=False, path_type=Path),
+)
 @click.option("--pairs", is_flag=True, help="Every ordered pair of different applications.")
 @click.option("--nodes", is_flag=True, help="Each application in changing environments.")
+@click.option(
+    "--instances", is_flag=True, help="Each application on machines that 'kongming observe' saw."
+)
+@click.option(
+    "--leave",
+    type=click.Choice(LEAVES),
+    default=None,
+    help="With --instances, what is predicted by models of the rest: a machine (default), a "
+    "session, or a block of time, which is easier.",
+)
+@click.option(
+    "--jobs",
+    type=click.IntRange(min=1),
+    default=None,
+    help="With --instances: processes that share the work (default: one for each CPU).",
+)
 @click.option("--app", "names", metavar="NAME", multiple=True, help="Only this one (repeatable).")
 @options.placement_option
 @click.option(
@@ -107,9 +148,12 @@ class Asked:
 @options.store_option
 @options.json_option
 def command(
-    file: Path,
+    files: Sequence[Path],
     pairs: bool,
     nodes: bool,
+    instances: bool,
+    leave: Leave | None,
+    jobs: int | None,
     names: Sequence[str],
     placement: str,
     plan: str,
@@ -134,7 +178,9 @@ def command(
     ordered pair is really run, its repeats far apart in time and solo runs between them, and
     the table shows how far each model's prediction is from what was measured. With --nodes,
     applications run in environments that differ as instances do (a CPU quota, a slower disk,
-    unseen neighbours), and each is predicted by models that were trained in the others.
+    unseen neighbours), and each is predicted by models that were trained in the others. With
+    --instances nothing is measured: the files of 'kongming observe' are of several machines, and
+    each one's runs are predicted by models that were trained on the others'.
 
     The same command resumes what was interrupted. Exit status 1 when runs failed or the budget
     was spent before the end: then what is complete is scored.
@@ -142,12 +188,24 @@ def command(
     from kongming.cli.extras import require
     from kongming.errors import InputError
 
-    if pairs == nodes:
+    asked_for = [
+        name
+        for name, given in (("--pairs", pairs), ("--nodes", nodes), ("--instances", instances))
+        if given
+    ]
+    if len(asked_for) != 1:
         raise InputError(
-            "Say what to evaluate: --pairs or --nodes."
-            if not pairs
-            else "--pairs and --nodes are two evaluations: ask for one.",
+            f"{' and '.join(asked_for)} are {len(asked_for)} evaluations: ask for one."
+            if asked_for
+            else "Say what to evaluate: --pairs or --nodes, or --instances of files.",
             hint="See 'kongming evaluate --help'.",
+        )
+    for option, given in (("--leave", leave), ("--jobs", jobs)):
+        if given is not None and not instances:
+            raise InputError("belongs to --instances.", field=option)
+    if not instances and len(files) > 1:
+        raise InputError(
+            f"{asked_for[0]} takes one applications file.", field="APPS.toml", found=len(files)
         )
     for option, given, needed in (
         ("--environments", environments is not None, nodes),
@@ -155,14 +213,32 @@ def command(
         ("--scored", scored is not None, pairs),
     ):
         if given and not needed:
-            raise InputError(f"belongs to {'--nodes' if pairs else '--pairs'}.", field=option)
+            raise InputError(
+                f"belongs to {'--nodes' if option == '--environments' else '--pairs'}.",
+                field=option,
+            )
     for option, given in (("--again", again), ("--dry-run", dry_run)):
         if score_only and given:
             raise InputError(f"measures nothing, so {option} is left out.", field="--score-only")
     for module in ("numpy", "scipy", "sklearn", "lightgbm"):
         require("kongming evaluate", "predict", module)
+    if instances:
+        _refuse_measuring()
+        require("kongming evaluate", "predict", "pyarrow")
+        from kongming.cli.evaluate_instances import evaluate_instances
+        from kongming.cli.parallel import available_cpus
+
+        return evaluate_instances(
+            files,
+            leave or "instance",
+            programs=names,
+            models=_models(models),
+            seed=seed,
+            jobs=jobs or available_cpus(),
+            as_json=as_json,
+        )
     asked = Asked(
-        file=file,
+        file=files[0],
         names=tuple(names),
         placement=placement,
         plan=plan,
@@ -188,6 +264,20 @@ def command(
     from kongming.cli.evaluate_nodes import evaluate_nodes
 
     return evaluate_nodes(asked)
+
+
+def _refuse_measuring() -> None:
+    """--instances measures nothing. Raises InputError for options of what measures."""
+    from kongming.errors import InputError
+
+    context = click.get_current_context()
+    for parameter in context.command.params:
+        given = context.get_parameter_source(parameter.name or "")
+        if parameter.name in _MEASURING and given == click.core.ParameterSource.COMMANDLINE:
+            raise InputError(
+                "belongs to --pairs or --nodes: --instances measures nothing.",
+                field=parameter.opts[0],
+            )
 
 
 def _models(text: str | None) -> tuple[str, ...] | None:

@@ -41,10 +41,10 @@ def show(document: Document, console: Console) -> None:
 
     def block(part: Document, heading: str) -> None:
         columns, rows = accuracy(part)
-        for these, cells in _fitting(columns, rows, console.width, ends=1):
+        for these, cells in fitting(columns, rows, console.width, ends=1):
             console.print(output.table(these, cells, title=heading, right=these[1:]))
         columns, rows = overall(part, document["kind"])
-        for these, cells in _fitting(columns, rows, console.width):
+        for these, cells in fitting(columns, rows, console.width):
             console.print(output.table(these, cells, right=these[1:]))
         for line in remarks(part):
             console.print(line, markup=False)
@@ -56,7 +56,7 @@ def show(document: Document, console: Console) -> None:
         console.print(line, markup=False)
 
 
-def _fitting(
+def fitting(
     columns: Sequence[str], rows: Sequence[Sequence[str]], width: int, *, ends: int = 0
 ) -> list[tuple[list[str], list[list[str]]]]:
     """A wide table as several that fit, each with the first column and the last ``ends`` ones."""

@@ -1,0 +1,298 @@
+"""Observation files: readings of surrogates, programs and the system's own signals over time.
+
+One Parquet file holds one recording (a session) or several. A row is a reading:
+
+| column | |
+|---|---|
+| session, machine | ids; the session's facts are in the file's metadata |
+| at | when it began, UTC |
+| position | step of the session, from 0. All rows of one fingerprint have one position, with |
+| | the signals of its time; a run is the next step, with the signals of its time |
+| round | number of the block: each block has every program once, in a random order |
+| kind, name | ``surrogate``, ``program`` or ``passive``, and which |
+| value, unit | mean seconds of one operation; a run's metric; a signal's value. Null if not ok |
+| median, p90, count | seconds of one operation over ``count`` timed batches, of surrogates only |
+| ok, reason | a reading that failed says why |
+| cpu | where it was measured |
+
+**A run's fingerprint** is the one of the highest position below the run's own, in the same session
+and round. One that is not there (it failed) leaves the run without.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+import pyarrow.compute as compute
+import pyarrow.parquet as parquet
+
+from kongming.errors import IncompatibleError, InputError, StoreError
+
+FORMAT = 1
+"""Version of the file."""
+
+METADATA_KEY = b"kongming.observation"
+
+KINDS = ("surrogate", "program", "passive")
+
+_NAMES = pyarrow.dictionary(pyarrow.int32(), pyarrow.string())
+
+SCHEMA = pyarrow.schema(
+    [
+        pyarrow.field("session", pyarrow.string(), nullable=False),
+        pyarrow.field("machine", pyarrow.string(), nullable=False),
+        pyarrow.field("at", pyarrow.timestamp("us", tz="UTC"), nullable=False),
+        pyarrow.field("position", pyarrow.int32(), nullable=False),
+        pyarrow.field("round", pyarrow.int32(), nullable=False),
+        pyarrow.field("kind", _NAMES, nullable=False),
+        pyarrow.field("name", _NAMES, nullable=False),
+        pyarrow.field("value", pyarrow.float64()),
+        pyarrow.field("median", pyarrow.float64()),
+        pyarrow.field("p90", pyarrow.float64()),
+        pyarrow.field("count", pyarrow.int64()),
+        pyarrow.field("unit", _NAMES, nullable=False),
+        pyarrow.field("ok", pyarrow.bool_(), nullable=False),
+        pyarrow.field("reason", pyarrow.string()),
+        pyarrow.field("cpu", pyarrow.int16()),
+    ]
+)
+"""Columns of a file and of ``Observations.table``."""
+
+_HINT = "Give files that 'kongming observe' wrote."
+
+Session = Mapping[str, Any]
+"""What a recording was: machine, started_at, suite, suite_version, kongming_version, command,
+facts (``NodeFacts.to_dict()``, with ``hardware.microcode``), instance (provider, type, id, zone;
+or None), tags, surrogates (by name: family, op), programs (by name: identity, unit, better;
+command unless anonymised)."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Observations:
+    """Readings in order of time, and the sessions that they are of, by id."""
+
+    table: pyarrow.Table
+    sessions: Mapping[str, Session]
+    anonymised: bool = False
+
+    @property
+    def machines(self) -> tuple[str, ...]:
+        """Ids of the machines, sorted."""
+        return tuple(sorted({str(session["machine"]) for session in self.sessions.values()}))
+
+    def select(self, kind: str, *, failed: bool = False) -> pyarrow.Table:
+        """The rows of one kind: those that are ok, or all of them with ``failed``."""
+        chosen = compute.equal(self.table["kind"].cast(pyarrow.string()), kind)
+        if not failed:
+            chosen = compute.and_(chosen, self.table["ok"])
+        return self.table.filter(chosen)
+
+
+def table_of(rows: Sequence[Mapping[str, Any]]) -> pyarrow.Table:
+    """Rows as a table of ``SCHEMA``; a column that a row lacks is null.
+
+    Raises:
+        InputError: a column that may not be null is, or a value is of the wrong kind.
+    """
+    return table_of_columns({name: [row.get(name) for row in rows] for name in SCHEMA.names})
+
+
+def table_of_columns(values: Mapping[str, Sequence[Any]]) -> pyarrow.Table:
+    """Columns as a table of ``SCHEMA``. Raises InputError as ``table_of`` does."""
+    try:
+        columns = [pyarrow.array(values[field.name], type=_plain(field.type)) for field in SCHEMA]
+    except (pyarrow.ArrowException, OverflowError, TypeError) as error:
+        raise InputError(f"The readings are not valid: {error}") from error
+    return _conforming(pyarrow.table(columns, names=SCHEMA.names), "the readings")
+
+
+def read_observations(paths: Iterable[str | Path]) -> Observations:
+    """Any number of files, put together and sorted by time.
+
+    Raises:
+        InputError: a file is missing, damaged, of something else, or lacks a column (named);
+            a session is in two of them, or a row is of none.
+        IncompatibleError: a newer KONGMING wrote one of them.
+    """
+    tables: list[pyarrow.Table] = []
+    sessions: dict[str, Session] = {}
+    origin: dict[str, Path] = {}
+    anonymised: list[bool] = []
+    for path in map(Path, paths):
+        document, table = _read(path)
+        for session, facts in document["sessions"].items():
+            if session in origin:
+                raise InputError(
+                    f"{path} holds the session {session}, which is in {origin[session]} as well.",
+                    hint="Give each recording once.",
+                )
+            origin[session] = path
+            sessions[session] = facts
+        strangers = set(compute.unique(table["session"]).to_pylist()) - set(document["sessions"])
+        if strangers:
+            raise InputError(
+                f"{path} has readings of a session that it does not describe.",
+                field="session",
+                found=min(strangers),
+            )
+        anonymised.append(bool(document.get("anonymised", False)))
+        tables.append(table)
+    if not tables:
+        raise InputError("There is no file to read.", hint=_HINT)
+    whole = pyarrow.concat_tables(tables).unify_dictionaries()
+    return Observations(_sorted(whole), sessions, all(anonymised))
+
+
+def write_observations(
+    path: str | Path,
+    table: pyarrow.Table,
+    sessions: Mapping[str, Session],
+    *,
+    anonymised: bool = False,
+) -> None:
+    """One file of all of it, sorted by time, whole or not at all.
+
+    Raises:
+        InputError: the table has not the columns of ``SCHEMA``, or a row is of no session.
+        StoreError: the file cannot be written.
+    """
+    target = Path(path)
+    table = _sorted(_conforming(table, "the readings"))
+    if set(compute.unique(table["session"]).to_pylist()) - set(sessions):
+        raise InputError("A reading is of a session that is not described.", field="session")
+    document = {"format": FORMAT, "sessions": dict(sessions), "anonymised": anonymised}
+    text = json.dumps(document, sort_keys=True, allow_nan=False)
+    table = table.replace_schema_metadata({METADATA_KEY: text.encode()})
+    try:
+        handle, name = tempfile.mkstemp(prefix=f".{target.name}-", dir=target.parent)
+        temporary = Path(name)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                parquet.write_table(table, file, compression="zstd", compression_level=9)
+                file.flush()
+                os.fsync(file.fileno())
+            # A temporary file is private; an observation is as readable as other files.
+            temporary.chmod(0o666 & ~_umask())
+            temporary.replace(target)
+        finally:
+            temporary.unlink(missing_ok=True)
+    except OSError as error:
+        raise StoreError(
+            f"The file {target} cannot be written: {error.strerror or error}."
+        ) from error
+
+
+def machine_of(session: Session) -> dict[str, Any]:
+    """What tells machines apart and types together: cpu_model, microcode, llc_bytes, kernel,
+    hypervisor, memory_bytes, provider and type; None or 0 where it is not known."""
+    facts = session.get("facts") or {}
+    hardware = facts.get("hardware") or {}
+    instance = session.get("instance") or {}
+    return {
+        "cpu_model": hardware.get("cpu_model"),
+        "microcode": hardware.get("microcode"),
+        "llc_bytes": hardware.get("llc_bytes", 0),
+        "memory_bytes": hardware.get("memory_bytes", 0),
+        "kernel": facts.get("kernel"),
+        "hypervisor": facts.get("hypervisor"),
+        "provider": instance.get("provider"),
+        "type": instance.get("type"),
+    }
+
+
+def _read(path: Path) -> tuple[dict[str, Any], pyarrow.Table]:
+    if not path.is_file():
+        raise InputError(f"There is no file {path}.")
+    try:
+        # The file is opened here: pyarrow would take a name for a data set with partitions.
+        with path.open("rb") as file, parquet.ParquetFile(file) as opened:
+            metadata = opened.schema_arrow.metadata or {}
+            document = _document(path, metadata.get(METADATA_KEY))
+            missing = [name for name in SCHEMA.names if name not in opened.schema_arrow.names]
+            if missing:
+                raise InputError(f"{path} has no such column.", field=missing[0], hint=_HINT)
+            table = opened.read(columns=SCHEMA.names)
+    except (OSError, pyarrow.ArrowException) as error:
+        raise InputError(f"{path} is not a Parquet file, or is damaged.", hint=_HINT) from error
+    return document, _conforming(table, str(path))
+
+
+def _document(path: Path, text: bytes | None) -> dict[str, Any]:
+    try:
+        document = json.loads(text or b"")
+        version, sessions = document["format"], document["sessions"]
+        if isinstance(version, int) and version > FORMAT:
+            raise IncompatibleError(
+                f"{path} has format {version}; this KONGMING reads up to {FORMAT}.",
+                hint="Upgrade kongming to read it.",
+            )
+        good = isinstance(version, int) and all("machine" in facts for facts in sessions.values())
+    except (ValueError, KeyError, TypeError, AttributeError):
+        good = False
+    if not good:
+        raise InputError(f"{path} is no observation of kongming.", hint=_HINT)
+    found: dict[str, Any] = document
+    return found
+
+
+def _conforming(table: pyarrow.Table, where: str) -> pyarrow.Table:
+    """The table with exactly the columns and types of ``SCHEMA``."""
+    columns = []
+    for field in SCHEMA:
+        if field.name not in table.column_names:
+            raise InputError(f"{where}: the column is missing.", field=field.name)
+        column = table[field.name]
+        if not field.nullable and column.null_count:
+            raise InputError(f"{where}: a row has none.", field=field.name)
+        try:
+            if pyarrow.types.is_dictionary(field.type):
+                if not pyarrow.types.is_dictionary(column.type):
+                    column = column.cast(pyarrow.string()).dictionary_encode()
+                columns.append(column)
+            else:
+                columns.append(column.cast(field.type))
+        except pyarrow.ArrowException as error:
+            raise InputError(
+                f"{where}: the column is {column.type}, not {field.type}.", field=field.name
+            ) from error
+    made = pyarrow.Table.from_arrays(columns, schema=_with_types(columns))
+    kinds = set(compute.unique(made["kind"].cast(pyarrow.string())).to_pylist())
+    if not kinds <= set(KINDS):
+        raise InputError(
+            f"{where}: an unknown kind.",
+            field="kind",
+            found=min(kinds - set(KINDS)),
+            allowed=", ".join(KINDS),
+        )
+    return made.cast(SCHEMA)
+
+
+def _with_types(columns: Sequence[Any]) -> pyarrow.Schema:
+    return pyarrow.schema(
+        [field.with_type(column.type) for field, column in zip(SCHEMA, columns, strict=True)]
+    )
+
+
+def _plain(kind: pyarrow.DataType) -> pyarrow.DataType:
+    return pyarrow.string() if pyarrow.types.is_dictionary(kind) else kind
+
+
+def _sorted(table: pyarrow.Table) -> pyarrow.Table:
+    """By time; within one moment by session and position, rows of one fingerprint as they were."""
+    order = compute.sort_indices(
+        table, sort_keys=[("at", "ascending"), ("session", "ascending"), ("position", "ascending")]
+    )
+    return table.take(order)
+
+
+def _umask() -> int:
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,261 @@
+"""``kongming observe``: what it records, how it ends, and how it goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from itertools import groupby
+from pathlib import Path
+
+import pytest
+
+from kongming.audit.readings import machine_of
+from kongming.probes.binary import locate
+from kongming.probes.node import node_facts
+from kongming.profiling.observing import order_of
+from tests.audit.recordings import APPS, OBSERVE, Recording, ctrl_c, rows
+from tests.profiling.processes import eventually
+
+HASTY = Path(__file__).parent.parent / "campaigns" / "programs" / "hasty-microbench"
+
+CTRL_C_LIMIT_S = 3.0
+"""A second is what it should take; machines that run tests are busy."""
+
+
+@pytest.fixture
+def recording(tmp_path: Path, kongming_env: dict[str, str]) -> Recording:
+    return Recording(tmp_path, kongming_env)
+
+
+def test_fingerprints_and_runs_alternate_in_rounds_of_random_order(recording: Recording) -> None:
+    done = recording.run("--for", "2s", "--seed", "7", "--tag", "rack=b 1", "--json")
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    found = recording.read()
+    assert document["readings"] == found.table.num_rows
+    assert not recording.journal.exists()
+    assert not recording.left()
+    (session,) = found.sessions.values()
+    facts = node_facts()
+    assert session["machine"] == facts.id
+    assert machine_of(session)["cpu_model"] == facts.cpu_model
+    assert session["tags"] == {"rack": "b 1"}
+    assert session["instance"] is None
+    assert session["programs"]["rate"]["unit"] == "ops/s"
+    runs, surrogates = rows(found, "program"), rows(found, "surrogate")
+    assert all(run["ok"] for run in runs)
+    assert {run["value"] for run in runs if run["name"] == "rate"} == {100.0}
+    assert min(run["value"] for run in runs if run["name"] == "nap") > 0.05
+    assert {run["position"] % 2 for run in runs} == {1}
+    assert {(r["position"] % 2, r["name"]) for r in surrogates} == {
+        (0, "memory.random.8M"),
+        (0, "compute.int"),
+        (0, "iobench.read.4M"),
+    }
+    assert len(surrogates) == 3 * len(runs)
+    assert all(r["median"] < r["value"] < r["p90"] for r in surrogates)
+    by_round = {
+        number: tuple(run["name"] for run in group)
+        for number, group in groupby(runs, key=lambda run: run["round"])
+    }
+    assert len(by_round) > 1
+    assert all(
+        order == order_of(["nap", "rate"], 7, number)[: len(order)]
+        for number, order in by_round.items()
+    )
+    signals = {(row["name"], row["unit"]) for row in rows(found, "passive")}
+    assert ("cpu_busy", "share") in signals
+    assert ("memory_available_bytes", "bytes") in signals
+
+
+def test_a_run_that_fails_is_kept_with_its_reason(
+    tmp_path: Path, kongming_env: dict[str, str]
+) -> None:
+    apps = APPS + "\n[apps.bad]\ncommand = 'echo no /such/thing >&2; exit 3'\n"
+    apps += "\n[apps.unset]\nsetup = 'exit 9'\ncommand = 'true'\n"
+    recording = Recording(tmp_path, kongming_env, apps)
+    process = recording.start("--for", "1h")
+    recording.after_steps(3 * 6 + 4, process)
+    err, _ = ctrl_c(process)
+    assert "bad is left out: exit status 3" in err
+    assert "unset is left out: The setup of unset failed: exit status 9" in err
+    runs = rows(recording.read(), "program")
+    bad = [run for run in runs if run["name"] == "bad"]
+    assert len(bad) == 3
+    assert {(run["ok"], run["value"]) for run in bad} == {(False, None)}
+    assert "exit status 3" in bad[0]["reason"]
+    assert [run["ok"] for run in runs if run["name"] == "nap"].count(True) > 3
+    # What failed is said by the status, too.
+    recording.out.unlink()
+    recording.journal.unlink()
+    done = recording.run("--for", "0.1s", "--json")
+    assert (done.returncode, list(json.loads(done.stdout)["dropped"])) == (1, ["unset"])
+
+
+def test_surrogates_that_fail_are_kept_with_their_reason(recording: Recording) -> None:
+    recording.env["FAKE_MODE"] = "io-fails"
+    assert recording.run("--for", "0.5s").returncode == 0
+    found = rows(recording.read(), "surrogate")
+    assert {r["name"]: (r["ok"], r["reason"]) for r in found} == {
+        "memory.random.8M": (True, None),
+        "compute.int": (True, None),
+        "iobench.read.4M": (False, "The folder is read-only."),
+    }
+
+
+def test_ctrl_c_keeps_what_was_measured_and_the_same_command_goes_on(
+    recording: Recording,
+) -> None:
+    process = recording.start("--for", "1h")
+    recording.after_steps(5, process)
+    err, took = ctrl_c(process)
+    assert process.returncode == 130
+    assert took < CTRL_C_LIMIT_S
+    assert eventually(lambda: not recording.left(), 5.0)
+    assert "the same command goes on" in err
+    first = recording.read()
+    steps = recording.steps()
+    assert max(first.table["position"].to_pylist()) == steps - 1 >= 4
+    assert not list((recording.folder / "io").glob("kongming-app-*"))
+    process = recording.start("--for", "1h")
+    recording.after_steps(steps + 4, process)
+    ctrl_c(process)
+    second = recording.read()
+    assert set(second.sessions) == set(first.sessions)
+    assert second.table.slice(0, first.table.num_rows).equals(first.table)
+    runs = rows(second, "program")
+    counted = Counter((run["round"], run["name"]) for run in runs)
+    assert set(counted.values()) == {1}
+
+
+def test_kill_9_loses_the_step_under_way_alone(recording: Recording) -> None:
+    process = recording.start("--for", "1h")
+    recording.after_steps(5, process)
+    process.kill()
+    process.communicate(timeout=30)
+    assert eventually(lambda: not recording.left(), 10.0)
+    kept = recording.steps()
+    with recording.journal.open("ab") as journal:
+        journal.write(b'{"at":"2026-01-01T00:00:00Z","position":9')
+    process = recording.start("--for", "1h")
+    recording.after_steps(kept + 3, process)
+    err, _ = ctrl_c(process)
+    assert "going on after" in err
+    found = recording.read()
+    positions = sorted(set(found.table["position"].to_pylist()))
+    assert positions == list(range(len(positions)))
+    assert len(positions) >= kept + 3
+
+
+def test_a_complete_file_goes_on_only_when_asked(recording: Recording) -> None:
+    assert recording.run("--for", "0.5s").returncode == 0
+    first = recording.read()
+    again = recording.run("--for", "0.5s")
+    assert again.returncode == 2
+    assert "is complete already" in again.stderr
+    assert "--resume" in again.stderr
+    process = recording.start("--for", "1h", "--resume")
+    recording.after_steps(max(first.table["position"].to_pylist()) + 3, process)
+    ctrl_c(process)
+    second = recording.read()
+    assert set(second.sessions) == set(first.sessions)
+    assert second.table.num_rows > first.table.num_rows
+    assert second.table.slice(0, first.table.num_rows).equals(first.table)
+
+
+def test_another_recording_is_not_mixed_in(recording: Recording) -> None:
+    process = recording.start("--for", "1h")
+    recording.after_steps(2, process)
+    busy = recording.run()
+    assert (busy.returncode, "Another command observes" in busy.stderr) == (2, True)
+    ctrl_c(process)
+    (recording.folder / "apps.toml").write_text(APPS.replace("0.05", "0.06"), encoding="utf-8")
+    other = recording.run()
+    assert other.returncode == 2
+    assert "begun with another programs" in other.stderr
+    (recording.folder / "apps.toml").write_text(APPS, encoding="utf-8")
+    other = recording.run("--suite", "standard")
+    assert "begun with another suite." in other.stderr
+
+
+def test_rounds_begin_when_they_are_to_and_ctrl_c_ends_the_waiting(recording: Recording) -> None:
+    process = recording.start("--for", "1h", "--every", "30m", "--pause", "0.1s")
+    recording.after_steps(4, process)
+    assert not eventually(lambda: recording.steps() > 4, 0.7)
+    _, took = ctrl_c(process)
+    assert took < CTRL_C_LIMIT_S
+    assert {row["round"] for row in rows(recording.read(), "program")} == {0}
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (("--for", "soon"), "is not a duration such as"),
+        (("--for", "0s"), "is not a duration such as"),
+        (("--tag", "rack"), "is not key=value"),
+        (("--out", "missing/o.parquet"), "a folder that does not exist"),
+        (("--app", "napp"), "Did you mean nap?"),
+        (("--cpu", "4000"), "may not run on it"),
+        (("--cpu", "0", "--placement", "same-core"), "is chosen by --placement"),
+    ],
+)
+def test_wrong_usage_says_the_way_out(
+    recording: Recording, args: tuple[str, ...], words: str
+) -> None:
+    done = recording.run(*args)
+    assert (done.returncode, words in done.stderr) == (2, True), done.stderr
+    assert not recording.journal.exists()
+
+
+def test_a_disk_that_is_full_ends_it_with_a_sentence_and_keeps_what_was_measured(
+    recording: Recording,
+) -> None:
+    done = recording.run("--for", "1h", file_bytes=40_000)
+    assert done.returncode == 1
+    assert "o.parquet.part cannot be written: File too large" in done.stderr
+    assert "Free some space" in done.stderr
+    first = recording.read()
+    assert max(first.table["position"].to_pylist()) == recording.steps() - 1 > 2
+    process = recording.start("--for", "1h")
+    recording.after_steps(recording.steps() + 2, process)
+    ctrl_c(process)
+    assert recording.read().table.slice(0, first.table.num_rows).equals(first.table)
+
+
+def test_what_is_no_journal_is_left_alone(recording: Recording) -> None:
+    recording.journal.write_text("dear diary", encoding="utf-8")
+    done = recording.run("--for", "1s")
+    assert (done.returncode, "is no journal" in done.stderr) == (2, True)
+    assert recording.journal.read_text(encoding="utf-8") == "dear diary"
+    recording.journal.unlink()
+    recording.journal.symlink_to("/dev/null")
+    done = recording.run("--for", "1s")
+    assert (done.returncode, "is no file" in done.stderr) == (2, True)
+
+
+def test_seats_of_a_placement(recording: Recording) -> None:
+    assert recording.run("--for", "0.5s", "--placement", "same-core").returncode == 0
+    cpus = {row["cpu"] for row in rows(recording.read(), "program")}
+    assert cpus == {min(os.sched_getaffinity(0))}
+
+
+@pytest.mark.real
+def test_real_surrogates(recording: Recording) -> None:
+    (recording.folder / "io").mkdir()
+    recording.env["REAL_MICROBENCH"] = str(locate())
+    recording.env["KONGMING_MICROBENCH"] = str(HASTY)
+    done = recording.run("--for", "0.1s")
+    assert done.returncode == 0, done.stderr
+    found = recording.read()
+    measured = [row for row in rows(found, "surrogate") if row["ok"]]
+    assert {row["unit"] for row in measured} == {"s"}
+    assert all(0.0 < row["value"] < 60.0 and row["count"] > 0 for row in measured)
+    (session,) = found.sessions.values()
+    assert {row["name"] for row in measured} <= set(session["surrogates"])
+    assert len(measured) > 3
+
+
+def test_help_tells_of_export(recording: Recording) -> None:
+    done = recording.run("--help", args=OBSERVE[:1])
+    assert "observe export FILE..." in " ".join(done.stdout.split())
