@@ -1,0 +1,189 @@
+"""``kongming audit`` as it is called: documents, pages, exit statuses."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+from collections.abc import Sequence
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kongming.audit.readings import write_observations
+from tests.audit.synthetic import Effect, Machine, machines, observe, only
+from tests.conftest import Kongming
+
+HOSTILE = "</title><script>document.title='ran'</script><img src=x onerror=alert(1)>"
+
+
+def recorded(path: Path, of: Sequence[Machine], *effects: Effect, **options: Any) -> Path:
+    observations = observe(of, effects=effects, **options)
+    write_observations(path, observations.table, observations.sessions)
+    return path
+
+
+class Tags(HTMLParser):
+    """The elements of a page, and attributes that would fetch or run something."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.names: set[str] = set()
+        self.active: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.names.add(tag)
+        self.active += [
+            name
+            for name, value in attrs
+            if name.startswith("on") or name == "src" or "url(" in (value or "")
+            or (name == "href" and not (value or "").startswith("#"))
+        ]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    folder = tmp_path_factory.mktemp("fleet")
+    slow = only("node-02", None, lambda m: 0.3)
+    hostile = Machine(HOSTILE, type="<b>odd</b>", tags={"team": "<script>x</script>"})
+    return [
+        recorded(folder / f"{k}.parquet", [one], slow, blocks=30, seed=k)
+        for k, one in enumerate([*machines(3), hostile])
+    ]
+
+
+def test_report_in_all_its_forms(kongming: Kongming, fleet: list[Path], tmp_path: Path) -> None:
+    prices = tmp_path / "prices.csv"
+    prices.write_text("type,price\nc1.small,0.1\n<b>odd</b>,0.2\n")
+    done = kongming(
+        "audit", "report", *fleet, "--out", "report.html", "--csv", "tables", "--prices", prices,
+        "--json",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert document["counts"]["machines"] == 4
+    assert {f["kind"] for f in document["findings"]} >= {"slow machine", "variability"}
+    with (tmp_path / "tables" / "summaries.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == len(document["summaries"])
+    assert float(rows[0]["median"]) == document["summaries"][0]["median"]
+    page = (tmp_path / "report.html").read_text()
+    assert "node-02 (c1.small) is slower" in page
+    assert "Price and performance" in page
+
+
+def test_a_page_runs_and_fetches_nothing(
+    kongming: Kongming, fleet: list[Path], tmp_path: Path
+) -> None:
+    assert kongming("audit", "report", *fleet, "--out", "report.html").returncode == 0
+    text = (tmp_path / "report.html").read_text()
+    tags = Tags(text)
+    assert not tags.names & {"script", "img", "iframe", "link", "object", "b>odd"}
+    assert tags.active == []
+    assert "default-src &#x27;none&#x27;" in text
+    assert "prefers-color-scheme: dark" in text
+    # Each plot says what it shows.
+    assert text.count("<svg") == text.count('role="img"') > 5
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_a_page_in_a_browser(
+    kongming: Kongming, fleet: list[Path], tmp_path: Path, width: int
+) -> None:
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    browser_path = shutil.which("chromium")
+    if browser_path is None:
+        pytest.skip("chromium is not installed")
+    assert kongming("audit", "report", *fleet, "--out", "report.html").returncode == 0
+    said: list[str] = []
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=browser_path, args=["--no-sandbox"])
+        papers = set()
+        for scheme in ("light", "dark"):
+            page = browser.new_page(viewport={"width": width, "height": 800}, color_scheme=scheme)
+            page.on("console", lambda message: said.append(message.text))
+            page.on("dialog", lambda dialog: (said.append("dialog"), dialog.dismiss()))
+            page.on("request", lambda request: said.append(request.url))
+            page.goto((tmp_path / "report.html").as_uri())
+            assert page.title() == "Audit of instances"
+            # Tables scroll within themselves; the page does not.
+            assert page.evaluate("document.documentElement.scrollWidth") == width
+            papers.add(page.evaluate("getComputedStyle(document.body).backgroundColor"))
+        browser.close()
+    assert len(papers) == 2
+    assert [one for one in said if not one.endswith("/report.html")] == []
+
+
+def test_report_for_a_person(kongming: Kongming, fleet: list[Path]) -> None:
+    done = kongming("audit", "report", *fleet)
+    assert done.returncode == 0
+    assert "node-02 (c1.small) is slower than the typical machine" in done.stdout
+
+
+def test_a_recording_that_is_there_twice_is_refused(kongming: Kongming, fleet: list[Path]) -> None:
+    done = kongming("audit", "report", fleet[0], fleet[0])
+    assert done.returncode == 2
+    assert "Give each recording once" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("effect", "status", "verdict"),
+    [(0.0, 0, "equivalent"), (0.2, 4, "differs")],
+)
+def test_compare(
+    kongming: Kongming, tmp_path: Path, effect: float, status: int, verdict: str
+) -> None:
+    a = recorded(tmp_path / "a.parquet", machines(1), seed=1)
+    b = recorded(tmp_path / "b.parquet", machines(1), only(None, "zip", lambda m: effect), seed=2)
+    done = kongming("audit", "compare", a, b, "--json")
+    assert done.returncode == status, done.stderr
+    document = json.loads(done.stdout)
+    by_name = {row["name"]: row for row in document["comparisons"]}
+    assert by_name["zip"]["verdict"] == verdict
+    assert by_name["zip"]["ratio"] == pytest.approx(1.0 + effect * 1.1, abs=0.03)
+    assert {row["verdict"] for name, row in by_name.items() if name != "zip"} == {"equivalent"}
+    assert "Fewer than three recordings" in document["notes"][0]
+
+
+def test_compare_that_can_tell_nothing(kongming: Kongming, tmp_path: Path) -> None:
+    a = recorded(tmp_path / "a.parquet", machines(1), blocks=10, noise=0.5, seed=1)
+    b = recorded(tmp_path / "b.parquet", machines(1), blocks=10, noise=0.5, seed=2)
+    done = kongming("audit", "compare", a, b)
+    assert done.returncode == 3
+    assert "more readings a side" in done.stdout
+
+
+def test_compare_kernels_of_many_machines(kongming: Kongming, tmp_path: Path) -> None:
+    a = recorded(tmp_path / "a.parquet", machines(4, kernel="6.1.0"), blocks=20, seed=1)
+    newer = only(None, "os.syscall", lambda m: 0.3)
+    b = recorded(tmp_path / "b.parquet", machines(4, kernel="6.9.0"), newer, blocks=20, seed=2)
+    done = kongming("audit", "compare", a, b, "--by", "kernel", "--json")
+    assert done.returncode == 4, done.stderr
+    document = json.loads(done.stdout)
+    assert {row["group"] for row in document["comparisons"]} == {"6.1.0 and 6.9.0"}
+    assert [r["name"] for r in document["comparisons"] if r["verdict"] == "differs"] == [
+        "os.syscall"
+    ]
+    assert {row["a"]["judged_by"] for row in document["comparisons"]} == {"machines"}
+
+
+def test_compare_like_with_like(kongming: Kongming, tmp_path: Path) -> None:
+    a = recorded(tmp_path / "a.parquet", machines(2), blocks=20, seed=1)
+    slower = only("node-01", "zip", lambda m: 0.3)
+    b = recorded(tmp_path / "b.parquet", machines(3), slower, blocks=20, seed=2)
+    document = json.loads(kongming("audit", "compare", a, b, "--by", "machine", "--json").stdout)
+    differing = [
+        (r["group"], r["name"]) for r in document["comparisons"] if r["verdict"] == "differs"
+    ]
+    assert differing == [("node-01", "zip")]
+    assert "Only one of both has: node-02." in document["notes"]
+
+
+@pytest.mark.parametrize("by", ["colour", "tag:"])
+def test_compare_by_what_there_is_not(kongming: Kongming, fleet: list[Path], by: str) -> None:
+    done = kongming("audit", "compare", fleet[0], fleet[1], "--by", by)
+    assert done.returncode == 2
+    assert "tag:KEY" in done.stderr

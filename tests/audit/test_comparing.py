@@ -1,0 +1,83 @@
+"""Comparisons: what they promise, on data whose truth is known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kongming.audit.comparing import Side, compare, hodges_lehmann
+from tests.audit.test_statistics import first_order
+
+TRIALS = 120
+
+
+def side(*recordings: object) -> Side:
+    return Side([np.asarray(one) for one in recordings], ["m"] * len(recordings))
+
+
+@pytest.mark.parametrize(("n", "correlation"), [(30, 0.0), (120, 0.6)])
+def test_intervals_of_the_ratio_hold_it(n: int, correlation: float) -> None:
+    random = np.random.default_rng(1)
+    held = wrong = 0
+    for _ in range(TRIALS):
+        a, b = (np.exp(0.05 * first_order(random, n, correlation)) for _ in range(2))
+        found = compare({("", "program", "x"): (side(a), side(b))}, 0.05)[0]
+        assert found.lower is not None
+        assert found.upper is not None
+        held += found.lower <= 1.0 <= found.upper
+        wrong += found.verdict == "differs"
+    assert held / TRIALS > 0.88
+    assert wrong == 0
+
+
+def test_what_lies_at_the_tolerance_is_seldom_decided() -> None:
+    random = np.random.default_rng(2)
+    decided = 0
+    for _ in range(TRIALS):
+        a, b = (np.exp(0.05 * random.normal(size=60)) for _ in range(2))
+        found = compare({("", "program", "x"): (side(a), side(1.05 * b))}, 0.05)[0]
+        decided += found.verdict != "cannot tell"
+    # 5 % for each of the two verdicts, and three standard errors.
+    assert decided / TRIALS <= 0.18
+
+
+def test_recordings_that_differ_by_themselves_are_no_difference() -> None:
+    random = np.random.default_rng(3)
+
+    def drawn() -> Side:
+        return side(
+            *(np.exp(0.1 * random.normal() + 0.01 * random.normal(size=50)) for _ in range(4))
+        )
+
+    verdicts = [
+        compare({("", "program", "x"): (drawn(), drawn())}, 0.02)[0].verdict for _ in range(60)
+    ]
+    assert verdicts.count("differs") <= 6
+
+
+def test_more_readings_are_asked_for_where_it_is_close() -> None:
+    random = np.random.default_rng(4)
+    a, b = (np.exp(0.2 * random.normal(size=40)) for _ in range(2))
+    found = compare({("", "program", "x"): (side(a), side(b))}, 0.05)[0]
+    assert found.verdict == "cannot tell"
+    assert found.more is None or found.more > 40
+
+
+def test_few_readings_tell_nothing() -> None:
+    few, many = side(np.ones(5)), side(np.ones(50))
+    found = compare({("", "program", "x"): (few, many)}, 0.05)[0]
+    assert (found.verdict, found.more) == ("cannot tell", 3)
+
+
+@given(
+    st.lists(st.floats(-5.0, 5.0), min_size=1, max_size=12),
+    st.lists(st.floats(-5.0, 5.0), min_size=1, max_size=12),
+)
+def test_hodges_and_lehmann_is_the_median_of_all_differences(
+    a: list[float], b: list[float]
+) -> None:
+    every = np.sort(np.subtract.outer(np.array(b), np.array(a)).ravel())
+    lower = every[(len(every) - 1) // 2]
+    assert hodges_lehmann(np.array(a), np.array(b)) == pytest.approx(lower, abs=1e-6)

@@ -1,0 +1,141 @@
+"""Synthetic observations with one truth in each: the report finds it, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kongming.audit.analysis import analyse
+from kongming.audit.findings import findings
+from kongming.audit.readings import Observations
+from kongming.errors import CannotAnswerError
+from tests.audit.synthetic import START_S, Machine, machines, observe, only
+
+DAY_S = 86400.0
+FOUR = machines(4)
+
+
+def claims(observations: Observations) -> dict[str, list[tuple[Any, ...]]]:
+    """What is claimed, by kind; kinds without a claim are left out."""
+    document = analyse(observations).document
+    made = {
+        kind: [(row["machine"], row["name"]) for row in document[kind] if row["claimed"]]
+        for kind in ("time_of_day", "drift", "place", "predecessor")
+    }
+    made["changes"] = [(row["machine"], row["name"]) for row in document["changes"]]
+    made["slow"] = [(r["machine"], r["name"]) for r in document["slow_machines"] if r["slow"]]
+    made["explains"] = [(r["program"], r["name"]) for r in document["explanations"] if r["chosen"]]
+    return {kind: rows for kind, rows in made.items() if rows}
+
+
+@pytest.mark.parametrize("slow_noise", [0.0, 0.03])
+def test_where_nothing_is_nothing_is_found(slow_noise: float) -> None:
+    assert claims(observe(FOUR, slow_noise=slow_noise)) == {}
+
+
+def test_a_drift() -> None:
+    drifting = only("node-01", "zip", lambda m: 0.15 * (m.seconds - START_S) / (180 * 60.0))
+    assert claims(observe(FOUR, effects=[drifting])) == {"drift": [("node-01", "zip")]}
+
+
+def test_a_change() -> None:
+    at = START_S + 90 * 60.0
+    changed = only("node-02", "stream.triad", lambda m: 0.15 * (m.seconds > at))
+    observations = observe(FOUR, effects=[changed])
+    assert claims(observations) == {"changes": [("node-02", "stream.triad")]}
+    (row,) = analyse(observations).document["changes"]
+    assert row["at"].startswith("2026-03-01T01:3")
+    assert row["change_pct"] == pytest.approx(16.2, abs=3.0)
+
+
+def test_a_slow_machine_is_dropped_first() -> None:
+    observations = observe(FOUR, effects=[only("node-03", None, lambda m: 0.2)])
+    found = claims(observations)
+    assert set(found) == {"slow"}
+    assert {machine for machine, _ in found["slow"]} == {"node-03"}
+    drop = analyse(observations).document["dropping"][0]
+    assert drop["machines"] == ["node-03"]
+    assert drop["gain_pct"] == pytest.approx(drop["program_gain_pct"], abs=3.0)
+    assert drop["gain_pct"] > 10.0
+
+
+def test_the_first_of_a_block() -> None:
+    cold = only(None, "sort", lambda m: 0.05 * (m.place == 0))
+    assert claims(observe(FOUR, effects=[cold])) == {"place": [(None, "sort")]}
+
+
+def test_what_ran_before() -> None:
+    after = only(
+        None, "compute.int", lambda m: 0.05 * np.array([one == "sort" for one in m.predecessor])
+    )
+    observations = observe(FOUR, effects=[after])
+    assert claims(observations) == {"predecessor": [(None, "compute.int")]}
+    (row,) = [r for r in analyse(observations).document["predecessor"] if r["claimed"]]
+    assert row["after"] == "sort"
+
+
+def test_what_explains() -> None:
+    load = {"zip": 0.05, "memory.random.128M": 0.1}
+    assert claims(observe(FOUR, load=load)) == {"explains": [("zip", "memory.random.128M")]}
+
+
+def test_a_fast_machine_is_no_explanation() -> None:
+    """Both are slower on one machine, but do not go together on any."""
+    slower = only("node-00", None, lambda m: 0.5)
+    assert "explains" not in claims(observe(FOUR, effects=[slower]))
+
+
+def test_the_stronger_of_two_that_say_the_same() -> None:
+    load = {"zip": 0.05, "memory.random.128M": 0.5, "stream.triad": 0.02}
+    rows = analyse(observe(FOUR, load=load)).document["explanations"]
+    own = {row["name"]: row for row in rows if row["program"] == "zip"}
+    assert own["memory.random.128M"]["chosen"] == 1
+    assert own["stream.triad"]["claimed"]
+    assert own["stream.triad"]["chosen"] is None
+
+
+def test_the_time_of_day() -> None:
+    rhythm = only(
+        "node-01", "serve", lambda m: 0.08 * np.cos(2 * np.pi * (m.seconds / DAY_S - 14 / 24))
+    )
+    observations = observe(FOUR[:2], blocks=144, step_s=1200.0, effects=[rhythm])
+    assert claims(observations) == {"time_of_day": [("node-01", "serve")]}
+    (row,) = [r for r in analyse(observations).document["time_of_day"] if r["claimed"]]
+    assert row["slowest_hour_utc"] == pytest.approx(14.0, abs=1.0)
+    assert row["swing_pct"] == pytest.approx(17.4, abs=4.0)
+
+
+def test_missing_readings_are_counted() -> None:
+    document = analyse(observe(FOUR, failing={"iobench.read.4M": 0.1})).document
+    failed = sum(row["count"] for row in document["failures"])
+    assert document["counts"]["failed"] == failed > 0
+    assert {row["name"] for row in document["failures"]} == {"iobench.read.4M"}
+    assert {row["reason"] for row in document["failures"]} == {"timed out"}
+    assert findings(document)[-1]["kind"] == "missing"
+
+
+def test_where_everything_failed_there_is_no_answer() -> None:
+    failing = dict.fromkeys(
+        ("compute.int", "zip"),
+        1.1,
+    )
+    observations = observe(
+        FOUR, programs={"zip": 1.0}, surrogates={"compute.int": 1e-9}, failing=failing
+    )
+    with pytest.raises(CannotAnswerError):
+        analyse(observations)
+
+
+def test_prices_compare_types() -> None:
+    fleet = [*machines(3), *(Machine(f"big-{k}", type="c1.large") for k in range(3))]
+    twice = [only(f"big-{k}", None, lambda m: -np.log(2.0)) for k in range(3)]
+    prices: Mapping[str, float] = {"c1.small": 0.1, "c1.large": 0.3}
+    rows = analyse(observe(fleet, effects=twice), price_of=prices).document["prices"]
+    of_all = {r["type"]: r for r in rows if r["kind"] == "program" and r["name"] is None}
+    assert of_all["c1.small"]["over_cheapest"] == 1.0
+    assert of_all["c1.large"]["over_cheapest"] == pytest.approx(1.5, rel=0.03)
+    zipped = next(r for r in rows if r["type"] == "c1.small" and r["name"] == "zip")
+    assert zipped["cost"] == pytest.approx(2.0 / 3600.0 * 0.1, rel=0.03)
