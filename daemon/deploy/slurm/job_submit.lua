@@ -1,0 +1,475 @@
+-- Keeps jobs that name their application off the nodes that are too slow for it now.
+--
+-- Install as job_submit.lua beside slurm.conf, with JobSubmitPlugins=lua. A site that has such a
+-- script of its own puts this one beside it under another name, begins its own with
+-- dofile("/etc/slurm/kongming.lua"), and calls kongming.submit(job, partitions) in its
+-- slurm_job_submit.
+--
+-- It runs under slurmctld's locks: it reads one local file that `kongming-slurm bridge` keeps, no
+-- network, bounded in bytes and in steps. Whatever is wrong with that file or here, the job goes on
+-- as if this script were not there. docs/slurm.md has the whole of it.
+
+kongming = {}
+
+local FILE = os.getenv("KONGMING_SLURM_RANKINGS") or "/var/lib/kongming-slurm/rankings"
+local MOST_BYTES = 8 * 1024 * 1024
+local MOST_NODES = 20000
+local MOST_STEPS = 20000000 -- Lua instructions for one job: a fraction of a second
+local HEAD_BYTES = 64
+local CLOCK_SKEW_S = 60
+local NO_VAL16, NO_VAL = 65534, 4294967294
+local NEVER = 1e300 -- the slowdown of a node whose residents would suffer too much
+
+local SIGNATURE = "kongming%-slurm%-rankings"
+local NAME = "^[%w_.+-]+$"
+local LONGEST_NAME = 64
+local NUMBER = "^%d+%.?%d*$"
+
+-- What of a job is beyond this script: then nothing is excluded, so that nothing can be left over.
+local CONSTRAINTS = {
+   "req_nodes", "features", "batch_features", "reservation", "clusters",
+   "tres_per_job", "tres_per_node", "tres_per_socket", "tres_per_task",
+}
+
+-- What it has of the file: kept until another one is there.
+local known = { head = nil, rankings = nil, why = nil }
+local told = nil
+
+local function say_once(why)
+   if why ~= told then
+      told = why
+      if why then
+         slurm.log_error("kongming: %s; jobs are scheduled without it", why)
+      else
+         slurm.log_info("kongming: %s is in use", FILE)
+      end
+   end
+end
+
+local function number(word)
+   if #word > 24 or not word:match(NUMBER) then
+      return nil
+   end
+   return tonumber(word)
+end
+
+local function is_name(word)
+   return #word <= LONGEST_NAME and word:match(NAME) ~= nil
+end
+
+-- The file -----------------------------------------------------------------------------------
+
+-- The numbers of a line; "-" is false, "x" is NEVER. nil where it holds anything else.
+local function numbers(rest, count)
+   local found, n = {}, 0
+   for word in rest:gmatch("%S+") do
+      n = n + 1
+      if n > count then
+         return nil
+      end
+      if word == "-" then
+         found[n] = false
+      elseif word == "x" then
+         found[n] = NEVER
+      else
+         found[n] = number(word)
+         if not found[n] then
+            return nil
+         end
+      end
+   end
+   return n == count and found or nil
+end
+
+local function plain(found)
+   for _, value in ipairs(found or {}) do
+      if not value or value == NEVER then
+         return nil
+      end
+   end
+   return found
+end
+
+local function members(rest, count)
+   local found = {}
+   for word in rest:gmatch("%S+") do
+      local place = number(word)
+      if not place or place < 1 or place > count or place % 1 ~= 0 then
+         return nil
+      end
+      found[#found + 1] = place
+   end
+   return found
+end
+
+-- The file's text as a table; or nil and why not.
+local function parsed(text)
+   local version = text:match("^" .. SIGNATURE .. " (%d+)\n")
+   if not version then
+      return nil, FILE .. " is no file of rankings"
+   elseif version ~= "1" then
+      return nil, FILE .. " has version " .. version .. ", and this script reads 1"
+   end
+   local broken = FILE .. " is damaged"
+   local r = { apps = {}, partitions = {} }
+   local lines, last = 0, nil
+   for line in text:gmatch("([^\n]*)\n") do
+      if last then
+         return nil, broken
+      end
+      local key, rest = line:match("^(%S+) ?(.*)$")
+      if key == "end" then
+         last = number(rest)
+         if last ~= lines then
+            return nil, broken
+         end
+      elseif key == "written" or key == "good-for" or key == "limit" then
+         r[key] = number(rest)
+      elseif key == "nodes" then
+         r.nodes, r.places = {}, {}
+         for name in rest:gmatch("%S+") do
+            local n = #r.nodes + 1
+            if n > MOST_NODES or not is_name(name) or r.places[name] then
+               return nil, broken
+            end
+            r.nodes[n], r.places[name] = name, n
+         end
+      elseif not r.nodes and lines > 0 then
+         return nil, broken
+      elseif key == "up" or key == "cpus" or key == "memory" then
+         r[key] = plain(numbers(rest, #r.nodes))
+      elseif key == "partition" or key == "app" then
+         local name, values = rest:match("^(%S+) ?(.*)$")
+         if not name then
+            return nil, broken
+         elseif key == "app" then
+            r.apps[name] = values -- of a thousand lines one is needed: its numbers are read then
+         else
+            r.partitions[name] = members(values, #r.nodes)
+         end
+      end
+      -- Lines of other words are of a later time, and not needed here.
+      lines = lines + 1
+   end
+   if not (last and text:sub(-1) == "\n" and r.written and r["good-for"] and r.limit
+           and r.nodes and r.up and r.cpus and r.memory) then
+      return nil, broken
+   end
+   return r
+end
+
+-- What the file says, from memory where it is the same file; or nil and why not.
+local function rankings()
+   local file = io.open(FILE, "rb")
+   if not file then
+      return nil, FILE .. " cannot be read"
+   end
+   local size = file:seek("end")
+   if not size or size > MOST_BYTES then
+      file:close()
+      return nil, FILE .. " is too large"
+   end
+   file:seek("set")
+   local begun = file:read(HEAD_BYTES) or ""
+   -- Each file that is written has another moment in its second line.
+   local head = size .. " " .. begun
+   if head ~= known.head then
+      local text = begun .. (file:read(size) or "")
+      known.head, known.rankings, known.why = head, nil, FILE .. " is damaged"
+      if #text == size then
+         known.rankings, known.why = parsed(text)
+      end
+   end
+   file:close()
+   local r = known.rankings
+   if not r then
+      return nil, known.why
+   end
+   local age = os.time() - r.written
+   if age > r["good-for"] or age < -CLOCK_SKEW_S then
+      return nil, FILE .. " is out of date: is `kongming-slurm bridge` running?"
+   end
+   return r
+end
+
+-- The job ------------------------------------------------------------------------------------
+
+-- Application and limit that a tag `kongming:app=NAME,limit=1.2` names; nil without a valid tag.
+local function tagged(comment)
+   local tag = (" " .. comment):match("%skongming:(%S+)")
+   if not tag then
+      return nil
+   end
+   local app, limit
+   for part in tag:gmatch("[^,]+") do
+      local key, value = part:match("^(%w+)=(.+)$")
+      if key == "app" and is_name(value) then
+         app = value
+      elseif key == "limit" and number(value) and number(value) >= 1 then
+         limit = number(value)
+      else
+         return nil
+      end
+   end
+   return app, limit
+end
+
+-- What a job asks for: a text field that is not empty, or nil.
+local function text_of(value)
+   return type(value) == "string" and value ~= "" and value or nil
+end
+
+local function below(value, unset, otherwise)
+   return type(value) == "number" and value > 0 and value < unset and value or otherwise
+end
+
+-- The application by tag, comment or name; its limit; and whether a tag says so.
+local function application(job, r)
+   local comment = text_of(job.comment) or ""
+   local app, limit = tagged(comment)
+   if app then
+      return app, limit or r.limit, true
+   end
+   local words = comment:match("^%s*(.-)%s*$")
+   if is_name(words) and r.apps[words] then
+      return words, r.limit, false
+   end
+   local name = text_of(job.name)
+   if name and is_name(name) and r.apps[name] then
+      return name, r.limit, false
+   end
+   return nil
+end
+
+-- What the job needs, on each node and together; nil where that cannot be told here.
+local function needs(job)
+   for _, field in ipairs(CONSTRAINTS) do
+      if text_of(job[field]) then
+         return nil
+      end
+   end
+   if job.contiguous == 1 or below(job.pn_min_tmp_disk, NO_VAL, 0) > 0 then
+      return nil
+   end
+   local each = below(job.cpus_per_task, NO_VAL16, 1)
+   local cpus = math.max(
+      below(job.pn_min_cpus, NO_VAL16, 1), each * below(job.ntasks_per_node, NO_VAL16, 1))
+   local memory = below(job.min_mem_per_node, NO_VAL, nil)
+   if not memory then
+      memory = below(job.min_mem_per_cpu, NO_VAL, 0) * cpus
+   end
+   return {
+      nodes = below(job.min_nodes, NO_VAL, 1),
+      cpus = cpus,
+      memory = memory,
+      total = math.max(below(job.min_cpus, NO_VAL, 1), each * below(job.num_tasks, NO_VAL, 1)),
+   }
+end
+
+-- "n[1-3,07],m" as a set of names. nil where it is not understood, or too large.
+local function expanded(hosts)
+   local found, count = {}, 0
+   local depth, from = 0, 1
+   local parts = {}
+   if #hosts > 1000000 then
+      return nil
+   end
+   for at = 1, #hosts + 1 do
+      local c = hosts:sub(at, at)
+      if c == "[" then
+         depth = depth + 1
+      elseif c == "]" then
+         depth = depth - 1
+      elseif (c == "," and depth == 0) or c == "" then
+         parts[#parts + 1] = hosts:sub(from, at - 1)
+         from = at + 1
+      end
+   end
+   for _, part in ipairs(hosts ~= "" and parts or {}) do
+      local before, ranges, after = part:match("^([%w_.+-]*)%[([%d,-]+)%]([%w_.+-]*)$")
+      if not before then
+         if not is_name(part) then
+            return nil
+         end
+         before, ranges, after = part, nil, ""
+         found[part], count = true, count + 1
+      end
+      for range in (ranges or ""):gmatch("[^,]+") do
+         local low, high = range:match("^(%d+)%-(%d+)$")
+         low = low or range:match("^(%d+)$")
+         high = high or low
+         if not low or #low > 9 or #high > 9 or tonumber(high) - tonumber(low) >= MOST_NODES then
+            return nil
+         end
+         for n = tonumber(low), tonumber(high) do
+            found[before .. string.format("%0" .. #low .. "d", n) .. after] = true
+            count = count + 1
+            if count > MOST_NODES then
+               return nil
+            end
+         end
+      end
+   end
+   return found
+end
+
+-- Of the places that can serve the job, those above the limit; the least slow of them stay in
+-- where too few would be left. nil where even all of them are too few.
+function kongming.excluded(places, slow, cpus, limit, nodes, total)
+   local over, kept, sum = {}, 0, 0
+   local all = 0
+   for _, place in ipairs(places) do
+      all = all + cpus[place]
+      if slow[place] and slow[place] > limit then
+         over[#over + 1] = place
+      else
+         kept, sum = kept + 1, sum + cpus[place]
+      end
+   end
+   if #places < nodes or all < total then
+      return nil
+   end
+   table.sort(over, function(a, b)
+      if slow[a] ~= slow[b] then
+         return slow[a] < slow[b]
+      end
+      return a < b
+   end)
+   local first = 1
+   while first <= #over and (kept < nodes or sum < total) do
+      kept, sum, first = kept + 1, sum + cpus[over[first]], first + 1
+   end
+   local found = {}
+   for at = first, #over do
+      found[over[at]] = true
+   end
+   return found
+end
+
+-- The places of a partition that are up, large enough, and not excluded by the job itself.
+local function serving(r, members_, need, own)
+   local found = {}
+   for _, place in ipairs(members_) do
+      if r.up[place] == 1 and r.cpus[place] >= need.cpus and r.memory[place] >= need.memory
+         and not own[r.nodes[place]] then
+         found[#found + 1] = place
+      end
+   end
+   return found
+end
+
+local function partitions_of(job, partitions)
+   local found = {}
+   for name in (text_of(job.partition) or ""):gmatch("[^,]+") do
+      found[#found + 1] = name
+   end
+   if #found == 0 then
+      for name, partition in pairs(partitions) do
+         if partition.flag_default == 1 then
+            found[1] = name
+         end
+      end
+   end
+   return found
+end
+
+-- Names of the nodes to exclude, in their order; nil where nothing is to be said.
+local function exclusions(r, job, partitions, app, limit, need, own)
+   local slow = numbers(r.apps[app], #r.nodes)
+   if not slow then
+      return nil
+   end
+   local out, stays = {}, {}
+   local names = partitions_of(job, partitions)
+   for _, name in ipairs(names) do
+      if not r.partitions[name] then
+         return nil
+      end
+      local least = partitions[name] and below(partitions[name].min_nodes, NO_VAL, 1) or 1
+      need.nodes = math.max(need.nodes, least)
+   end
+   for _, name in ipairs(names) do
+      local places = serving(r, r.partitions[name], need, own)
+      local over = kongming.excluded(places, slow, r.cpus, limit, need.nodes, need.total)
+      if not over then
+         return nil
+      end
+      -- In each of its partitions the job has to find a place.
+      for _, place in ipairs(places) do
+         if over[place] then
+            out[place] = true
+         else
+            stays[place] = true
+         end
+      end
+   end
+   local found = {}
+   for place, name in ipairs(r.nodes) do
+      if out[place] and not stays[place] then
+         found[#found + 1] = name
+      end
+   end
+   return found
+end
+
+local function with(before, separator, more)
+   return before and before .. separator .. more or more
+end
+
+local function decide(job, partitions)
+   local r, why = rankings()
+   say_once(why)
+   if not r then
+      return
+   end
+   local app, limit, says_so = application(job, r)
+   if not app or not r.apps[app] then
+      return
+   end
+   if not says_so then
+      -- What prolog and epilog see of a job is its comment.
+      job.comment = with(text_of(job.comment), " ", "kongming:app=" .. app)
+   end
+   local own_text = text_of(job.exc_nodes)
+   local need, own = needs(job), expanded(own_text or "")
+   if not need or not own then
+      return
+   end
+   local found = exclusions(r, job, partitions, app, limit, need, own)
+   if not found then
+      return
+   end
+   if #found > 0 then
+      job.exc_nodes = with(own_text, ",", table.concat(found, ","))
+   end
+   -- By this the bridge knows the job while it waits, and what it is to be kept from breaking.
+   local tag = string.format("kongming:app=%s,limit=%g,nodes=%d,cpus=%d,memory=%d,total=%d,own=%s",
+      app, limit, need.nodes, need.cpus, need.memory, need.total, own_text or "")
+   job.admin_comment = with(text_of(job.admin_comment), " ", tag)
+   slurm.log_debug("kongming: %s at limit %g: %d nodes excluded", app, limit, #found)
+end
+
+-- Called with what slurm_job_submit is called with; never fails.
+function kongming.submit(job, partitions)
+   local function stop()
+      error("too many steps", 0)
+   end
+   debug.sethook(stop, "", MOST_STEPS)
+   local fine, why = pcall(decide, job, partitions)
+   debug.sethook()
+   if not fine then
+      pcall(say_once, "the script failed (" .. tostring(why) .. ")")
+   end
+end
+
+function slurm_job_submit(job, partitions, uid)
+   kongming.submit(job, partitions)
+   return slurm.SUCCESS
+end
+
+function slurm_job_modify(job, record, partitions, uid)
+   return slurm.SUCCESS
+end
+
+slurm.log_info("kongming: reads %s", FILE)
+return slurm.SUCCESS

@@ -1,0 +1,172 @@
+"""The commands of ``kongming-slurm``, as click has them."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import click
+
+from kongming import __version__
+from kongming.errors import KongmingError
+from kongming_slurm import config, hooks
+from kongming_slurm.config import Settings
+
+_FILE = click.Path(dir_okay=False, path_type=Path)
+_CONFIG = click.option("--config", "file", type=_FILE, help="Settings, as TOML.")
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="kongming-slurm", message="%(prog)s %(version)s")
+def cli() -> None:
+    """KONGMING beside Slurm: see docs/slurm.md."""
+
+
+@cli.command("bridge", short_help="Keep the file of rankings fresh; runs beside slurmctld.")
+@click.option("--server", "address", metavar="HOST:PORT", help="Who is asked.")
+@_CONFIG
+@click.option("--ca", metavar="FILE", help="Authority of the server's certificate.")
+@click.option("--cert", metavar="FILE", help="The bridge's own certificate.")
+@click.option("--key", metavar="FILE", help="Its key.")
+@click.option("--token-file", metavar="FILE", help="A bearer token of the role scheduler.")
+@click.option("--once", is_flag=True, help="Do everything once, and end.")
+@click.option("--reset", is_flag=True, help="Undo it: no file, no weights, no exclusions; and end.")
+@click.option("--settings", "show", is_flag=True, help="Print a file of all defaults, and end.")
+@click.option("--verbose", "-v", is_flag=True, help="Tell more.")
+def bridge_cli(
+    address: str | None,
+    file: Path | None,
+    ca: str | None,
+    cert: str | None,
+    key: str | None,
+    token_file: str | None,
+    once: bool,
+    reset: bool,
+    show: bool,
+    verbose: bool,
+) -> int:
+    """Keep the file of rankings fresh until it is ended, and with it the weights of nodes and the
+    exclusions of jobs that wait.
+
+    Flags win over the file. Status 1 of --once: something was in trouble, and was told.
+    """
+    if show:
+        click.echo(defaults(), nl=False)
+        return 0
+    logging.basicConfig(
+        level=logging.DEBUG if verbose else logging.INFO,
+        format="%(asctime)s %(levelname)s %(message)s",
+        stream=sys.stderr,
+    )
+    given = {"address": address, "ca": ca, "cert": cert, "key": key, "token_file": token_file}
+    return _bridge(config.load(file, server=given), once=once, reset=reset)
+
+
+@cli.command("prolog", short_help="Slurm's Prolog: tell the agent that a job has started.")
+@_CONFIG
+def prolog_cli(file: Path | None) -> int:
+    """Tell this node's agent that a job has started. Reads Slurm's environment; status 0 always."""
+    return hooks.run("prolog", file, hooks.environment())
+
+
+@cli.command("epilog", short_help="Slurm's Epilog: tell the agent how long a job has run.")
+@_CONFIG
+def epilog_cli(file: Path | None) -> int:
+    """Tell this node's agent how long a job has run. Reads Slurm's environment; status 0 always."""
+    return hooks.run("epilog", file, hooks.environment())
+
+
+def defaults() -> str:
+    """A file of settings with every default, each under what it means."""
+    import json
+
+    lines: list[str] = []
+    section = ""
+    for row in config.table():
+        name, _, key = row.key.partition(".")
+        if name != section:
+            lines += [*([""] if lines else []), f"[{name}]"]
+            section = name
+        lines += [f"# {row.meaning}", f"{key} = {json.dumps(row.default)}"]
+    return "\n".join(lines) + "\n"
+
+
+def _bridge(settings: Settings, *, once: bool, reset: bool) -> int:
+    from kongming.rpc.channel import Connection, read_token
+    from kongming.rpc.client import RemoteService
+    from kongming_slurm.bridge import Bridge
+    from kongming_slurm.slurm import Slurm
+
+    server = settings.server
+
+    def path(name: str) -> Path | None:
+        return Path(name) if name else None
+
+    def connection() -> Connection:
+        token = path(server.token_file)
+        return Connection(
+            target=server.address,
+            ca=path(server.ca),
+            cert=path(server.cert),
+            key=path(server.key),
+            token=None if token is None else read_token(token),
+            timeout_s=server.timeout_s,
+        )
+
+    slurm = Slurm(
+        folder=settings.slurm.commands,
+        configuration=settings.slurm.configuration,
+        timeout_s=settings.slurm.timeout_s,
+    )
+    # A file that cannot be read is told at once, not when it is first needed.
+    connection().open().close()
+    bridge = Bridge(settings, lambda: RemoteService(connection()), slurm)
+    try:
+        if reset:
+            bridge.reset()
+            return 0
+        if once:
+            bridge.step()
+            return 1 if bridge.in_trouble else 0
+        stopping = threading.Event()
+
+        def stop(signum: int, frame: FrameType | None) -> None:
+            stopping.set()
+
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, stop)
+        bridge.run(stopping)
+    finally:
+        bridge.close()
+    return 0
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Runs ``kongming-slurm ARGUMENTS`` and returns its exit status; errors are printed."""
+    try:
+        with cli.make_context("kongming-slurm", list(arguments)) as context:
+            result: Any = cli.invoke(context)
+    except click.exceptions.Exit as done:
+        return done.exit_code
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        return 130
+    except KongmingError as error:
+        _tell(error)
+        return error.exit_status
+    except OSError as error:
+        _tell(error)
+        return 1
+    return result if type(result) is int else 0
+
+
+def _tell(error: Exception) -> None:
+    print(f"kongming-slurm: {error}", file=sys.stderr)  # noqa: T201

@@ -1,0 +1,133 @@
+"""What a scheduler's prolog and epilog leave for the agent of their node: one small file a report.
+
+A folder rather than a socket: a job is never held up by an agent that is busy, and a report is not
+lost while the agent is away. Only the standard library is imported here, so that a prolog is quick.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import re
+import secrets
+import stat
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+FORMAT = 1
+MOST_REPORTS = 10000
+"""As many may lie there: beyond it new ones are dropped, for nobody reads them."""
+
+_MOST_BYTES = 4096
+_SUFFIX = ".report"
+_NAME = re.compile(r"[A-Za-z0-9_.:+@-]{1,200}")
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """An application has started here (``placement``), or has run (``run``).
+
+    ``at`` is when it started, in unix seconds; ``wall_s``, ``exit_status`` (negative for a signal)
+    and ``scheduler`` are of a run. ``placement_id`` is the scheduler's own.
+    """
+
+    kind: Literal["placement", "run"]
+    placement_id: str
+    app: str
+    at: float
+    wall_s: float = 0.0
+    exit_status: int = 0
+    scheduler: str = ""
+
+    def __post_init__(self) -> None:
+        if self.kind not in ("placement", "run"):
+            raise ValueError(f"unknown kind {self.kind!r}")
+        for name, text in (("placement_id", self.placement_id), ("app", self.app)):
+            if _NAME.fullmatch(text) is None:
+                raise ValueError(f"{name} {text[:40]!r} cannot be a name")
+        if self.scheduler and _NAME.fullmatch(self.scheduler) is None:
+            raise ValueError(f"scheduler {self.scheduler[:40]!r} cannot be a name")
+        for name, value in (("at", self.at), ("wall_s", self.wall_s)):
+            if not 0.0 <= value < math.inf:
+                raise ValueError(f"{name} is {value}")
+        if self.kind == "run" and not self.wall_s > 0.0:
+            raise ValueError("a run takes time")
+
+
+def leave(folder: Path, report: Report) -> None:
+    """Put a report into the folder, whole or not at all.
+
+    Raises:
+        OSError: the folder is not there, is full, or cannot be written.
+    """
+    document = {"format": FORMAT, **asdict(report)}
+    # Names sort by the moment at which the reports were left.
+    name = f"{time.time_ns():020d}-{secrets.token_hex(4)}"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    at = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        if sum(1 for _ in os.scandir(at)) >= MOST_REPORTS:
+            raise OSError(f"{folder} is full: no agent reads it")
+        handle = os.open(f".{name}", flags, 0o600, dir_fd=at)
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                json.dump(document, file)
+                file.flush()
+                # A prolog is root's; the agent is whoever the folder belongs to.
+                owner = os.fstat(at)
+                if os.geteuid() == 0:
+                    os.fchown(file.fileno(), owner.st_uid, owner.st_gid)
+                os.fsync(file.fileno())
+            os.rename(f".{name}", name + _SUFFIX, src_dir_fd=at, dst_dir_fd=at)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(f".{name}", dir_fd=at)
+            raise
+    finally:
+        os.close(at)
+
+
+def make(folder: Path) -> None:
+    """The folder, for the agent alone and root. Raises OSError."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
+def waiting(folder: Path) -> Iterator[tuple[Path, Report | str]]:
+    """What lies there, oldest first: each file's report, or why it is none.
+
+    Files stay until the caller removes them. Raises OSError where the folder cannot be read.
+    """
+    names = (entry.name for entry in os.scandir(folder))
+    for name in sorted(name for name in names if name.endswith(_SUFFIX)):
+        path = folder / name
+        try:
+            yield path, _read(path)
+        except FileNotFoundError:
+            continue
+        except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+            yield path, f"{error}"
+
+
+def _read(path: Path) -> Report:
+    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(handle, "rb") as file:
+        about = os.fstat(file.fileno())
+        if not stat.S_ISREG(about.st_mode) or about.st_size > _MOST_BYTES:
+            raise ValueError("it is no report")
+        document: Any = json.loads(file.read(_MOST_BYTES))
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        raise ValueError(f"its format is not {FORMAT}")
+    return Report(
+        kind=document["kind"],
+        placement_id=str(document["placement_id"]),
+        app=str(document["app"]),
+        at=float(document["at"]),
+        wall_s=float(document.get("wall_s", 0.0)),
+        exit_status=int(document.get("exit_status", 0)),
+        scheduler=str(document.get("scheduler", "")),
+    )

@@ -1,0 +1,207 @@
+"""What prolog and epilog left is carried to the server: placements at once, runs by the spool."""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Callable, Iterator
+from concurrent import futures
+from pathlib import Path
+
+import grpc
+import pytest
+from kongming_agent.intake import Intake
+from kongming_agent.spool import Spool
+
+from kongming.fingerprint import Fingerprint
+from kongming.rpc import handover
+from kongming.rpc.handover import Report
+from kongming.rpc.v1 import placements_pb2, placements_pb2_grpc
+from kongming.run import Run
+from tests.builders import fingerprint as made_fingerprint
+
+
+class Placements(placements_pb2_grpc.PlacementsServicer):
+    def __init__(self) -> None:
+        self.bound: list[placements_pb2.BindRequest] = []
+        self.refuse: grpc.StatusCode | None = None
+
+    def Bind(  # noqa: N802
+        self, request: placements_pb2.BindRequest, context: grpc.ServicerContext
+    ) -> placements_pb2.BindResponse:
+        if self.refuse is not None:
+            context.abort(self.refuse, "not now")
+        self.bound.append(request)
+        return placements_pb2.BindResponse()
+
+
+@pytest.fixture
+def placements() -> Iterator[tuple[Placements, str]]:
+    servicer = Placements()
+    server = grpc.server(futures.ThreadPoolExecutor(max_workers=1))
+    placements_pb2_grpc.add_PlacementsServicer_to_server(servicer, server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    yield servicer, f"127.0.0.1:{port}"
+    server.stop(None).wait()
+
+
+@pytest.fixture
+def intake(
+    tmp_path: Path, spool: Spool, placements: tuple[Placements, str]
+) -> Iterator[Callable[..., Intake]]:
+    made: list[Intake] = []
+
+    def make(latest: dict[int, Fingerprint] | None = None) -> Intake:
+        made.append(
+            Intake(
+                tmp_path / "local",
+                lambda: grpc.insecure_channel(placements[1]),
+                spool,
+                node="node-1",
+                placement="cross-core",
+                latest=lambda: latest or {},
+                on_spooled=lambda: None,
+                timeout_s=5.0,
+                longest_retry_s=0.01,
+                rng=random.Random(0),
+            )
+        )
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+def left(folder: Path) -> list[Report | str]:
+    return [report for _, report in handover.waiting(folder / "local")]
+
+
+def started(id_: str = "slurm:c:1:0:n1", at: float | None = None) -> Report:
+    return Report("placement", id_, "xz", time.time() if at is None else at, scheduler="slurm")
+
+
+def ended(id_: str = "slurm:c:1:0:n1", status: int = 0, at: float = 1e9) -> Report:
+    return Report("run", id_, "xz", at, wall_s=2.5, exit_status=status, scheduler="slurm")
+
+
+def test_a_placement_is_bound_and_its_run_is_spooled(
+    tmp_path: Path, spool: Spool, placements: tuple[Placements, str], intake: Callable[..., Intake]
+) -> None:
+    before = made_fingerprint({"compute.float": 1e-9})
+    taking = intake({0: before})
+    handover.leave(tmp_path / "local", started())
+    taking.turn()
+    (bound,) = placements[0].bound
+    assert (bound.placement_id, bound.app, bound.node) == ("slurm:c:1:0:n1", "xz", "node-1")
+    assert left(tmp_path) == []
+    handover.leave(tmp_path / "local", ended())
+    taking.turn()
+    (entry,) = spool.oldest()
+    run = entry.record
+    assert isinstance(run, Run)
+    assert entry.placement_id == "slurm:c:1:0:n1"
+    assert (run.app, run.node_id, run.kind, run.metric, run.ok) == (
+        *("xz", "node-1", "environment", 2.5, True),
+    )
+    assert run.before is not None
+    assert run.before.id == before.id
+    assert run.config["scheduler"] == "slurm"
+    assert left(tmp_path) == []
+
+
+def test_what_was_read_after_the_start_does_not_pass_for_before(
+    tmp_path: Path, spool: Spool, intake: Callable[..., Intake]
+) -> None:
+    taking = intake({0: made_fingerprint({"compute.float": 1e-9})})
+    handover.leave(tmp_path / "local", started(at=1.0))
+    handover.leave(tmp_path / "local", ended(at=1.0))
+    taking.turn()
+    (entry,) = spool.oldest()
+    assert isinstance(entry.record, Run)
+    assert entry.record.before is None
+
+
+def test_a_run_that_failed_says_so(
+    tmp_path: Path, spool: Spool, intake: Callable[..., Intake]
+) -> None:
+    taking = intake()
+    handover.leave(tmp_path / "local", ended(status=-9))
+    taking.turn()
+    (entry,) = spool.oldest()
+    assert isinstance(entry.record, Run)
+    assert (entry.record.ok, entry.record.exit_status) == (False, -9)
+    assert "-9" in (entry.record.error or "")
+
+
+def test_a_placement_waits_for_a_server_that_is_away(
+    tmp_path: Path,
+    placements: tuple[Placements, str],
+    intake: Callable[..., Intake],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.WARNING)
+    placements[0].refuse = grpc.StatusCode.UNAVAILABLE
+    taking = intake()
+    handover.leave(tmp_path / "local", started())
+    for _ in range(3):
+        taking.turn()
+        time.sleep(0.02)
+    assert len(left(tmp_path)) == 1
+    assert len(caplog.records) == 1
+    placements[0].refuse = None
+    # Whoever takes over has it still.
+    intake().turn()
+    assert len(placements[0].bound) == 1
+    assert left(tmp_path) == []
+
+
+@pytest.mark.parametrize("code", [grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.ALREADY_EXISTS])
+def test_a_placement_that_is_refused_is_given_up(
+    tmp_path: Path,
+    placements: tuple[Placements, str],
+    intake: Callable[..., Intake],
+    code: grpc.StatusCode,
+) -> None:
+    placements[0].refuse = code
+    handover_folder = tmp_path / "local"
+    taking = intake()
+    handover.leave(handover_folder, started())
+    taking.turn()
+    assert left(tmp_path) == []
+
+
+def test_a_run_is_kept_whether_its_placement_was_told_or_not(
+    tmp_path: Path, spool: Spool, placements: tuple[Placements, str], intake: Callable[..., Intake]
+) -> None:
+    placements[0].refuse = grpc.StatusCode.UNAVAILABLE
+    taking = intake()
+    handover.leave(tmp_path / "local", started())
+    handover.leave(tmp_path / "local", ended())
+    taking.turn()
+    assert spool.counts()["run"] == 1
+    assert left(tmp_path) == []
+
+
+def test_the_same_run_twice_is_one(
+    tmp_path: Path, spool: Spool, intake: Callable[..., Intake]
+) -> None:
+    taking = intake()
+    for _ in range(2):
+        handover.leave(tmp_path / "local", ended())
+    taking.turn()
+    assert spool.counts()["run"] == 1
+    assert left(tmp_path) == []
+
+
+def test_what_is_no_report_is_told_and_removed(
+    tmp_path: Path, intake: Callable[..., Intake], caplog: pytest.LogCaptureFixture
+) -> None:
+    taking = intake()
+    (tmp_path / "local" / "1.report").write_text("{")
+    taking.turn()
+    assert "1.report" in caplog.text
+    assert list((tmp_path / "local").iterdir()) == []
+    assert (tmp_path / "local").stat().st_mode & 0o777 == 0o700

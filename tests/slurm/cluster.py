@@ -1,0 +1,303 @@
+"""A real Slurm on this machine: munged, slurmctld and some slurmd, all in a folder of their own."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.server.process import python_path
+
+ROOT = Path(__file__).resolve().parents[2]
+DEPLOYED = ROOT / "daemon/deploy/slurm"
+PROGRAMS = ("munged", "slurmctld", "slurmd", "scontrol", "sinfo", "squeue", "sbatch", "scancel")
+_PR_SET_PDEATHSIG = 1
+_PLUGINS = ("/usr/lib/x86_64-linux-gnu/slurm-wlm", "/usr/lib/slurm-wlm", "/usr/lib/slurm")
+
+CONFIGURATION = """
+ClusterName={cluster}
+SlurmctldHost=localhost(127.0.0.1)
+SlurmctldPort={port}
+SlurmUser=root
+SlurmdUser=root
+AuthType=auth/munge
+AuthInfo=socket={folder}/munge/socket
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool/%n
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/%n.pid
+SlurmctldLogFile={folder}/slurmctld.log
+SlurmdLogFile={folder}/%n.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+JobAcctGatherType=jobacct_gather/none
+AccountingStorageType=accounting_storage/none
+SwitchType=switch/none
+MpiDefault=none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU
+SchedulerParameters=batch_sched_delay=0,sched_interval=1,bf_interval=1,sched_min_interval=0
+JobSubmitPlugins=lua
+Prolog={folder}/prolog.sh
+Epilog={folder}/epilog.sh
+PrologFlags=Alloc
+SlurmdParameters=config_overrides
+ReturnToService=2
+InactiveLimit=0
+KillWait=2
+MinJobAge=300
+PartitionName=main Nodes={names} Default=YES MaxTime=10 State=UP
+"""
+
+
+def missing() -> str | None:
+    """Why Slurm cannot be started here, or None."""
+    if os.geteuid() != 0:
+        return "Slurm is started as root, and this is another user"
+    lacking = [name for name in PROGRAMS if program(name) is None]
+    if lacking:
+        return f"{', '.join(lacking)} not found: install slurm-wlm and munge"
+    if not any((Path(folder) / "job_submit_lua.so").exists() for folder in _PLUGINS):
+        return "Slurm's plugin job_submit/lua not found"
+    return None
+
+
+def program(name: str) -> str | None:
+    return shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
+
+
+def free_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as open_ones:
+        sockets = [open_ones.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
+
+
+class SlurmCluster:
+    """``start()`` it, then ``command("sinfo")`` and so on; ``close()`` ends every process.
+
+    ``cpus`` gives for each node the CPU that it is on. ``hooks`` is the settings file of prolog
+    and epilog, and ``others`` the CPU of what is no node.
+    """
+
+    def __init__(
+        self, folder: Path, cpus: Mapping[str, int], rankings: Path, hooks: Path, others: int
+    ) -> None:
+        self.folder, self.cpus, self.others = folder, dict(cpus), others
+        self.rankings = rankings
+        self.name = f"kongming{secrets.token_hex(3)}"
+        self.running: dict[str, subprocess.Popen[bytes]] = {}
+        self._configuration = folder / "slurm.conf"
+        self.env = os.environ | {
+            "SLURM_CONF": str(self._configuration),
+            "PYTHONPATH": python_path(),
+            "KONGMING_SLURM_RANKINGS": str(rankings),
+        }
+        # Slurm refuses folders that others may write to, munge those that others may not search.
+        for part in (folder, *(folder / name for name in ("munge", "state", "spool"))):
+            part.mkdir(mode=0o755, parents=True, exist_ok=True)
+            part.chmod(0o755)
+        key = folder / "munge.key"
+        key.write_bytes(secrets.token_bytes(128))
+        key.chmod(0o400)
+        port, *ports = free_ports(len(cpus) + 1)
+        text = CONFIGURATION.format(
+            cluster=self.name, port=port, folder=folder, names=",".join(cpus)
+        )
+        for name, own in zip(cpus, ports, strict=True):
+            (folder / "spool" / name).mkdir()
+            text += (
+                f"NodeName={name} NodeHostname=localhost NodeAddr=127.0.0.1 Port={own} CPUs=1 "
+                "RealMemory=1000\n"
+            )
+        self._configuration.write_text(text)
+        shutil.copy(DEPLOYED / "job_submit.lua", folder / "job_submit.lua")
+        for hook in ("prolog", "epilog"):
+            self._install(hook, hooks)
+
+    def start(self) -> None:
+        folder = self.folder
+        self.spawn(
+            "munged",
+            [
+                *(str(program("munged")), "--foreground", "--force", "--num-threads=2"),
+                *(f"--socket={folder}/munge/socket", f"--key-file={folder}/munge.key"),
+                *(f"--pid-file={folder}/munge/pid", f"--seed-file={folder}/munge/seed"),
+                f"--log-file={folder}/munge/log",
+            ],
+        )
+        eventually((folder / "munge/socket").exists)
+        self.start_controller()
+        for name, cpu in self.cpus.items():
+            self.spawn(name, [str(program("slurmd")), "-D", "-N", name], cpu=cpu)
+        eventually(lambda: self.states() == dict.fromkeys(self.cpus, "idle"), 30.0)
+
+    def start_controller(self) -> None:
+        self.spawn("slurmctld", [str(program("slurmctld")), "-D"])
+
+    def states(self) -> dict[str, str]:
+        done = self.command("sinfo", "-h", "-N", "-o", "%N|%T", check=False)
+        return dict(line.split("|") for line in done.splitlines() if "|" in line)
+
+    def command(self, name: str, *arguments: str, check: bool = True) -> str:
+        done = subprocess.run(
+            [str(program(name)), *arguments],
+            env=self.env,
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=False,
+        )
+        assert not check or done.returncode == 0, f"{name} {arguments}: {done.stderr}"
+        return done.stdout
+
+    def submit(self, *arguments: str, script: str) -> str:
+        """Submits a script; returns the job's id."""
+        out = str(self.folder / "job-%j.out")
+        said = self.command("sbatch", "--parsable", "-o", out, *arguments, "--wrap", script)
+        return said.strip().partition(";")[0]
+
+    def job(self, id_: str) -> dict[str, str]:
+        """What scontrol tells of a job."""
+        said = self.command("scontrol", "-o", "show", "job", id_)
+        return {
+            key: value for key, equals, value in (w.partition("=") for w in said.split()) if equals
+        }
+
+    def finished(self, id_: str, timeout_s: float = 90.0) -> dict[str, str]:
+        """The job, once it has ended."""
+        done = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "BOOT_FAIL")
+        return eventually(lambda: (job := self.job(id_))["JobState"] in done and job, timeout_s)
+
+    def output(self, id_: str) -> str:
+        return (self.folder / f"job-{id_}.out").read_text()
+
+    def log(self, name: str = "slurmctld") -> str:
+        return (self.folder / f"{name}.log").read_text(errors="replace")
+
+    def spawn(
+        self, name: str, command: Sequence[str], *, cpu: int | None = None
+    ) -> subprocess.Popen[bytes]:
+        """A process that ends with this one; its output goes to NAME.out."""
+        with (self.folder / f"{name}.out").open("ab") as out:
+            process = subprocess.Popen(
+                command,
+                env=self.env,
+                cwd=self.folder,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                start_new_session=True,
+                preexec_fn=_prepared(self.others if cpu is None else cpu),
+            )
+        self.running[name] = process
+        return process
+
+    def python(
+        self, name: str, module: str, *arguments: str, cpu: int | None = None
+    ) -> subprocess.Popen[bytes]:
+        return self.spawn(name, [sys.executable, "-m", module, *arguments], cpu=cpu)
+
+    def end(self, name: str, timeout_s: float = 15.0) -> int:
+        process = self.running.pop(name)
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+        try:
+            return process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            return process.wait()
+
+    def close(self) -> None:
+        """Jobs first: their steps are processes of their own."""
+        if "slurmctld" in self.running:
+            with contextlib.suppress(AssertionError, subprocess.TimeoutExpired):
+                self.command("scancel", "--user=root", check=False)
+                eventually(lambda: not self.command("squeue", "-h", check=False).strip(), 15.0)
+        for name in ("bridge", *self.cpus, "slurmctld"):
+            if name in self.running:
+                self.end(name)
+        for name in list(self.running):
+            self.end(name)
+        for pid in self.left():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def left(self) -> list[int]:
+        """Processes of this cluster that are there still, by what they were started with."""
+        found = []
+        for entry in Path("/proc").iterdir():
+            if not entry.name.isdigit() or int(entry.name) == os.getpid():
+                continue
+            with contextlib.suppress(OSError):
+                if str(self._configuration).encode() in (entry / "environ").read_bytes():
+                    found.append(int(entry.name))
+        return found
+
+    def _install(self, hook: str, settings: Path) -> None:
+        """The script that is deployed, with this cluster's paths in it."""
+        run = self.folder / "kongming-slurm"
+        run.write_text(
+            f'#!/bin/sh\nPYTHONPATH="{python_path()}" exec "{sys.executable}" '
+            '-m kongming_slurm.main "$@"\n'
+        )
+        run.chmod(0o755)
+        text = (DEPLOYED / f"{hook}.sh").read_text()
+        for before, after in (
+            ("/usr/bin/kongming-slurm", str(run)),
+            ("/etc/kongming/slurm.toml", str(settings)),
+        ):
+            assert text.count(before) == 1
+            text = text.replace(before, after)
+        script = self.folder / f"{hook}.sh"
+        script.write_text(text)
+        script.chmod(0o755)
+
+
+def _prepared(cpu: int) -> Callable[[], None]:
+    def prepare() -> None:
+        os.sched_setaffinity(0, {cpu})
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+    return prepare
+
+
+def timed(command: str) -> str:
+    """A script that runs a command and writes how many seconds it took, and its status."""
+    return (
+        "began=$(date +%s%N); "
+        f"{command} >/dev/null 2>&1; status=$?; "
+        'echo "took $(( ($(date +%s%N) - began) / 1000000 )) ms"; exit $status'
+    )
+
+
+def seconds(output: str) -> float:
+    """What ``timed`` wrote."""
+    (line,) = [line for line in output.splitlines() if line.startswith("took ")]
+    return int(line.split()[1]) / 1000.0
+
+
+def eventually(what: Callable[[], Any], timeout_s: float = 20.0) -> Any:
+    """The first true value of ``what()``; fails when there is none in time.
+
+    It asks seldom: each question is a process, and would disturb the jobs that are timed.
+    """
+    deadline = time.monotonic() + timeout_s
+    while True:
+        value = what()
+        if value:
+            return value
+        assert time.monotonic() < deadline, "it never came true"
+        time.sleep(0.3)

@@ -1,0 +1,271 @@
+"""A server, agents and a bridge beside a real Slurm, on nodes that differ for real.
+
+All nodes are this machine: n1 gets half a CPU, n2 shares its CPU with a neighbour that computes, n3
+reads from a throttled disk, and n4 is as it is. Node by node, slurmd, what it starts and the agent
+are in the same control groups, so that an agent measures what a job there meets.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import lzma
+import os
+import shutil
+import subprocess
+import sys
+import uuid
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from kongming_agent.config import Node as NodeSettings
+from kongming_agent.prober import Prober
+from kongming_agent.schedule import Probe
+from kongming_agent.spool import Spool
+from kongming_slurm import rankings
+from kongming_slurm.rankings import Rankings
+
+from kongming.probes.node import node_facts
+from kongming.probes.suite import load_suite
+from kongming.profiling.environments import Environment
+from kongming.profiling.limits import Limits, reasons
+from kongming.rpc.channel import Connection
+from kongming.rpc.client import RemoteService
+from tests.server.process import ROOT, ServerProcess, python_path
+from tests.slurm.cluster import SlurmCluster, eventually, missing
+
+RECORDED = ROOT / "benchmarks/accuracy/recorded/epyc-32M-cross-core.db.xz"
+HALF, BESIDE, DISK, CALM = NODES = ("n1", "n2", "n3", "n4")
+WHAT = {
+    HALF: "half a CPU",
+    BESIDE: "a neighbour that computes",
+    DISK: "a slow disk",
+    CALM: "nothing",
+}
+APPS = ("xz", "dd-read")
+PROGRAMS = ROOT / "examples/programs"
+COMMANDS = {
+    "xz": f"'{sys.executable}' '{PROGRAMS}/compress.py' lzma {{folder}}/text 1",
+    "dd-read": "dd if={folder}/blob of=/dev/null bs=16K iflag=direct",
+}
+"""As in examples/apps.toml, which is what was profiled."""
+INPUTS = {"text": ("text", "16"), "blob": ("blob", "384")}
+"""Kind and size: less than what was profiled, for a shorter test. Slowdowns are the same."""
+LIMIT = 1.3
+"""Above it a node is avoided."""
+
+AGENT = """
+[server]
+address = "{server}"
+longest_retry_s = 1.0
+[node]
+id = "{name}"
+name = "{name}"
+[files]
+state = "{folder}/agent-{name}"
+io = "{folder}"
+inbox = "{folder}/agent-{name}/local"
+# Far more often than on a real node, so that there is something to see within a minute.
+[probing]
+signals_s = 0.5
+period_s = 15.0
+start_s = 1.0
+least_gap_s = 8.0
+# Other tests may run here: the reference is taken once, and given to all.
+idle_s = 3600.0
+io_pressure = 1.0
+memory_pressure = 1.0
+[budget]
+cpu_share = 1.0
+probe_share = 1.0
+[metrics]
+listen = ""
+"""
+
+BRIDGE = """
+[server]
+longest_retry_s = 2.0
+[rankings]
+file = "{folder}/rankings/rankings"
+refresh_s = 1.5
+good_for_s = 8.0
+limit = {limit}
+[slurm]
+configuration = "{folder}/slurm.conf"
+[hooks]
+inbox = "{folder}/agent-%n/local"
+state = "{folder}/hooks-%n"
+"""
+
+
+def impossible(folder: Path) -> str | None:
+    """Why all this cannot be started here, or None."""
+    why = missing()
+    if why is not None:
+        return why
+    if len(os.sched_getaffinity(0)) < 2:
+        return "two CPUs are needed: one for the nodes, one for the node with a neighbour"
+    return next((found for found in _cannot(folder).values() if found), None)
+
+
+def _cannot(folder: Path) -> dict[str, str | None]:
+    why = reasons(node_facts(), folder)
+    return {kind: why[kind] for kind in ("quota", "io")}
+
+
+class SlurmFleet:
+    """``start()`` takes half a minute: idle references, models, first fingerprints."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.file = folder / "rankings" / "rankings"
+        self.hooks = folder / "slurm.toml"
+        first, *_, last = sorted(os.sched_getaffinity(0))
+        self.cpus = {HALF: first, BESIDE: last, DISK: first, CALM: first}
+        self.slurm = SlurmCluster(folder, self.cpus, self.file, self.hooks, others=last)
+        self.server = ServerProcess(
+            folder,
+            store_url=f"sqlite:///{folder / 'store.db'}",
+            settings={"fleet.heartbeat_period_s": 1.0},
+        )
+        self.limits = {name: ExitStack() for name in NODES}
+
+    def start(self) -> None:
+        self.hooks.write_text(BRIDGE.format(folder=self.folder, limit=LIMIT))
+        self._give_references()
+        self._prepare()
+        self.slurm.start()
+        self.server.start()
+        # Nodes that are calm have their CPU to themselves: all else is where the neighbour is.
+        for task in Path(f"/proc/{self.server.pid}/task").iterdir():
+            os.sched_setaffinity(int(task.name), {self.slurm.others})
+        for name in NODES:
+            self.start_agent(name)
+        self._disturb()
+        self.start_bridge()
+        eventually(lambda: self.told(APPS[0], HALF, above=LIMIT), 40.0)
+        eventually(lambda: self.told(APPS[0], BESIDE, above=LIMIT), 40.0)
+        eventually(lambda: self.told(APPS[1], DISK, above=LIMIT), 40.0)
+
+    def start_bridge(self) -> None:
+        self.slurm.python(
+            *("bridge", "kongming_slurm.main", "bridge", "--server", self.server.grpc),
+            *("--config", str(self.hooks)),
+        )
+
+    def start_agent(self, name: str) -> None:
+        settings = self.folder / f"agent-{name}.toml"
+        settings.write_text(AGENT.format(server=self.server.grpc, name=name, folder=self.folder))
+        self.slurm.python(
+            *(f"agent-{name}", "kongming_agent.main", "--config", str(settings)),
+            cpu=self.cpus[name],
+        )
+
+    def service(self) -> RemoteService:
+        return RemoteService(Connection(self.server.grpc))
+
+    def known(self) -> Rankings:
+        return rankings.parsed(self.file.read_text())
+
+    def slowdown(self, app: str, node: str) -> float | None:
+        known = self.known()
+        return known.apps[app][known.nodes.index(node)] if app in known.apps else None
+
+    def told(self, app: str, node: str, *, above: float = 0.0, below: float = 1e9) -> bool:
+        """Whether the file says that it is so, now."""
+        with contextlib.suppress(FileNotFoundError):
+            slowdown = self.slowdown(app, node)
+            return slowdown is not None and above < slowdown < below
+        return False
+
+    def command(self, app: str) -> str:
+        return COMMANDS[app].format(folder=self.folder)
+
+    def close(self) -> None:
+        try:
+            self.slurm.close()
+        finally:
+            self.server.close()
+            # Only now: a control group with a process in it cannot be removed.
+            for stack in self.limits.values():
+                stack.close()
+
+    def _give_references(self) -> None:
+        """Every node is this machine: what it takes with nothing beside it is every node's idle
+        reference, as its agent would have taken it in a quiet moment."""
+        facts = node_facts()
+        suite = load_suite(facts, self.folder)
+        taken = []
+        for cpu in (self.cpus[CALM], self.cpus[BESIDE], self.cpus[CALM]):
+            here = replace(facts, cpus=(cpu,))
+            prober = Prober(here, suite, self.folder, write_s=0.03, carry_s=0.0)
+            taken.append(prober.take(Probe(0, "standard", "asked"), cpu).fingerprint)
+        for name in NODES:
+            node = NodeSettings(id=name, name=name).identified(facts)
+            cpu = self.cpus[name]
+            readings = [replace(e, id=uuid.uuid4().hex, node=node, cpu=cpu) for e in taken]
+            spool = Spool(self.folder / f"agent-{name}" / "spool.db")
+            spool.put("idle:0", [each.to_dict() for each in readings])
+            spool.close()
+
+    def _prepare(self) -> None:
+        """Models of what was once measured of two applications, and the inputs of these."""
+        with lzma.open(RECORDED) as packed, (self.folder / "store.db").open("wb") as unpacked:
+            shutil.copyfileobj(packed, unpacked)
+        environment = os.environ | {"PYTHONPATH": python_path()}
+        making = [
+            subprocess.Popen(
+                [sys.executable, str(PROGRAMS / "generate.py"), kind, self.folder / name, size],
+                stdout=subprocess.DEVNULL,
+            )
+            for name, (kind, size) in INPUTS.items()
+        ]
+        trained = subprocess.run(
+            [
+                *(sys.executable, "-m", "kongming.cli.main", "train", *APPS, "--json"),
+                *("--placement", "cross-core", "--store", self.server.store_url),
+            ],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert [process.wait() for process in making] == [0] * len(making)
+        assert trained.returncode == 0, trained.stderr
+
+    def _disturb(self) -> None:
+        made = {
+            HALF: Environment(WHAT[HALF], "quota", {"cpu_quota": 0.5}),
+            DISK: Environment(
+                WHAT[DISK],
+                "io",
+                {
+                    "read_bytes_per_s": 48 << 20,
+                    "write_bytes_per_s": 48 << 20,
+                    "read_iops": 3000,
+                    "write_iops": 3000,
+                },
+            ),
+        }
+        for name, environment in made.items():
+            groups = self.limits[name].enter_context(Limits(environment, self.folder))
+            for procs in groups.app_procs:
+                for process in (name, f"agent-{name}"):
+                    procs.write_text(str(self.slurm.running[process].pid))
+        self.slurm.python(
+            *("neighbour", "kongming.cli.main", "induce", "compute.float"),
+            *("--cpu", str(self.cpus[BESIDE]), "--seconds", "600"),
+        )
+
+    def calm(self, name: str) -> None:
+        """Takes the limits of a node away."""
+        self.limits[name].close()
+
+
+def report(document: dict[str, Any]) -> None:
+    """Where KONGMING_SLURM_REPORT names a file, the figures go there."""
+    file = os.environ.get("KONGMING_SLURM_REPORT")
+    if file:
+        Path(file).write_text(json.dumps(document, indent=2) + "\n")

@@ -1,0 +1,111 @@
+"""job_submit.lua in a Lua of its own, fed with made-up jobs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPT = ROOT / "daemon/deploy/slurm/job_submit.lua"
+NAMES = ("lua5.1", "lua5.3", "lua5.4", "lua")
+"""Slurm of Debian 12 is built with 5.1."""
+UNSET = {
+    "min_nodes": 4294967294,
+    "min_cpus": 1,
+    "num_tasks": 4294967294,
+    "cpus_per_task": 65534,
+    "ntasks_per_node": 65534,
+    "pn_min_cpus": 65534,
+    "pn_min_tmp_disk": 4294967294,
+    "contiguous": 65534,
+}
+"""What Slurm gives for what a job did not ask for."""
+
+
+def interpreters() -> list[str]:
+    return [name for name in NAMES if shutil.which(name)]
+
+
+@dataclass(frozen=True)
+class Submitted:
+    """What became of a job; ``log`` has (kind, text)."""
+
+    excluded: str | None = None
+    comment: str | None = None
+    note: str | None = None
+    log: list[tuple[str, str]] = field(default_factory=list)
+    clock_s: float = 0.0
+
+    @property
+    def errors(self) -> list[str]:
+        return [text for kind, text in self.log if kind == "error"]
+
+
+class Script:
+    """``with Script("lua5.1", file) as script: script.submit(comment="...")``"""
+
+    def __init__(self, interpreter: str, rankings: Path) -> None:
+        self._process = subprocess.Popen(
+            [interpreter, str(Path(__file__).with_name("submit.lua")), str(SCRIPT)],
+            env=os.environ | {"KONGMING_SLURM_RANKINGS": str(rankings)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            errors="surrogateescape",
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+    def submit(
+        self, *, now: float | None = None, partitions: Mapping[str, Any] | None = None, **job: Any
+    ) -> Submitted:
+        """One job through slurm_job_submit; always SUCCESS."""
+        if partitions is None:
+            partitions = {"main": {"flag_default": 1, "min_nodes": 0}}
+        request = {"job": UNSET | job, "partitions": partitions, "now": now}
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(_text(request) + "\n")
+        self._process.stdin.flush()
+        told: dict[str, str] = {}
+        log = []
+        for line in self._process.stdout:
+            key, _, rest = line.rstrip("\n").partition("\t")
+            if key == "done":
+                break
+            if key == "log":
+                kind, _, text = rest.partition("\t")
+                log.append((kind, text))
+            else:
+                told[key] = rest
+        else:
+            raise AssertionError("the script ended")
+        assert told["status"] == "0"
+        return Submitted(
+            told.get("exc_nodes"),
+            told.get("comment"),
+            told.get("admin_comment"),
+            log,
+            float(told["clock"]),
+        )
+
+
+def _text(value: Any) -> str:
+    """A value as Lua source on one line."""
+    if value is None:
+        return "nil"
+    if isinstance(value, Mapping):
+        return "{" + ",".join(f"[{_text(k)}]={_text(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, str):
+        return '"' + "".join(f"\\{byte:03d}" for byte in value.encode("utf-8", "replace")) + '"'
+    return repr(value)

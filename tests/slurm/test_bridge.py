@@ -1,0 +1,300 @@
+"""The bridge over a made-up Slurm and server: what it writes and tells, and what troubles it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kongming_slurm import config, rankings
+from kongming_slurm.bridge import Bridge, slowdowns
+from kongming_slurm.rankings import NEVER
+from kongming_slurm.slurm import Slurm
+
+from kongming.errors import ServiceError, UnavailableError
+from kongming.fingerprint import NodeFacts
+from kongming.prediction import Interval
+from kongming.rpc.answers import ApplicationReport, NodeReport, RankedNode, Ranking, Reservation
+from kongming.rpc.questions import RankQuestion
+
+NODES = """n1|1|idle|main*|4|1000
+n2|1|mixed|main*|4|1000
+n3|3001|down*|main*|4|1000
+n1|1|idle|fast|4|1000
+"""
+NOTE = "kongming:app=xz,limit=1.5,nodes=1,cpus=1,memory=0,total=1,own="
+
+
+class Commands:
+    """Slurm's commands. ``pending`` are (id, waited, excluded, note)."""
+
+    def __init__(self) -> None:
+        self.pending: list[tuple[str, int, str, str]] = []
+        self.running: list[str] = []
+        self.told: list[str] = []
+        self.away = False
+
+    def __call__(self, words: Sequence[str]) -> str:
+        if self.away:
+            raise UnavailableError("scontrol did not answer.")
+        line = " ".join(words)
+        if words[0] == "sinfo":
+            return NODES
+        if words[:2] == ["scontrol", "update"]:
+            self.told.append(line.removeprefix("scontrol update "))
+            return ""
+        if words[0] == "scontrol":
+            return "Configuration data\nClusterName             = north\n"
+        if "PENDING" in line and "-O" in line:
+            return "".join(f"{id_}|{id_}|{s}|main|{n}\n" for id_, s, _, n in self.pending)
+        if "PENDING" in line:
+            return "".join(f"{id_}|{hosts}\n" for id_, _, hosts, _ in self.pending)
+        return "".join(f"{id_}|0\n" for id_ in self.running)
+
+
+class Server:
+    """What is predicted by application and node; general slowdowns; placements."""
+
+    def __init__(self) -> None:
+        self.slow: dict[str, dict[str, float]] = {"xz": {"n1": 2.0, "n2": 1.0}}
+        self.general = {"n1": 1.6, "n2": 1.0}
+        self.held: list[Reservation] = []
+        self.released: list[str] = []
+        self.away = False
+        self.asked: list[RankQuestion] = []
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in ("rank", "nodes", "applications", "placements", "release") and self.away:
+            raise UnavailableError("The server is away.")
+        return super().__getattribute__(name)
+
+    def rank(self, question: RankQuestion) -> Ranking:
+        self.asked.append(question)
+        nodes = tuple(ranked(name, value) for name, value in self.slow[question.app].items())
+        return Ranking(nodes, len(nodes), {}, "model")
+
+    def nodes(self) -> tuple[NodeReport, ...]:
+        return tuple(
+            NodeReport(replace(FACTS, id=name, name=name), "ready", general_slowdown=value)
+            for name, value in self.general.items()
+        )
+
+    def applications(self) -> tuple[ApplicationReport, ...]:
+        known = [ApplicationReport(name, "", {}, trained=("cross-core",)) for name in self.slow]
+        return (*known, ApplicationReport("untrained", "", {}))
+
+    def placements(
+        self, node: str | None = None, *, ended: bool = False
+    ) -> tuple[Reservation, ...]:
+        return tuple(self.held)
+
+    def release(self, placement_id: str, *, ended_at: float | None = None) -> Reservation:
+        self.released.append(placement_id)
+        return self.held[0]
+
+    def close(self) -> None:
+        pass
+
+
+FACTS = NodeFacts(
+    id="n",
+    name="n",
+    architecture="x86_64",
+    cpu_vendor="",
+    cpu_model="",
+    cpus=(0,),
+    cores={},
+    sockets={},
+    l1d_bytes=0,
+    l2_bytes=0,
+    llc_bytes=0,
+    llc_cpus=((0,),),
+    memory_bytes=1,
+    kernel="",
+    hypervisor=None,
+    huge_pages="",
+)
+
+
+def ranked(name: str, slowdown: float, worst: float = 1.0) -> RankedNode:
+    interval = Interval(slowdown, slowdown, slowdown, 0.9)
+    return RankedNode(name, name, 0, 0.0, interval, worst_resident_slowdown=worst)
+
+
+Setting = Callable[..., Bridge]
+
+
+@pytest.fixture
+def commands() -> Commands:
+    return Commands()
+
+
+@pytest.fixture
+def server() -> Server:
+    return Server()
+
+
+@pytest.fixture
+def clock() -> list[float]:
+    return [1000.0]
+
+
+@pytest.fixture
+def bridge(tmp_path: Path, commands: Commands, server: Server, clock: list[float]) -> Bridge:
+    settings = config.parse(
+        {
+            "rankings": {"file": str(tmp_path / "rankings"), "refresh_s": 15.0},
+            "pending": {"longest_s": 600.0, "most_changes": 3},
+        }
+    )
+    return Bridge(settings, lambda: server, Slurm(command=commands), now=lambda: clock[0])
+
+
+def test_the_file_says_what_the_server_says(bridge: Bridge, tmp_path: Path, server: Server) -> None:
+    assert 1.0 < bridge.step() <= 15.0
+    known = rankings.parsed((tmp_path / "rankings").read_text())
+    assert known.nodes == ("n1", "n2", "n3")
+    assert known.up == (True, True, False)
+    assert known.partitions == {"main": (0, 1, 2), "fast": (0,)}
+    assert known.apps == {"xz": (2.0, 1.0, None)}
+    assert known.written_at == 1000.0
+    # What a node said long ago is no reason to avoid it.
+    assert server.asked[0].stale_policy == "refuse"
+
+
+def test_weights_follow_and_are_told_once(
+    bridge: Bridge, commands: Commands, server: Server
+) -> None:
+    bridge.step()
+    assert commands.told == ["NodeName=n1 Weight=6"]
+    commands.told.clear()
+    server.general["n1"] = 1.0
+    bridge.step()
+    assert commands.told == []
+
+
+def test_waiting_jobs_are_kept_up(bridge: Bridge, commands: Commands) -> None:
+    commands.pending = [
+        ("1", 10, "(null)", NOTE),
+        ("2", 10, "n1", NOTE),
+        ("3", 10, "n[1-2]", f"{NOTE}n2"),
+        ("4", 10, "(null)", "of the operator"),
+        ("5", 700, "n1", NOTE),
+        ("6_[1-9]", 10, "n2", f"of the operator {NOTE}n3"),
+    ]
+    bridge.step()
+    told = [line for line in commands.told if line.startswith("JobId")]
+    # The one that waits longest is open to all; 3 has no place but n1, which stays open.
+    assert told == [
+        "JobId=5 ExcNodeList=",
+        "JobId=1 ExcNodeList=n1",
+        "JobId=3 ExcNodeList=n2",
+    ]
+    # The rest come with the next refresh.
+    commands.pending = commands.pending[-1:]
+    commands.told.clear()
+    bridge.step()
+    assert "JobId=6_[1-9] ExcNodeList=n3,n1" in commands.told
+
+
+def test_a_job_that_has_just_started_is_no_trouble(
+    bridge: Bridge, commands: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commands.pending = [("1", 10, "(null)", NOTE), ("2", 10, "(null)", NOTE)]
+    told = []
+
+    def refuse(words: Sequence[str]) -> str:
+        if "JobId=1" in words:
+            raise ServiceError("Job is no longer pending execution")
+        told.append(words)
+        return Commands.__call__(commands, words)
+
+    monkeypatch.setattr(bridge._slurm, "_run", refuse)
+    bridge.step()
+    assert ["scontrol", "update", "JobId=2", "ExcNodeList=n1"] in told
+    assert not bridge.in_trouble
+
+
+def test_trouble_is_told_once_and_waited_for(
+    bridge: Bridge, server: Server, commands: Commands, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    bridge.step()
+    caplog.clear()
+    server.away = True
+    waits = [bridge.step() for _ in range(9)]
+    assert [record.getMessage() for record in caplog.records].count(
+        "the server: The server is away."
+    ) == 1
+    assert waits[0] <= 1.0 < waits[-1] <= 60.0
+    assert bridge.in_trouble
+    caplog.clear()
+    server.away = False
+    bridge.step()
+    assert "the server: all is well again" in caplog.messages
+    assert not bridge.in_trouble
+    commands.away = True
+    bridge.step()
+    assert bridge.in_trouble
+
+
+def test_once_what_is_known_is_stale_it_is_as_if_nothing_was_known(
+    bridge: Bridge, server: Server, commands: Commands, clock: list[float], tmp_path: Path
+) -> None:
+    bridge.step()
+    before = (tmp_path / "rankings").read_text()
+    server.away = True
+    commands.pending = [("1", 10, "n[1,3]", f"{NOTE}n3")]
+    commands.told.clear()
+    clock[0] += 60.0
+    bridge.step()
+    # Still good: what was excluded stays.
+    assert commands.told == ["NodeName=n1 Weight=6"]
+    clock[0] += 61.0
+    commands.told.clear()
+    bridge.step()
+    assert commands.told == ["JobId=1 ExcNodeList=n3"]
+    assert (tmp_path / "rankings").read_text() == before
+
+
+def test_placements_of_jobs_that_are_gone_are_released(
+    bridge: Bridge, server: Server, commands: Commands
+) -> None:
+    def held(id_: str, at: float) -> Reservation:
+        return Reservation(id_, "xz", "n1", 0, None, "bound", bound_at=at)
+
+    server.held = [
+        held("slurm:north:7:0:n1", 100.0),
+        held("slurm:north:8:0:n1", 100.0),
+        held("slurm:north:9:0:n1", 990.0),
+        held("slurm:south:1:0:n1", 100.0),
+        held("pod-1", 100.0),
+    ]
+    commands.running = ["8"]
+    bridge.step()
+    assert server.released == []
+    bridge.step()
+    assert server.released == ["slurm:north:7:0:n1"]
+
+
+def test_reset_undoes_everything(bridge: Bridge, commands: Commands, tmp_path: Path) -> None:
+    bridge.step()
+    commands.told.clear()
+    commands.pending = [("1", 10, "n1", NOTE), ("2", 10, "n[1-2]", f"{NOTE}n2")]
+    bridge.reset()
+    assert not (tmp_path / "rankings").exists()
+    assert commands.told == ["JobId=1 ExcNodeList=", "JobId=2 ExcNodeList=n2"]
+
+
+def test_nodes_where_a_resident_would_suffer_are_avoided_by_all() -> None:
+    told = [ranked("a", 1.1, worst=1.0), ranked("b.site", 1.2, worst=2.0), ranked("c", 3.0)]
+    assert slowdowns(told, ["a", "b", "c", "d"], 0.0) == (1.1, 1.2, 3.0, None)
+    assert slowdowns(told, ["a", "b", "c", "d"], 1.5) == (1.1, NEVER, 3.0, None)
+
+
+def test_two_hosts_of_one_short_name_are_not_mistaken() -> None:
+    told = [ranked("a.north", 1.1), ranked("a.south", 2.0)]
+    assert slowdowns(told, ["a", "a.south"], 0.0) == (None, 2.0)

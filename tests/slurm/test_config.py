@@ -1,0 +1,91 @@
+"""Settings of kongming-slurm, its unit and its page in the manual."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+
+import pytest
+from kongming_slurm import commands, config
+
+from kongming.errors import InputError
+from tests.server.process import ROOT
+
+PAGE = ROOT / "docs/slurm.md"
+UNIT = ROOT / "daemon/deploy/slurm/kongming-slurm.service"
+BEGIN, END = "<!-- settings of kongming-slurm -->", "<!-- end of settings of kongming-slurm -->"
+
+
+def with_table(page: str) -> str:
+    """The page with the table of settings as they are declared."""
+    from tests.docs.tables import _code, _table
+
+    rows = (
+        (f"`{row.key}`", _code(row.default), row.allowed, row.meaning) for row in config.table()
+    )
+    table = _table(("setting", "default", "allowed", "what it does"), rows)
+    before, _, rest = page.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return f"{before}{BEGIN}\n\n{table}\n{END}{after}"
+
+
+def test_the_manual_has_every_setting_as_it_is_declared() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    assert page.count(BEGIN) == page.count(END) == 1
+    assert with_table(page) == page, "run: python -m tests.slurm.test_config"
+
+
+def test_what_the_manual_names_exists() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    keys = {row.key for row in config.table()}
+    sections = {key.partition(".")[0] for key in keys}
+    named = re.findall(r"`(\w+)\.(\w+)`", page)
+    assert [f"{s}.{k}" for s, k in named if s in sections and f"{s}.{k}" not in keys] == []
+    for path in re.findall(r"`(daemon/deploy/\S+?)`", page):
+        assert (ROOT / path).exists(), path
+    for option in re.findall(r"kongming-slurm bridge (--[a-z-]+)", page):
+        assert any(option in each.opts for each in commands.bridge_cli.params), option
+
+
+def test_the_printed_defaults_are_the_defaults() -> None:
+    assert config.parse(tomllib.loads(commands.defaults())) == config.Settings()
+
+
+def test_the_script_and_the_settings_name_one_file() -> None:
+    script = (ROOT / "daemon/deploy/slurm/job_submit.lua").read_text()
+    assert f'or "{config.Settings().rankings.file}"' in script
+
+
+@pytest.mark.parametrize(
+    ("document", "field"),
+    [
+        ({"server": {"address": "nowhere"}}, "server.address"),
+        ({"rankings": {"limit": 0.5}}, "rankings.limit"),
+        ({"rankings": {"refresh_s": 100.0}}, "rankings.good_for_s"),
+        ({"rankings": {"apps": "xz"}}, "rankings.apps"),
+        ({"weights": {"follow": 1}}, "weights.follow"),
+        ({"weights": {"speed": 1}}, "weights.speed"),
+        ({"limits": {}}, "limits"),
+    ],
+)
+def test_what_is_wrong_is_named(document: dict[str, object], field: str) -> None:
+    with pytest.raises(InputError) as raised:
+        config.parse(document)
+    assert raised.value.field == field
+
+
+def test_flags_win_over_the_file(tmp_path: object) -> None:
+    settings = config.load(None, server={"address": "host:1", "ca": None})
+    assert settings.server == config.Server(address="host:1")
+
+
+def test_the_unit_grants_what_it_says() -> None:
+    lines = UNIT.read_text().splitlines()
+    (start,) = [line for line in lines if line.startswith("ExecStart=")]
+    assert start == "ExecStart=/usr/bin/kongming-slurm bridge --config /etc/kongming/slurm.toml"
+    assert "StateDirectory=kongming-slurm" in lines
+    assert "User=slurm" in lines
+
+
+if __name__ == "__main__":
+    PAGE.write_text(with_table(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

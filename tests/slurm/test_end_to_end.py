@@ -1,0 +1,284 @@
+"""A real Slurm asks before it places: choices, runtimes, jobs that wait, and all that breaks.
+
+One fleet for all tests here, which come in their order. Its nodes differ for real; what they are
+is in fleet.py. Times are shown and written down, never judged.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import statistics
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.slurm.cluster import eventually, seconds, timed
+from tests.slurm.fleet import (
+    APPS,
+    BESIDE,
+    CALM,
+    DISK,
+    HALF,
+    LIMIT,
+    NODES,
+    WHAT,
+    SlurmFleet,
+    impossible,
+    report,
+)
+
+pytestmark = [pytest.mark.slurm, pytest.mark.alone, pytest.mark.timeout(420)]
+
+SLOW = {"xz": (HALF, BESIDE), "dd-read": (DISK,)}
+"""Which nodes are slow for which application, whatever else runs here."""
+WITH_REPEATS = 2
+OUT_OF = "jobs are scheduled without it"
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmFleet]:
+    folder = tmp_path_factory.mktemp("slurm")
+    # munge and jobs of others have to find their way: pytest's folders are for one user alone.
+    why = impossible(folder)
+    if why is not None:
+        pytest.skip(why)
+    made = SlurmFleet(folder)
+    before = os.sched_getaffinity(0)
+    try:
+        made.start()
+        os.sched_setaffinity(0, {made.slurm.others})
+        yield made
+    finally:
+        os.sched_setaffinity(0, before)
+        made.close()
+        assert made.slurm.left() == []
+
+
+def settled(fleet: SlurmFleet, app: str) -> None:
+    """The file says what is so: a job before may have disturbed all nodes of this one machine."""
+    calm = {name for name in NODES if name not in SLOW[app]}
+
+    def is_so() -> bool:
+        calmest = min((fleet.slowdown(app, name) or 1e9) for name in calm)
+        slow = [fleet.slowdown(app, name) or 0.0 for name in SLOW[app]]
+        return min(slow) > max(LIMIT, calmest)
+
+    eventually(is_so, 60.0)
+
+
+def submit(fleet: SlurmFleet, app: str, *arguments: str) -> str:
+    return fleet.slurm.submit(*arguments, script=timed(fleet.command(app)))
+
+
+def names_of(fleet: SlurmFleet, job: dict[str, str], key: str) -> set[str]:
+    hosts = job[key]
+    if hosts in ("", "(null)"):
+        return set()
+    return set(fleet.slurm.command("scontrol", "show", "hostnames", hosts).split())
+
+
+def test_jobs_that_name_their_application_avoid_what_is_slow_for_it(
+    fleet: SlurmFleet, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows: list[dict[str, Any]] = []
+
+    def run(app: str, how: str, *arguments: str) -> None:
+        said = {name: fleet.slowdown(app, name) for name in NODES}
+        id_ = submit(fleet, app, *arguments)
+        job = fleet.slurm.finished(id_)
+        assert job["JobState"] == "COMPLETED", job
+        took = seconds(fleet.slurm.output(id_))
+        out = sorted(names_of(fleet, job, "ExcNodeList"))
+        rows.append(
+            {"app": app, "how": how, "node": job["NodeList"], "seconds": took, "excluded": out}
+            | {"slowdowns": said}
+        )
+
+    for app in APPS:
+        for at, name in enumerate(NODES):
+            # Each node in turn: what a choice that knows nothing comes to on average.
+            run(app, "without", "-w", name)
+            if at % (len(NODES) // WITH_REPEATS) == 0:
+                settled(fleet, app)
+                run(app, "with", f"--comment=kongming:app={app},limit={LIMIT}")
+    show(rows, capsys)
+    for row in rows:
+        if row["how"] == "without":
+            assert row["excluded"] == []
+        else:
+            slow = set(SLOW[row["app"]])
+            assert slow <= set(row["excluded"]) < set(NODES), row
+            assert row["node"] not in slow, row
+
+
+def show(rows: list[dict[str, Any]], capsys: pytest.CaptureFixture[str]) -> None:
+    summary = {}
+    lines = ["", f"{'application':12} {'node':4} {'it has':26} {'seconds':>8}  predicted slowdown"]
+    for app in APPS:
+        mine = [row for row in rows if row["app"] == app]
+        without = [row["seconds"] for row in mine if row["how"] == "without"]
+        chosen = [row["seconds"] for row in mine if row["how"] == "with"]
+        for row in mine:
+            name = row["node"]
+            tag = " chosen" if row["how"] == "with" else ""
+            said = row["slowdowns"][name]
+            lines.append(
+                f"{app:12} {name:4} {WHAT[name]:26} {row['seconds']:8.2f}  "
+                f"{'-' if said is None else f'{said:.2f}'}{tag}"
+            )
+        summary[app] = {
+            "without_s": statistics.fmean(without),
+            "without_worst_s": max(without),
+            "with_s": statistics.fmean(chosen),
+            "gain": statistics.fmean(without) / statistics.fmean(chosen),
+        }
+        lines.append(
+            f"{app}: {summary[app]['without_s']:.2f} s on average over the nodes, "
+            f"{summary[app]['with_s']:.2f} s where it was asked before: "
+            f"{summary[app]['gain']:.2f} times as fast"
+        )
+    with capsys.disabled():
+        print("\n".join(lines))  # noqa: T201
+    report({"limit": LIMIT, "nodes": WHAT, "jobs": rows, "summary": summary})
+
+
+def test_finished_runs_reach_the_server_and_residents_are_known_meanwhile(
+    fleet: SlurmFleet,
+) -> None:
+    id_ = fleet.slurm.submit("--comment=kongming:app=xz", script="sleep 6")
+    failing = fleet.slurm.submit("--comment=kongming:app=xz", script="sleep 0.2; exit 3")
+    with fleet.service() as service:
+        known = f"slurm:{fleet.slurm.name}:{id_}:0:"
+
+        def resident() -> Any:
+            held = [one for one in service.placements() if one.placement_id.startswith(known)]
+            return held and held[0]
+
+        held = eventually(resident, 30.0)
+        job = fleet.slurm.finished(id_)
+        assert (held.app, held.state, held.node_id) == ("xz", "bound", job["NodeList"])
+        fleet.slurm.finished(failing)
+        eventually(lambda: not resident(), 30.0)
+
+        def ended() -> list[Any]:
+            return [one for one in service.placements(ended=True) if one.state == "released"]
+
+        # Two of this test, and each that the one before has asked for.
+        wanted = 2 + WITH_REPEATS * len(APPS)
+        eventually(lambda: len(ended()) == wanted, 30.0)
+        apps = {one.name: one for one in service.applications()}
+    rows = runs(fleet)
+    assert sorted(row[0] for row in rows) == ["dd-read"] * WITH_REPEATS + ["xz"] * (
+        WITH_REPEATS + 2
+    )
+    assert {row[1] for row in rows if row[0] == "dd-read"} <= set(NODES) - {DISK}
+    assert sorted(row[2] for row in rows if row[2]) == [3]
+    # What was predicted when they started is beside what they took.
+    assert all(apps[app].realised is not None for app in APPS)
+    assert apps["dd-read"].realised.runs == WITH_REPEATS
+
+
+def runs(fleet: SlurmFleet) -> list[tuple[str, str, int]]:
+    """(Application, node, exit status) of the runs that came from Slurm."""
+    from kongming.store import Store
+
+    store = Store.open(fleet.server.store_url)
+    try:
+        found = store.runs(kind="environment", fingerprints=False)
+        return [(run.app, run.node_id, run.exit_status or 0) for run in found]
+    finally:
+        store.close()
+
+
+def test_weights_follow_the_general_slowdown_for_jobs_that_name_nothing(fleet: SlurmFleet) -> None:
+    def weights() -> dict[str, int]:
+        said = fleet.slurm.command("sinfo", "-h", "-N", "-o", "%N|%w")
+        return {line.split("|")[0]: int(line.split("|")[1]) for line in said.split()}
+
+    eventually(lambda: min(weights(), key=weights().__getitem__) == CALM, 60.0)
+    id_ = fleet.slurm.submit(script="true")
+    job = fleet.slurm.finished(id_)
+    assert names_of(fleet, job, "ExcNodeList") == set()
+    assert job["NodeList"] != HALF
+    assert weights()[HALF] > weights()[CALM] >= 1
+
+
+def test_what_waits_is_kept_up_with_the_rankings(fleet: SlurmFleet) -> None:
+    settled(fleet, "xz")
+    own = fleet.slurm.submit("-H", "-x", DISK, "--comment=kongming:app=xz", script="true")
+    other = fleet.slurm.submit("-H", "-x", DISK, script="true")
+    array = fleet.slurm.submit("-H", "--array=1-3", "--comment=kongming:app=xz", script="true")
+
+    def excluded(id_: str) -> set[str]:
+        return names_of(fleet, fleet.slurm.job(id_), "ExcNodeList")
+
+    eventually(lambda: {HALF, BESIDE, DISK} <= excluded(own), 30.0)
+    # Chosen long ago: as if nothing had been slow then.
+    fleet.slurm.command("scontrol", "update", f"JobId={own}", f"ExcNodeList={DISK}")
+    fleet.slurm.command("scontrol", "update", f"JobId={other}", f"ExcNodeList={CALM}")
+    eventually(lambda: {HALF, BESIDE, DISK} <= excluded(own), 30.0)
+    # The node recovers: it is open to the jobs again, and what users exclude stays.
+    fleet.calm(HALF)
+    eventually(lambda: HALF not in excluded(own) and HALF not in excluded(array), 60.0)
+    assert DISK in excluded(own)
+    assert excluded(other) == {CALM}
+    assert "ArrayTaskId=1-3" in fleet.slurm.command("scontrol", "-o", "show", "job", array)
+    fleet.slurm.command("scancel", own, other, array)
+
+
+def test_the_bridge_outlives_slurmctld_and_the_server(fleet: SlurmFleet) -> None:
+    fleet.slurm.end("slurmctld")
+    fleet.server.stop()
+    before = fleet.known().written_at
+    # A moment in which nothing answers.
+    eventually(lambda: "Slurm:" in (fleet.slurm.folder / "bridge.out").read_text(), 30.0)
+    fleet.server.start()
+    fleet.slurm.start_controller()
+    eventually(lambda: fleet.slurm.states() == dict.fromkeys(NODES, "idle"), 60.0)
+    eventually(lambda: fleet.known().written_at > before, 60.0)
+    eventually(lambda: fleet.known().apps["xz"] and fleet.told("xz", CALM), 60.0)
+    lines = (fleet.slurm.folder / "bridge.out").read_text().splitlines()
+    assert 1 <= sum("WARNING Slurm:" in line for line in lines) <= 2, lines
+
+
+@pytest.mark.parametrize("how", ["stale", "missing", "broken", "a folder"])
+def test_without_the_file_jobs_run_as_if_it_were_not_there(fleet: SlurmFleet, how: str) -> None:
+    if "bridge" in fleet.slurm.running:
+        assert fleet.slurm.end("bridge") == 0
+    file: Path = fleet.file
+    text = file.read_text() if file.is_file() else ""
+    if how == "stale":
+        age = fleet.known().written_at + fleet.known().good_for_s - time.time()
+        time.sleep(max(0.0, age) + 1.0)
+    elif how == "missing":
+        file.unlink()
+    elif how == "broken":
+        file.write_text("kongming-slurm-rankings 1\n\0\xff" + text[: len(text) // 2])
+    else:
+        file.unlink()
+        file.mkdir()
+    lines = fleet.slurm.log().count(OUT_OF)
+    ids = [
+        fleet.slurm.submit("--comment=kongming:app=xz,limit=1.2", script="true") for _ in range(3)
+    ]
+    jobs = [fleet.slurm.finished(id_) for id_ in ids]
+    assert {job["JobState"] for job in jobs} == {"COMPLETED"}
+    assert all(names_of(fleet, job, "ExcNodeList") == set() for job in jobs)
+    # One line for them all.
+    assert fleet.slurm.log().count(OUT_OF) == lines + 1
+
+
+def test_nothing_is_left(fleet: SlurmFleet) -> None:
+    fleet.close()
+    assert fleet.slurm.left() == []
+    groups = [
+        entry
+        for controller in ("cpu", "blkio", "")
+        for entry in Path("/sys/fs/cgroup", controller).glob(f"**/kongming-*{os.getpid()}*")
+    ]
+    assert groups == []
+    assert sqlite3.connect(fleet.folder / "store.db").execute("SELECT 1").fetchone() == (1,)

@@ -1,0 +1,191 @@
+"""Prolog and epilog: what they leave for the agent, and that no job fails or waits for them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from kongming_slurm import hooks
+
+from kongming.rpc import handover
+from kongming.rpc.handover import Report
+from tests.server.process import python_path
+
+JOB = {
+    "SLURM_JOB_ID": "12",
+    "SLURM_JOB_RESTART_COUNT": "0",
+    "SLURM_CLUSTER_NAME": "north",
+    "SLURMD_NODENAME": "n3",
+    "SLURM_JOB_COMMENT": "kongming:app=xz,limit=1.2",
+}
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Path:
+    handover.make(tmp_path / "n3" / "inbox")
+    file = tmp_path / "slurm.toml"
+    file.write_text(f'[hooks]\ninbox = "{tmp_path}/%n/inbox"\nstate = "{tmp_path}/%n/state"\n')
+    return file
+
+
+def left(settings: Path) -> list[Report | str]:
+    return [report for _, report in handover.waiting(settings.parent / "n3" / "inbox")]
+
+
+def test_a_job_is_told_when_it_starts_and_when_it_has_run(settings: Path) -> None:
+    before = time.time()
+    assert hooks.run("prolog", settings, JOB) == 0
+    (placed,) = left(settings)
+    assert isinstance(placed, Report)
+    assert (placed.kind, placed.app, placed.placement_id) == (
+        "placement",
+        "xz",
+        "slurm:north:12:0:n3",
+    )
+    assert before - 1.0 <= placed.at <= time.time()
+    assert hooks.run("epilog", settings, JOB | {"SLURM_JOB_EXIT_CODE": "768"}) == 0
+    _, run = left(settings)
+    assert isinstance(run, Report)
+    assert (run.kind, run.placement_id, run.exit_status) == ("run", placed.placement_id, 3)
+    assert run.at == pytest.approx(placed.at, abs=0.001)
+    assert run.wall_s > 0.0
+    assert list((settings.parent / "n3" / "state").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("job", "tells"),
+    [
+        (JOB | {"SLURM_JOB_COMMENT": ""}, False),
+        (JOB | {"SLURM_JOB_COMMENT": "nightly"}, False),
+        ({"SLURM_JOB_COMMENT": "kongming:app=xz"}, True),
+        (JOB | {"SLURM_JOB_ID": "../../etc"}, True),
+        (JOB | {"SLURMD_NODENAME": "elsewhere"}, True),
+    ],
+)
+def test_whatever_is_wrong_the_job_goes_on(
+    settings: Path, job: dict[str, str], tells: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for hook in ("prolog", "epilog"):
+        assert hooks.run(hook, settings, job) == 0  # type: ignore[arg-type]
+    assert bool(capsys.readouterr().err) is tells
+    assert left(settings) == []
+
+
+def test_an_epilog_without_its_prolog_says_nothing_untrue(settings: Path) -> None:
+    assert hooks.run("epilog", settings, JOB) == 0
+    assert left(settings) == []
+
+
+def test_settings_that_cannot_be_read_are_no_reason_to_fail(tmp_path: Path) -> None:
+    assert hooks.run("prolog", tmp_path / "missing.toml", JOB) == 0
+
+
+def test_a_disk_that_hangs_is_given_up(
+    settings: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(hooks, "LONGEST_S", 0.05)
+    monkeypatch.setattr(handover, "leave", lambda *_: time.sleep(60.0))
+    assert hooks.run("prolog", settings, JOB) == 0
+    assert "given up" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("told", "status"), [("0", 0), ("256", 1), ("768", 3), ("9", -9), ("139", -11), ("", 0)]
+)
+def test_exit_statuses(told: str, status: int) -> None:
+    assert hooks.exit_status({"SLURM_JOB_EXIT_CODE": told}) == status
+
+
+def test_whose_placement_it_is() -> None:
+    assert hooks.of_placement("slurm:north:12:0:n3", "north") == ("12", "0")
+    assert hooks.of_placement("slurm:south:12:0:n3", "north") is None
+    assert hooks.of_placement("pod-7", "north") is None
+
+
+def test_the_command_loads_nothing_that_is_slow(settings: Path) -> None:
+    program = (
+        "import sys; from kongming_slurm.main import run; status = run(sys.argv[1:]); "
+        "heavy = {'grpc', 'click', 'numpy', 'rich'} & set(sys.modules); "
+        "print(status, sorted(heavy))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, "prolog", "--config", str(settings)],
+        env=os.environ | JOB | {"PYTHONPATH": python_path()},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert (done.stdout, done.stderr) == ("0 []\n", "")
+    assert len(left(settings)) == 1
+
+
+@pytest.mark.parametrize("hook", ["prolog", "epilog"])
+def test_the_script_ends_with_0_in_time_whatever_the_command_does(
+    hook: str, tmp_path: Path
+) -> None:
+    from tests.slurm.cluster import DEPLOYED
+
+    command = tmp_path / "kongming-slurm"
+    script = (DEPLOYED / f"{hook}.sh").read_text().replace("/usr/bin/kongming-slurm", str(command))
+    shell = [
+        "sh",
+        "-c",
+        script.replace("timeout --kill-after=0.1 2", "timeout --kill-after=0.1 0.2"),
+    ]
+    for body, called in (("exit 7", True), ("trap '' TERM; sleep 600", True), (None, False)):
+        if body is None:
+            command.unlink()
+        else:
+            command.write_text(f"#!/bin/sh\ntouch {tmp_path}/called\n{body}\n")
+            command.chmod(0o755)
+        done = subprocess.run(shell, env=os.environ | JOB, timeout=30, check=False)
+        assert done.returncode == 0
+        assert (tmp_path / "called").exists() is called
+        (tmp_path / "called").unlink(missing_ok=True)
+    quiet = subprocess.run(shell, env=os.environ | {"SLURM_JOB_COMMENT": "x"}, check=False)
+    assert quiet.returncode == 0
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"kind": "other"},
+        {"placement_id": "a b"},
+        {"app": ""},
+        {"at": float("nan")},
+        {"kind": "run", "wall_s": 0.0},
+    ],
+)
+def test_reports_that_cannot_be(bad: dict[str, object]) -> None:
+    good: dict[str, object] = {"kind": "placement", "placement_id": "1", "app": "xz", "at": 1.0}
+    with pytest.raises(ValueError, match=r"\S"):
+        Report(**(good | bad))  # type: ignore[arg-type]
+
+
+def test_what_is_no_report_is_told_as_such(tmp_path: Path) -> None:
+    (tmp_path / "1.report").write_text("{")
+    (tmp_path / "2.report").write_text('{"format": 2}')
+    (tmp_path / "3.report").write_text("[" * 3000)
+    (tmp_path / "4.report").write_bytes(b"\xff" * 5000)
+    (tmp_path / "5.report").symlink_to("/etc/passwd")
+    os.mkfifo(tmp_path / "6.report")
+    (tmp_path / "other").write_text("not for the agent")
+    found = list(handover.waiting(tmp_path))
+    assert len(found) == 6
+    assert all(isinstance(report, str) for _, report in found)
+
+
+def test_a_folder_that_nobody_reads_fills_up_to_a_bound(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handover, "MOST_REPORTS", 3)
+    report = Report("placement", "1", "xz", 1.0)
+    for _ in range(3):
+        handover.leave(tmp_path, report)
+    with pytest.raises(OSError, match="full"):
+        handover.leave(tmp_path, report)
+    assert [each for _, each in handover.waiting(tmp_path)] == [report] * 3

@@ -1,0 +1,291 @@
+"""job_submit.lua, run as slurmctld runs it: choices, and files of every kind of brokenness."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from kongming_slurm import choosing, tags
+from kongming_slurm.hostlist import expanded
+from kongming_slurm.rankings import NEVER, Rankings
+
+from tests.slurm.lua import Script, interpreters
+
+NOW = 1763732400.0
+OFF = "jobs are scheduled without it"
+
+pytestmark = pytest.mark.skipif(not interpreters(), reason="Lua not found: install lua5.1")
+
+
+def made(**changed: object) -> Rankings:
+    values: dict[str, object] = {
+        "written_at": NOW,
+        "good_for_s": 60.0,
+        "limit": 1.5,
+        "nodes": ("n1", "n2", "n3", "n4"),
+        "up": (True, True, True, False),
+        "cpus": (4, 4, 8, 8),
+        "memory_mb": (1000, 2000, 2000, 2000),
+        "partitions": {"main": (0, 1, 2, 3), "few": (0, 1), "one": (0,)},
+        "apps": {"xz": (3.0, 1.0, 1.25, 1.0), "dd-read": (1.0, 1.0, NEVER, None)},
+    }
+    return Rankings(**(values | changed))  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "rankings"
+    path.write_text(made().text()[0])
+    return path
+
+
+@pytest.fixture(params=interpreters())
+def script(request: pytest.FixtureRequest, file: Path) -> Iterator[Script]:
+    with Script(request.param, file) as running:
+        yield running
+
+
+@pytest.mark.parametrize(
+    ("job", "excluded"),
+    [
+        ({"comment": "kongming:app=xz"}, "n1"),
+        ({"comment": "kongming:app=xz,limit=1.2"}, "n1,n3"),
+        ({"comment": "see note 7 kongming:limit=4,app=xz thanks"}, None),
+        ({"comment": "xz"}, "n1"),
+        ({"name": "xz"}, "n1"),
+        ({"name": "xz", "comment": "nightly"}, "n1"),
+        ({"name": "dd-read"}, "n3"),
+        ({"name": "another"}, None),
+        ({"comment": "kongming:app=another"}, None),
+        ({"comment": "notkongming:app=xz"}, None),
+        ({"comment": "kongming:app=xz,limit=fast"}, None),
+        ({"comment": "kongming:app=xz,limit=0.5"}, None),
+        ({}, None),
+        # What the user excludes stays, and does not count as a place to run.
+        ({"name": "xz", "exc_nodes": "n2"}, "n2,n1"),
+        ({"name": "xz", "exc_nodes": "n[2-3]"}, "n[2-3]"),
+        ({"name": "xz", "exc_nodes": "n[2-"}, "n[2-"),
+        # The least slow stay where the job could not run without them.
+        ({"name": "xz", "min_nodes": 3}, None),
+        ({"name": "xz", "partition": "few"}, "n1"),
+        ({"name": "xz", "partition": "few", "min_nodes": 2}, None),
+        ({"name": "xz", "partition": "main,one"}, None),
+        ({"name": "xz", "partition": "unknown"}, None),
+        ({"name": "xz", "min_cpus": 13}, None),
+        ({"name": "xz", "num_tasks": 4, "cpus_per_task": 4}, None),
+        ({"name": "xz", "min_mem_per_node": 1500}, None),
+        ({"name": "xz", "cpus_per_task": 2, "min_mem_per_cpu": 500}, "n1"),
+        # What cannot be judged here is left alone.
+        ({"name": "xz", "features": "gpu"}, None),
+        ({"name": "xz", "req_nodes": "n1"}, None),
+        ({"name": "xz", "tres_per_node": "gres:gpu:1"}, None),
+        ({"name": "xz", "reservation": "night"}, None),
+        ({"name": "xz", "contiguous": 1}, None),
+    ],
+)
+def test_what_a_job_is_kept_from(
+    script: Script, job: dict[str, object], excluded: str | None
+) -> None:
+    assert script.submit(now=NOW, **job).excluded == excluded
+
+
+def test_a_partition_that_asks_for_more_nodes_keeps_them(script: Script) -> None:
+    partitions = {"main": {"flag_default": 1, "min_nodes": 3}}
+    assert script.submit(now=NOW, name="xz", partitions=partitions).excluded is None
+
+
+def test_prolog_and_bridge_find_in_the_job_what_was_chosen(script: Script) -> None:
+    job = script.submit(now=NOW, name="xz", comment="nightly", exc_nodes="n2", cpus_per_task=2)
+    assert job.comment is not None
+    assert tags.tag(job.comment) == tags.Tag("xz")
+    assert job.comment.startswith("nightly ")
+    assert job.note is not None
+    assert tags.note(job.note) == tags.Note("xz", 1.5, 1, 2, 0, 2, "n2")
+    assert tags.note(f"seen by ops {job.note}") == tags.note(job.note)
+    assert script.submit(now=NOW, name="another").note is None
+
+
+def test_one_line_tells_of_trouble_and_one_of_its_end(script: Script, file: Path) -> None:
+    text = file.read_text()
+    assert script.submit(now=NOW, name="xz").excluded == "n1"
+    file.unlink()
+    first, second = (script.submit(now=NOW, name="xz") for _ in range(2))
+    assert (first.excluded, second.excluded) == (None, None)
+    assert [OFF in line for line in first.errors] == [True]
+    assert second.log == []
+    file.write_text(text)
+    again = script.submit(now=NOW, name="xz")
+    assert again.excluded == "n1"
+    assert [kind for kind, _ in again.log if kind != "debug"] == ["info"]
+
+
+@pytest.mark.parametrize("age", [61.0, -61.0, 1e9])
+def test_a_stale_file_is_as_good_as_none(script: Script, age: float) -> None:
+    job = script.submit(now=NOW + age, name="xz")
+    assert (job.excluded, job.comment, job.note) == (None, None, None)
+    assert "out of date" in job.errors[0]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "\0" * 100,
+        "hello\n",
+        "kongming-slurm-rankings 2\nend 1\n",
+        "kongming-slurm-rankings 1\nend 1\n",
+        "kongming-slurm-rankings 1\nnodes a a\nend 2\n",
+        "kongming-slurm-rankings 1\nup 1\nend 2\n",
+        "kongming-slurm-rankings 1\n" + "x" * (9 << 20),
+        "kongming-slurm-rankings 1\nnodes " + "n " * 30000 + "\nend 2\n",
+    ],
+)
+def test_a_broken_file_is_as_good_as_none(script: Script, file: Path, text: str) -> None:
+    file.write_text(text)
+    job = script.submit(now=NOW, name="xz")
+    assert (job.excluded, job.comment, job.note) == (None, None, None)
+    assert len(job.errors) == 1
+
+
+def test_a_folder_in_the_place_of_the_file(script: Script, file: Path) -> None:
+    file.unlink()
+    file.mkdir()
+    assert script.submit(now=NOW, name="xz").excluded is None
+
+
+def test_jobs_that_make_no_sense_are_let_through(script: Script) -> None:
+    nonsense = {"min_nodes": -1, "min_cpus": 1.5e308, "partition": ",,", "exc_nodes": ""}
+    assert script.submit(now=NOW, name="xz", **nonsense).errors == []
+    assert script.submit(now=NOW, name="xz", comment="kongming:" + "," * 10000).excluded == "n1"
+    assert script.submit(now=NOW, name="xz", exc_nodes="n[1-999999999]").errors == []
+
+
+@pytest.fixture(scope="module")
+def fuzzed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Script, Path]]:
+    """One script for all examples, so that what it keeps of earlier files is in play too."""
+    path = tmp_path_factory.mktemp("fuzzed") / "rankings"
+    with Script(interpreters()[0], path) as running:
+        yield running, path
+
+
+moments = itertools.count()
+
+
+def later() -> float:
+    """Another moment for each file: by it the script knows that it is another file."""
+    return NOW - next(moments) / 1000.0
+
+
+several = settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+
+
+@several
+@given(st.data())
+def test_whatever_the_file_holds_the_job_goes_on(
+    fuzzed: tuple[Script, Path], data: st.DataObject
+) -> None:
+    script, path = fuzzed
+    whole = made(written_at=later()).text()[0].encode()
+    begin, end = sorted(data.draw(st.integers(0, len(whole))) for _ in range(2))
+    path.write_bytes(whole[:begin] + data.draw(st.binary(max_size=20)) + whole[end:])
+    job = script.submit(now=NOW, name="xz")
+    # Of what is said, names alone reach Slurm, and never all the nodes that are up.
+    names = set(expanded(job.excluded or ""))
+    assert all(tags.is_name(name) for name in names)
+    assert not any("failed" in line for line in job.errors)
+
+
+@st.composite
+def questions(draw: st.DrawFn) -> tuple[Rankings, dict[str, object]]:
+    count = draw(st.integers(1, 7))
+    one = st.one_of(st.none(), st.just(NEVER), st.integers(4, 40).map(lambda n: n / 8.0))
+
+    def each(of: st.SearchStrategy[object]) -> tuple[object, ...]:
+        return tuple(draw(st.lists(of, min_size=count, max_size=count)))
+
+    places = st.lists(st.integers(0, count - 1), unique=True, min_size=1).map(sorted).map(tuple)
+    file = made(
+        nodes=tuple(f"n{n}" for n in range(count)),
+        up=each(st.sampled_from([True, True, False])),
+        cpus=each(st.integers(1, 8)),
+        memory_mb=each(st.sampled_from([1000, 2000])),
+        partitions={"main": draw(places), "other": draw(places)},
+        apps={"xz": each(one)},
+    )
+    own = draw(st.lists(st.sampled_from(file.nodes), unique=True, max_size=2))
+    job = {
+        "comment": f"kongming:app=xz,limit={draw(st.integers(8, 40)) / 8.0}",
+        "partition": draw(st.sampled_from(["main", "other", "main,other"])),
+        "min_nodes": draw(st.integers(1, 4)),
+        "min_cpus": draw(st.integers(1, 20)),
+        "pn_min_cpus": draw(st.sampled_from([65534, 1, 4])),
+        "min_mem_per_node": draw(st.sampled_from([None, 1500])),
+        "exc_nodes": ",".join(own) or None,
+    }
+    return file, job
+
+
+@several
+@given(questions())
+def test_jobs_that_wait_are_chosen_for_as_jobs_that_come(
+    fuzzed: tuple[Script, Path], question: tuple[Rankings, dict[str, object]]
+) -> None:
+    script, path = fuzzed
+    file, job = question
+    path.write_text(replace(file, written_at=later()).text()[0])
+    came = script.submit(now=NOW, **job)
+    if came.note is None:
+        return
+    note = tags.note(came.note)
+    assert note is not None
+    own = expanded(note.own)
+    partitions = str(job["partition"]).split(",")
+    waits = choosing.kept_from(file, note, partitions, own)
+    assert waits is not None
+    assert set(expanded(came.excluded or "")) == {*own, *waits}
+
+
+@given(st.text(st.sampled_from("kongming:app=xz,limit1.20 \t,=+-_/é"), max_size=60))
+@several
+def test_python_and_lua_read_tags_alike(fuzzed: tuple[Script, Path], comment: str) -> None:
+    script, path = fuzzed
+    path.write_text(made().text()[0])
+    wanted = f"kongming:app=xz{comment}"
+    job = script.submit(now=NOW, comment=wanted)
+    tag = tags.tag(wanted)
+    assert (job.note is not None) == (tag is not None and tag.app in made().apps)
+    if job.note is not None and tag is not None:
+        note = tags.note(job.note)
+        assert note is not None
+        assert note.limit == pytest.approx(1.5 if tag.limit is None else tag.limit, rel=1e-5)
+
+
+def test_a_large_cluster_takes_no_time_to_speak_of(tmp_path: Path) -> None:
+    count = 5000
+    path = tmp_path / "rankings"
+    apps = {f"app{n}": tuple(1.0 + (p + n) % 7 / 4 for p in range(count)) for n in range(60)}
+    large = made(
+        nodes=tuple(f"node{n:05d}" for n in range(count)),
+        up=(True,) * count,
+        cpus=(64,) * count,
+        memory_mb=(256000,) * count,
+        partitions={"main": tuple(range(count))},
+        apps=apps,
+        written_at=time.time(),
+    )
+    path.write_text(large.text()[0])
+    with Script(interpreters()[0], path) as script:
+        first = script.submit(comment="kongming:app=app1,limit=1.3")
+        second = script.submit(comment="kongming:app=app2,limit=1.3")
+    assert len(expanded(first.excluded or "")) > 3000
+    assert second.errors == []
+    # The file is read once; from then on it costs what one line of it does.
+    assert second.clock_s < first.clock_s
