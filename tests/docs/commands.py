@@ -8,14 +8,18 @@ from pathlib import Path
 
 import click
 from kongming_agent.main import cli as agent
+from kongming_extender.main import cli as extender
 from kongming_server.main import cli as server
+from kongming_slurm.commands import cli as slurm
 
 from kongming.cli.main import cli
 
 PROGRAMS: dict[str, click.Command] = {
     "kongming": cli,
     "kongming-agent": agent,
+    "kongming-extender": extender,
     "kongming-server": server,
+    "kongming-slurm": slurm,
 }
 
 

@@ -1,0 +1,389 @@
+"""Every setting of kongming-extender, in one table: its default, its unit and what it does.
+
+A configuration file is TOML, one table for each section below; options of the command line win
+over it. What is not said keeps its default.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import math
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+from kongming.errors import InputError, UnknownNameError
+
+ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
+"""Where Kubernetes puts a Pod's token and the authority of its API server."""
+
+
+def setting(
+    default: Any,
+    *,
+    help: str,
+    unit: str = "",
+    minimum: float | None = None,
+    maximum: float | None = None,
+    choices: tuple[str, ...] = (),
+) -> Any:
+    """A field of a section, with what the table and the checks say of it."""
+    return field(
+        default=default,
+        metadata={
+            "help": help,
+            "unit": unit,
+            "minimum": minimum,
+            "maximum": maximum,
+            "choices": choices,
+        },
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Extender:
+    listen: str = setting(
+        "127.0.0.1:7404", unit="HOST:PORT", help="Where HTTP is served; port 0 takes a free one."
+    )
+    log_level: str = setting(
+        "info",
+        choices=("debug", "info", "warning", "error"),
+        help="What is written to stderr, from this importance on.",
+    )
+    grace_s: float = setting(
+        5.0,
+        unit="s",
+        minimum=0,
+        maximum=600,
+        help="How long calls under way may go on after SIGTERM.",
+    )
+    body_bytes: int = setting(
+        256 << 20,
+        unit="bytes",
+        minimum=1 << 10,
+        maximum=1 << 31,
+        help="The greatest request that is read: whole nodes of a large cluster are long.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Security:
+    certificate: str = setting(
+        "", unit="path", help="The extender's certificate (PEM); with a key, all is over TLS."
+    )
+    key: str = setting("", unit="path", help="The key of that certificate (PEM).")
+    client_ca: str = setting(
+        "",
+        unit="path",
+        help="Who asks to filter or prioritize must show a certificate of this authority (PEM).",
+    )
+    client_names: str = setting(
+        "",
+        unit="names",
+        help="Common names that such a certificate may have, with commas between; empty for any.",
+    )
+    insecure: bool = setting(
+        False, help="Listen beyond loopback without TLS: anybody who reaches it may ask."
+    )
+
+    @property
+    def tls(self) -> bool:
+        return bool(self.certificate)
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    address: str = setting("127.0.0.1:7400", unit="HOST:PORT", help="KONGMING's gRPC address.")
+    ca: str = setting(
+        "", unit="path", help="File of the authority that signed the server's certificate."
+    )
+    cert: str = setting("", unit="path", help="The extender's own certificate, for mutual TLS.")
+    key: str = setting("", unit="path", help="The key of that certificate.")
+    token_file: str = setting(
+        "", unit="path", help="File that holds a bearer token of the role scheduler."
+    )
+    deadline_s: float = setting(
+        1.0,
+        unit="s",
+        minimum=0.01,
+        maximum=60,
+        help="The longest that an answer waits for the server; below the scheduler's httpTimeout.",
+    )
+    pause_s: float = setting(
+        2.0,
+        unit="s",
+        minimum=0,
+        maximum=600,
+        help="A server that did not answer is not asked again for so long.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    fresh_s: float = setting(
+        2.0,
+        unit="s",
+        minimum=0,
+        maximum=3600,
+        help="A ranking is used as it is for so long; nodes that pods came to or left are asked "
+        "about anew all the same.",
+    )
+    oldest_s: float = setting(
+        60.0,
+        unit="s",
+        minimum=0.1,
+        maximum=86400,
+        help="A ranking that could not be renewed is used for so long; then all nodes pass.",
+    )
+    fleet_s: float = setting(
+        60.0, unit="s", minimum=0.1, maximum=86400, help="How often the server's nodes are listed."
+    )
+    chunk_nodes: int = setting(
+        250,
+        unit="nodes",
+        minimum=1,
+        maximum=10000,
+        help="Nodes in one question to the server, which it works on at one go.",
+    )
+    share: float = setting(
+        0.25,
+        minimum=0.01,
+        maximum=1,
+        help="Share of the time that renewing rankings in the background may keep the server busy.",
+    )
+    steep: float = setting(
+        2.0,
+        unit="ratio",
+        minimum=1.01,
+        maximum=100,
+        help="A node so many times as bad as the best one, residents counted, has the score 0.",
+    )
+    resident_weight: float = setting(
+        1.0,
+        minimum=0,
+        maximum=1000,
+        help="How much slowing the residents counts beside slowing the newcomer.",
+    )
+    apps: int = setting(
+        200,
+        unit="rankings",
+        minimum=1,
+        maximum=100000,
+        help="Rankings that are kept; the one that was not asked for longest makes room.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Pods:
+    watch: bool = setting(
+        True, help="Watch pods through the API server; without it nobody's place is told."
+    )
+    api: str = setting(
+        "", unit="URL", help="The API server; empty for the cluster that it runs in."
+    )
+    token_file: str = setting(
+        f"{ACCOUNT}/token", unit="path", help="File of the service account's token."
+    )
+    ca: str = setting(f"{ACCOUNT}/ca.crt", unit="path", help="File of the API server's authority.")
+    label_selector: str = setting(
+        "", unit="selector", help="Watch only pods with such labels; empty for all."
+    )
+    page: int = setting(
+        500, unit="pods", minimum=1, maximum=100000, help="Pods in one part of a list."
+    )
+    renew_s: float = setting(
+        240.0, unit="s", minimum=1, maximum=3600, help="A watch is begun anew after so long."
+    )
+    longest_retry_s: float = setting(
+        30.0, unit="s", minimum=0.05, maximum=3600, help="Longest wait between two attempts."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Placements:
+    guess_ttl_s: float = setting(
+        5.0,
+        unit="s",
+        minimum=0,
+        maximum=600,
+        help="Hold the one node with the greatest score until the pod is seen bound, for so long; "
+        "0 for not at all.",
+    )
+    start_ttl_s: float = setting(
+        600.0,
+        unit="s",
+        minimum=1,
+        maximum=3600,
+        help="A pod that is bound and has not started holds its place for so long.",
+    )
+    runs: bool = setting(True, help="Report how long pods that have succeeded ran.")
+    least_run_s: float = setting(
+        30.0,
+        unit="s",
+        minimum=0,
+        maximum=86400,
+        help="Shorter runs are not reported: Kubernetes tells times to the second.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """All settings, by section."""
+
+    extender: Extender = Extender()
+    security: Security = Security()
+    server: Server = Server()
+    ranking: Ranking = Ranking()
+    pods: Pods = Pods()
+    placements: Placements = Placements()
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A line of the table of settings. ``key`` is ``section.name``."""
+
+    key: str
+    kind: type
+    default: Any
+    unit: str
+    help: str
+    minimum: float | None
+    maximum: float | None
+    choices: tuple[str, ...]
+
+    @property
+    def allowed(self) -> str:
+        if self.choices:
+            return ", ".join(self.choices)
+        if self.kind is bool:
+            return "true, false"
+        if self.minimum is None or self.maximum is None:
+            return "a text"
+        word = "whole number" if self.kind is int else "number"
+        return f"a {word} from {self.minimum:g} to {self.maximum:g}"
+
+
+def table() -> list[Setting]:
+    """Every setting, in the order of the sections."""
+    return [
+        Setting(
+            key=f"{section.name}.{one.name}",
+            kind=type(one.default),
+            default=one.default,
+            **one.metadata,
+        )
+        for section in fields(Config)
+        for one in fields(section.default)  # type: ignore[arg-type]
+    ]
+
+
+def load(path: Path | None = None, options: Mapping[str, Any] | None = None) -> Config:
+    """The defaults, what the file at ``path`` says, and over both ``options`` by key.
+
+    Raises:
+        InputError: the file cannot be read, or a value is of the wrong kind or out of range.
+        UnknownNameError: a key that no setting has.
+    """
+    said = {} if path is None else _read(path)
+    said |= {key: value for key, value in (options or {}).items() if value is not None}
+    known = {one.key: one for one in table()}
+    sections: dict[str, Any] = {section.name: section.default for section in fields(Config)}
+    for key, value in said.items():
+        if key not in known:
+            raise UnknownNameError("setting", key, known)
+        section, _, name = key.partition(".")
+        sections[section] = replace(sections[section], **{name: _checked(known[key], value)})
+    made = Config(**sections)
+    _check_together(made)
+    return made
+
+
+def split_address(text: str, field_name: str) -> tuple[str, int]:
+    """Host and port of ``HOST:PORT`` or ``[HOST]:PORT``; raises InputError naming the field."""
+    host, colon, port = text.rpartition(":")
+    host = host[1:-1] if host.startswith("[") and host.endswith("]") else host
+    if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
+        raise InputError(
+            "is no address.", field=field_name, found=text, allowed="HOST:PORT, port 0 to 65535"
+        )
+    return host, int(port)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"The configuration {path} cannot be read: {error.strerror}.") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"The configuration {path} is not TOML: {error}.") from error
+    sections = [section.name for section in fields(Config)]
+    values: dict[str, Any] = {}
+    for name, section in document.items():
+        if name not in sections:
+            raise UnknownNameError("section of the configuration", name, sections)
+        if not isinstance(section, dict):
+            raise InputError(
+                "is not a section.", field=name, found=section, allowed=f"a table [{name}]"
+            )
+        values.update({f"{name}.{key}": value for key, value in section.items()})
+    return values
+
+
+def _checked(one: Setting, value: Any) -> Any:
+    if one.kind is float and type(value) is int:
+        value = float(value)
+    wrong = type(value) is not one.kind
+    if not wrong and one.kind in (int, float):
+        low = -math.inf if one.minimum is None else one.minimum
+        high = math.inf if one.maximum is None else one.maximum
+        wrong = not low <= value <= high
+    if wrong or (one.choices and value not in one.choices):
+        raise InputError("is not allowed.", field=one.key, found=value, allowed=one.allowed)
+    return value
+
+
+def _check_together(config: Config) -> None:
+    security = config.security
+    host, _ = split_address(config.extender.listen, "extender.listen")
+    if bool(security.certificate) != bool(security.key):
+        raise InputError(
+            "is missing: TLS needs a certificate and its key.",
+            field="security.key" if security.certificate else "security.certificate",
+            hint="Make both with: kongming-server init-tls DIR --name NAME",
+        )
+    for name in ("client_ca", "client_names"):
+        if getattr(security, name) and not security.tls:
+            raise InputError(
+                "needs TLS: give certificate and key as well.", field=f"security.{name}"
+            )
+    if security.client_names and not security.client_ca:
+        raise InputError(
+            "needs an authority of client certificates.",
+            field="security.client_names",
+            hint="Set security.client_ca too.",
+        )
+    if not (security.tls or security.insecure or _is_loopback(host)):
+        raise InputError(
+            f"{config.extender.listen} can be reached from other machines, and TLS is off.",
+            field="extender.listen",
+            allowed="an address of loopback, or any with TLS",
+            hint="Give --certificate and --key; or say --insecure.",
+        )
+    if config.ranking.oldest_s < config.ranking.fresh_s:
+        raise InputError(
+            "is not allowed.",
+            field="ranking.oldest_s",
+            found=config.ranking.oldest_s,
+            allowed=f"ranking.fresh_s, {config.ranking.fresh_s:g}, or more",
+        )
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.partition("%")[0]).is_loopback
+    except ValueError:
+        return False

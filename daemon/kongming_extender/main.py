@@ -1,0 +1,177 @@
+"""Entry point of ``kongming-extender``: options, signals, and what each error becomes.
+
+Exit status: 0 ended by SIGTERM or Ctrl-C in good order; 1 failed; 2 wrong input or usage;
+130 or 143 where a second signal came before it had ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from kongming import __version__
+from kongming.errors import KongmingError
+from kongming_extender import config as settings
+from kongming_extender.config import Config
+
+_OPTIONS = {
+    "listen": "extender.listen",
+    "log_level": "extender.log_level",
+    "certificate": "security.certificate",
+    "key": "security.key",
+    "client_ca": "security.client_ca",
+    "insecure": "security.insecure",
+    "server": "server.address",
+    "ca": "server.ca",
+    "token_file": "server.token_file",
+    "api": "pods.api",
+}
+"""The setting that each option stands for."""
+
+_HELP = {one.key: one.help for one in settings.table()}
+
+
+def _option(
+    name: str, metavar: str | None = None, **more: Any
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    key = _OPTIONS[name]
+    return click.option(
+        f"--{name.replace('_', '-')}", metavar=metavar, default=None, help=_HELP[key], **more
+    )
+
+
+@click.command(
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Every setting, with its default: kongming-extender --settings.",
+)
+@click.version_option(__version__, prog_name="kongming-extender", message="%(prog)s %(version)s")
+@_option("listen", "HOST:PORT")
+@_option("certificate", "FILE")
+@_option("key", "FILE")
+@_option("client_ca", "FILE")
+@_option("insecure", is_flag=True)
+@_option("server", "HOST:PORT")
+@_option("ca", "FILE")
+@_option("token_file", "FILE")
+@_option("api", "URL")
+@click.option("--no-pods", "no_pods", is_flag=True, help="Watch no pods: pods.watch = false.")
+@_option("log_level", type=click.Choice(["debug", "info", "warning", "error"]))
+@click.option(
+    "--config",
+    "path",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="A TOML file of settings; options win over it.",
+)
+@click.option("--settings", "show", is_flag=True, help="Print every setting, and end.")
+@click.pass_context
+def cli(
+    ctx: click.Context, /, path: Path | None, show: bool, no_pods: bool, **options: Any
+) -> None:
+    """Answer kube-scheduler which nodes a pod would be slowed on, from a KONGMING server.
+
+    It filters and prioritizes; binding is left to Kubernetes. Where nothing can be said, all
+    nodes pass.
+    """
+    if show:
+        click.echo(_settings_text(), nl=False)
+        return
+    given = {_OPTIONS[name]: value for name, value in options.items() if value is not None}
+    if no_pods:
+        given["pods.watch"] = False
+    config = settings.load(path, given)
+    _log_to_stderr(config.extender.log_level)
+    ctx.exit(asyncio.run(serve(config)))
+
+
+async def serve(config: Config) -> int:
+    """Serve until SIGTERM or SIGINT; returns the exit status. A second signal ends it at once."""
+    from kongming_extender.app import App
+
+    loop = asyncio.get_running_loop()
+    asked = asyncio.Event()
+
+    def end(signum: int) -> None:
+        if asked.is_set():
+            os._exit(128 + signum)
+        asked.set()
+
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(signum, end, signum)
+    app = App(config)
+    try:
+        address = await app.start()
+        click.echo(f"listening http={address}")
+        sys.stdout.flush()
+        await asked.wait()
+    finally:
+        await app.stop()
+    return 0
+
+
+def _log_to_stderr(level: str) -> None:
+    logging.basicConfig(
+        level=logging.WARNING,
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+        stream=sys.stderr,
+        force=True,
+    )
+    for ours in ("kongming", "kongming_extender"):
+        logging.getLogger(ours).setLevel(level.upper())
+
+
+def _settings_text() -> str:
+    """All settings as a configuration file that says the defaults."""
+    lines: list[str] = []
+    section = ""
+    for one in settings.table():
+        of, _, name = one.key.partition(".")
+        if of != section:
+            lines += ["", f"[{of}]"] if lines else [f"[{of}]"]
+            section = of
+        unit = f" [{one.unit}]" if one.unit else ""
+        lines += [f"# {one.help}{unit} Allowed: {one.allowed}.", f"{name} = {_toml(one.default)}"]
+    return "\n".join(lines) + "\n"
+
+
+def _toml(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return f'"{value}"' if isinstance(value, str) else repr(value)
+
+
+def run(args: Sequence[str]) -> int:
+    """Run ``kongming-extender ARGS`` and return its exit status; errors are printed, not raised."""
+    try:
+        with cli.make_context("kongming-extender", list(args)) as context:
+            cli.invoke(context)
+        return 0
+    except click.exceptions.Exit as done:
+        return done.exit_code
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        return 130
+    except KongmingError as error:
+        click.echo(f"error: {error.message}", err=True)
+        if error.hint:
+            click.echo(f"hint: {error.hint}", err=True)
+        return error.exit_status
+
+
+def main() -> None:
+    """The console script."""
+    sys.exit(run(sys.argv[1:]))
+
+
+if __name__ == "__main__":
+    main()

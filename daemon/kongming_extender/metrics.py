@@ -1,0 +1,142 @@
+"""Every metric of the extender, declared in one table. Nothing is labelled by node or pod."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.process_collector import ProcessCollector
+
+from kongming import __version__
+
+PREFIX = "kongming_extender_"
+_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """A line of the table: its attribute of Metrics, and the exported name without the prefix."""
+
+    attribute: str
+    kind: Literal["counter", "gauge", "histogram"]
+    name: str
+    help: str
+    labels: tuple[str, ...] = ()
+
+
+DECLARED = tuple(
+    Declared(*line)
+    for line in (
+        ("build", "gauge", "build_info", "1; the version.", ("version",)),
+        (
+            *("request_seconds", "histogram", "request_seconds"),
+            "Time from a whole request to its answer, by verb: filter or prioritize.",
+            ("verb",),
+        ),
+        (
+            *("requests", "counter", "requests_total"),
+            "Requests by outcome: ranked, open (all nodes passed) or refused (no valid request).",
+            ("verb", "outcome"),
+        ),
+        (
+            *("opened", "counter", "failed_open_total"),
+            "Requests that all nodes passed with equal scores, by reason: server, late, untrained, "
+            "unknown (none of the nodes) or fault.",
+            ("reason",),
+        ),
+        (
+            *("refused", "counter", "nodes_refused_total"),
+            "Nodes that were refused, by reason: limit (the pod's own) or resident (another's).",
+            ("reason",),
+        ),
+        (
+            *("annotations", "counter", "wrong_annotations_total"),
+            "Pods asked about with an annotation that could not be understood.",
+        ),
+        ("tables", "gauge", "rankings", "Rankings that are kept, one for each application asked."),
+        (
+            *("table_age", "gauge", "ranking_age_seconds"),
+            "Age of the ranking that the last answer rests on.",
+        ),
+        ("nodes", "gauge", "nodes", "Nodes that the server knows and that are ready."),
+        (
+            *("server_seconds", "histogram", "server_call_seconds"),
+            "Time that calls of the server took, by call.",
+            ("call",),
+        ),
+        (
+            *("server_errors", "counter", "server_errors_total"),
+            "Calls of the server that failed, by call.",
+            ("call",),
+        ),
+        ("watching", "gauge", "watch_connected", "1 while pods are watched."),
+        (
+            *("relists", "counter", "watch_lists_total"),
+            "Times that all pods were listed, by cause: start, gone (410), error or doubt.",
+            ("cause",),
+        ),
+        ("events", "counter", "watch_events_total", "Changes of pods that were told.", ("type",)),
+        ("pods", "gauge", "pods", "Pods that name their application and are bound to a node."),
+        ("waiting", "gauge", "placements_waiting", "Placements that the server is to be told of."),
+        (
+            *("told", "counter", "placements_total"),
+            "What the server was told of placements, by action (guess, reserve, bind, release) and "
+            "outcome (done, refused).",
+            ("action", "outcome"),
+        ),
+        (
+            *("guesses", "counter", "guesses_total"),
+            "Nodes that were held before a pod was bound: right, wrong or expired.",
+            ("outcome",),
+        ),
+        (
+            *("runs", "counter", "runs_total"),
+            "Finished runs: reported, refused, or not reported as short, failed or unknown.",
+            ("outcome",),
+        ),
+    )
+)
+
+
+class Metrics:
+    """Each metric as an attribute, in a registry of its own."""
+
+    build: Gauge
+    request_seconds: Histogram
+    requests: Counter
+    opened: Counter
+    refused: Counter
+    annotations: Counter
+    tables: Gauge
+    table_age: Gauge
+    nodes: Gauge
+    server_seconds: Histogram
+    server_errors: Counter
+    watching: Gauge
+    relists: Counter
+    events: Counter
+    pods: Gauge
+    waiting: Gauge
+    told: Counter
+    guesses: Counter
+    runs: Counter
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        for one in DECLARED:
+            setattr(self, one.attribute, self._made(one))
+        self.build.labels(__version__).set(1)
+
+    def text(self) -> tuple[bytes, str]:
+        """The body and the content type of /metrics."""
+        return generate_latest(self.registry), CONTENT_TYPE_LATEST
+
+    def _made(self, one: Declared) -> Any:
+        name = PREFIX + one.name
+        if one.kind == "histogram":
+            return Histogram(name, one.help, one.labels, buckets=_BUCKETS_S, registry=self.registry)
+        kind = Counter if one.kind == "counter" else Gauge
+        return kind(name, one.help, one.labels, registry=self.registry)

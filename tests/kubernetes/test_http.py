@@ -1,0 +1,172 @@
+"""The extender's HTTP side: who may ask, bounded time, wrong requests, and the command itself."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import ssl
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from kongming_extender import config as settings
+from kongming_extender.main import run
+from kongming_server.security.certificates import init_tls
+
+from kongming.errors import InputError, KongmingError
+from tests.kubernetes import clusters
+from tests.kubernetes.extenders import Extender, config
+from tests.server.process import python_path
+from tests.server.stand import Stand
+
+NAMES = ["node-1", "node-2"]
+NOBODY = "127.0.0.1:1"
+
+
+def test_wrong_requests_are_refused_and_told() -> None:
+    async def scenario() -> None:
+        async with Extender(config(NOBODY, extender={"body_bytes": 2000})) as extender:
+            status, answer = await extender.post("/filter", b"{")
+            assert status == 400
+            assert "not JSON" in answer["Error"]
+            assert (await extender.post("/prioritize", b'{"Pod":null}'))[0] == 400
+            assert (await extender.get("/filter"))[0] == 405
+            assert (await extender.get("/bind"))[0] == 404
+            url = f"http://{extender.address}/filter"
+            async with (
+                aiohttp.ClientSession() as session,
+                session.post(url, data=b"x" * 5000) as answered,
+            ):
+                assert answered.status == 413
+            status, text = await extender.get("/metrics")
+            assert status == 200
+            refused = 'kongming_extender_requests_total{outcome="refused",verb="filter"} 1.0'
+            assert refused in text
+
+    asyncio.run(scenario())
+
+
+def test_a_server_that_hangs_delays_an_answer_no_longer_than_the_deadline() -> None:
+    async def hang(request: Any, context: Any) -> Any:
+        await asyncio.sleep(60)
+
+    async def scenario(address: str) -> None:
+        asking = clusters.pod(app="etl", limit=1.1)
+        patient = config(address, server={"deadline_s": 0.3, "pause_s": 0.0})
+        async with Extender(patient) as extender:
+            loop = asyncio.get_running_loop()
+            begun = loop.time()
+            assert await extender.filter(asking, NAMES) == (NAMES, {})
+            assert 0.2 < loop.time() - begun < 10.0
+        hasty = config(address, server={"deadline_s": 0.3, "pause_s": 60.0})
+        async with Extender(hasty) as extender:
+            # It did not answer when the nodes were listed, and is not asked again yet.
+            for _ in range(100):
+                assert await extender.scores(asking, NAMES) == dict.fromkeys(NAMES, 0)
+            assert extender.sample("failed_open_total", reason="server") == 100
+            assert extender.sample("server_errors_total", call="ListNodes") == 1
+
+    with Stand(behaviours={"ListNodes": hang, "RankNodes": hang}) as stand:
+        asyncio.run(scenario(stand.grpc))
+
+
+def test_an_error_that_nobody_foresaw_lets_all_nodes_pass(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        async with Extender(config(NOBODY)) as extender:
+            monkeypatch.setattr(
+                "kongming_extender.answering.demand_of",
+                lambda pod: 1 / 0,  # a fault of our own
+            )
+            assert await extender.filter(clusters.pod(), NAMES) == (NAMES, {})
+            assert set((await extender.scores(clusters.pod(), NAMES)).values()) == {0}
+            assert extender.sample("failed_open_total", reason="fault") == 2
+
+    asyncio.run(scenario())
+    assert "ZeroDivisionError" in caplog.text
+
+
+def test_only_who_shows_the_schedulers_certificate_may_ask(tmp_path: Path) -> None:
+    tls = tmp_path / "tls"
+    init_tls(tls, ["localhost"])
+    files = {"certificate": str(tls / "server.crt"), "key": str(tls / "server.key")}
+    shown = next(tls.glob("*scheduler*.crt"))
+    trusted = ssl.create_default_context(cafile=str(tls / "ca.crt"))
+    trusted.check_hostname = False
+    known = ssl.create_default_context(cafile=str(tls / "ca.crt"))
+    known.check_hostname = False
+    known.load_cert_chain(shown, shown.with_suffix(".key"))
+
+    async def scenario(names: str, status: int) -> None:
+        security = files | {"client_ca": str(tls / "ca.crt"), "client_names": names}
+        async with Extender(config(NOBODY, security=security)) as extender:
+            body = clusters.args(clusters.pod(), NAMES)
+            assert (await extender.post("/filter", body, ssl=trusted))[0] == 401
+            assert (await extender.post("/filter", body, ssl=known))[0] == status
+            # The kubelet shows none.
+            assert (await extender.get("/healthz", ssl=trusted))[0] == 200
+
+    asyncio.run(scenario("", 200))
+    asyncio.run(scenario("somebody, else", 403))
+
+
+@pytest.mark.parametrize(
+    ("text", "field"),
+    [
+        ("[extender]\nlisten = '0.0.0.0:7404'", "extender.listen"),
+        ("[extender]\nlisten = 'nowhere'", "extender.listen"),
+        ("[server]\ndeadline_s = 0", "server.deadline_s"),
+        ("[server]\ndeadline = 1", "deadline"),
+        ("[security]\ncertificate = 'a'", "security.key"),
+        ("[security]\nclient_ca = 'a'", "security.client_ca"),
+        ("[ranking]\noldest_s = 1.0", "ranking.oldest_s"),
+        ("[pods]\nwatch = 'yes'", "pods.watch"),
+        ("[rank]\n", "rank"),
+        ("pods = 1", "pods"),
+        ("[", "TOML"),
+    ],
+)
+def test_a_wrong_setting_is_named(tmp_path: Path, text: str, field: str) -> None:
+    file = tmp_path / "extender.toml"
+    file.write_text(text)
+    with pytest.raises((InputError, KongmingError), match=field):
+        settings.load(file)
+    assert run(["--config", str(file)]) == 2
+
+
+def test_the_printed_settings_are_the_defaults(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["--settings"]) == 0
+    file = tmp_path / "extender.toml"
+    file.write_text(capsys.readouterr().out)
+    assert settings.load(file) == settings.Config()
+    assert run(["--ca", "/nowhere"]) == 2
+
+
+def test_the_command_serves_and_ends_in_good_order_without_numerical_libraries() -> None:
+    program = (
+        "import sys, threading\n"
+        "from kongming_extender.main import run\n"
+        "status = run(sys.argv[1:])\n"
+        "heavy = {'numpy', 'sqlalchemy', 'kongming.store', 'kongming.models', 'kongming_server'}\n"
+        "print(status, sorted(heavy & set(sys.modules)))\n"
+    )
+    options = ["--listen", "127.0.0.1:0", "--server", NOBODY, "--no-pods"]
+    with subprocess.Popen(
+        [sys.executable, "-c", program, *options],
+        env=os.environ | {"PYTHONPATH": python_path()},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("listening http=127.0.0.1:")
+        process.send_signal(signal.SIGTERM)
+        out, _ = process.communicate(timeout=30)
+    assert out == "0 []\n"

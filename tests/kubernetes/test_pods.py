@@ -1,0 +1,81 @@
+"""What is read from a pod."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kongming_extender.pods import demand_of, pod_of
+
+from tests.kubernetes import clusters
+
+
+def annotated(**said: str) -> dict[str, Any]:
+    annotations = {f"kongming.dev/{key}": value for key, value in said.items()}
+    return {"metadata": {"uid": "u", "annotations": annotations}}
+
+
+def test_annotations_say_what_a_pod_asks_for() -> None:
+    demand = demand_of(annotated(app="etl", limit="1.25", placement="smt-sibling", stale="history"))
+    assert (demand.app, demand.limit) == ("etl", 1.25)
+    assert (demand.placement, demand.stale) == ("smt-sibling", "history")
+    assert demand.wrong == ()
+    assert demand_of({}) == demand_of({"metadata": {"annotations": None}})
+
+
+@pytest.mark.parametrize(
+    ("said", "named"),
+    [
+        ({"limit": "0.5"}, "1 or more"),
+        ({"limit": "20%"}, "1 or more"),
+        ({"limit": "nan"}, "1 or more"),
+        ({"placement": "near"}, "cross-core"),
+        ({"stale": "never"}, "widen"),
+    ],
+)
+def test_what_cannot_be_understood_counts_as_not_said_and_is_told(
+    said: dict[str, str], named: str
+) -> None:
+    demand = demand_of(annotated(app="etl", **said))
+    assert (demand.app, demand.limit, demand.placement, demand.stale) == ("etl", 0.0, None, "widen")
+    assert len(demand.wrong) == 1
+    assert named in demand.wrong[0]
+
+
+def test_a_pod_that_has_ended_tells_its_times() -> None:
+    pod = clusters.seen(
+        clusters.pod(
+            app="etl",
+            node="node-a",
+            phase="Failed",
+            started="2026-01-01T00:00:10Z",
+            finished="2026-01-01T00:01:10Z",
+            exit_code=3,
+        )
+    )
+    assert pod.ended
+    assert (pod.node, pod.exit_status, pod.restarts) == ("node-a", 3, 0)
+    assert pod.started_at is not None
+    assert pod.finished_at == pod.started_at + 60.0
+
+
+KEYS = st.sampled_from(
+    [
+        *("uid", "annotations", "nodeName", "phase", "containerStatuses", "state", "running"),
+        *("terminated", "startedAt", "finishedAt", "exitCode", "restartCount"),
+        "kongming.dev/limit",
+    ]
+)
+LEAVES = st.none() | st.integers() | st.text(max_size=5)
+JSON = st.recursive(
+    LEAVES, lambda inner: st.lists(inner, max_size=2) | st.dictionaries(KEYS, inner, max_size=5)
+)
+
+
+@given(JSON, JSON, JSON)
+def test_no_pod_is_too_odd_to_be_read(metadata: Any, spec: Any, status: Any) -> None:
+    document = {"metadata": metadata, "spec": spec, "status": status}
+    found = pod_of(document)
+    assert found is None or found.uid
