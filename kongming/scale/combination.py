@@ -231,8 +231,9 @@ def _weights(
     if total <= backbone.least:
         return [("runtime", "whole", 1.0)]
     keys = [(one.key, kind_of_term(one.key)) for one in backbone.terms]
-    # Beyond a cliff a machine's memory is full: that is on each machine.
-    keys += [("cliff step", "parallel"), ("cliff slope", "parallel")][: len(seconds) - len(keys)]
+    if backbone.cliff is not None:
+        # Beyond a cliff a machine's memory is full: that is on each machine.
+        keys += [("cliff step", "parallel"), ("cliff slope", "parallel")]
     return [
         (key, kind, value / total)
         for (key, kind), value in zip(keys, seconds, strict=True)

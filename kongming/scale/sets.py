@@ -35,7 +35,8 @@ class Weights:
 
 def set_score(slowed: Floats, harm: Floats, weights: Weights) -> float:
     """Lower is better. ``slowed`` and ``harm`` (k,) are of the members, in logs."""
-    return weights.newcomer * float(slowed.max()) + weights.resident * float(harm.sum())
+    slowest, harmed = float(slowed.max()), float(harm.sum())
+    return weights.newcomer * slowest + weights.resident * harmed
 
 
 def best_set(
@@ -79,7 +80,7 @@ def _threshold(slowed: Floats, costs: Floats, size: int, weight: float) -> float
     kept = [-cost for cost in theirs[:size]]
     heapq.heapify(kept)
     total = -math.fsum(kept)
-    best, found = weight * values[size - 1] + total, values[size - 1]
+    best, found = weight * least + total, least
     for place in range(size, len(values)):
         if weight * values[place] >= best:
             # Harm is never below 0: no later set can be better.

@@ -181,6 +181,7 @@ class Prediction(_message.Message):
     RESIDENTS_FIELD_NUMBER: _builtins.int
     WARNINGS_FIELD_NUMBER: _builtins.int
     NOTES_FIELD_NUMBER: _builtins.int
+    SCALED_FIELD_NUMBER: _builtins.int
     app: _builtins.str
     """Name of the application."""
     node_id: _builtins.str
@@ -231,6 +232,13 @@ class Prediction(_message.Message):
     def notes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Remarks that are no reasons for doubt."""
 
+    @_builtins.property
+    def scaled(self) -> Global___Scaled:
+        """Of a job on several machines, what its runtime is made of; absent for a single node. node_id,
+        domain and drivers are then of the slowest node, solo and runtime of the whole job in seconds,
+        slowdown is the job's over idle machines, and fingerprint_age the oldest.
+        """
+
     def __init__(
         self,
         *,
@@ -252,21 +260,208 @@ class Prediction(_message.Message):
         residents: _abc.Mapping[_builtins.str, Global___ResidentImpact] | None = ...,
         warnings: _abc.Iterable[_builtins.str] | None = ...,
         notes: _abc.Iterable[_builtins.str] | None = ...,
+        scaled: Global___Scaled | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_runtime", b"_runtime", "_solo", b"_solo", "fingerprint_age", b"fingerprint_age", "runtime", b"runtime", "slowdown", b"slowdown", "solo", b"solo"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_runtime", b"_runtime", "_scaled", b"_scaled", "_solo", b"_solo", "fingerprint_age", b"fingerprint_age", "runtime", b"runtime", "scaled", b"scaled", "slowdown", b"slowdown", "solo", b"solo"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_runtime", b"_runtime", "_solo", b"_solo", "app", b"app", "basis", b"basis", "domain", b"domain", "drivers", b"drivers", "extrapolating", b"extrapolating", "fingerprint_age", b"fingerprint_age", "metric_unit", b"metric_unit", "model", b"model", "model_version", b"model_version", "node_id", b"node_id", "notes", b"notes", "placement", b"placement", "residents", b"residents", "runtime", b"runtime", "slowdown", b"slowdown", "solo", b"solo", "stale", b"stale", "warnings", b"warnings"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_runtime", b"_runtime", "_scaled", b"_scaled", "_solo", b"_solo", "app", b"app", "basis", b"basis", "domain", b"domain", "drivers", b"drivers", "extrapolating", b"extrapolating", "fingerprint_age", b"fingerprint_age", "metric_unit", b"metric_unit", "model", b"model", "model_version", b"model_version", "node_id", b"node_id", "notes", b"notes", "placement", b"placement", "residents", b"residents", "runtime", b"runtime", "scaled", b"scaled", "slowdown", b"slowdown", "solo", b"solo", "stale", b"stale", "warnings", b"warnings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__runtime: _TypeAlias = _typing.Literal["runtime"]  # noqa: Y015
     _WhichOneofArgType__runtime: _TypeAlias = _typing.Literal["_runtime", b"_runtime"]  # noqa: Y015
+    _WhichOneofReturnType__scaled: _TypeAlias = _typing.Literal["scaled"]  # noqa: Y015
+    _WhichOneofArgType__scaled: _TypeAlias = _typing.Literal["_scaled", b"_scaled"]  # noqa: Y015
     _WhichOneofReturnType__solo: _TypeAlias = _typing.Literal["solo"]  # noqa: Y015
     _WhichOneofArgType__solo: _TypeAlias = _typing.Literal["_solo", b"_solo"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__runtime) -> _WhichOneofReturnType__runtime | None: ...
     @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__scaled) -> _WhichOneofReturnType__scaled | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__solo) -> _WhichOneofReturnType__solo | None: ...
 
 Global___Prediction: _TypeAlias = Prediction  # noqa: Y015
+
+@_typing.final
+class Scaling(_message.Message):
+    """How far a job is spread, and how much of its input it has."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MACHINES_FIELD_NUMBER: _builtins.int
+    SCALE_FIELD_NUMBER: _builtins.int
+    MODEL_FIELD_NUMBER: _builtins.int
+    MACHINE_TYPE_FIELD_NUMBER: _builtins.int
+    ITERATIONS_FIELD_NUMBER: _builtins.int
+    machines: _builtins.int
+    """Number of machines, 1 or more."""
+    scale: _builtins.float
+    """Share of the input, above 0; 1 is all of it, and 0 means 1."""
+    model: _builtins.str
+    """Name of the scale model in the server's store; empty for the application's own name."""
+    machine_type: _builtins.str
+    """Which machine type of the scale model; empty where it is of one alone."""
+    iterations: _builtins.float
+    """Iterations of a run, 1 or more, for a scale model of one iteration; absent for others."""
+    def __init__(
+        self,
+        *,
+        machines: _builtins.int = ...,
+        scale: _builtins.float = ...,
+        model: _builtins.str = ...,
+        machine_type: _builtins.str = ...,
+        iterations: _builtins.float | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_iterations", b"_iterations", "iterations", b"iterations"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_iterations", b"_iterations", "iterations", b"iterations", "machine_type", b"machine_type", "machines", b"machines", "model", b"model", "scale", b"scale"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__iterations: _TypeAlias = _typing.Literal["iterations"]  # noqa: Y015
+    _WhichOneofArgType__iterations: _TypeAlias = _typing.Literal["_iterations", b"_iterations"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__iterations) -> _WhichOneofReturnType__iterations | None: ...
+
+Global___Scaling: _TypeAlias = Scaling  # noqa: Y015
+
+@_typing.final
+class Scaled(_message.Message):
+    """What the runtime of a job on several machines is made of."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MACHINES_FIELD_NUMBER: _builtins.int
+    SCALE_FIELD_NUMBER: _builtins.int
+    MODEL_FIELD_NUMBER: _builtins.int
+    KIND_FIELD_NUMBER: _builtins.int
+    IDLE_FIELD_NUMBER: _builtins.int
+    DRIVER_FIELD_NUMBER: _builtins.int
+    SLOWEST_FIELD_NUMBER: _builtins.int
+    PARTS_FIELD_NUMBER: _builtins.int
+    NODES_FIELD_NUMBER: _builtins.int
+    REASONS_FIELD_NUMBER: _builtins.int
+    machines: _builtins.int
+    """Number of machines."""
+    scale: _builtins.float
+    """Share of the input; 1 is all of it."""
+    model: _builtins.str
+    """Name of the scale model."""
+    kind: _builtins.str
+    """Its form, such as ernest-relative."""
+    driver: _builtins.str
+    """Id of the node that the serial part runs on."""
+    slowest: _builtins.str
+    """Id of the node that all other parts wait for."""
+    @_builtins.property
+    def idle(self) -> Global___Interval:
+        """What it tells of idle machines, in seconds."""
+
+    @_builtins.property
+    def parts(self) -> _containers.RepeatedCompositeFieldContainer[Global___ScaledPart]:
+        """Greatest share first."""
+
+    @_builtins.property
+    def nodes(self) -> _containers.RepeatedCompositeFieldContainer[Global___SlowedNode]:
+        """Slowdowns on the nodes, in the order in which they were named."""
+
+    @_builtins.property
+    def reasons(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Why it is extrapolating, a sentence for each way."""
+
+    def __init__(
+        self,
+        *,
+        machines: _builtins.int = ...,
+        scale: _builtins.float = ...,
+        model: _builtins.str = ...,
+        kind: _builtins.str = ...,
+        idle: Global___Interval | None = ...,
+        driver: _builtins.str = ...,
+        slowest: _builtins.str = ...,
+        parts: _abc.Iterable[Global___ScaledPart] | None = ...,
+        nodes: _abc.Iterable[Global___SlowedNode] | None = ...,
+        reasons: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["idle", b"idle"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["driver", b"driver", "idle", b"idle", "kind", b"kind", "machines", b"machines", "model", b"model", "nodes", b"nodes", "parts", b"parts", "reasons", b"reasons", "scale", b"scale", "slowest", b"slowest"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Scaled: _TypeAlias = Scaled  # noqa: Y015
+
+@_typing.final
+class ScaledPart(_message.Message):
+    """A term of the runtime, and the node that it follows."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TERM_FIELD_NUMBER: _builtins.int
+    KIND_FIELD_NUMBER: _builtins.int
+    NODE_ID_FIELD_NUMBER: _builtins.int
+    IDLE_SECONDS_FIELD_NUMBER: _builtins.int
+    SHARE_FIELD_NUMBER: _builtins.int
+    term: _builtins.str
+    """The term's key, such as scale/machines."""
+    kind: _builtins.str
+    """serial (follows the driver's node), parallel or communication (the slowest), or whole (no
+    terms are known: all follows the slowest).
+    """
+    node_id: _builtins.str
+    """Id of the node that it follows."""
+    idle_seconds: _builtins.float
+    """Seconds on idle machines."""
+    share: _builtins.float
+    """Share of the predicted runtime, 0 to 1; the shares sum to 1."""
+    def __init__(
+        self,
+        *,
+        term: _builtins.str = ...,
+        kind: _builtins.str = ...,
+        node_id: _builtins.str = ...,
+        idle_seconds: _builtins.float = ...,
+        share: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["idle_seconds", b"idle_seconds", "kind", b"kind", "node_id", b"node_id", "share", b"share", "term", b"term"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ScaledPart: _TypeAlias = ScaledPart  # noqa: Y015
+
+@_typing.final
+class SlowedNode(_message.Message):
+    """A node of a job on several machines."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NODE_ID_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    SLOWDOWN_FIELD_NUMBER: _builtins.int
+    EXTRAPOLATING_FIELD_NUMBER: _builtins.int
+    node_id: _builtins.str
+    """Id of the node."""
+    name: _builtins.str
+    """Its host name."""
+    extrapolating: _builtins.bool
+    """Whether its environment lies outside the training ones."""
+    @_builtins.property
+    def slowdown(self) -> Global___Interval:
+        """Ratio to the idle node."""
+
+    def __init__(
+        self,
+        *,
+        node_id: _builtins.str = ...,
+        name: _builtins.str = ...,
+        slowdown: Global___Interval | None = ...,
+        extrapolating: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["slowdown", b"slowdown"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["extrapolating", b"extrapolating", "name", b"name", "node_id", b"node_id", "slowdown", b"slowdown"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SlowedNode: _TypeAlias = SlowedNode  # noqa: Y015
 
 @_typing.final
 class ResidentImpact(_message.Message):
@@ -346,6 +541,9 @@ class PredictQuestion(_message.Message):
     DOMAIN_FIELD_NUMBER: _builtins.int
     RESIDENT_ID_FIELD_NUMBER: _builtins.int
     STRICT_FIELD_NUMBER: _builtins.int
+    SCALING_FIELD_NUMBER: _builtins.int
+    NODES_FIELD_NUMBER: _builtins.int
+    DRIVER_FIELD_NUMBER: _builtins.int
     app: _builtins.str
     """Name of the application, profiled or not."""
     node: _builtins.str
@@ -368,6 +566,18 @@ class PredictQuestion(_message.Message):
     """
     strict: _builtins.bool
     """Refuse where the model extrapolates."""
+    driver: _builtins.str
+    """With scaling: id or name of the one that the serial part runs on; empty for the first."""
+    @_builtins.property
+    def scaling(self) -> Global___Scaling:
+        """The runtime of a whole job on `nodes` in place of that on `node`, which is then empty."""
+
+    @_builtins.property
+    def nodes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """With scaling: ids or names of the job's nodes, each once; fewer than the machines where several
+        machines run on one node.
+        """
+
     def __init__(
         self,
         *,
@@ -381,14 +591,22 @@ class PredictQuestion(_message.Message):
         domain: _builtins.int | None = ...,
         resident_id: _builtins.str = ...,
         strict: _builtins.bool = ...,
+        scaling: Global___Scaling | None = ...,
+        nodes: _abc.Iterable[_builtins.str] | None = ...,
+        driver: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_domain", b"_domain", "domain", b"domain"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_domain", b"_domain", "_scaling", b"_scaling", "domain", b"domain", "scaling", b"scaling"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_domain", b"_domain", "app", b"app", "domain", b"domain", "level", b"level", "model", b"model", "model_version", b"model_version", "node", b"node", "placement", b"placement", "resident_id", b"resident_id", "stale_policy", b"stale_policy", "strict", b"strict"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_domain", b"_domain", "_scaling", b"_scaling", "app", b"app", "domain", b"domain", "driver", b"driver", "level", b"level", "model", b"model", "model_version", b"model_version", "node", b"node", "nodes", b"nodes", "placement", b"placement", "resident_id", b"resident_id", "scaling", b"scaling", "stale_policy", b"stale_policy", "strict", b"strict"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__domain: _TypeAlias = _typing.Literal["domain"]  # noqa: Y015
     _WhichOneofArgType__domain: _TypeAlias = _typing.Literal["_domain", b"_domain"]  # noqa: Y015
+    _WhichOneofReturnType__scaling: _TypeAlias = _typing.Literal["scaling"]  # noqa: Y015
+    _WhichOneofArgType__scaling: _TypeAlias = _typing.Literal["_scaling", b"_scaling"]  # noqa: Y015
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__domain) -> _WhichOneofReturnType__domain | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__scaling) -> _WhichOneofReturnType__scaling | None: ...
 
 Global___PredictQuestion: _TypeAlias = PredictQuestion  # noqa: Y015
 
@@ -619,6 +837,7 @@ class RankNodesRequest(_message.Message):
     LEVEL_FIELD_NUMBER: _builtins.int
     SEED_FIELD_NUMBER: _builtins.int
     MEMORY_BYTES_FIELD_NUMBER: _builtins.int
+    SCALING_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """For tracing, as in PredictRequest."""
     app: _builtins.str
@@ -647,6 +866,12 @@ class RankNodesRequest(_message.Message):
     def nodes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Candidates by id or name; empty for all nodes in service."""
 
+    @_builtins.property
+    def scaling(self) -> Global___Scaling:
+        """Asks for sets of as many nodes as it has machines in place of single nodes; limit then counts
+        sets, and 0 means 1.
+        """
+
     def __init__(
         self,
         *,
@@ -663,21 +888,26 @@ class RankNodesRequest(_message.Message):
         level: _builtins.float = ...,
         seed: _builtins.int | None = ...,
         memory_bytes: _builtins.int = ...,
+        scaling: Global___Scaling | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_newcomer_weight", b"_newcomer_weight", "_resident_weight", b"_resident_weight", "_seed", b"_seed", "newcomer_weight", b"newcomer_weight", "resident_weight", b"resident_weight", "seed", b"seed"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_newcomer_weight", b"_newcomer_weight", "_resident_weight", b"_resident_weight", "_scaling", b"_scaling", "_seed", b"_seed", "newcomer_weight", b"newcomer_weight", "resident_weight", b"resident_weight", "scaling", b"scaling", "seed", b"seed"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_newcomer_weight", b"_newcomer_weight", "_resident_weight", b"_resident_weight", "_seed", b"_seed", "app", b"app", "level", b"level", "limit", b"limit", "memory_bytes", b"memory_bytes", "newcomer_weight", b"newcomer_weight", "nodes", b"nodes", "placement", b"placement", "request_id", b"request_id", "resident_slowdown_limit", b"resident_slowdown_limit", "resident_weight", b"resident_weight", "seed", b"seed", "slowdown_limit", b"slowdown_limit", "stale_policy", b"stale_policy"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_newcomer_weight", b"_newcomer_weight", "_resident_weight", b"_resident_weight", "_scaling", b"_scaling", "_seed", b"_seed", "app", b"app", "level", b"level", "limit", b"limit", "memory_bytes", b"memory_bytes", "newcomer_weight", b"newcomer_weight", "nodes", b"nodes", "placement", b"placement", "request_id", b"request_id", "resident_slowdown_limit", b"resident_slowdown_limit", "resident_weight", b"resident_weight", "scaling", b"scaling", "seed", b"seed", "slowdown_limit", b"slowdown_limit", "stale_policy", b"stale_policy"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__newcomer_weight: _TypeAlias = _typing.Literal["newcomer_weight"]  # noqa: Y015
     _WhichOneofArgType__newcomer_weight: _TypeAlias = _typing.Literal["_newcomer_weight", b"_newcomer_weight"]  # noqa: Y015
     _WhichOneofReturnType__resident_weight: _TypeAlias = _typing.Literal["resident_weight"]  # noqa: Y015
     _WhichOneofArgType__resident_weight: _TypeAlias = _typing.Literal["_resident_weight", b"_resident_weight"]  # noqa: Y015
+    _WhichOneofReturnType__scaling: _TypeAlias = _typing.Literal["scaling"]  # noqa: Y015
+    _WhichOneofArgType__scaling: _TypeAlias = _typing.Literal["_scaling", b"_scaling"]  # noqa: Y015
     _WhichOneofReturnType__seed: _TypeAlias = _typing.Literal["seed"]  # noqa: Y015
     _WhichOneofArgType__seed: _TypeAlias = _typing.Literal["_seed", b"_seed"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__newcomer_weight) -> _WhichOneofReturnType__newcomer_weight | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__resident_weight) -> _WhichOneofReturnType__resident_weight | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__scaling) -> _WhichOneofReturnType__scaling | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__seed) -> _WhichOneofReturnType__seed | None: ...
 
@@ -714,6 +944,7 @@ class RankNodesResponse(_message.Message):
     BASIS_FIELD_NUMBER: _builtins.int
     STALENESS_SECONDS_FIELD_NUMBER: _builtins.int
     ELAPSED_SECONDS_FIELD_NUMBER: _builtins.int
+    SETS_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """That of the request, or the server's own."""
     candidates: _builtins.int
@@ -726,11 +957,15 @@ class RankNodesResponse(_message.Message):
     """Seconds that the server spent on the answer."""
     @_builtins.property
     def nodes(self) -> _containers.RepeatedCompositeFieldContainer[Global___RankedNode]:
-        """Best first."""
+        """Best first; with scaling the nodes of the first set."""
 
     @_builtins.property
     def refused(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
         """How many were refused, by reason."""
+
+    @_builtins.property
+    def sets(self) -> _containers.RepeatedCompositeFieldContainer[Global___RankedSet]:
+        """With scaling: sets without a common node, best first."""
 
     def __init__(
         self,
@@ -742,14 +977,80 @@ class RankNodesResponse(_message.Message):
         basis: Global___Basis.ValueType = ...,
         staleness_seconds: _builtins.float = ...,
         elapsed_seconds: _builtins.float = ...,
+        sets: _abc.Iterable[Global___RankedSet] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["basis", b"basis", "candidates", b"candidates", "elapsed_seconds", b"elapsed_seconds", "nodes", b"nodes", "refused", b"refused", "request_id", b"request_id", "staleness_seconds", b"staleness_seconds"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["basis", b"basis", "candidates", b"candidates", "elapsed_seconds", b"elapsed_seconds", "nodes", b"nodes", "refused", b"refused", "request_id", b"request_id", "sets", b"sets", "staleness_seconds", b"staleness_seconds"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RankNodesResponse: _TypeAlias = RankNodesResponse  # noqa: Y015
+
+@_typing.final
+class RankedSet(_message.Message):
+    """Nodes for one job, of which the slowest counts."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NODES_FIELD_NUMBER: _builtins.int
+    SCORE_FIELD_NUMBER: _builtins.int
+    SLOWDOWN_FIELD_NUMBER: _builtins.int
+    RUNTIME_FIELD_NUMBER: _builtins.int
+    SCALED_FIELD_NUMBER: _builtins.int
+    EXTRAPOLATING_FIELD_NUMBER: _builtins.int
+    WARNINGS_FIELD_NUMBER: _builtins.int
+    score: _builtins.float
+    """Lower is better: the slowest node's weighted log slowdown and the sum of what is added to the
+    residents', weighted.
+    """
+    extrapolating: _builtins.bool
+    """Whether the scale model or a slowdown extrapolates."""
+    @_builtins.property
+    def nodes(self) -> _containers.RepeatedCompositeFieldContainer[Global___RankedNode]:
+        """Least slowed first; the first is taken for the driver's."""
+
+    @_builtins.property
+    def slowdown(self) -> Global___Interval:
+        """Of the whole job, ratio to idle machines; of the slowest node where there is no scale model."""
+
+    @_builtins.property
+    def runtime(self) -> Global___Interval:
+        """In seconds; absent where there is no scale model."""
+
+    @_builtins.property
+    def scaled(self) -> Global___Scaled:
+        """What the runtime is made of; absent where there is no scale model."""
+
+    @_builtins.property
+    def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Reasons for doubt, a sentence each."""
+
+    def __init__(
+        self,
+        *,
+        nodes: _abc.Iterable[Global___RankedNode] | None = ...,
+        score: _builtins.float = ...,
+        slowdown: Global___Interval | None = ...,
+        runtime: Global___Interval | None = ...,
+        scaled: Global___Scaled | None = ...,
+        extrapolating: _builtins.bool = ...,
+        warnings: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_runtime", b"_runtime", "_scaled", b"_scaled", "runtime", b"runtime", "scaled", b"scaled", "slowdown", b"slowdown"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_runtime", b"_runtime", "_scaled", b"_scaled", "extrapolating", b"extrapolating", "nodes", b"nodes", "runtime", b"runtime", "scaled", b"scaled", "score", b"score", "slowdown", b"slowdown", "warnings", b"warnings"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__runtime: _TypeAlias = _typing.Literal["runtime"]  # noqa: Y015
+    _WhichOneofArgType__runtime: _TypeAlias = _typing.Literal["_runtime", b"_runtime"]  # noqa: Y015
+    _WhichOneofReturnType__scaled: _TypeAlias = _typing.Literal["scaled"]  # noqa: Y015
+    _WhichOneofArgType__scaled: _TypeAlias = _typing.Literal["_scaled", b"_scaled"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__runtime) -> _WhichOneofReturnType__runtime | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__scaled) -> _WhichOneofReturnType__scaled | None: ...
+
+Global___RankedSet: _TypeAlias = RankedSet  # noqa: Y015
 
 @_typing.final
 class RankedNode(_message.Message):
@@ -785,7 +1086,9 @@ class RankedNode(_message.Message):
     extrapolating: _builtins.bool
     """Whether the environment lies outside the training ones."""
     tied_with_first: _builtins.bool
-    """Whether its interval overlaps so much with the first one's that the order means little."""
+    """Whether its interval overlaps so much with the first one's that the order means little; in a
+    set: whether another node would have done as well.
+    """
     residents: _builtins.int
     """Placements that are reserved or bound there."""
     @_builtins.property

@@ -1,0 +1,166 @@
+"""Sets of nodes for a job: the slowest counts, residents count, and thousands take no time."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from typing import Any
+
+import pytest
+from kongming_server.core.engine import Engine
+from kongming_server.core.questions import Basis, Question, RankedSet, Ranking, RankRequest
+
+from kongming.errors import CannotAnswerError, InputError, UnknownNameError, UntrainedError
+from kongming.scale import ScaleFile, ScaleModel, Settings, fit_runs, read_terms
+from kongming.scaling import Scaling
+from tests.scale.shapes import grid, measured
+from tests.server.core import worlds
+from tests.server.core.worlds import NOW, PRESSURE, bound, expected
+
+
+def scale_model(**changes: Any) -> ScaleModel:
+    """3 s of serial work and 60 s to share out."""
+    runs = measured(lambda m, s: 3.0 + 60.0 * s / m, grid((1, 2, 4, 8), (0.5, 1.0), 2), 0.01)
+    settings = Settings(read_terms("default", items=None), kind="ernest-relative", **changes)
+    return fit_runs(runs, settings)
+
+
+@pytest.fixture
+def made() -> Engine:
+    """Five nodes, the first one quiet, the others slowed more and more."""
+    made = worlds.engine()
+    made.put_scale_model("memory", ScaleFile("memory", "", (scale_model(),)))
+    for n in range(5):
+        worlds.add_node(made, f"node-{n}", {"stream.triad": 0.4 * n})
+    return made
+
+
+def rank(made: Engine, machines: int = 2, app: str = "memory", **changes: Any) -> Ranking:
+    asked = {"seed": 1, "limit": 1, "scaling": Scaling(machines)} | changes
+    return made.rank(RankRequest(app, **asked), NOW)
+
+
+def names(one: RankedSet) -> list[str]:
+    return [node.node_id for node in one.nodes]
+
+
+def test_the_least_slowed_make_the_best_set_with_its_runtime(made: Engine) -> None:
+    ranking = rank(made, 3)
+    (best,) = ranking.sets
+    assert names(best) == ["node-0", "node-1", "node-2"]
+    assert ranking.nodes == best.nodes
+    assert ranking.basis is Basis.MODEL
+    slow = math.exp(expected("memory", {"stream.triad": 0.8}))
+    assert best.runtime is not None
+    assert best.runtime.median == pytest.approx(3.0 + 20.0 * slow, rel=0.03)
+    assert best.score == pytest.approx(math.log(slow), abs=1e-5)
+    assert best.scaled is not None
+    assert (best.scaled.driver, best.scaled.slowest) == ("node-0", "node-2")
+    asked = Question("memory", scaling=Scaling(3), nodes=tuple(names(best)))
+    said = made.predict(asked, NOW)
+    assert said.runtime is not None
+    assert said.runtime.median == pytest.approx(best.runtime.median, rel=0.01)
+    assert said.residents == {}
+
+
+def test_sets_follow_one_another_without_a_common_node(made: Engine) -> None:
+    sets = rank(made, 2, limit=9).sets
+    assert [names(one) for one in sets] == [["node-0", "node-1"], ["node-2", "node-3"]]
+    assert rank(made, 6).sets == ()
+
+
+def test_residents_that_would_suffer_are_left_alone(made: Engine) -> None:
+    # The quiet node has residents whom the newcomer would hurt more than node-1 is slowed.
+    for k in range(3):
+        made.put_placement(bound(f"r{k}", "memory", NOW - 100.0, "node-0"))
+    assert names(rank(made, 1).sets[0]) == ["node-1"]
+    assert names(rank(made, 1, resident_weight=0.0).sets[0]) == ["node-0"]
+    two = rank(made, 2).sets[0]
+    assert names(two) == ["node-1", "node-2"]
+    assert two.score == pytest.approx(expected("memory", {"stream.triad": 0.8}), abs=1e-5)
+
+
+def test_a_limit_on_residents_refuses_nodes(made: Engine) -> None:
+    made.put_placement(bound("r", "memory", NOW - 100.0, "node-0"))
+    harmed = math.exp(expected("memory", PRESSURE["memory"]))
+    ranking = rank(made, 2, resident_slowdown_limit=0.9 * harmed, resident_weight=0.0)
+    assert names(ranking.sets[0]) == ["node-1", "node-2"]
+    assert ranking.refused == {"resident_slowdown_limit": 1}
+    kept = rank(made, 2, resident_slowdown_limit=1.1 * harmed, resident_weight=0.0).sets[0]
+    assert names(kept) == ["node-0", "node-1"]
+    assert kept.nodes[0].worst_resident_slowdown == pytest.approx(harmed, rel=1e-4)
+    assert kept.nodes[0].residents == 1
+
+
+def test_candidates_and_limits_count(made: Engine) -> None:
+    assert names(rank(made, 2, nodes=("node-4", "node-2", "node-3")).sets[0]) == [
+        "node-2",
+        "node-3",
+    ]
+    few = rank(made, 4, slowdown_limit=1.3)
+    assert few.sets == ()
+    assert few.refused == {"slowdown_limit": 3}
+
+
+def test_a_node_with_two_domains_is_in_a_set_once(made: Engine) -> None:
+    two = ((0, 1), (2, 3))
+    worlds.add_node(made, "wide", {"stream.triad": 0.0}, llc_cpus=two, cpus=(0, 1, 2, 3))
+    assert sorted(names(rank(made, 2).sets[0])) == ["node-0", "wide"]
+
+
+def test_near_ties_are_spread() -> None:
+    made = worlds.engine()
+    made.put_scale_model("memory", ScaleFile("memory", "", (scale_model(),)))
+    for n in range(12):
+        worlds.add_node(made, f"node-{n:02}", {"stream.triad": 0.0001 * n})
+    worlds.add_node(made, "slow", {"stream.triad": 1.0})
+    taken: Counter[str] = Counter()
+    for seed in range(60):
+        (best,) = rank(made, 4, seed=seed).sets
+        taken.update(names(best))
+        assert all(node.tied_with_first for node in best.nodes)
+    assert taken["slow"] == 0
+    assert len(taken) == 12
+    assert max(taken.values()) < 45
+    assert names(rank(made, 4, seed=5).sets[0]) == names(rank(made, 4, seed=5).sets[0])
+
+
+def test_without_a_scale_model_the_slowdown_is_told(made: Engine) -> None:
+    (best,) = rank(made, 2, app="quiet").sets
+    assert (best.runtime, best.scaled) == (None, None)
+    assert best.warnings
+    with pytest.raises(UntrainedError):
+        made.predict(Question("quiet", scaling=Scaling(2), nodes=("node-0",)), NOW)
+    with pytest.raises(UnknownNameError):
+        rank(made, 2, scaling=Scaling(2, model="else"))
+    named = rank(made, 2, app="quiet", scaling=Scaling(2, model="memory"))
+    assert named.sets[0].runtime is not None
+
+
+def test_beyond_memory_nodes_are_ranked_and_no_runtime_is_told(made: Engine) -> None:
+    made.put_scale_model("memory", ScaleFile("memory", "", (scale_model(memory_load=0.1),)))
+    (best,) = rank(made, 2).sets
+    assert best.runtime is None
+    assert any("memory" in warning for warning in best.warnings)
+    with pytest.raises(CannotAnswerError, match="memory"):
+        made.predict(Question("memory", scaling=Scaling(2), nodes=("node-0",)), NOW)
+
+
+def test_scale_models_are_replaced_and_forgotten(made: Engine) -> None:
+    assert made.scale_models() == ("memory",)
+    made.drop_scale_model("memory")
+    made.drop_scale_model("memory")
+    assert rank(made, 2).sets[0].runtime is None
+
+
+def test_what_a_job_does_to_residents_is_told_of_all_its_nodes(made: Engine) -> None:
+    for n in (0, 1):
+        made.put_placement(bound(f"r{n}", "memory", NOW - 100.0, f"node-{n}"))
+    said = made.predict(Question("memory", scaling=Scaling(2), nodes=("node-0", "node-1")), NOW)
+    assert set(said.residents) == {"r0", "r1"}
+    assert all(i.slowdown_then.median > i.slowdown_now.median for i in said.residents.values())
+
+
+def test_a_job_is_not_explained_surrogate_by_surrogate(made: Engine) -> None:
+    with pytest.raises(InputError, match="parts"):
+        made.explain(Question("memory", scaling=Scaling(2), nodes=("node-0",)), NOW)
