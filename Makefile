@@ -5,7 +5,7 @@
 # root.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build proto lint type imports test test-c sanitize bench demo cluster check lock clean
+.PHONY: help setup build proto lint type imports test test-c sanitize bench demo cluster observe check lock clean
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-print-directory
 
@@ -94,6 +94,9 @@ demo: setup ## the main job on this machine: measure, profile, train, predict pa
 
 cluster: setup ## the service on this machine: a server and three agents, ranked, placed on, watched
 	$(BIN)/python examples/cluster.py
+
+observe: setup ## record this machine for benchmarks/instances (10 minutes; goes on if interrupted)
+	$(BIN)/python -m benchmarks.instances.observe
 
 check: lint type imports test-c sanitize test ## everything that a change must pass
 

@@ -9,10 +9,12 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
+from kongming import local_records
 from kongming.colocation import Times
 from kongming.errors import (
     InputError,
@@ -32,10 +34,24 @@ from kongming.known_nodes import (
 from kongming.models.persist import ModelFile, read
 from kongming.models.readings import check_suite, idle_times
 from kongming.predict import predict_environment
-from kongming.rpc.answers import ApplicationReport, Forecast, NodeReport, RankedNode, Ranking
+from kongming.rpc.answers import (
+    ApplicationReport,
+    Explanation,
+    Forecast,
+    Imported,
+    ModelReport,
+    NodeReport,
+    RankedNode,
+    RankedSet,
+    Ranking,
+)
 from kongming.rpc.questions import Question, RankQuestion
+from kongming.run import Run, Signature
 from kongming.staleness import log_level, movement_of, widened
 from kongming.store import Store
+
+if TYPE_CHECKING:
+    from kongming.scale.model import ScaleFile
 
 TTL_S = 300.0
 """Age up to which a fingerprint counts as the node's present."""
@@ -47,11 +63,19 @@ DEFAULT_PLACEMENT = "cross-core"
 
 
 class LocalService:
-    """``LocalService(store).rank(RankQuestion("sort"))``; ``now`` gives unix seconds."""
+    """``LocalService(store).rank(RankQuestion("sort"))``; ``now`` gives unix seconds, and
+    ``scale_files`` are scale models beside the store's, by the name that questions have for them.
+    """
 
-    def __init__(self, store: Store, now: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        store: Store,
+        now: Callable[[], float] = time.time,
+        scale_files: Mapping[str, ScaleFile] = MappingProxyType({}),
+    ) -> None:
         self._store = store
         self._now = now
+        self._scale_files = scale_files
         self._models: dict[tuple[str, str, int], ModelFile] = {}
 
     def predict(self, questions: Sequence[Question]) -> tuple[Forecast | KongmingError, ...]:
@@ -59,7 +83,11 @@ class LocalService:
         answers: list[Forecast | KongmingError] = []
         for question in questions:
             try:
-                answers.append(self._forecast(question, resolve(nodes, question.node)))
+                answers.append(
+                    self._forecast(question, resolve(nodes, question.node))
+                    if question.scaling is None
+                    else self._job(question, nodes)
+                )
             except KongmingError as error:
                 answers.append(error)
         return tuple(answers)
@@ -81,12 +109,18 @@ class LocalService:
             else:
                 refused[why] = refused.get(why, 0) + 1
         trained = self._version(question.app, question.placement, None, 0) is not None
+        sets = () if question.scaling is None else self._sets(question, kept)
+        if question.scaling is None:
+            chosen = _ordered(kept, question.seed)[: question.limit]
+        else:
+            chosen = sets[0].nodes if sets else ()
         return Ranking(
-            nodes=_ordered(kept, question.seed)[: question.limit],
+            nodes=chosen,
             candidates=len(candidates),
             refused=dict(sorted(refused.items())),
             basis="model" if trained else "node-only",
             elapsed_s=time.monotonic() - began,
+            sets=sets,
         )
 
     def nodes(self) -> tuple[NodeReport, ...]:
@@ -121,6 +155,57 @@ class LocalService:
             runs=self._store.count_runs(app=name),
             trained=tuple(sorted({entry.placement for entry in self._store.models(app=name)})),
         )
+
+    def explain(self, question: Question) -> Explanation:
+        from kongming import local_explanation
+
+        node = resolve(self._store.nodes(), question.node)
+        forecast = self._forecast(question, node)
+        known = next(d for d in known_domains(self._store, node) if d.domain == forecast.domain)
+        history = forecast.stale and question.stale_policy == "history"
+        times = known.median_times() if history else known.newest.times()
+        if forecast.basis == "model":
+            file = self._model(question.app, forecast.placement, forecast.model_version)
+            there = _carried(times, known.idle, file) if node.id != file.node_id else times
+            ratios = {name: times[name] / seconds for name, seconds in there.items()}
+            parts = local_explanation.by_model(file, there, question.model, ratios)
+        else:
+            readings = known.newest.surrogates
+            families = {name: reading.family for name, reading in readings.items()}
+            parts = local_explanation.by_node(times, known.idle, families)
+        return Explanation(forecast, parts, known.taken_at)
+
+    # -- records -------------------------------------------------------------------------------
+
+    def models(self, app: str | None = None) -> tuple[ModelReport, ...]:
+        return local_records.models(self._store, app)
+
+    def model(self, app: str, placement: str | None = None, version: int = 0) -> ModelReport:
+        return local_records.model(self._store, app, placement, version)
+
+    def import_runs(self, records: Iterable[Run | Signature]) -> Imported:
+        return local_records.import_runs(self._store, records)
+
+    # -- jobs on several machines --------------------------------------------------------------
+
+    def _job(self, question: Question, nodes: Sequence[NodeFacts]) -> Forecast:
+        # Imported for such a question alone: it needs SciPy, which a node's own does not.
+        from kongming.local_jobs import LocalScales, forecast_job
+
+        scales = LocalScales(self._store, self._scale_files)
+        return forecast_job(question, scales, self._forecast, lambda one: resolve(nodes, one))
+
+    def _sets(self, question: RankQuestion, places: Sequence[RankedNode]) -> tuple[RankedSet, ...]:
+        import numpy as np
+
+        from kongming.local_jobs import LocalScales, ranked_sets
+
+        scales = LocalScales(self._store, self._scale_files)
+        tolerance = question.newcomer_weight * _tolerance(
+            min(places, key=lambda place: place.score, default=None)
+        )
+        random = np.random.default_rng(question.seed)
+        return ranked_sets(question, scales, places, tolerance=tolerance, random=random)
 
     # -- one node ------------------------------------------------------------------------------
 
@@ -355,8 +440,14 @@ def _ordered(places: Sequence[RankedNode], seed: int | None) -> tuple[RankedNode
     ordered = sorted(places, key=lambda place: (place.score, place.name, place.node_id))
     if not ordered:
         return ()
-    first = ordered[0].slowdown
-    within = ordered[0].score + TIE_SHARE * 0.5 * math.log(first.upper / first.lower)
+    within = ordered[0].score + _tolerance(ordered[0])
     tied = [replace(place, tied_with_first=True) for place in ordered if place.score <= within]
     random.Random(seed).shuffle(tied)
     return (*tied, *ordered[len(tied) :])
+
+
+def _tolerance(best: RankedNode | None) -> float:
+    """What a log slowdown may differ by from that of the best node and be tied with it."""
+    if best is None:
+        return 0.0
+    return TIE_SHARE * 0.5 * math.log(best.slowdown.upper / best.slowdown.lower)

@@ -8,6 +8,7 @@ a trained document in their place. Nothing but the engine runs: no network, no s
     rank        top 10 of all nodes, another application and seed each time, the matrix fresh
     rank_after_placement   the same right after a placement was made somewhere
     rank_unknown           of an application that nobody profiled
+    rank_set_8, rank_set_64    the best set of so many nodes for a job, with its runtime
     predict_cached / predict   one application on one node: asked before / for the first time
     refresh     one fingerprint for a share of the nodes: seconds of CPU for each fingerprint, and
                 the share of a core at one fingerprint a minute from every node
@@ -40,9 +41,12 @@ from kongming_server.core.questions import Question, RankRequest
 from kongming.fingerprint import FAMILIES, Fingerprint, NodeFacts, Reading
 from kongming.models.persist import ModelFile, read, seal
 from kongming.run import Signature
+from kongming.scale import Points, Runs, ScaleFile, Settings, fit_runs, read_terms
+from kongming.scaling import Scaling
 
 NOW = 1_800_000_000.0
 SUITE = "benchmark"
+SETS = (8, 64)
 RANK_MS, MEMORY_MIB, CORE_SHARE = 5.0, 512.0, 0.25
 
 
@@ -168,6 +172,16 @@ class Fleet:
         }
 
 
+def scale_file() -> ScaleFile:
+    """Of a made-up job that was run on up to 64 machines."""
+    random = np.random.default_rng(0)
+    machines = np.repeat([1.0, 4.0, 16.0, 64.0], 4)
+    points = Points(machines, np.tile([0.1, 0.2, 0.5, 1.0], 4), np.ones(16))
+    seconds = (20.0 + 3000.0 * points.load) * np.exp(0.02 * random.standard_normal(16))
+    settings = Settings(read_terms("default", items=None), kind="ernest-relative")
+    return ScaleFile("job", "", (fit_runs(Runs(points, seconds), settings),))
+
+
 def percentiles_ms(times_s: Sequence[float]) -> dict[str, float]:
     return {
         name: round(1e3 * float(np.quantile(times_s, share)), 4)
@@ -250,6 +264,16 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     unknown = timed(
         lambda n: engine.rank(RankRequest(f"unknown-{n}", seed=n), NOW), options.repeats // 4
     )
+    engine.put_scale_model("job", scale_file())
+    sets = {}
+    for size in SETS:
+        job = Scaling(size, model="job")
+        sets[size] = timed(
+            lambda n, job=job: engine.rank(  # type: ignore[misc]
+                RankRequest(app(n), limit=1, seed=n, scaling=job), NOW
+            ),
+            options.repeats // 4,
+        )
     placed = [rank_after_placement(n) for n in range(options.repeats // 4)]
     refresh_all(engine)
     predicts = timed(predict, options.repeats)
@@ -278,6 +302,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         "columns": len(fleet.names),
         "rank_ms": ranked,
         "rank_unknown_ms": percentiles_ms(unknown),
+        **{f"rank_set_{size}_ms": percentiles_ms(walls) for size, walls in sets.items()},
         "rank_after_placement_ms": percentiles_ms(placed),
         "predict_ms": percentiles_ms(predicts),
         "predict_cached_ms": percentiles_ms(cached),

@@ -10,11 +10,8 @@ import logging
 import os
 import queue
 import random
-import subprocess
-import sys
 import threading
 import time
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -22,17 +19,16 @@ from typing import Any
 
 from kongming import __version__
 from kongming.errors import KongmingError, MeasurementError, StoreError
-from kongming.fingerprint import Fingerprint, NodeFacts
+from kongming.fingerprint import Fingerprint
 from kongming.probes.fingerprinting import Progress
 from kongming.probes.folders import io_folder
 from kongming.probes.node import node_facts
-from kongming.probes.recording import utc_now
 from kongming.probes.suite import load_suite
-from kongming_agent import figures, profile, references, signals
+from kongming_agent import figures, signals
 from kongming_agent.budget import Cost
+from kongming_agent.campaigns import Campaigns
 from kongming_agent.config import Settings
-from kongming_agent.estimate import Estimator
-from kongming_agent.features import Lately, features
+from kongming_agent.knowledge import Knowledge
 from kongming_agent.link import Beat, Orders, Registration
 from kongming_agent.metrics import View
 from kongming_agent.notify import Notifier
@@ -46,7 +42,6 @@ _log = logging.getLogger(__name__)
 
 _FACTS_S = 600.0
 _PSS_S = 60.0
-_ESTIMATE_CHANGE = 0.05
 
 
 class Stopped(BaseException):
@@ -74,13 +69,15 @@ class Agent:
         self.settings, self.spool = settings, spool
         self._notifier = notifier or Notifier({})
         self._root = root
-        self._profile_command = list(profile_command)
-        self._state = settings.files.state_path()
         self._io_dir = io_folder(settings.files.io or None)
         self.node = settings.node.identified(node_facts())
         self.suite = load_suite(self.node, self._io_dir)
         self._prober = self._new_prober()
         self.domains = domains_of(self.node)
+        self._knowledge = Knowledge(spool)
+        self._campaigns = Campaigns(
+            settings.profile.allow, settings.files.state_path(), spool, profile_command
+        )
         now = time.monotonic()
         self.schedule = Schedule(
             len(self.domains),
@@ -96,7 +93,6 @@ class Agent:
         self._inbox: queue.SimpleQueue[Orders] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._stopping = self._probing = False
-        self._lately = Lately(5)
         self._sample: signals.Sample | None = None
         self._facts_at = now
         self._cpu_seen = 0.0
@@ -105,14 +101,8 @@ class Agent:
         self._alive_at = 0.0
         self._peer: tuple[str, str] = ("", "")
         self._peer_at = -1e12
-        self._profiles: list[str] = []
-        self._profiling: subprocess.Popen[bytes] | None = None
         # Shared with the link's thread.
         self._signals: signals.Signals | None = None
-        self._latest: dict[int, Fingerprint] = {}
-        self._estimated: dict[int, Mapping[str, float]] = {}
-        self._estimators: dict[int, Estimator] = {}
-        self._references: dict[int, Fingerprint] = {}
         self._timing: PeerTiming | None = None
         self.totals = figures.Totals()
         self._remember(now)
@@ -148,21 +138,15 @@ class Agent:
         self._look(time.monotonic())
         for domain in range(len(self.domains)):
             self._take(Probe(domain, "quick", "asked once"))
-        return [self._latest[place] for place, _ in self.domains]
+        latest = self._knowledge.latest()
+        return [latest[place] for place, _ in self.domains]
 
     def _begin(self) -> None:
         self._sample = signals.sample(self._root)
 
     def _end(self) -> None:
         self._notifier.stopping()
-        child, self._profiling = self._profiling, None
-        if child is not None:
-            child.terminate()
-            try:
-                child.wait(timeout=3.0)
-            except subprocess.TimeoutExpired:
-                child.kill()
-                child.wait()
+        self._campaigns.end()
         try:
             self._keep_budget()
         except StoreError as error:
@@ -204,10 +188,10 @@ class Agent:
         )
         with self._lock:
             self._signals = seen
-            self._lately.add(features(seen.system))
+        self._knowledge.sampled(seen.system)
         self._account(now)
-        self._watch_profile()
-        if now - self._facts_at >= _FACTS_S:
+        self._watch_campaigns()
+        if now - self._facts_at >= _FACTS_S or self._moved():
             self._facts_at = now
             self._read_facts()
         if self._notifier.watchdog_s is not None and now >= self._alive_at:
@@ -229,14 +213,28 @@ class Agent:
         node = self.settings.node.identified(node_facts())
         if figures.without_counters(node) == figures.without_counters(self.node):
             return
-        if domains_of(node) != self.domains:
-            _log.warning("the CPUs that may be used have changed: restart the agent to use them")
-            return
         _log.info("the facts of the node have changed")
         suite = load_suite(node, self._io_dir)
         with self._lock:
             self.node, self.suite = node, suite
         self._prober = self._new_prober()
+        self._arrange(domains_of(node))
+
+    def _moved(self) -> bool:
+        """Whether the CPUs that may be used are others than the agent knows of."""
+        return os.sched_getaffinity(0) != set(self.node.cpus)
+
+    def _arrange(self, domains: tuple[tuple[int, tuple[int, ...]], ...]) -> None:
+        """Probe these domains from now on. One that has been probed before keeps its schedule."""
+        before = {place: index for index, (place, _) in enumerate(self.domains)}
+        now = time.monotonic()
+        self.domains = domains
+        self.schedule.rearranged([before.get(p) for p, _ in domains], len(self.node.cpus), now)
+        self._knowledge.only([place for place, _ in domains])
+        for index, (place, _) in enumerate(domains):
+            if place not in before:
+                self._recall_reference(index, place, now)
+        _log.info("probing %d cache domains on CPUs %s", len(domains), self.node.cpus)
 
     def _new_prober(self) -> Prober:
         probing = self.settings.probing
@@ -281,9 +279,10 @@ class Agent:
             )
         _log.debug("%s fingerprint of domain %d: %s", probe.suite, place, probe.reason)
         if probe.suite == "standard":
-            self._spool(self._keep_reference(place, fingerprint), "reference", place)
+            made = self._knowledge.keep_reference(place, fingerprint)
+            self._spool(made, "reference", place)
         else:
-            self._learn(place, fingerprint)
+            self._knowledge.learn(place, fingerprint)
             self._spool(fingerprint, "live", place)
 
     def _alive(self, _: Progress) -> None:
@@ -291,34 +290,6 @@ class Agent:
         if self._notifier.watchdog_s is not None and now >= self._alive_at:
             self._alive_at = now + self._notifier.watchdog_s / 4.0
             self._notifier.alive()
-
-    def _learn(self, place: int, fingerprint: Fingerprint) -> None:
-        # Readings that were repeated teach nothing.
-        fresh = {
-            name: seconds
-            for name, seconds in fingerprint.times().items()
-            if fingerprint.surrogates[name].n > 0
-        }
-        with self._lock:
-            self._latest[place] = fingerprint
-            self._estimated.pop(place, None)
-            values = self._lately.values
-            if values is not None:
-                self._estimators.setdefault(place, Estimator()).learn(values, fresh)
-
-    def _keep_reference(self, place: int, fingerprint: Fingerprint) -> Fingerprint:
-        """The reference that this reading and earlier ones make."""
-        name = f"idle:{place}"
-        earlier = [Fingerprint.from_dict(each) for each in self.spool.get(name) or []]
-        readings = references.kept(earlier, fingerprint)
-        made = references.reference(readings) or fingerprint
-        with self._lock:
-            self._references[place] = made
-        try:
-            self.spool.put(name, [each.to_dict() for each in readings])
-        except StoreError as error:
-            _log.warning("%s", error)
-        return made
 
     def _spool(self, fingerprint: Fingerprint, purpose: str, place: int) -> None:
         try:
@@ -340,9 +311,7 @@ class Agent:
                 "cpu_left": self.schedule.cpu.left(now),
                 "wall_left": self.schedule.wall.left(now),
                 "bytes_left": self.schedule.bytes.left(now),
-                "estimators": {
-                    str(place): each.to_dict() for place, each in self._estimators.items()
-                },
+                "estimators": self._knowledge.to_document(),
             },
         )
 
@@ -356,17 +325,15 @@ class Agent:
         ):
             if name in state:
                 bucket.restore(float(state[name]), ago)
-        for place, document in state.get("estimators", {}).items():
-            self._estimators[int(place)] = Estimator.from_dict(document)
+        self._knowledge.restore(state.get("estimators", {}))
         for index, (place, _) in enumerate(self.domains):
-            kept = self.spool.get(f"idle:{place}") or []
-            readings = [Fingerprint.from_dict(each) for each in kept]
-            readings = [e for e in readings if e.suite_version == self.suite.version]
-            made = references.reference(readings)
-            if made is not None:
-                self._references[place] = made
-                age = figures.age_s(made.started_at)
-                self.schedule.reference_known(index, len(readings), age, now)
+            self._recall_reference(index, place, now)
+
+    def _recall_reference(self, index: int, place: int, now: float) -> None:
+        kept = self._knowledge.kept_reference(place, self.suite.version)
+        if kept is not None:
+            made, readings = kept
+            self.schedule.reference_known(index, readings, figures.age_s(made.started_at), now)
 
     # Orders, peers, profiles
 
@@ -380,11 +347,6 @@ class Agent:
             if orders.probe_now:
                 self.schedule.asked("the server asked")
             self._peer = (orders.peer_address, orders.peer_node_id)
-            for name in orders.profile_apps:
-                if name not in self.settings.profile.allow:
-                    _log.warning("not allowed here, so not profiled: %s", name)
-                elif name not in self._profiles:
-                    self._profiles.append(name)
 
     def _time_peer(self, now: float) -> None:
         address, node_id = self._peer
@@ -408,25 +370,21 @@ class Agent:
             self._timing = timing
         self.schedule.spent(Cost(wall_s=timing.elapsed_s), time.monotonic())
 
-    def _watch_profile(self) -> None:
-        """Starts what was asked for, one campaign at a time; probing pauses meanwhile."""
-        if self._profiling is not None and self._profiling.poll() is not None:
-            status, self._profiling = self._profiling.returncode, None
-            _log.info("a campaign ended with status %d", status)
+    def _watch_campaigns(self) -> None:
+        """Probing pauses while a campaign measures."""
+        running, ended = self._campaigns.watch()
+        if ended:
             # What it wrote was asked for, and is in its own budget of time.
             self._bytes_seen = written_bytes()
-            self.on_spooled()
-        busy = profile.under_way(self._state)
-        if self._profiling is None and not busy and self._profiles and self._profile_command:
-            name = self._profiles.pop(0)
-            _log.info("profiling %s, as the server asked", name)
-            self._profiling = subprocess.Popen(
-                [*self._profile_command, name], stdin=subprocess.DEVNULL, stdout=sys.stderr
-            )
-        running = busy or self._profiling is not None
         self.schedule.pause("a campaign is under way" if running else None)
-        if running:
+        if running or ended:
             self.on_spooled()
+
+    # For the intake, from its thread
+
+    def latest(self) -> Mapping[int, Fingerprint]:
+        """The newest live fingerprint of each cache domain, by its place."""
+        return self._knowledge.latest()
 
     # For the link, from its thread
 
@@ -436,7 +394,7 @@ class Agent:
                 node=self.node,
                 agent_version=__version__,
                 suite_version=self.suite.version,
-                references=tuple(self._references[place] for place in sorted(self._references)),
+                references=tuple(self._knowledge.references().values()),
                 peer_address=self.peer_address,
                 allowed_apps=self.settings.profile.allow,
             )
@@ -444,31 +402,17 @@ class Agent:
     def beat(self) -> Beat:
         now = time.monotonic()
         with self._lock:
+            timing = self._timing
             passive = dict(self._signals.flat()) if self._signals is not None else {}
-            if self._timing is not None:
-                passive |= figures.peer_signals(self._timing)
-            estimates = {}
-            for place, times in self._estimates().items():
-                told = self._estimated.get(place) or self._latest[place].times()
-                if any(abs(s / told.get(n, s) - 1.0) > _ESTIMATE_CHANGE for n, s in times.items()):
-                    self._estimated[place] = {**self._latest[place].times(), **times}
-                    estimates[place] = _as_fingerprint(self._latest[place], times)
-        return Beat(self.schedule.recent_cpu.rate(now), passive, estimates)
+        if timing is not None:
+            passive |= figures.peer_signals(timing)
+        return Beat(self.schedule.recent_cpu.rate(now), passive, self._knowledge.news(), timing)
 
     def ordered(self, orders: Orders) -> None:
+        # On disk before the next heartbeat, from which the server takes that they have come.
+        self._campaigns.ask(orders.profile_apps)
         self._inbox.put(orders)
         self._wakeup.wake()
-
-    def _estimates(self) -> dict[int, dict[str, float]]:
-        values = self._lately.values
-        if values is None:
-            return {}
-        found = {
-            place: self._estimators[place].estimate(values)
-            for place in self._latest
-            if place in self._estimators
-        }
-        return {place: times for place, times in found.items() if times}
 
     # For /metrics, from its thread
 
@@ -485,49 +429,12 @@ class Agent:
                 schedule=self.schedule,
                 totals=self.totals,
                 now=now,
-                latest=dict(self._latest),
-                references=dict(self._references),
-                estimates=self._estimates(),
-                errors={place: each.errors() for place, each in self._estimators.items()},
+                latest=self._knowledge.latest(),
+                references=self._knowledge.references(),
+                estimates=self._knowledge.estimates(),
+                errors=self._knowledge.errors(),
                 passive=self._signals.flat() if self._signals is not None else {},
                 timing=self._timing,
                 pss=self._pss,
                 held=held,
             )
-
-
-def _as_fingerprint(latest: Fingerprint, times: Mapping[str, float]) -> Fingerprint:
-    """The latest fingerprint with estimates in place of what was read; they say so."""
-    readings = dict(latest.surrogates)
-    for name, seconds in times.items():
-        if name not in readings:
-            continue
-        readings[name] = replace(
-            readings[name],
-            error=None,
-            seconds_per_op=seconds,
-            median=seconds,
-            p90=seconds,
-            n=0,
-            ops=0,
-            elapsed_s=0.0,
-        )
-    words = f"Estimated from passive signals: {', '.join(sorted(times))}."
-    return replace(
-        latest,
-        id=uuid.uuid4().hex,
-        started_at=utc_now(),
-        elapsed_s=0.0,
-        surrogates=readings,
-        warnings=(words,),
-    )
-
-
-def profile_command(config: Path | None, state: Path) -> list[str]:
-    """How a campaign is started that the server asked for."""
-    command = [sys.executable, "-m", "kongming_agent.main", "profile", "--requested"]
-    command += ["--state", str(state)]
-    return command if config is None else [*command, "--config", os.fspath(config)]
-
-
-__all__ = ["Agent", "NodeFacts", "Stopped", "profile_command"]

@@ -91,11 +91,22 @@ class Files:
         64 << 20, "Fingerprints are thinned, oldest first, above so many bytes.", _SPOOL
     )
 
+    inbox: str = _key(
+        "",
+        "Folder in which a scheduler's prolog and epilog leave reports; empty: local, in the "
+        "folder of the state.",
+        _ANY,
+    )
+
     def state_path(self) -> Path:
         """The state folder as it is to be used."""
         # systemd gives the unit's StateDirectory= under this name.
         given = self.state or os.environ.get("STATE_DIRECTORY", "").partition(":")[0]
         return Path(given).expanduser() if given else state_folder() / "agent"
+
+    def inbox_path(self) -> Path:
+        """The folder of reports as it is to be used."""
+        return Path(self.inbox).expanduser() if self.inbox else self.state_path() / "local"
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from typing import Protocol
 
 import grpc
 
-from kongming.errors import InputError, KongmingError, ServiceError, UnavailableError
+from kongming.errors import AccessError, InputError, KongmingError, ServiceError, UnavailableError
 from kongming.fingerprint import Fingerprint, NodeFacts
 from kongming.rpc.errors import from_rpc_error
 from kongming.rpc.records import (
@@ -28,6 +28,7 @@ from kongming.rpc.records import (
 from kongming.rpc.v1 import fleet_pb2, fleet_pb2_grpc
 from kongming.rpc.values import seconds
 from kongming.run import Run, Signature
+from kongming_agent.peers import PeerTiming
 from kongming_agent.spool import Entry, Spool
 
 _log = logging.getLogger(__name__)
@@ -58,11 +59,13 @@ class Registration:
 
 @dataclass(frozen=True, slots=True)
 class Beat:
-    """What a heartbeat says. ``estimates`` are fingerprints by domain that were not measured."""
+    """What a heartbeat says. ``estimates`` are fingerprints by domain that were not measured,
+    ``timing`` the newest of the network to a peer: it is told once."""
 
     probe_cost: float
     passive: Mapping[str, float]
     estimates: Mapping[int, Fingerprint] = field(default_factory=dict)
+    timing: PeerTiming | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +129,7 @@ class Link:
         self._registered: Registration | None = None
         self._heartbeat_s = _HEARTBEAT_S
         self._beat_at = 0.0
+        self._told: PeerTiming | None = None
         self._woken = threading.Event()
         self.connected = False
         self.failures = 0
@@ -184,8 +188,9 @@ class Link:
             _log.warning("%s", error)
         self.connected = False
         self.failures += 1
-        if isinstance(error, UnavailableError):
-            # A channel that is kept would wait as long as it thinks fit before it tries again.
+        if isinstance(error, UnavailableError | AccessError):
+            # A channel that is kept would wait as long as it thinks fit before it tries again, and
+            # knows nothing of a token that was renewed.
             self.close()
         return self._backoff.after_failure()
 
@@ -231,6 +236,11 @@ class Link:
     def _deliver(self, stub: fleet_pb2_grpc.FleetStub) -> None:
         """Everything that is spooled, batch by batch, each of one kind of call."""
         while entries := self._spool.oldest():
+            if 0.0 < self._beat_at <= time.monotonic() and self._registered is not None:
+                # Where more comes than is delivered, the server's orders would never be heard.
+                self._heartbeat(stub, self._registered.node.id)
+                if self._registered is None:
+                    return
             batch = _same_call(entries)
             if self._refusal(stub, batch) is None:
                 continue
@@ -281,15 +291,19 @@ class Link:
 
     def _heartbeat(self, stub: fleet_pb2_grpc.FleetStub, node_id: str) -> None:
         beat = self._node.beat()
-        response = stub.Heartbeat(
-            fleet_pb2.HeartbeatRequest(
-                node_id=node_id,
-                probe_cost=beat.probe_cost,
-                spooled=sum(self._spool.counts().values()),
-                passive=dict(beat.passive),
-            ),
-            timeout=self._timeout_s,
+        request = fleet_pb2.HeartbeatRequest(
+            node_id=node_id,
+            probe_cost=beat.probe_cost,
+            spooled=sum(self._spool.counts().values()),
+            passive=dict(beat.passive),
         )
+        timing = beat.timing
+        if timing is not None and timing is not self._told:
+            request.peer_timing.peer_node_id = timing.peer_node_id
+            request.peer_timing.round_trip_seconds = timing.round_trip_s
+            request.peer_timing.bytes_per_second = timing.bytes_per_s
+        response = stub.Heartbeat(request, timeout=self._timeout_s)
+        self._told = timing
         # Agents that were started together shall not speak together for ever.
         self._beat_at = time.monotonic() + self._heartbeat_s * self._rng.uniform(0.9, 1.0)
         if response.register_again:

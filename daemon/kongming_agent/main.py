@@ -22,8 +22,10 @@ from kongming import __version__
 from kongming.errors import KongmingError
 from kongming.rpc.channel import Connection, read_token
 from kongming_agent import config, metrics, profile
-from kongming_agent.agent import Agent, profile_command
+from kongming_agent.agent import Agent
+from kongming_agent.campaigns import profile_command
 from kongming_agent.config import Settings
+from kongming_agent.intake import Intake
 from kongming_agent.link import Link
 from kongming_agent.metrics import Exporter, View
 from kongming_agent.notify import Notifier
@@ -50,6 +52,7 @@ class Terminated(KeyboardInterrupt):
 @click.option(
     "--config", "file", type=click.Path(dir_okay=False, path_type=Path), help="Settings, as TOML."
 )
+@click.option("--name", metavar="NAME", help="The node's name for people and schedulers.")
 @click.option("--state", metavar="DIR", help="Folder of the spool and the reference.")
 @click.option("--metrics", "listen", metavar="HOST:PORT", help='Serve /metrics here; "" for not.')
 @click.option("--ca", metavar="FILE", help="Authority of the server's certificate.")
@@ -64,6 +67,7 @@ def cli(
     context: click.Context,
     address: str | None,
     file: Path | None,
+    name: str | None,
     state: str | None,
     listen: str | None,
     ca: str | None,
@@ -94,6 +98,7 @@ def cli(
             "key": key,
             "token_file": token_file,
         },
+        node={"name": name},
         files={"state": state},
         metrics={"listen": listen},
     )
@@ -176,6 +181,23 @@ def _link(settings: Settings, spool: Spool, agent: Agent, rng: random.Random) ->
     )
 
 
+def _intake(
+    settings: Settings, spool: Spool, agent: Agent, link: Link, rng: random.Random
+) -> Intake:
+    return Intake(
+        settings.files.inbox_path(),
+        _channel(settings),
+        spool,
+        node=agent.node.id,
+        placement=settings.profile.placement,
+        latest=agent.latest,
+        on_spooled=link.wake,
+        timeout_s=settings.server.timeout_s,
+        longest_retry_s=settings.server.longest_retry_s,
+        rng=rng,
+    )
+
+
 def _once(settings: Settings, *, as_json: bool) -> int:
     _connection(settings).open().close()
     spool = Spool(settings.files.state_path() / "spool.db", settings.files.spool_bytes)
@@ -225,6 +247,8 @@ def _stay(settings: Settings, file: Path | None) -> int:
         )
         ending = threading.Event()
         threads = [threading.Thread(target=link.run, args=(ending,), name="link")]
+        intake = _intake(settings, spool, agent, link, rng)
+        threads.append(threading.Thread(target=intake.run, args=(ending,), name="intake"))
         if settings.metrics.textfile:
             every = settings.metrics.textfile_s
             threads.append(threading.Thread(target=_write, args=(exporter, ending, every)))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -184,6 +184,12 @@ class Schedule:
         """An earlier life of the agent has taken ``count`` readings of the idle node."""
         self._domains[domain].references = count
         self._domains[domain].reference_at = now - age_s
+
+    def rearranged(self, before: Sequence[int | None], cpus: int, now: float) -> None:
+        """Other domains from now on: of each the place that it had before, None for a new one,
+        which is probed soon. ``cpus`` may be used."""
+        new = [_Domain(due_at=now) if place is None else self._domains[place] for place in before]
+        self._domains, self._cpus = new, cpus
 
     def asked(self, reason: str, domain: int | None = None) -> None:
         """Somebody knows that something changed."""

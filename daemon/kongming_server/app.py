@@ -30,7 +30,7 @@ from kongming.rpc.v1 import (
 from kongming.store import Change, Store, default_url
 from kongming_server.clock import SteadyClock
 from kongming_server.closed_loop import ClosedLoop
-from kongming_server.config import Config, split_address
+from kongming_server.config import split_address
 from kongming_server.core.engine import Engine
 from kongming_server.core.questions import Settings
 from kongming_server.echo import SETTING as ECHO_SETTING
@@ -40,6 +40,7 @@ from kongming_server.hub import Hub
 from kongming_server.ingest import Ingest
 from kongming_server.interceptors import interceptors, server_options
 from kongming_server.metrics import Metrics
+from kongming_server.ownership import Ownership
 from kongming_server.periodic import Every, Upkeep
 from kongming_server.restore import Restore
 from kongming_server.security import Guard, TokenBook, check_bind
@@ -48,6 +49,7 @@ from kongming_server.services.counted import CountedPredictor
 from kongming_server.services.fleet import FleetService
 from kongming_server.services.placements import PlacementsService
 from kongming_server.services.profiles import ProfilesService
+from kongming_server.settings import Config
 from kongming_server.training import Training
 
 log = logging.getLogger(__name__)
@@ -140,10 +142,15 @@ class App:
         undo.push_async_callback(training.close)
         await training.start()
         closed_loop = ClosedLoop(
-            store, engine, config.closed_loop, training, metrics=self._metrics, now=hub.now
+            store,
+            engine,
+            config.closed_loop,
+            training,
+            hub.profile_requests,
+            metrics=self._metrics,
+            now=hub.now,
         )
         undo.push_async_callback(closed_loop.close)
-        closed_loop.on_drift = hub.want_profile
         await closed_loop.start()
         ingest = Ingest(
             store,
@@ -167,7 +174,8 @@ class App:
         )
         predictor_pb2_grpc.add_PredictorServicer_to_server(predictor, server)
         placements_pb2_grpc.add_PlacementsServicer_to_server(placements, server)
-        fleet = FleetService(hub, ingest, closed_loop, placements)
+        ownership = Ownership(lambda token_id: tokens.in_force(token_id, time.time()))
+        fleet = FleetService(hub, ingest, closed_loop, placements, ownership)
         fleet_pb2_grpc.add_FleetServicer_to_server(fleet, server)
         profiles = ProfilesService(store, engine, training, closed_loop)
         profiles_pb2_grpc.add_ProfilesServicer_to_server(profiles, server)
@@ -215,7 +223,7 @@ class App:
         self._undo.push_async_callback(every.stop)
         # Before the first question comes.
         await upkeep.refresh()
-        every.start("Refreshing predictions", config.matrix.refresh_period_s, upkeep.refresh)
+        every.start("Refreshing predictions", config.matrix.refresh_period_s, upkeep.keep_up)
         every.start("Following the clock", 1.0, upkeep.follow_clock)
         every.start("Ending reservations", 1.0, upkeep.expire)
         every.start("Noticing silent nodes", 1.0, upkeep.notice_silence)
@@ -239,7 +247,10 @@ class App:
                 asyncio.run_coroutine_threadsafe(restore.changes(others), loop).result()
                 self._metrics.change_lag.set(max(0.0, time.time() - others[0].changed_at))
 
-        watch = await hub.stored(lambda: hub.store.watch_changes(changed, after=since))
+        watch = await hub.stored(
+            # Of its own changes, which are in memory already, only models are read again.
+            lambda: hub.store.watch_changes(changed, after=since, own=("model",))
+        )
         # Not on the event loop: closing waits for a turn that may wait for the event loop.
         self._undo.push_async_callback(asyncio.to_thread, watch.close)
 

@@ -3,7 +3,7 @@
 What is predicted when an application starts somewhere is kept; when its run is reported, the two
 are compared and the comparison is kept. A moment later the errors of the model in service are
 tested against its validation. A model that drifts is flagged, and once the application was profiled
-anew it is trained on the runs since the change.
+anew, which an agent that may is asked to do, it is trained on the runs since the change.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from kongming.run import Run
 from kongming.store import Store
 from kongming.store.service_entries import StoredForecast, StoredRealised
 from kongming_server import realised as scores
-from kongming_server.config import ClosedLoop as Settings
 from kongming_server.core.placements import Resident
 from kongming_server.core.questions import Forecast
 from kongming_server.drift import DriftTest, Verdict
 from kongming_server.judging import started
 from kongming_server.operations import Operation
 from kongming_server.realised import Realised
+from kongming_server.settings import ClosedLoop as Settings
 from kongming_server.training_records import Outcome
 
 if TYPE_CHECKING:
@@ -68,6 +68,12 @@ class Trains(Protocol):
     ) -> Operation: ...
 
 
+class Profiles(Protocol):
+    """What a closed loop asks of those that can have an application profiled."""
+
+    async def ask(self, app: str, node_id: str) -> str | None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class State:
     """One application at one placement: its finished runs, oldest first, and the verdict on the
@@ -92,12 +98,14 @@ class ClosedLoop:
         engine: object,
         settings: Settings | None = None,
         training: Trains | None = None,
+        profiles: Profiles | None = None,
         *,
         metrics: Metrics | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
         self._settings = settings or Settings()
         self._training = training
+        self._profiles = profiles
         self._metrics = metrics
         self._now = now
         self._tests = _Tests(store, self._settings)
@@ -105,6 +113,7 @@ class ClosedLoop:
         self._dirty: set[Key] = set()
         self._states: dict[Key, State] = {}
         self._tried: dict[Key, tuple[float, int]] = {}
+        self._asked: dict[Key, float] = {}
         self._checking: asyncio.Task[None] | None = None
         self._lock = asyncio.Lock()
         self.on_drift: Callable[[str, str, str], None] = lambda app, placement, reason: None
@@ -216,6 +225,8 @@ class ClosedLoop:
 
     async def _sweep(self) -> None:
         self._dirty |= await asyncio.to_thread(self._tests.changed, dict(self._states))
+        # There may be an agent now that can be asked.
+        self._dirty |= {key for key, state in self._states.items() if self._may_ask(key, state)}
 
     async def _look_at(self, keys: set[Key]) -> None:
         async with self._lock:
@@ -232,7 +243,38 @@ class ClosedLoop:
                     log.warning("%s", state.reason)
                     self.on_drift(*key, state.reason)
                 if state.verdict.drifted:
+                    await self._profile_again(key, state)
                     await self._train_again(key, state)
+
+    def _may_ask(self, key: Key, state: State) -> bool:
+        settings = self._settings
+        if self._profiles is None or not settings.profile or state.changed_at is None:
+            return False
+        asked_at = self._asked.get(key, float("-inf"))
+        return self._now() - asked_at >= settings.profile_pause_s
+
+    async def _profile_again(self, key: Key, state: State) -> None:
+        """Where nobody does so already, and not over and over."""
+        if not self._may_ask(key, state) or state.changed_at is None:
+            return
+        assert self._profiles is not None
+        begun = await asyncio.to_thread(self._tests.profiled, key, state.changed_at)
+        if begun and self._now() - max(begun) < self._settings.profile_pause_s:
+            # As another server asked for, or an operator; what it brings may be enough.
+            self._asked[key] = max(begun)
+            return
+        app, placement = key
+        try:
+            node_id = await asyncio.to_thread(self._tests.node_of, key, state.version)
+            name = await self._profiles.ask(app, node_id)
+        except KongmingError as error:
+            log.warning("Nobody could be asked to profile %s: %s", app, error)
+            return
+        if name is None:
+            log.info("%s at %s drifts, and no agent that answers may profile it", app, placement)
+            return
+        self._asked[key] = self._now()
+        log.info("%s was asked to profile %s anew", name, app)
 
     async def _train_again(self, key: Key, state: State) -> None:
         """Once there are enough runs of the program as it is now, and not over and over."""
@@ -244,7 +286,7 @@ class ClosedLoop:
             asyncio.get_running_loop().call_later(pause_s, self._dirty.add, key)
             return
         since = state.changed_at
-        count = await asyncio.to_thread(self._tests.profiled, key, since)
+        count = len(await asyncio.to_thread(self._tests.profiled, key, since))
         if count < self._settings.retrain_runs or count <= tried_with:
             return
         self._tried[key] = (self._now(), count)
@@ -360,13 +402,17 @@ class _Tests:
         reason = _reason(key, version, verdict, of_version[first:], tested.better)
         return State(version, tuple(rows), verdict, reason, changed_at)
 
-    def profiled(self, key: Key, since: float) -> int:
-        """Runs that could be learnt from and began at that time or later."""
+    def node_of(self, key: Key, version: int) -> str:
+        """The node whose runs a version was trained on; empty where it is gone."""
+        entries = self._store.models(app=key[0], placement=key[1])
+        return next((entry.node_id for entry in entries if entry.version == version), "")
+
+    def profiled(self, key: Key, since: float) -> list[float]:
+        """When the runs began (unix seconds) that could be learnt from, at that time or later."""
         app, placement = key
         runs = self._store.runs(app=app, placement=placement, ok=True, fingerprints=False)
-        return sum(
-            run.kind in ("solo", "induced") and started(run.started_at) >= since for run in runs
-        )
+        begun = [started(run.started_at) for run in runs if run.kind in ("solo", "induced")]
+        return [moment for moment in begun if moment >= since]
 
     def _tests_of(self, key: Key, version: int, rows: Sequence[StoredRealised]) -> _Tested | None:
         """The test as far as it got; a new one where it is of other runs; None for a model that

@@ -14,13 +14,14 @@ from kongming.fingerprint import Fingerprint, NodeFacts
 from kongming.run import Run, Signature
 from kongming.store import Accepted, Store, StoredPlacement
 from kongming_server.clock import SteadyClock
-from kongming_server.config import Config
 from kongming_server.core.engine import Engine
 from kongming_server.core.placements import PlacementBook, Resident
 from kongming_server.core.questions import Purpose, Settings
 from kongming_server.ingest import Report
 from kongming_server.metrics import Metrics
+from kongming_server.profile_requests import ProfileRequests
 from kongming_server.reports import taken_at
+from kongming_server.settings import Config
 from kongming_server.state import Agent, Agents, Watchers
 
 T = TypeVar("T")
@@ -50,6 +51,7 @@ class Hub:
         self.metrics = metrics
         self.engine_settings = engine_settings
         self.agents = Agents()
+        self.profile_requests = ProfileRequests(self)
         self.book = PlacementBook()
         self.watchers = Watchers(config.fleet.watchers)
         self.ending = asyncio.Event()
@@ -57,6 +59,7 @@ class Hub:
         self._interruptible: set[asyncio.Task[object]] = set()
         self._active: dict[str, dict[str, None]] = {}
         self._heard: dict[str, float] = {}
+        self._waiting: dict[str, Agent] = {}
 
     @property
     def shared(self) -> bool:
@@ -172,6 +175,22 @@ class Hub:
         seen_at = agent.last_heartbeat or 0.0
         await self.stored(lambda: self.store.put_agent(node_id, document, seen_at), "agent")
 
+    def keep_soon(self, agent: Agent) -> None:
+        """Put it on disk with the next ``keep_waiting``: many agents in one transaction."""
+        self._waiting[agent.facts.id] = agent
+
+    async def keep_waiting(self) -> None:
+        waiting, self._waiting = self._waiting, {}
+        rows = {
+            node_id: (agent.to_document(), agent.last_heartbeat or 0.0)
+            for node_id, agent in waiting.items()
+        }
+        try:
+            await self.stored(lambda: self.store.put_agents(rows), "agent")
+        except StoreError:
+            self._waiting = waiting | self._waiting
+            raise
+
     async def doubt(self, agent: Agent, reason: str) -> None:
         """It reported what cannot be true: it is not ranked until it reports sense again."""
         agent.sense = 0
@@ -193,13 +212,6 @@ class Hub:
         self.engine.clear_suspect(agent.facts.id)
         self.watchers.changed(agent.facts.id)
         await self.keep(agent)
-
-    def want_profile(self, app: str, placement: str, reason: str) -> None:
-        """A model has drifted: one agent that may is asked to profile the application anew."""
-        for agent in self.agents:
-            if app in agent.allowed_apps and not agent.silent and agent.suspect is None:
-                agent.wanted_profiles = tuple(dict.fromkeys((*agent.wanted_profiles, app)))
-                return
 
     # -- placements ----------------------------------------------------------------------------
 

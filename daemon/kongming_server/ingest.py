@@ -38,6 +38,13 @@ _AT_ONCE = 16
 """Reports that are answered before other calls have their turn."""
 
 
+_WORTH_GATHERING = 16
+"""Records in one transaction from which on the next one is put off for the whole time."""
+
+_LEAST_SHARE = 0.2
+"""Of that time, what passes between transactions of few records."""
+
+
 @dataclass(slots=True)
 class _Waiting:
     report: Report
@@ -139,8 +146,8 @@ class Ingest:
             early_s = earliest - time.monotonic()
             if early_s > 0.0 and self._queued < self._batch_records and not self._closing:
                 await asyncio.sleep(early_s)
-            earliest = time.monotonic() + self._gather_s
             group = self._take()
+            earliest = time.monotonic() + self._distance_s(group)
             reports = [waiting.report for waiting in group]
             results: Sequence[Accepted | Exception]
             begun, failed = time.perf_counter(), False
@@ -157,6 +164,12 @@ class Ingest:
                 self._answer(waiting, result)
             async with self._room:
                 self._room.notify_all()
+
+    def _distance_s(self, group: Sequence[_Waiting]) -> float:
+        """How long the next transaction is put off: the longer, the more records it is worth it
+        for. Who reports alone, one record after another, waits little."""
+        size = sum(len(waiting.report.records) for waiting in group)
+        return self._gather_s * min(1.0, max(_LEAST_SHARE, size / _WORTH_GATHERING))
 
     def _take(self) -> list[_Waiting]:
         group: list[_Waiting] = []

@@ -19,8 +19,8 @@ from google.protobuf.message import DecodeError
 from kongming.errors import InputError, KongmingError
 from kongming.rpc.errors import to_status
 from kongming.rpc.v1 import predictor_pb2
-from kongming_server.config import Limits
 from kongming_server.security.admission import Call, Caller, Guard, Ticket, current_call
+from kongming_server.settings import Limits
 
 __all__ = ["RequestIds", "check_batch", "interceptors", "request_id_of", "server_options"]
 

@@ -21,7 +21,7 @@ import click
 from kongming import __version__
 from kongming.errors import KongmingError
 from kongming_server import config as settings
-from kongming_server.config import Config
+from kongming_server.settings import Config
 
 _COMMANDS = {"init-tls": "init_tls", "token": "token"}
 """Commands beside serving, by their names in ``security.commands``."""

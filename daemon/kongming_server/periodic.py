@@ -79,14 +79,21 @@ class Upkeep:
 
     _jumped = False
 
-    async def refresh(self) -> None:
-        """A slice of the predictions that are out of date."""
+    async def keep_up(self) -> None:
+        """Work off the predictions that are out of date: a slice, and more where that was not
+        enough, with time for calls between them."""
+        while await self.refresh():
+            await asyncio.sleep(_BETWEEN_SLICES_S)
+
+    async def refresh(self) -> bool:
+        """A slice of the predictions that are out of date; whether any are left."""
         begun = time.perf_counter()
         staleness_s = self._hub.engine.refresh(
             self._hub.now(), self._hub.config.matrix.refresh_budget_s
         )
         self._metrics.matrix_refresh.observe(time.perf_counter() - begun)
         self._metrics.matrix_staleness.set(staleness_s)
+        return staleness_s > 0.0
 
     async def expire(self) -> None:
         """End reservations whose time is over: in the matrix at once, on disk as soon as can be."""
@@ -115,6 +122,7 @@ class Upkeep:
     async def spread(self) -> None:
         """Tell the other servers, and a later start, whose agents have spoken; hear of theirs."""
         hub = self._hub
+        await hub.keep_waiting()
         self._unsaid |= hub.heard()
         said = dict(self._unsaid)
         await hub.stored(lambda: hub.store.agents_seen(said))
@@ -159,6 +167,9 @@ class Upkeep:
         ]
         self._metrics.oldest_fingerprint.set(now - min(taken) if taken else 0.0)
 
+
+_BETWEEN_SLICES_S = 0.25
+"""So that what lags after a start takes a tenth of a core, and not all of it."""
 
 _JUMP_S = 2.0
 

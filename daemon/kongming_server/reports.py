@@ -13,7 +13,7 @@ from kongming.rpc.v1 import fleet_pb2, records_pb2
 from kongming.run import Run, Signature
 from kongming_server.core.questions import Purpose
 from kongming_server.core.sanity import implausible
-from kongming_server.state import Agent
+from kongming_server.state import Agent, PeerTiming
 
 References = Callable[[int], Mapping[str, float] | None]
 """Seconds per operation on the idle node by surrogate, of a cache domain; None where unknown."""
@@ -72,10 +72,9 @@ def fingerprint_of(
     told = message.node.id
     if told not in ("", agent.facts.id):
         raise InputError("is another node's.", field=f"{field}.node.id", found=told)
-    # Its own facts come with every fingerprint; they are the registered ones, and long.
-    message.node.CopyFrom(records_pb2.NodeFacts(id=agent.facts.id))
     try:
-        fingerprint = records.fingerprint_from_message(message, field)
+        # Its own facts may come with every fingerprint; they are the registered ones, and long.
+        fingerprint = records.fingerprint_from_message(message, field, node=agent.facts)
     except InputError as error:
         if "cannot be true" in error.message or "is not finite" in error.message:
             raise _nonsense(error) from error
@@ -88,11 +87,43 @@ def fingerprint_of(
             found=fingerprint.cpu,
             allowed=", ".join(map(str, agent.facts.cpus)),
         )
-    fingerprint = _in_time(replace(fingerprint, node=agent.facts), now, skew_s)
+    ended_s = records.unix(message.started_at) + fingerprint.elapsed_s
+    if ended_s > now + skew_s:
+        fingerprint = _set_back(fingerprint, now)
     why = implausible(fingerprint, references(domain))
     if why is not None:
         raise NonsenseError(why, field=f"{field}.readings")
     return fingerprint, domain
+
+
+def peer_timing_of(message: fleet_pb2.PeerTiming, *, now: float) -> PeerTiming:
+    """What an agent timed to another one; never later than ``now``.
+
+    Raises:
+        NonsenseError: a number that no network can have.
+    """
+    round_trip_s, bytes_per_s = message.round_trip_seconds, message.bytes_per_second
+    if not 0.0 < round_trip_s <= _LONGEST_ROUND_TRIP_S:
+        raise NonsenseError(
+            "cannot be true.",
+            field="peer_timing.round_trip_seconds",
+            found=round_trip_s,
+            allowed=f"above 0, up to {_LONGEST_ROUND_TRIP_S:g} s",
+        )
+    if not 0.0 <= bytes_per_s <= _FASTEST_NETWORK:
+        raise NonsenseError(
+            "cannot be true.",
+            field="peer_timing.bytes_per_second",
+            found=bytes_per_s,
+            allowed=f"0 to {_FASTEST_NETWORK:g}",
+        )
+    taken_at = records.unix(message.taken_at) if message.HasField("taken_at") else now
+    return PeerTiming(round_trip_s, bytes_per_s, min(taken_at, now))
+
+
+_LONGEST_ROUND_TRIP_S = 60.0
+_FASTEST_NETWORK = 1e13
+"""Bytes a second: a hundred times what the fastest adapters carry."""
 
 
 def run_of(
@@ -114,7 +145,7 @@ def run_of(
         if message.HasField(part)
     }
     try:
-        run = records.run_from_message(message)
+        run = records.run_from_message(message, node=agent.facts)
     except InputError as error:
         if "cannot be true" in error.message:
             raise _nonsense(error) from error
@@ -152,12 +183,12 @@ def signature_of(
         skew_s=skew_s,
         field="signature.fingerprint",
     )
-    return replace(records.signature_from_message(message), fingerprint=fingerprint)
+    signature = records.signature_from_message(message, node=agent.facts)
+    return replace(signature, fingerprint=fingerprint)
 
 
-def _in_time(fingerprint: Fingerprint, now: float, skew_s: float) -> Fingerprint:
-    if taken_at(fingerprint) <= now + skew_s:
-        return fingerprint
+def _set_back(fingerprint: Fingerprint, now: float) -> Fingerprint:
+    """The same, but that it ended now."""
     started = datetime.fromtimestamp(now - fingerprint.elapsed_s, UTC)
     return replace(
         fingerprint,

@@ -11,11 +11,15 @@ import logging
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import NamedTuple
 
 from kongming.errors import KongmingError, StoreError
 from kongming.models import persist
 from kongming.models.persist import ModelFile
+from kongming.scale import persist as scale_persist
+from kongming.scale.model import ScaleFile
 from kongming.store import Change, Reference
+from kongming.store.models import SCALE, SCALE_PREFIX
 from kongming_server.core.questions import Purpose
 from kongming_server.hub import Hub, resident_of
 from kongming_server.widenings import widenings
@@ -29,13 +33,20 @@ ModelKey = tuple[str, str]
 """Application and placement."""
 
 
+class _Loaded(NamedTuple):
+    """A version that is in memory, and when it was trained."""
+
+    trained_at: str
+    file: ModelFile
+
+
 class Restore:
     """Brings a hub to the state of its store."""
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
-        self._versions: dict[ModelKey, set[int]] = defaultdict(set)
-        self._serving: dict[ModelKey, ModelFile] = {}
+        self._loaded: dict[ModelKey, dict[int, _Loaded]] = defaultdict(dict)
+        self._serving: dict[ModelKey, int] = {}
 
     @property
     def models_in_service(self) -> int:
@@ -50,6 +61,7 @@ class Restore:
         await self.references(None)
         await self.fingerprints(None)
         await self.models(None)
+        await self.scale_models(None)
         await self.signatures(None)
         for row in await hub.stored(hub.store.placements):
             resident = resident_of(row)
@@ -80,8 +92,11 @@ class Restore:
             await self.references(owners["reference"])
         if owners["fingerprint"]:
             await self.fingerprints(owners["fingerprint"])
-        if owners["model"]:
-            await self.models(owners["model"])
+        scales = {owner for owner in owners["model"] if owner.startswith(SCALE_PREFIX)}
+        if owners["model"] - scales:
+            await self.models(owners["model"] - scales)
+        if scales:
+            await self.scale_models(scales)
         if owners["signature"]:
             await self.signatures(owners["signature"])
         for change in changes:
@@ -167,27 +182,35 @@ class Restore:
         """Load what is new, put into service what is, and forget what was deleted."""
         hub = self._hub
         in_service = await hub.stored(hub.store.models_in_service)
-        versions: dict[ModelKey, set[int]] = defaultdict(set)
+        versions: dict[ModelKey, dict[int, str]] = defaultdict(dict)
         for entry in await hub.stored(hub.store.models):
             if apps is None or entry.app in apps:
-                versions[entry.app, entry.placement].add(entry.version)
-        for key, loaded in self._versions.items():
+                versions[entry.app, entry.placement][entry.version] = entry.trained_at
+        for key, loaded in self._loaded.items():
             if apps is None or key[0] in apps:
-                if not versions.get(key):
-                    self._serving.pop(key, None)
-                for version in loaded - versions.get(key, set()):
+                known = versions.get(key, {})
+                for version in loaded.keys() - known.keys():
                     hub.engine.drop_model(*key, version)
-                loaded &= versions.get(key, set())
+                    del loaded[version]
+                if self._serving.get(key) not in loaded:
+                    self._serving.pop(key, None)
         for key, known in versions.items():
             serving = in_service.get(key)
             kept = sorted(known, reverse=True)[: hub.config.matrix.versions]
             for version in {*kept, *(() if serving is None else (serving,))}:
-                await self._model(key, version, serving=version == serving)
+                await self._model(key, version, known[version], serving=version == serving)
         await self._widen()
 
-    async def _model(self, key: ModelKey, version: int, *, serving: bool) -> None:
+    async def _model(self, key: ModelKey, version: int, trained_at: str, *, serving: bool) -> None:
         hub = self._hub
         app, placement = key
+        loaded = self._loaded[key].get(version)
+        # The number of a version that was deleted may have been given again.
+        if loaded is not None and loaded.trained_at == trained_at:
+            if serving and self._serving.get(key) != version:
+                hub.engine.promote(app, placement, version)
+                self._serving[key] = version
+            return
 
         def read() -> ModelFile | None:
             document = hub.store.model(app, placement, version=version)
@@ -197,14 +220,35 @@ class Restore:
             file = await hub.stored(read)
             if file is not None:
                 hub.engine.put_model(file, version, serving)
-                self._versions[key].add(version)
+                self._loaded[key][version] = _Loaded(trained_at, file)
                 if serving:
-                    self._serving[key] = file
+                    self._serving[key] = version
+
+    async def scale_models(self, apps: Collection[str] | None) -> None:
+        """The newest of each name, and forget those that are gone; ``apps`` are names as the store
+        has them."""
+        hub = self._hub
+        entries = await hub.stored(lambda: hub.store.models(placement=SCALE))
+        there = {entry.app for entry in entries}
+        known = {SCALE_PREFIX + name for name in hub.engine.scale_models()}
+        for app in known - there:
+            hub.engine.drop_scale_model(app.removeprefix(SCALE_PREFIX))
+        for app in there if apps is None else there & set(apps):
+
+            def read(app: str = app) -> ScaleFile | None:
+                document = hub.store.model(app, SCALE)
+                return None if document is None else scale_persist.read(document)
+
+            name = app.removeprefix(SCALE_PREFIX)
+            with _tolerated(f"The scale model {name}"):
+                file = await hub.stored(read)
+                if file is not None:
+                    hub.engine.put_scale_model(name, file)
 
     async def _widen(self) -> None:
         """Widen intervals by the co-runs of other applications."""
         hub = self._hub
-        files = list(self._serving.values())
+        files = [self._loaded[key][version].file for key, version in self._serving.items()]
         for one in await hub.stored(lambda: widenings(hub.store, files)):
             hub.engine.put_widening(one.app, one.placement, one.widening)
 

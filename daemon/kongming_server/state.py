@@ -6,11 +6,24 @@ import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from kongming.errors import InputError, OverloadedError, UnknownNameError
 from kongming.fingerprint import NodeFacts
 from kongming_server.core.questions import NodeState
+
+
+class PeerTiming(NamedTuple):
+    """The network from a node to another one: the median round trip in seconds, bytes a second (0
+    where that was not timed), and when (unix seconds)."""
+
+    round_trip_s: float
+    bytes_per_s: float
+    taken_at: float
+
+
+PEERS_KEPT = 16
+"""Timings that are kept of each node: the newest, one of each peer."""
 
 
 @dataclass(slots=True)
@@ -19,7 +32,8 @@ class Agent:
 
     ``registered`` is False for a node that is only known from what was measured there by hand;
     ``suspect`` says why what the node reports is not believed; ``sense`` counts the plausible
-    fingerprints since then.
+    fingerprints since then; ``bound_to`` whose node it is (kongming_server.ownership), empty for
+    nobody's; ``peer_timings`` are by the other node's id, the oldest first.
     """
 
     facts: NodeFacts
@@ -39,6 +53,15 @@ class Agent:
     passive: Mapping[str, float] = field(default_factory=dict)
     probe_now: bool = False
     peer_due_at: float = 0.0
+    bound_to: str = ""
+    peer_timings: dict[str, PeerTiming] = field(default_factory=dict)
+
+    def timed(self, peer_node_id: str, timing: PeerTiming) -> None:
+        """Keep what was timed to a peer, in place of what was timed before."""
+        self.peer_timings.pop(peer_node_id, None)
+        self.peer_timings[peer_node_id] = timing
+        while len(self.peer_timings) > PEERS_KEPT:
+            del self.peer_timings[next(iter(self.peer_timings))]
 
     @property
     def state(self) -> NodeState:
@@ -70,6 +93,8 @@ class Agent:
             "allowed_apps": list(self.allowed_apps),
             "wanted_profiles": list(self.wanted_profiles),
             "suspect": self.suspect,
+            "bound_to": self.bound_to,
+            "peer_timings": {peer: list(one) for peer, one in self.peer_timings.items()},
         }
 
     def restore(self, document: Mapping[str, Any]) -> None:
@@ -82,6 +107,11 @@ class Agent:
         self.wanted_profiles = tuple(map(str, document.get("wanted_profiles", ())))
         suspect = document.get("suspect")
         self.suspect = None if suspect is None else str(suspect)
+        self.bound_to = str(document.get("bound_to", ""))
+        timings = document.get("peer_timings", {})
+        self.peer_timings = {
+            str(peer): PeerTiming(*map(float, one)) for peer, one in timings.items()
+        }
 
 
 class Agents:

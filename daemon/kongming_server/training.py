@@ -27,7 +27,6 @@ from kongming.models import persist
 from kongming.models.registry import AUTO, model_kind
 from kongming.store import Store
 from kongming.store.service_entries import StoredOperation
-from kongming_server.config import Training as Settings
 from kongming_server.operations import (
     CANCELLED,
     DONE,
@@ -38,6 +37,7 @@ from kongming_server.operations import (
     Operation,
     Operations,
 )
+from kongming_server.settings import Training as Settings
 from kongming_server.training_process import Event, TrainingProcess
 from kongming_server.training_records import Outcome, Task
 

@@ -12,6 +12,7 @@ from kongming.rpc.questions import ColocationQuestion, Question
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from kongming.cli.job import Job
     from kongming.rpc.answers import Colocation, Forecast
 
 
@@ -25,6 +26,20 @@ def forecast_on(server: Server, store_url: str | None, question: Question, as_js
         output.emit_json(answer.to_dict())
     else:
         _show(answer, f"{answer.app} on {question.node}", ())
+
+
+def forecast_job(
+    server: Server, store_url: str | None, job: Job, question: Question, as_json: bool
+) -> None:
+    """Ask for a whole job, and print the answer. Raises what the question has in place of one."""
+    with oracle(server, store_url, job.scale_files(server)) as service:
+        (answer,) = service.predict([question])
+    if isinstance(answer, KongmingError):
+        raise answer
+    if as_json:
+        output.emit_json(answer.to_dict())
+    else:
+        _show(answer, f"{answer.app} on {len(question.nodes)} nodes", ())
 
 
 def forecast_beside(server: Server, question: ColocationQuestion, as_json: bool) -> None:
@@ -73,12 +88,15 @@ def _show(forecast: Forecast, title: str, slows: tuple[tuple[str, str], ...]) ->
     from rich.table import Table
     from rich.text import Text
 
+    from kongming.cli.job import add_scaled
     from kongming.cli.predict import add_drivers, add_runtime, add_slowdown
 
     grid = Table.grid(padding=(0, 2))
     if forecast.runtime_s is not None:
         add_runtime(grid, forecast.runtime_s, forecast.metric_unit)
     add_slowdown(grid, forecast.slowdown, forecast.solo_s, forecast.metric_unit)
+    if forecast.scaled is not None:
+        add_scaled(grid, forecast.scaled)
     add_drivers(grid, forecast.drivers, forecast.slowdown)
     residents: list[tuple[Any, str]] = [
         (
@@ -105,6 +123,8 @@ def _show(forecast: Forecast, title: str, slows: tuple[tuple[str, str], ...]) ->
             expand=False,
         )
     )
+    for reason in () if forecast.scaled is None else forecast.scaled.reasons:
+        console.print(Text(f"extrapolating: {reason}"))
     for remark in forecast.notes:
         console.print(Text(remark))
     for warning in forecast.warnings:

@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from kongming.cli import options, output
+from kongming.cli.serving import Server, oracle, server_options
+
+if TYPE_CHECKING:
+    from kongming.rpc.answers import ModelReport
+    from kongming.rpc.protocol import Oracle
 
 
 @click.command("models")
 @click.option("--app", metavar="NAME", help="Only this application.")
 @options.placement_filter
 @click.option("--all", "everything", is_flag=True, help="Earlier versions as well.")
+@server_options
 @options.store_option
 @options.json_option
 def command(
     app: str | None,
     placement: str | None,
     everything: bool,
+    server: Server,
     store_url: str | None,
     as_json: bool,
 ) -> None:
@@ -28,35 +36,21 @@ def command(
     The error is the median over resource families that were left out of training in turn.
     """
     from kongming.errors import UnknownNameError
-    from kongming.store import Store
 
-    with Store.open(store_url) as store:
-        entries = store.models(app=app, placement=placement)
+    with oracle(server, store_url) as service:
+        entries = [m for m in service.models(app) if placement in (None, m.placement)]
         if app is not None and not entries:
-            known = {entry.app for entry in store.models()}
+            known = {entry.app for entry in service.models()}
             if app not in known:
                 raise UnknownNameError("model for an application", app, known)
         seen: set[tuple[str, str, str]] = set()
         documents = []
         for entry in entries:
             key = (entry.app, entry.placement, entry.node_id)
-            if key in seen and not everything:
-                continue
-            seen.add(key)
-            model = store.model(entry.app, entry.placement, version=entry.version) or {}
-            documents.append(
-                {
-                    "app": entry.app,
-                    "placement": entry.placement,
-                    "version": entry.version,
-                    "identity": entry.identity,
-                    "node_id": entry.node_id,
-                    "trained_at": entry.trained_at,
-                    "runs": _within(model, "runs", "total"),
-                    "variants": _variants(model),
-                }
-            )
-        names = {node.id: node.name for node in store.nodes()}
+            if everything or key not in seen:
+                seen.add(key)
+                documents.append(_described(service, entry))
+        names = {node.facts.id: node.facts.name for node in service.nodes()}
     if as_json:
         output.emit_json({"models": documents})
         return
@@ -70,6 +64,7 @@ def command(
                 "application",
                 "placement",
                 "version",
+                "",
                 "node",
                 "columns",
                 "model",
@@ -82,6 +77,34 @@ def command(
             right=("version", "error", "noise", "runs"),
         )
     )
+
+
+def _described(service: Oracle, entry: ModelReport) -> dict[str, Any]:
+    import json
+
+    from kongming.errors import AccessError
+
+    try:
+        found = service.model(entry.app, entry.placement, entry.version)
+        model = json.loads(found.document)
+    except AccessError:
+        # A scheduler may list models, and not read them.
+        model = {}
+    trained_at = None
+    if entry.trained_at is not None:
+        moment = datetime.fromtimestamp(entry.trained_at, UTC)
+        trained_at = moment.isoformat(timespec="seconds").replace("+00:00", "Z")
+    return {
+        "app": entry.app,
+        "placement": entry.placement,
+        "version": entry.version,
+        "identity": entry.identity,
+        "node_id": entry.node_id,
+        "trained_at": trained_at,
+        "in_service": entry.in_service,
+        "runs": _within(model, "runs", "total"),
+        "variants": _variants(model),
+    }
 
 
 def _within(document: object, *path: str) -> Any:
@@ -115,13 +138,14 @@ def _rows(document: Mapping[str, Any], names: Mapping[str, str]) -> list[tuple[o
             document["app"],
             document["placement"],
             document["version"],
+            "in service" if document["in_service"] else None,
             node,
             f"{name} ({variant['columns']})" if variant else None,
             variant.get("model"),
             _percent(variant.get("median_error_pct")),
             _percent(variant.get("noise_floor_pct")),
             document["runs"],
-            document["trained_at"][:19].replace("T", " "),
+            (document["trained_at"] or "")[:19].replace("T", " ") or None,
         )
         for name, variant in variants.items()
     ]

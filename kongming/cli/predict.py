@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kongming.cli import options, output
+from kongming.cli.job import Job, job_options
 from kongming.cli.serving import Server, asks_server, server_options
 from kongming.cli.trained import placement_of_model
 from kongming.rpc.questions import STALE_POLICIES
@@ -63,6 +64,7 @@ _WORTH_A_WORD = 1.02
     show_default=True,
     help="With --node or --server: what to do with a fingerprint that is too old.",
 )
+@job_options(named=True)
 @placement_of_model
 @click.option("--model", default=None, metavar="NAME", help="Default: the chosen one.")
 @click.option("--strict", is_flag=True, help="Exit with status 3 where the model extrapolates.")
@@ -87,6 +89,7 @@ def command(
     model: str | None,
     strict: bool,
     directory: Path | None,
+    job: Job,
     server: Server,
     store_url: str | None,
     as_json: bool,
@@ -98,10 +101,28 @@ def command(
 
     With --node nothing is measured: the node's newest fingerprint is used, of the local store or
     of the server. A server answers for all its nodes, with what has been placed there since.
+
+    With --machines and --nodes it is the runtime of a whole job: what the scale model tells of
+    idle machines, slowed as the slowest of the nodes is (its serial part as the driver's).
     """
+    job.check()
     measuring_here = {"--now": now, "--fingerprint": file is not None, "--dir": bool(directory)}
     # KONGMING_SERVER does not keep one from measuring here.
     asked = asks_server(server) and (server.named or not any(measuring_here.values()))
+    if job.is_asked:
+        _job(
+            job,
+            {"--node": node is not None, "--with": bool(others)} | measuring_here,
+            server,
+            store_url,
+            as_json,
+            app=app,
+            placement=placement,
+            model=None if model == "auto" else model,
+            strict=strict,
+            stale_policy=stale,
+        )
+        return
     if node is not None or asked:
         _elsewhere(
             app,
@@ -215,6 +236,31 @@ def _elsewhere(
         strict=strict,
     )
     forecast_beside(server, company, as_json)
+
+
+def _job(
+    job: Job,
+    others: Mapping[str, bool],
+    server: Server,
+    store_url: str | None,
+    as_json: bool,
+    **asked: Any,
+) -> None:
+    """A whole job on several machines."""
+    from kongming.cli.forecast import forecast_job, refuse_measuring
+    from kongming.errors import InputError
+    from kongming.rpc.questions import Question
+
+    refuse_measuring(others, "--machines")
+    if not job.nodes:
+        raise InputError(
+            "is missing.",
+            field="--nodes",
+            hint=f"Find the best: kongming rank {asked['app']} --machines {job.machines}. On idle "
+            "machines: kongming scale predict",
+        )
+    question = Question(scaling=job.scaling(), nodes=job.nodes, driver=job.driver, **asked)
+    forecast_job(server, store_url, job, question, as_json)
 
 
 def check_model(model: str | None) -> None:

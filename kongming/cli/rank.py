@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kongming.cli import options, output
+from kongming.cli.job import Job, job_options, show_sets
 from kongming.cli.serving import Server, oracle, server_options
 from kongming.cli.trained import placement_of_model
 from kongming.rpc.questions import STALE_POLICIES, RankQuestion
@@ -23,8 +24,12 @@ _RATIO = click.FloatRange(min=0.0, max=1e6)
     "--node", "nodes", multiple=True, metavar="NODE", help="A candidate. Repeatable. Default: all."
 )
 @click.option(
-    "-n", "--limit", type=click.IntRange(min=1), default=10, show_default=True, help="How many."
+    "-n",
+    "--limit",
+    type=click.IntRange(min=1),
+    help="How many nodes [default: 10], or with --machines sets of nodes [default: 1].",
 )
+@job_options(named=False)
 @placement_of_model
 @click.option(
     "--slowdown-limit", type=_RATIO, default=0.0, help="Leave out nodes where APP is slower."
@@ -63,6 +68,8 @@ def command(
     app: str,
     nodes: tuple[str, ...],
     stale: Any,
+    limit: int | None,
+    job: Job,
     server: Server,
     store_url: str | None,
     as_json: bool,
@@ -72,20 +79,33 @@ def command(
 
     Without --server nodes are as their newest stored fingerprint showed them, and residents are
     not known. An application that nobody profiled is ranked by the nodes' general slowdown.
+
+    With --machines it is sets of so many nodes for one job, of which the slowest counts; with a
+    scale model of the job, its runtime there.
     """
-    question = RankQuestion(app=app, nodes=nodes, stale_policy=stale, **asked)
-    with oracle(server, store_url) as service:
+    job.check()
+    question = RankQuestion(
+        app=app,
+        nodes=nodes,
+        stale_policy=stale,
+        limit=limit or (1 if job.is_asked else 10),
+        scaling=job.scaling() if job.is_asked else None,
+        **asked,
+    )
+    with oracle(server, store_url, job.scale_files(server)) as service:
         ranking = service.rank(question)
     if as_json:
         output.emit_json({"app": app, **ranking.to_dict()})
     else:
-        show(app, ranking)
+        show(app, ranking, job.machines)
 
 
-def show(app: str, ranking: Ranking) -> None:
-    """A table for a person, and what is to be known of it."""
+def show(app: str, ranking: Ranking, machines: int | None = None) -> None:
+    """A table for a person, and what is to be known of it; ``machines`` where sets were asked."""
     console = output.console()
-    if ranking.nodes:
+    if machines is not None:
+        show_sets(app, ranking.sets, machines, ranking.candidates)
+    elif ranking.nodes:
         console.print(
             output.table(
                 ("", "node", "slowdown", "interval", "residents", "worst", "fingerprint", ""),

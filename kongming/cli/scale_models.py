@@ -12,9 +12,6 @@ from kongming.errors import UnknownNameError
 if TYPE_CHECKING:
     from kongming.scale.model import ScaleFile, ScaleModel, ScalePrediction
 
-PREFIX = "scale:"
-"""Of the names of scale models in the store, apart from those of applications."""
-
 
 def load(model: str, store_url: str | None) -> ScaleFile:
     """The model in a file, or of a name in the store.
@@ -28,12 +25,14 @@ def load(model: str, store_url: str | None) -> ScaleFile:
     if Path(model).is_file():
         return persist.read_file(model)
     from kongming.store import Store
-    from kongming.store.models import SCALE
+    from kongming.store.models import SCALE, SCALE_PREFIX
 
     with Store.open(store_url) as store:
-        document = store.model(PREFIX + model, SCALE)
+        document = store.model(SCALE_PREFIX + model, SCALE)
         if document is None:
-            names = {entry.app.removeprefix(PREFIX) for entry in store.models(placement=SCALE)}
+            names = {
+                entry.app.removeprefix(SCALE_PREFIX) for entry in store.models(placement=SCALE)
+            }
             raise UnknownNameError(
                 "scale model, in a file or the store,",
                 model,
@@ -47,10 +46,10 @@ def keep(file: ScaleFile, name: str, store_url: str | None) -> int:
     """Keep a model in the store; returns its version."""
     from kongming.scale import persist
     from kongming.store import Store
-    from kongming.store.models import SCALE
+    from kongming.store.models import SCALE, SCALE_PREFIX
 
     with Store.open(store_url) as store:
-        return store.put_model(PREFIX + name, SCALE, "", SCALE, persist.seal(file))
+        return store.put_model(SCALE_PREFIX + name, SCALE, "", SCALE, persist.seal(file))
 
 
 def staleness(file: ScaleFile) -> tuple[bool, list[str]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +17,7 @@ from kongming.errors import InputError
 if TYPE_CHECKING:
     from kongming.rpc.client import RemoteService
     from kongming.rpc.protocol import Oracle
+    from kongming.scale.model import ScaleFile
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -102,8 +103,10 @@ def _own_or_group(ctx: click.Context, name: str, value: Any) -> tuple[Any, bool]
 
 
 @contextmanager
-def oracle(server: Server, store_url: str | None) -> Iterator[Oracle]:
-    """The server where one is named, else the local store.
+def oracle(
+    server: Server, store_url: str | None, scale_files: Mapping[str, ScaleFile] | None = None
+) -> Iterator[Oracle]:
+    """The server where one is named, else the local store, with scale models beside its own.
 
     Raises:
         InputError: both --server and --store were typed.
@@ -117,7 +120,7 @@ def oracle(server: Server, store_url: str | None) -> Iterator[Oracle]:
     from kongming.store import Store
 
     with Store.open(store_url) as store:
-        yield LocalService(store)
+        yield LocalService(store, scale_files=scale_files or {})
 
 
 def asks_server(server: Server) -> bool:
@@ -138,6 +141,16 @@ def asks_server(server: Server) -> bool:
             hint="A server has a store of its own: choose who answers.",
         )
     return False
+
+
+def changes_server(server: Server) -> bool:
+    """Whether a command that changes something does so at a server: only where --server was typed,
+    for what is profiled here is kept here whatever KONGMING_SERVER says.
+
+    Raises:
+        InputError: both --server and --store were typed.
+    """
+    return server.named and asks_server(server)
 
 
 @contextmanager

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kongming.cli import options, output
+from kongming.cli.serving import Server, changes_server, remote, server_options
+from kongming.errors import InputError
 from kongming.models.registry import AUTO, model_kind, model_names
 
 if TYPE_CHECKING:
@@ -37,8 +39,13 @@ _OPTIONAL = tuple(name for name in model_names(optional=True) if name not in mod
     "--jobs",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Train so many applications at once. Default: one for each CPU.",
+    help="Train so many applications at once. Default: one for each CPU. A server has its own "
+    "training.workers.",
 )
+@click.option(
+    "--no-wait", is_flag=True, help="With --server: begin, and tell the operation to follow."
+)
+@server_options
 @options.store_option
 @options.json_option
 def command(
@@ -47,6 +54,8 @@ def command(
     placement: str | None,
     seed: int,
     jobs: int | None,
+    no_wait: bool,
+    server: Server,
     store_url: str | None,
     as_json: bool,
 ) -> int:
@@ -55,7 +64,20 @@ def command(
     Validation leaves out one resource family of inducers at a time. Errors are printed beside
     those of MEAN, which knows nothing of the environment, and beside the noise floor, which is
     what repeats of the same run differ by.
+
+    With --server (KONGMING_SERVER is not enough) it is trained there, on what the server has;
+    Ctrl-C leaves it going.
     """
+    if changes_server(server):
+        if jobs is not None:
+            raise InputError(
+                "cannot be given with --server.",
+                field="--jobs",
+                hint="The server's own setting training.workers says how many.",
+            )
+        return _train_there(server, apps, model, placement, seed, as_json, wait=not no_wait)
+    if no_wait:
+        raise InputError("needs --server.", field="--no-wait", hint="Here it is waited for.")
     from kongming.cli.extras import require
     from kongming.cli.parallel import available_cpus, in_order
     from kongming.errors import UntrainedError
@@ -102,6 +124,38 @@ def command(
         )
     # An application that was named is an answer that was asked for.
     return UntrainedError.exit_status if failed and apps else 0
+
+
+def _train_there(
+    server: Server,
+    apps: tuple[str, ...],
+    model: str,
+    placement: str | None,
+    seed: int,
+    as_json: bool,
+    *,
+    wait: bool,
+) -> int:
+    from kongming.cli.operations import followed, told
+
+    with remote(server) as service:
+        operation = service.train(
+            apps,
+            placement=placement,
+            model=None if model == AUTO else model,
+            random_state=seed,
+        )
+        if wait:
+            return told(followed(service, operation.id), as_json, apps)
+    if as_json:
+        output.emit_json(operation.to_dict())
+    else:
+        output.console().print(
+            f"{operation.id}: {operation.state}. Follow it: kongming operations follow "
+            f"{operation.id}",
+            markup=False,
+        )
+    return 0
 
 
 def _names(store: Store, apps: tuple[str, ...]) -> list[str]:

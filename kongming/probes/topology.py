@@ -71,7 +71,7 @@ def check_siblings(first: int, second: int, *, seconds: float = _SECONDS) -> Sib
         ProbeError: a probe or a load failed.
     """
     _check_allowed(first, second)
-    pairs = []
+    pairs: list[tuple[float, float]] = []
     for done in range(_ROUNDS_TO_BE_SURE):
         if done >= _ROUNDS and not judge(pairs)[0]:
             break

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from kongming.fingerprint import NodeFacts
 from kongming.prediction import Driver, Interval
+from kongming.scaling import Scaled
 
 Basis = Literal["model", "node-only"]
 """What a prediction rests on: a model of the application, or the node's general slowdown."""
@@ -74,6 +75,10 @@ class Forecast(Answer):
     is the node alone; those two are in ``metric_unit``, as in ``Prediction``.
     ``fingerprint_age_s`` is None where the idle reference was used. ``residents`` says by
     placement id what the application would do to them.
+
+    ``scaled`` is of a job on several machines, None for a single node: ``node_id``, ``domain`` and
+    ``drivers`` are then of its slowest node, ``solo_s`` and ``runtime_s`` of the whole job, and
+    ``slowdown`` is the job's over idle machines.
     """
 
     app: str
@@ -94,6 +99,7 @@ class Forecast(Answer):
     residents: Mapping[str, ResidentImpact] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    scaled: Scaled | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,9 +136,29 @@ class RankedNode(Answer):
 
 
 @dataclass(frozen=True, slots=True)
+class RankedSet(Answer):
+    """Nodes for one job, least slowed first; a lower ``score`` is better.
+
+    ``slowdown`` is the whole job's over idle machines, and ``runtime_s`` its runtime; without a
+    scale model it is that of the slowest node, and ``runtime_s`` and ``scaled`` are None.
+    """
+
+    nodes: tuple[RankedNode, ...]
+    score: float
+    slowdown: Interval
+    runtime_s: Interval | None = None
+    scaled: Scaled | None = None
+    extrapolating: bool = False
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Ranking(Answer):
-    """Best first. ``refused`` counts candidates by reason; ``staleness_s`` is by how much the
-    predictions may lag behind the newest fingerprint."""
+    """Best first; where sets were asked for, ``nodes`` are those of the first of ``sets``.
+
+    ``refused`` counts candidates by reason; ``staleness_s`` is by how much the predictions may lag
+    behind the newest fingerprint.
+    """
 
     nodes: tuple[RankedNode, ...]
     candidates: int
@@ -140,6 +166,7 @@ class Ranking(Answer):
     basis: Basis
     staleness_s: float = 0.0
     elapsed_s: float = 0.0
+    sets: tuple[RankedSet, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

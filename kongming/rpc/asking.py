@@ -14,11 +14,16 @@ from kongming.rpc.answers import (
     Forecast,
     NeighbourImpact,
     RankedNode,
+    RankedSet,
     Ranking,
     ResidentImpact,
 )
 from kongming.rpc.errors import from_failure
 from kongming.rpc.questions import ColocationQuestion, Question, RankQuestion, StalePolicy
+from kongming.rpc.scaling import (
+    scaled_from_message,
+    scaling_to_message,
+)
 from kongming.rpc.v1 import predictor_pb2
 from kongming.rpc.values import (
     interval_from_message,
@@ -50,6 +55,9 @@ def question_to_message(question: Question) -> predictor_pb2.PredictQuestion:
         domain=question.domain,
         resident_id=question.resident_id,
         strict=question.strict,
+        scaling=scaling_to_message(question.scaling),
+        nodes=question.nodes,
+        driver=question.driver or "",
     )
 
 
@@ -83,6 +91,7 @@ def rank_to_message(question: RankQuestion, request_id: str) -> predictor_pb2.Ra
         level=question.level,
         seed=question.seed,
         memory_bytes=question.memory_bytes,
+        scaling=scaling_to_message(question.scaling),
     )
 
 
@@ -128,6 +137,7 @@ def forecast_from_message(message: predictor_pb2.Prediction) -> Forecast:
         },
         warnings=tuple(message.warnings),
         notes=tuple(message.notes),
+        scaled=scaled_from_message(message.scaled) if message.HasField("scaled") else None,
     )
 
 
@@ -150,27 +160,44 @@ def colocation_from_message(message: predictor_pb2.PredictColocationResponse) ->
 def ranking_from_message(message: predictor_pb2.RankNodesResponse) -> Ranking:
     """Raises InputError where an interval cannot be true."""
     return Ranking(
-        nodes=tuple(
-            RankedNode(
-                node_id=node.node_id,
-                name=node.name,
-                domain=node.domain,
-                score=node.score,
-                slowdown=interval_from_message(node.slowdown, f"nodes.{node.name}.slowdown"),
-                worst_resident_slowdown=node.worst_resident_slowdown,
-                fingerprint_age_s=_age(node.fingerprint_age, node.HasField("fingerprint_age")),
-                stale=node.stale,
-                extrapolating=node.extrapolating,
-                tied_with_first=node.tied_with_first,
-                residents=node.residents,
-            )
-            for node in message.nodes
-        ),
+        nodes=tuple(map(_ranked_from_message, message.nodes)),
         candidates=message.candidates,
         refused=dict(sorted(message.refused.items())),
         basis=_basis(message.basis),
         staleness_s=message.staleness_seconds,
         elapsed_s=message.elapsed_seconds,
+        sets=tuple(
+            RankedSet(
+                nodes=tuple(map(_ranked_from_message, one.nodes)),
+                score=one.score,
+                slowdown=interval_from_message(one.slowdown, "sets.slowdown"),
+                runtime_s=(
+                    interval_from_message(one.runtime, "sets.runtime")
+                    if one.HasField("runtime")
+                    else None
+                ),
+                scaled=scaled_from_message(one.scaled) if one.HasField("scaled") else None,
+                extrapolating=one.extrapolating,
+                warnings=tuple(one.warnings),
+            )
+            for one in message.sets
+        ),
+    )
+
+
+def _ranked_from_message(node: predictor_pb2.RankedNode) -> RankedNode:
+    return RankedNode(
+        node_id=node.node_id,
+        name=node.name,
+        domain=node.domain,
+        score=node.score,
+        slowdown=interval_from_message(node.slowdown, f"nodes.{node.name}.slowdown"),
+        worst_resident_slowdown=node.worst_resident_slowdown,
+        fingerprint_age_s=_age(node.fingerprint_age, node.HasField("fingerprint_age")),
+        stale=node.stale,
+        extrapolating=node.extrapolating,
+        tied_with_first=node.tied_with_first,
+        residents=node.residents,
     )
 
 

@@ -65,6 +65,24 @@ def reason_of(kind: type[KongmingError]) -> str:
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).upper()
 
 
+_CONNECTING = {
+    "Hostname Verification": "The server's certificate is of another name: use the one that it is "
+    "for, or make it one for this name (kongming-server init-tls DIR --renew --name NAME).",
+    "certificate has expired": "The server's certificate has expired: its operator makes a new one "
+    "(kongming-server init-tls DIR --renew).",
+    "CERTIFICATE_VERIFY_FAILED": "The server's certificate was made by another authority: give "
+    "that server's own as --ca FILE (init-tls calls it ca.crt).",
+    "security handshaker": "Do --cert and --key belong together, and is --ca a certificate? All "
+    "are PEM files.",
+    "Socket closed": "If the server has TLS, give its authority (--ca FILE); if it asks for client "
+    "certificates, one that it accepts (--cert FILE --key FILE).",
+    "WRONG_VERSION_NUMBER": "The server has no TLS: leave out --ca, --cert, --key and --tls.",
+    "Connection reset by peer": "If the server has TLS, give its authority (--ca FILE); if it asks "
+    "for client certificates, one that it accepts (--cert FILE --key FILE).",
+}
+"""Words of gRPC that tell why there is no connection, and the way out; the first that fits."""
+
+
 _CLASSES = {reason_of(kind): kind for kind in _CODES}
 
 
@@ -120,8 +138,7 @@ def from_rpc_error(error: grpc.RpcError, server: str | None = None) -> KongmingE
     match code:
         case _Code.UNAVAILABLE:
             return errors.UnavailableError(
-                f"No answer from {where} ({message}).",
-                hint="Is kongming-server running there, and are the address and --ca right?",
+                f"No answer from {where} ({_shortened(message)}).", hint=_way_out(message)
             )
         case _Code.DEADLINE_EXCEEDED:
             return errors.UnavailableError(
@@ -149,6 +166,25 @@ def from_rpc_error(error: grpc.RpcError, server: str | None = None) -> KongmingE
         case _Code.FAILED_PRECONDITION:
             kind = errors.CannotAnswerError
     return _made(kind, message or f"The server ended the call with {code.name}.", {}, field)
+
+
+def _shortened(message: str) -> str:
+    """Without what gRPC says before the error, and OpenSSL's way to say which of its own it is."""
+    return re.sub(
+        r"^failed to connect to all addresses; last error: \w+: |"
+        r"SSL_ERROR_SSL: error:[0-9a-f]+:SSL routines:OPENSSL_internal:|: OK$",
+        "",
+        message,
+    )
+
+
+def _way_out(message: str) -> str:
+    """What to do where there is no connection. A server that a TLS client without a certificate,
+    or a client without TLS, has called closes the connection and says nothing."""
+    for sign, hint in _CONNECTING.items():
+        if sign in message:
+            return hint
+    return "Is kongming-server running there, and are the address and --ca right?"
 
 
 def failure_message(error: BaseException) -> predictor_pb2.Failure:

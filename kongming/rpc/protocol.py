@@ -39,13 +39,23 @@ class Oracle(Protocol):
     ) -> ApplicationReport:
         """Make an application known; ``document`` is its table. Repeating it is harmless."""
 
+    def explain(self, question: Question) -> Explanation:
+        """Why its answer is what it is: the part of each surrogate, the greatest first."""
+
+    def import_runs(self, records: Iterable[Run | Signature]) -> Imported:
+        """Once it has answered, the records are on disk; those known before stay as they are."""
+
+    def model(self, app: str, placement: str | None = None, version: int = 0) -> ModelReport:
+        """With its document; version 0 is the one in service."""
+
+    def models(self, app: str | None = None) -> tuple[ModelReport, ...]:
+        """By application and placement, newest first, without documents."""
+
 
 class Service(Oracle, Protocol):
     """All that a server does. Every method raises KongmingError."""
 
     def predict_colocation(self, question: ColocationQuestion) -> Colocation: ...
-
-    def explain(self, question: Question) -> Explanation: ...
 
     def watch_node(self, node: str, *, for_s: float | None = None) -> Iterator[NodeReport]:
         """The node (id or name) now and after each change, for so many seconds, or until the
@@ -57,9 +67,6 @@ class Service(Oracle, Protocol):
     def application(self, name: str) -> ApplicationReport: ...
 
     def applications(self) -> tuple[ApplicationReport, ...]: ...
-
-    def import_runs(self, records: Iterable[Run | Signature]) -> Imported:
-        """Once it has answered, the records are on disk; those known before stay as they are."""
 
     def train(
         self,
@@ -77,11 +84,6 @@ class Service(Oracle, Protocol):
         """The operation now and after each change, until it has ended."""
 
     def cancel_operation(self, operation_id: str) -> OperationReport: ...
-
-    def model(self, app: str, placement: str | None = None, version: int = 0) -> ModelReport:
-        """With its document; version 0 is the one in service."""
-
-    def models(self, app: str | None = None) -> tuple[ModelReport, ...]: ...
 
     def delete_model(self, app: str, placement: str, version: int = 0) -> int:
         """How many were deleted; version 0 is all."""

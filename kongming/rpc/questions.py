@@ -7,6 +7,7 @@ from typing import Literal, get_args
 
 from kongming.errors import InputError
 from kongming.fingerprint import PLACEMENTS
+from kongming.scaling import Scaling, check_where
 
 StalePolicy = Literal["widen", "refuse", "history"]
 """What to do where a node's fingerprint is older than its time to live: widen the interval,
@@ -23,10 +24,13 @@ class Question:
     the chosen one, ``model_version`` 0 the one in service, ``domain`` None the last-level cache
     domain with the least slowdown. ``resident_id`` is the placement id of this very application
     where it runs there already. ``strict`` refuses where the model extrapolates.
+
+    With ``scaling`` it is of a whole job on ``nodes`` (``node`` is then empty), whose serial part
+    runs on ``driver``, None for the first of them.
     """
 
     app: str
-    node: str
+    node: str = ""
     placement: str | None = None
     level: float = 0.9
     stale_policy: StalePolicy = "widen"
@@ -35,10 +39,14 @@ class Question:
     domain: int | None = None
     resident_id: str = ""
     strict: bool = False
+    scaling: Scaling | None = None
+    nodes: tuple[str, ...] = ()
+    driver: str | None = None
 
     def __post_init__(self) -> None:
-        _named(app=self.app, node=self.node)
+        _named(app=self.app)
         _checked(self.placement, self.level, self.stale_policy)
+        check_where(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +77,9 @@ class RankQuestion:
     none. The score is ``newcomer_weight`` times the newcomer's log slowdown and
     ``resident_weight`` times the sum of what is added to the residents'. Near ties are spread by
     ``seed``; None takes another one each time.
+
+    With ``scaling`` sets of so many nodes are asked for, and ``limit`` counts sets. The slowest
+    node of a set is the newcomer's part of its score.
     """
 
     app: str
@@ -83,6 +94,7 @@ class RankQuestion:
     level: float = 0.9
     seed: int | None = None
     memory_bytes: int = 0
+    scaling: Scaling | None = None
 
     def __post_init__(self) -> None:
         _named(app=self.app)

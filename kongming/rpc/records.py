@@ -129,23 +129,30 @@ def fingerprint_to_message(fingerprint: Fingerprint) -> records_pb2.Fingerprint:
 
 
 def fingerprint_from_message(
-    message: records_pb2.Fingerprint, field: str = "fingerprint"
+    message: records_pb2.Fingerprint,
+    field: str = "fingerprint",
+    *,
+    node: NodeFacts | None = None,
 ) -> Fingerprint:
-    """``field`` is where the message stands in its request.
+    """``field`` is where the message stands in its request; ``node``, where it is known already,
+    takes the place of the message's own, which is not looked at then.
 
     Raises InputError: a missing part, a surrogate twice, or a number that cannot be true.
     """
-    for part in ("node", "started_at"):
-        if not message.HasField(part):
-            raise InputError("is missing.", field=f"{field}.{part}")
+    if node is None and not message.HasField("node"):
+        raise InputError("is missing.", field=f"{field}.node")
+    if not message.HasField("started_at"):
+        raise InputError("is missing.", field=f"{field}.started_at")
     readings: dict[str, Reading] = {}
     for number, reading in enumerate(message.readings):
-        name = values.named(reading.name, f"{field}.readings[{number}].name")
+        name = reading.name
+        if not name:
+            raise InputError("is missing.", field=f"{field}.readings[{number}].name")
         if name in readings:
             raise InputError("is there twice.", field=f"{field}.readings.{name}")
-        readings[name] = _reading_from_message(reading, f"{field}.readings.{name}")
+        readings[name] = _reading_from_message(reading, field)
     return Fingerprint(
-        node=node_from_message(message.node, f"{field}.node"),
+        node=node_from_message(message.node, f"{field}.node") if node is None else node,
         suite=values.named(message.suite, f"{field}.suite"),
         suite_version=values.named(message.suite_version, f"{field}.suite_version"),
         cpu=values.count(message.cpu, f"{field}.cpu"),
@@ -181,27 +188,49 @@ def _reading_to_message(reading: Reading) -> records_pb2.Reading:
     )
 
 
-def _reading_from_message(message: records_pb2.Reading, field: str) -> Reading:
+def _reading_from_message(message: records_pb2.Reading, prints: str) -> Reading:
+    """``prints`` is where its fingerprint stands."""
     if message.error:
         return Reading(name=message.name, family=message.family, error=message.error)
+    mean = message.seconds_per_op
+    median, p90 = message.median_seconds_per_op, message.p90_seconds_per_op
+    n, ops, elapsed_s = message.batches, message.operations, message.elapsed_seconds
+    size = message.size_bytes if message.HasField("size_bytes") else None
+    # Servers read thousands of these a second: which number is wrong is only asked where one is.
+    if not (
+        0.0 < mean < math.inf
+        and 0.0 < median < math.inf
+        and 0.0 < p90 < math.inf
+        and 0.0 <= elapsed_s < math.inf
+        and n >= 0
+        and ops >= 0
+        and (size is None or size >= 0)
+    ):
+        _name_the_wrong(message, f"{prints}.readings.{message.name}")
     return Reading(
-        name=message.name,
-        family=message.family,
-        op=message.op,
-        seconds_per_op=values.positive(message.seconds_per_op, f"{field}.seconds_per_op"),
-        median=values.positive(message.median_seconds_per_op, f"{field}.median_seconds_per_op"),
-        p90=values.positive(message.p90_seconds_per_op, f"{field}.p90_seconds_per_op"),
-        n=values.count(message.batches, f"{field}.batches"),
-        ops=values.count(message.operations, f"{field}.operations"),
-        elapsed_s=values.not_negative(message.elapsed_seconds, f"{field}.elapsed_seconds"),
-        size_bytes=(
-            values.count(message.size_bytes, f"{field}.size_bytes")
-            if message.HasField("size_bytes")
-            else None
-        ),
-        partial=message.partial,
-        direct=message.direct if message.HasField("direct") else None,
+        message.name,
+        message.family,
+        message.op,
+        mean,
+        median,
+        p90,
+        n,
+        ops,
+        elapsed_s,
+        size,
+        message.partial,
+        message.direct if message.HasField("direct") else None,
     )
+
+
+def _name_the_wrong(message: records_pb2.Reading, field: str) -> None:
+    """Raises InputError for the first number of a reading that cannot be true."""
+    for name in ("seconds_per_op", "median_seconds_per_op", "p90_seconds_per_op"):
+        values.positive(getattr(message, name), f"{field}.{name}")
+    for name in ("batches", "operations"):
+        values.count(getattr(message, name), f"{field}.{name}")
+    values.not_negative(message.elapsed_seconds, f"{field}.elapsed_seconds")
+    values.count(message.size_bytes, f"{field}.size_bytes")
 
 
 # -- runs --------------------------------------------------------------------------------------
@@ -250,8 +279,11 @@ def run_to_message(run: Run) -> records_pb2.Run:
     )
 
 
-def run_from_message(message: records_pb2.Run, field: str = "run") -> Run:
-    """A metric of 0 or less is kept, as the store does: such a run is not ok.
+def run_from_message(
+    message: records_pb2.Run, field: str = "run", *, node: NodeFacts | None = None
+) -> Run:
+    """A metric of 0 or less is kept, as the store does: such a run is not ok. ``node`` as for
+    ``fingerprint_from_message``.
 
     Raises InputError: a missing part, an unknown placement, kind or direction, or a number that
     cannot be true.
@@ -262,7 +294,7 @@ def run_from_message(message: records_pb2.Run, field: str = "run") -> Run:
     if metric is not None and not math.isfinite(metric):
         raise InputError("cannot be true.", field=f"{field}.metric", found=metric)
     prints = {
-        part: fingerprint_from_message(getattr(message, part), f"{field}.{part}")
+        part: fingerprint_from_message(getattr(message, part), f"{field}.{part}", node=node)
         for part in ("fingerprint", "before", "after")
         if message.HasField(part)
     }
@@ -331,8 +363,12 @@ def signature_to_message(signature: Signature) -> records_pb2.Signature:
     )
 
 
-def signature_from_message(message: records_pb2.Signature, field: str = "signature") -> Signature:
-    """Raises InputError: a missing part, an unknown placement, a number that cannot be true."""
+def signature_from_message(
+    message: records_pb2.Signature, field: str = "signature", *, node: NodeFacts | None = None
+) -> Signature:
+    """``node`` as for ``fingerprint_from_message``.
+
+    Raises InputError: a missing part, an unknown placement, a number that cannot be true."""
     if not message.HasField("fingerprint"):
         raise InputError("is missing.", field=f"{field}.fingerprint")
     return Signature(
@@ -341,7 +377,9 @@ def signature_from_message(message: records_pb2.Signature, field: str = "signatu
         identity=message.identity,
         node_id=message.node_id,
         placement=values.known_placement(message.placement, f"{field}.placement"),
-        fingerprint=fingerprint_from_message(message.fingerprint, f"{field}.fingerprint"),
+        fingerprint=fingerprint_from_message(
+            message.fingerprint, f"{field}.fingerprint", node=node
+        ),
         iterations=values.count(message.iterations, f"{field}.iterations"),
         campaign=message.campaign,
         step=message.step,

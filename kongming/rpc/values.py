@@ -63,10 +63,12 @@ def count(value: int, field: str) -> int:
 
 def finite_by_name(values: Mapping[str, float], field: str) -> dict[str, float]:
     """Named numbers, all finite. Raises InputError."""
-    for name, value in values.items():
-        if not math.isfinite(value):
-            raise InputError("is not finite.", field=f"{field}.{name}", found=value)
-    return dict(values)
+    # A message's map is read by its keys several times as fast as dict() reads it.
+    found = {name: values[name] for name in values}
+    if not all(map(math.isfinite, found.values())):
+        name, value = next(one for one in found.items() if not math.isfinite(one[1]))
+        raise InputError("is not finite.", field=f"{field}.{name}", found=value)
+    return found
 
 
 def named(value: str, field: str) -> str:

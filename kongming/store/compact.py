@@ -10,7 +10,8 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 
 from kongming.errors import InputError
@@ -41,7 +42,40 @@ def facts(node: NodeFacts) -> tuple[str, object]:
     return part(document)
 
 
-def pack(fingerprint: Fingerprint) -> tuple[dict[str, Any], Parts]:
+class FactsAtHand:
+    """``facts`` for one who packs fingerprints of the same nodes again and again."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, tuple[NodeFacts, tuple[str, object]]] = {}
+
+    def __call__(self, node: NodeFacts) -> tuple[str, object]:
+        known = self._made.get(node.id)
+        # The very same object, not an equal one: comparing costs as much as making.
+        if known is not None and known[0] is node:
+            return known[1]
+        if len(self._made) >= _NODES_AT_HAND:
+            self._made.clear()
+        made = facts(node)
+        self._made[node.id] = (node, made)
+        return made
+
+
+_NODES_AT_HAND = 20_000
+
+
+@lru_cache(maxsize=128)
+def _kinds_part(suite: str, kinds: tuple[tuple[Any, ...], ...]) -> tuple[str, object]:
+    return part({"suite": suite, "surrogates": [list(kind) for kind in kinds]})
+
+
+@lru_cache(maxsize=128)
+def _names_part(names: tuple[str, ...]) -> tuple[str, object]:
+    return part(list(names))
+
+
+def pack(
+    fingerprint: Fingerprint, facts_of: Callable[[NodeFacts], tuple[str, object]] = facts
+) -> tuple[dict[str, Any], Parts]:
     """A row's document, and the parts that it names.
 
     Raises:
@@ -49,14 +83,15 @@ def pack(fingerprint: Fingerprint) -> tuple[dict[str, Any], Parts]:
     """
     kinds, values = [], []
     for name, reading in fingerprint.surrogates.items():
-        kinds.append([name, reading.family, reading.op, reading.size_bytes, reading.direct])
+        kinds.append((name, reading.family, reading.op, reading.size_bytes, reading.direct))
         values.append(_values(name, reading))
     _check_finite("elapsed_s", fingerprint.elapsed_s)
-    for name, value in fingerprint.passive.items():
-        _check_finite(f"passive.{name}", value)
-    facts_id, facts_part = facts(fingerprint.node)
-    kinds_id, kinds_part = part({"suite": fingerprint.suite, "surrogates": kinds})
-    names_id, names_part = part(list(fingerprint.passive))
+    if not all(map(math.isfinite, fingerprint.passive.values())):
+        for name, value in fingerprint.passive.items():
+            _check_finite(f"passive.{name}", value)
+    facts_id, facts_part = facts_of(fingerprint.node)
+    kinds_id, kinds_part = _kinds_part(fingerprint.suite, tuple(kinds))
+    names_id, names_part = _names_part(tuple(fingerprint.passive))
     document: dict[str, Any] = {
         "facts": facts_id,
         "kinds": kinds_id,
@@ -79,18 +114,24 @@ def pack(fingerprint: Fingerprint) -> tuple[dict[str, Any], Parts]:
 def _values(name: str, reading: Reading) -> list[Any] | str:
     if not reading.ok:
         return reading.error or "no timed work"
-    costs = (reading.seconds_per_op, reading.median, reading.p90)
-    for key, value in zip(_NUMBERS, costs, strict=False):
-        if value is None or not 0.0 < value < math.inf:
-            raise InputError(
-                "cannot be true.",
-                field=f"surrogates.{name}.{key}",
-                found=value,
-                allowed="a finite time above 0 s",
-            )
-    _check_finite(f"surrogates.{name}.elapsed_s", reading.elapsed_s)
-    values = [*costs, reading.n, reading.ops, reading.elapsed_s]
+    mean, median, p90 = reading.seconds_per_op, reading.median, reading.p90
+    if not (_is_cost(mean) and _is_cost(median) and _is_cost(p90)):
+        costs = zip(_NUMBERS, (mean, median, p90), strict=False)
+        key, value = next(one for one in costs if not _is_cost(one[1]))
+        raise InputError(
+            "cannot be true.",
+            field=f"surrogates.{name}.{key}",
+            found=value,
+            allowed="a finite time above 0 s",
+        )
+    if not math.isfinite(reading.elapsed_s):
+        _check_finite(f"surrogates.{name}.elapsed_s", reading.elapsed_s)
+    values = [mean, median, p90, reading.n, reading.ops, reading.elapsed_s]
     return [*values, True] if reading.partial else values
+
+
+def _is_cost(seconds: float | None) -> bool:
+    return seconds is not None and 0.0 < seconds < math.inf
 
 
 def _check_finite(field: str, value: float) -> None:

@@ -43,6 +43,8 @@ _POSTGRESQL_OPTIONS: dict[str, Any] = {
     },
 }
 
+_AS_JSON = json.JSONEncoder(allow_nan=False, separators=(",", ":"))
+
 URL_FORMS = "sqlite:///relative/file.db, sqlite:////absolute/file.db or postgresql://host/name"
 
 
@@ -144,7 +146,7 @@ def _engine(given: str) -> sa.Engine:
             url,
             **options,
             # NaN is not JSON, and no measurement.
-            json_serializer=lambda value: json.dumps(value, allow_nan=False, separators=(",", ":")),
+            json_serializer=_AS_JSON.encode,
         )
     except exc.NoSuchModuleError as error:
         raise InputError(

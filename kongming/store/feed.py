@@ -7,14 +7,14 @@ locked until the commit: a reader who has seen number n will never see a smaller
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
 import sqlalchemy as sa
 
 from kongming.errors import StoreError
 from kongming.store import service_schema as tables
-from kongming.store.compact import Parts
+from kongming.store.compact import FactsAtHand, Parts
 from kongming.store.connection import Connection
 from kongming.store.service_entries import Change
 
@@ -52,6 +52,7 @@ class Feed(Connection):
     def __init__(self, engine: sa.Engine, url: str) -> None:
         super().__init__(engine, url)
         self._parts: Parts = {}
+        self._facts = FactsAtHand()
 
     @contextmanager
     def _changing(self) -> Iterator[tuple[sa.Connection, Noted]]:
@@ -88,22 +89,34 @@ class Feed(Connection):
         One change of kind ``reset`` alone where some of them are not held any more: after a long
         absence, or where the store was put back from an older copy.
         """
-        query = (
-            sa.select(tables.change)
-            .where(tables.change.c.sequence > sequence)
-            .order_by(tables.change.c.sequence)
-            .limit(limit)
-        )
+        return self.news_since(sequence, limit)[0]
+
+    def news_since(
+        self, sequence: int, limit: int = 1000, *, own: Collection[str] | None = None
+    ) -> tuple[list[Change], int]:
+        """``changes_since``, and the sequence number to go on from.
+
+        ``own`` are the kinds that are given of what was changed through this opening; None: all.
+        """
+        change, feed = tables.change.c, tables.feed.c
         with self._reading() as connection:
-            rows = connection.execute(query).all()
+            # Before the changes: whatever is not given of those up to here is left out for good.
+            until = connection.scalar(sa.select(feed.last)) or 0
+            if until == sequence:
+                return [], sequence
+            query = sa.select(tables.change).where(
+                change.sequence > sequence, change.sequence <= until
+            )
+            if own is not None:
+                query = query.where(sa.or_(change.origin != self.origin, change.kind.in_(own)))
+            rows = connection.execute(query.order_by(change.sequence).limit(limit)).all()
             # After the changes: what is deleted in between must show as missing.
-            last, trimmed = connection.execute(
-                sa.select(tables.feed.c.last, tables.feed.c.trimmed)
-            ).one()
+            last, trimmed = connection.execute(sa.select(feed.last, feed.trimmed)).one()
         if sequence < trimmed or sequence > last:
             self._parts = {}
-            return [Change(last, "reset", "", "", "", time.time())]
-        return [Change(*row) for row in rows]
+            return [Change(last, "reset", "", "", "", time.time())], last
+        found = [Change(*row) for row in rows]
+        return found, found[-1].sequence if len(found) == limit else until
 
 
 def _append(connection: sa.Connection, noted: Noted, origin: str) -> None:

@@ -11,10 +11,13 @@ import sqlalchemy as sa
 from kongming.errors import StoreError
 from kongming.store import schema
 from kongming.store.feed import Feed
-from kongming.store.writing import iso, now
+from kongming.store.writing import now
 
 SCALE = "scale"
 """What stands for the placement of a scale model: it is of an idle node, beside nobody."""
+
+SCALE_PREFIX = "scale:"
+"""Of the names of scale models, which are kept apart from those of applications by it."""
 
 _ATTEMPTS = 5
 """How often a version number is tried for that another writer took."""
@@ -122,7 +125,8 @@ class Models(Feed):
                     version=row.version,
                     identity=row.identity,
                     node_id=row.node_id,
-                    trained_at=iso(row.trained_at),
+                    # Two that follow each other at once are told apart by it.
+                    trained_at=row.trained_at.isoformat(timespec="microseconds") + "Z",
                 )
                 for row in connection.execute(query)
             ]

@@ -76,7 +76,13 @@ def import_runs(store: Store, path: str | Path) -> dict[str, int]:
         IncompatibleError: a newer KONGMING wrote it.
         MissingExtraError: pyarrow is not installed.
     """
-    return store.add_all(**rows.to_records(_read(Path(path)), str(path)))
+    return store.add_all(**read_export(path))
+
+
+def read_export(path: str | Path) -> dict[str, list[Any]]:
+    """The records of an export by kind, named as ``Store.add_all`` takes them. Raises as
+    ``import_runs``."""
+    return rows.to_records(_read(Path(path)), str(path))
 
 
 def _read(path: Path) -> list[rows.Row]:

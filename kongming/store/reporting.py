@@ -37,7 +37,7 @@ class Reporting(Unpacking):
             record = reported.record
             try:
                 if isinstance(record, Fingerprint):
-                    prints.append(writing.pack_fingerprint(record, reported.purpose))
+                    prints.append(writing.pack_fingerprint(record, reported.purpose, self._facts))
                 elif isinstance(record, Run):
                     _check(record, (record.before, record.fingerprint, record.after))
                     writing.check_run(record)

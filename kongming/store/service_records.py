@@ -90,19 +90,27 @@ class ServiceRecords(Feed):
         self, node_id: str, document: Mapping[str, Any], seen_at: float | None = None
     ) -> None:
         """Keep what an agent said of itself, in place of what it said before."""
-        at = time.time() if seen_at is None else seen_at
+        self.put_agents({node_id: (document, time.time() if seen_at is None else seen_at)})
+
+    def put_agents(self, agents: Mapping[str, tuple[Mapping[str, Any], float]]) -> None:
+        """As ``put_agent`` for many, by node: the document, and when the agent was seen."""
+        if not agents:
+            return
         with self._changing() as (connection, noted):
-            statement = insert(connection, tables.agent).values(
-                node_id=node_id, seen_at=at, document=dict(document)
-            )
+            statement = insert(connection, tables.agent)
             new = statement.excluded
             connection.execute(
                 statement.on_conflict_do_update(
                     index_elements=["node_id"],
                     set_={"seen_at": new.seen_at, "document": new.document},
-                )
+                ),
+                [
+                    {"node_id": node_id, "seen_at": at, "document": dict(document)}
+                    for node_id, (document, at) in sorted(agents.items())
+                ],
             )
-            noted.note("node", node_id, node_id)
+            for node_id in sorted(agents):
+                noted.note("node", node_id, node_id)
 
     def agents_seen(self, seen_at: Mapping[str, float]) -> None:
         """When agents last said that they live, by node: many heartbeats in one transaction.

@@ -13,7 +13,7 @@ import random
 import select
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Self
 
@@ -42,14 +42,22 @@ Callback = Callable[[Sequence[Change]], None]
 class Watching(Feed):
     """The part of the store that watches for changes."""
 
-    def watch_changes(self, callback: Callback, *, after: int | None = None) -> Watch:
+    def watch_changes(
+        self,
+        callback: Callback,
+        *,
+        after: int | None = None,
+        own: Collection[str] | None = None,
+    ) -> Watch:
         """Call ``callback`` with changes, oldest first, on a thread of its own until closed.
 
         Changes after the sequence number ``after`` are given, or from now on; those of this very
-        ``Store`` too (their ``origin`` is the store's own). A change of kind ``reset`` says that
-        some are not known any more, or that the callback failed: read everything again.
+        ``Store`` too (their ``origin`` is the store's own), where ``own`` does not name the kinds
+        that are wanted of them. A change of kind ``reset`` says that some are not known any more,
+        or that the callback failed: read everything again.
         """
-        return Watch(self, self._engine, callback, self.last_change() if after is None else after)
+        first = self.last_change() if after is None else after
+        return Watch(self, self._engine, callback, first, own)
 
 
 class Watch:
@@ -59,8 +67,16 @@ class Watch:
     monotonic time at which the feed was last read to its end.
     """
 
-    def __init__(self, feed: Feed, engine: sa.Engine, callback: Callback, after: int) -> None:
+    def __init__(
+        self,
+        feed: Feed,
+        engine: sa.Engine,
+        callback: Callback,
+        after: int,
+        own: Collection[str] | None = None,
+    ) -> None:
         self._feed = feed
+        self._own = own
         self._engine = engine
         self._callback = callback
         self._wake_out, self._wake_in = os.pipe()
@@ -117,11 +133,11 @@ class Watch:
 
     def _deliver(self) -> None:
         while not self._closing.is_set():
-            changes = self._feed.changes_since(self.position)
+            changes, until = self._feed.news_since(self.position, own=self._own)
             if self._failed:
-                last = changes[-1].sequence if changes else self.position
-                changes = [Change(last, "reset", "", "", "", time.time())]
+                changes = [Change(until, "reset", "", "", "", time.time())]
             if not changes:
+                self.position = until
                 return
             self._failed = True
             try:
@@ -130,7 +146,7 @@ class Watch:
                 LOG.exception("what follows changes of the store failed; it is told to reset")
                 raise StoreError("The changes could not be applied.") from None
             self._failed = False
-            self.position = changes[-1].sequence
+            self.position = until
 
     @contextmanager
     def _listening(self) -> Iterator[Callable[[], bool]]:

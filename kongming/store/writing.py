@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -120,11 +120,15 @@ class PackedFingerprint(NamedTuple):
     parts: compact.Parts
 
 
-def pack_fingerprint(fingerprint: Fingerprint, purpose: str) -> PackedFingerprint:
+def pack_fingerprint(
+    fingerprint: Fingerprint,
+    purpose: str,
+    facts_of: Callable[[NodeFacts], tuple[str, object]] = compact.facts,
+) -> PackedFingerprint:
     """Raises UnknownNameError for the purpose, InputError for what cannot be true."""
     if purpose not in PURPOSES:
         raise UnknownNameError("purpose of a fingerprint", purpose, PURPOSES)
-    document, parts = compact.pack(fingerprint)
+    document, parts = compact.pack(fingerprint, facts_of)
     row = {
         "id": fingerprint.id,
         "node_id": fingerprint.node.id,

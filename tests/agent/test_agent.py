@@ -324,3 +324,23 @@ def test_a_spool_on_a_full_disk_does_not_end_the_agent(
     finally:
         subprocess.run(["umount", "-l", str(state)], check=False)
     assert os.path.ismount(state) is False
+
+
+def test_it_probes_on_where_it_may_run_from_now_on(
+    fleet: tuple[Fleet, str], agent_process: Agent, tmp_path: Path
+) -> None:
+    servicer, address = fleet
+    allowed = os.sched_getaffinity(0)
+    if len(allowed) < 2:
+        pytest.skip("there is one CPU here")
+    process = agent_process("--server", address, settings=FAST)
+    wait_until(lambda: len(servicer.kept()) >= 2, what="two fingerprints")
+    for cpu in (max(allowed), min(allowed)):
+        os.sched_setaffinity(process.pid, {cpu})
+        wait_until(
+            lambda cpu=cpu: list(servicer.registered[-1].node.cpus) == [cpu],
+            what=f"news of CPU {cpu}",
+        )
+        before = len(servicer.kept())
+        wait_until(lambda before=before: len(servicer.kept()) >= before + 2, what="fingerprints")
+    assert not any("no fingerprint" in line for line in log_of(tmp_path)[-3:])

@@ -9,6 +9,7 @@ from pathlib import Path
 import grpc
 import pytest
 from kongming_agent.link import Backoff, Beat, Link, Orders, Registration
+from kongming_agent.peers import PeerTiming
 from kongming_agent.spool import Spool
 
 from kongming.rpc.v1 import fleet_pb2
@@ -25,6 +26,7 @@ class Told:
         self.orders: list[Orders] = []
         self.estimates: dict[int, object] = {}
         self.reference = fingerprint(TIMES)
+        self.timing: PeerTiming | None = None
 
     def registration(self) -> Registration:
         return Registration(
@@ -32,7 +34,7 @@ class Told:
         )
 
     def beat(self) -> Beat:
-        return Beat(0.004, {"load1": 0.5}, dict(self.estimates))  # type: ignore[arg-type]
+        return Beat(0.004, {"load1": 0.5}, dict(self.estimates), self.timing)  # type: ignore[arg-type]
 
     def ordered(self, orders: Orders) -> None:
         self.orders.append(orders)
@@ -204,6 +206,21 @@ def test_orders_reach_the_node(fleet: tuple[Fleet, str], spool: Spool) -> None:
     assert told.orders == [
         Orders("10.0.0.2:7403", "n2", ("sort",), True, frozenset({"job-1"})),
     ]
+
+
+def test_what_was_timed_to_a_peer_is_told_once(fleet: tuple[Fleet, str], spool: Spool) -> None:
+    servicer, address = fleet
+    servicer.heartbeat_s = 0.1
+    told = Told()
+    told.timing = PeerTiming("n2", "10.0.0.2:7403", 0.0004, 1.1e9, 1 << 20, 0.1)
+    with linked(address, spool, told) as link:
+        while len(servicer.beats) < 3:
+            time.sleep(link.step())
+    first, *others = servicer.beats
+    assert first.peer_timing.peer_node_id == "n2"
+    assert first.peer_timing.round_trip_seconds == 0.0004
+    assert first.peer_timing.bytes_per_second == 1.1e9
+    assert not any(beat.HasField("peer_timing") for beat in others)
 
 
 def test_estimates_are_sent_without_a_place_in_the_spool(

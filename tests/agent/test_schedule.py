@@ -234,3 +234,15 @@ def test_the_network_is_timed_only_within_the_budget_and_without_pressure() -> N
     pressed = made()
     live(pressed, 10.0, {"cpu_busy": 0.5, "psi_memory_full": 0.5})
     assert not pressed.may_time_peer(10.0)
+
+
+def test_other_domains_keep_what_is_known_of_them_and_new_ones_are_probed_soon() -> None:
+    schedule = made(Probing(period_s=1000.0), domains=2)
+    live(schedule, 100.0)
+    # The first is gone, the second is the first now, and there is a new one.
+    schedule.rearranged([1, None], 1, 100.0)
+    done = live(schedule, 100.0, start=100.0)
+    assert [probe.domain for _, probe in done] == [1]
+    assert done[0][0] <= 120.0
+    schedule.rearranged([0], 1, 200.0)
+    assert live(schedule, 100.0, start=200.0) == []

@@ -12,12 +12,12 @@ import grpc
 from aiohttp import web
 from google.protobuf import descriptor_pool, message_factory
 from google.protobuf.descriptor import MethodDescriptor
-from kongming_server.config import Limits, Security
 from kongming_server.http import make_http
 from kongming_server.interceptors import interceptors, server_options
 from kongming_server.metrics import Metrics
 from kongming_server.security import Guard, TokenBook
 from kongming_server.security.credentials import add_port, http_ssl
+from kongming_server.settings import Limits, Security
 
 from kongming.rpc.v1 import fleet_pb2, placements_pb2, predictor_pb2, profiles_pb2
 from kongming.store import StoredToken

@@ -255,6 +255,45 @@ def test_a_peer_is_named_once_in_a_while(server: ServerProcess, agent: FakeAgent
     assert other.heartbeat().peer_address == ""
 
 
+def test_what_was_timed_to_a_peer_is_kept(server: ServerProcess, agent: FakeAgent) -> None:
+    FakeAgent(server.channel(), "node-2").register(peer_address="192.0.2.7:7402")
+    for round_trip_s in (0.004, 0.0003):
+        agent.heartbeat(
+            peer_timing=fleet_pb2.PeerTiming(
+                peer_node_id="node-2", round_trip_seconds=round_trip_s, bytes_per_second=1.1e9
+            )
+        )
+    # Of a node that nobody knows, or of itself, it says nothing; the heartbeat counts all the same.
+    for peer in ("stranger", "node-1"):
+        agent.heartbeat(peer_timing=fleet_pb2.PeerTiming(peer_node_id=peer, round_trip_seconds=0.1))
+    assert agent.node().state == READY
+    metrics = server.get("/metrics")
+    assert "kongming_server_peer_round_trip_seconds_count 2.0" in metrics
+    assert "kongming_server_peer_rate_bytes_count 2.0" in metrics
+    assert 'kongming_server_records_rejected_total{kind="peer-timing"} 2.0' in metrics
+    for _ in range(2):
+        # On disk at the end, and still there after a start that heard nothing new.
+        server.stop()
+        with Store.open(server.store_url) as store:
+            kept = {one.node_id: one.document["peer_timings"] for one in store.agents()}
+        server.start()
+        assert list(kept["node-1"]) == ["node-2"]
+        assert kept["node-1"]["node-2"][:2] == [0.0003, 1.1e9]
+        assert kept["node-2"] == {}
+
+
+@pytest.mark.parametrize("nonsense", [0.0, -1.0, math.nan, math.inf])
+def test_a_network_that_cannot_be_marks_its_node(
+    server: ServerProcess, agent: FakeAgent, nonsense: float
+) -> None:
+    FakeAgent(server.channel(), "node-2").register()
+    agent.heartbeat(
+        peer_timing=fleet_pb2.PeerTiming(peer_node_id="node-2", round_trip_seconds=nonsense)
+    )
+    assert agent.node().state == SUSPECT
+    assert "round_trip_seconds" in agent.node().reason
+
+
 def test_an_agent_is_asked_to_probe_when_a_placement_begins(agent: FakeAgent) -> None:
     assert not agent.heartbeat().probe_now
     agent.placements.Bind(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -82,7 +83,7 @@ def test_what_comes_during_a_transaction_shares_the_next_one() -> None:
 def test_transactions_keep_their_distance_and_the_first_does_not_wait() -> None:
     async def test() -> None:
         store = SlowStore()
-        async with ingest_into(store, batch_records=100, gather_s=0.2) as ingest:
+        async with ingest_into(store, batch_records=100, gather_s=1.0) as ingest:
             await ingest.add(report("first"))
             waiting = []
             for one in "abcd":
@@ -90,6 +91,24 @@ def test_transactions_keep_their_distance_and_the_first_does_not_wait() -> None:
                 await asyncio.sleep(0.01)
             await asyncio.gather(*waiting)
         assert store.transactions == [["first"], ["a", "b", "c", "d"]]
+
+    run(test)
+
+
+def test_the_distance_grows_with_what_is_gathered() -> None:
+    async def test() -> None:
+        store = SlowStore()
+        many = [f"{number:02d}" for number in range(20)]
+        async with ingest_into(store, batch_records=100, gather_s=2.0) as ingest:
+            await ingest.add(report(*many))
+            begun = time.monotonic()
+            # Of twenty at once the next one waits for the whole time, of that one much less.
+            await ingest.add(report("next"))
+            long_s = time.monotonic() - begun
+            await ingest.add(report("last"))
+            short_s = time.monotonic() - begun - long_s
+        assert store.transactions == [many, ["next"], ["last"]]
+        assert short_s < long_s
 
     run(test)
 

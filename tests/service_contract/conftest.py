@@ -10,6 +10,7 @@ import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,9 +22,12 @@ from kongming.rpc.channel import Connection
 from kongming.rpc.client import RemoteService
 from kongming.rpc.protocol import Oracle
 from kongming.rpc.questions import RankQuestion
+from kongming.scale import ScaleFile, Settings, fit_runs, read_terms, seal
 from kongming.store import Store
+from kongming.store.models import SCALE
 from tests import builders
 from tests.models import synthetic
+from tests.scale.shapes import grid, measured
 from tests.server.fleet import FakeAgent, moment
 from tests.server.process import ServerProcess
 
@@ -58,6 +62,18 @@ def idle(name: str) -> Fingerprint:
     )
 
 
+def job(machines: Any, scale: Any) -> Any:
+    """Seconds of the program on idle machines: serial work of 2 s, and 8 s to share out."""
+    return 2.0 + 8.0 * scale / machines
+
+
+def scale_document() -> dict[str, Any]:
+    """A scale model of ``job``, as it is stored."""
+    runs = measured(job, grid((1, 2, 3, 4, 8), (0.25, 0.5, 1.0), repeats=2), 0.01)
+    model = fit_runs(runs, Settings(read_terms("default", items=None), kind="ernest-relative"))
+    return seal(ScaleFile("chaser", "2026-01-01T00:00:00Z", (model,)))
+
+
 @pytest.fixture(scope="session")
 def trained_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store that holds the program's model alone."""
@@ -69,6 +85,7 @@ def trained_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
         document = train_application(runs, models=("NNLS",))
         store.put_model("chaser", document["identity"], "node-1", "cross-core", document)
         store.put_application("chaser", document["identity"], {"name": "chaser", "command": "c"})
+        store.put_model("scale:chaser", SCALE, "", SCALE, scale_document())
     return path
 
 
@@ -106,7 +123,7 @@ def server_process(
     """A real server to which the nodes have reported."""
     folder = tmp_path_factory.mktemp("remote")
     shutil.copy(trained_store, folder / "server.db")
-    server = ServerProcess(folder)
+    server = ServerProcess(folder, settings={"training.models": "NNLS"})
     try:
         server.start()
         for name, (node_id, _, _) in NODES.items():

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,8 +14,11 @@ from typing import Any
 import pytest
 
 from kongming.rpc.client import RemoteService
-from tests.server.process import ServerProcess
-from tests.service_contract.conftest import NODES, expected
+from kongming.store import Store
+from kongming.store.parquet import export_runs
+from tests import builders
+from tests.server.process import ServerProcess, eventually
+from tests.service_contract.conftest import NODES, expected, facts
 
 Kongming = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -173,3 +179,110 @@ def test_help_and_questions_of_a_store_load_no_grpc(kongming: Kongming, local_ur
         assert not loaded & {"grpc", "google.protobuf"}
         if "--help" in arguments:
             assert not loaded & {"numpy", "sqlalchemy", "rich"}
+
+
+def test_explain(ask: Kongming) -> None:
+    document = answer(ask("explain", "chaser", "--node", "busy", "--json"))
+    assert document["prediction"]["app"] == "chaser"
+    assert document["contributions"][0]["family"] == "memory"
+    shown = ask("explain", "chaser", "--node", "busy", "-n", "2").stdout
+    for word in ("chaser on busy", "memory.", "part of the slowdown", "more have no greater part"):
+        assert word in shown
+    assert ask("explain", "chaser", "--node", "bussy").returncode == 2
+
+
+def test_models(ask: Kongming) -> None:
+    (model,) = answer(ask("models", "--json"))["models"]
+    assert (model["app"], model["placement"], model["version"]) == ("chaser", "cross-core", 1)
+    assert model["in_service"] is True
+    assert model["variants"]["full"]["model"] == "NNLS"
+    assert model["variants"]["full"]["median_error_pct"] > 0.0
+    table = ask("models").stdout
+    for word in ("chaser", "NNLS", "calm", "in service"):
+        assert word in table
+    unknown = ask("models", "--app", "chasr")
+    assert (unknown.returncode, "chaser" in unknown.stderr) == (2, True)
+
+
+@pytest.fixture
+def exported(tmp_path: Path) -> Path:
+    """An application that nobody knows yet, with its runs."""
+    path = tmp_path / "moved.parquet"
+    with Store.open(f"sqlite:///{tmp_path / 'elsewhere.db'}") as store:
+        store.put_node(facts("calm"))
+        runs = [builders.run("moved", 2.0 + n, node_id="node-1") for n in range(3)]
+        store.add_all(runs=runs)
+        store.put_application("moved", runs[0].identity, {"name": "moved", "command": "m"})
+        export_runs(store, path)
+    return path
+
+
+def test_import_takes_each_run_once(ask: Kongming, exported: Path) -> None:
+    first = answer(ask("import", str(exported), "--json"))["new"]
+    assert (first["run"], first["signature"]) == (3, 0)
+    again = answer(ask("import", str(exported), "--json"))["new"]
+    assert (again["run"], again["signature"]) == (0, 0)
+    assert "nothing new" in ask("import", str(exported)).stdout
+    missing = ask("import", "nowhere.parquet")
+    assert (missing.returncode, "nowhere.parquet" in missing.stderr) == (2, True)
+
+
+def test_train_at_a_server(
+    kongming: Kongming, server_process: ServerProcess, exported: Path
+) -> None:
+    answering = ("--server", server_process.grpc)
+    kongming("import", exported, *answering)
+    done = kongming("train", "chaser", *answering, "--json")
+    operation = answer(done)
+    assert (operation["state"], operation["progress"]) == ("done", 1.0)
+    assert [(one["app"], one["version"]) for one in operation["trained"]] == [("chaser", 2)]
+    shown = kongming("operations", "follow", operation["id"], *answering)
+    assert shown.returncode == 0, shown.stderr
+    assert "chaser" in shown.stdout
+    # It has ended: nothing changes any more.
+    cancelled = kongming("operations", "cancel", operation["id"], *answering)
+    assert "done" in cancelled.stdout
+    listed = answer(kongming("operations", "--store", server_process.store_url, "--json"))
+    assert listed["operations"][0]["id"] == operation["id"]
+    assert operation["id"] in kongming("operations", "--store", server_process.store_url).stdout
+    for arguments, status, words in (
+        (("train", "chasr", *answering), 2, "chaser"),
+        (("train", "chaser", "--jobs", "2", *answering), 2, "training.workers"),
+        (("train", "moved", *answering), 3, "moved"),
+        (("train", "chaser", "--no-wait"), 2, "--server"),
+        (("operations", "follow", "nothing", *answering), 2, "nothing"),
+        (("operations", "cancel", "nothing"), 2, "--server"),
+        (("operations", *answering), 2, "--store"),
+    ):
+        failed = kongming(*arguments)
+        assert failed.returncode == status, (arguments, failed.stderr)
+        assert words in failed.stderr
+
+
+def test_training_that_is_no_longer_waited_for_can_be_cancelled(
+    kongming: Kongming, kongming_env: dict[str, str], server_process: ServerProcess
+) -> None:
+    answering = ("--server", server_process.grpc)
+    with Store.open(server_process.store_url) as store:
+        before = {row.id for row in store.operations()}
+        process = subprocess.Popen(
+            [sys.executable, "-m", "kongming.cli.main", "train", "chaser", *answering],
+            env=kongming_env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        new = eventually(lambda: [r.id for r in store.operations() if r.id not in before])
+        time.sleep(0.3)
+        process.send_signal(signal.SIGINT)
+        _, told = process.communicate(timeout=20)
+        assert process.returncode == 130, told
+        assert f"kongming operations follow {new[0]}" in told
+        cancelled = kongming("operations", "cancel", new[0], *answering)
+        assert cancelled.returncode == 0, cancelled.stderr
+        assert "cancelled" in cancelled.stdout
+        ended = kongming("operations", "follow", new[0], *answering)
+        assert ended.returncode == 1
+        began = answer(kongming("train", "chaser", "--no-wait", "--json", *answering))
+        assert began["state"] in ("queued", "running")
+        kongming("operations", "cancel", began["id"], *answering)

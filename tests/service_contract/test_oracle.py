@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 
 import pytest
 
@@ -12,10 +13,13 @@ from kongming.errors import (
     KongmingError,
     StaleError,
     UnknownNameError,
+    UntrainedError,
 )
+from kongming.models.persist import read
 from kongming.rpc.answers import Forecast
 from kongming.rpc.protocol import Oracle
 from kongming.rpc.questions import Question, RankQuestion
+from tests import builders
 from tests.service_contract.conftest import NODES, SOLO_S, expected
 
 
@@ -223,3 +227,67 @@ def test_server_and_store_say_the_same(local: Oracle, remote: Oracle, name: str)
     assert here.slowdown.lower == pytest.approx(there.slowdown.lower, rel=1e-2)
     assert here.slowdown.upper == pytest.approx(there.slowdown.upper, rel=1e-2)
     assert here.extrapolating == there.extrapolating
+
+
+def test_explanation_names_what_a_program_suffers_from(oracle: Oracle) -> None:
+    answer = oracle.explain(Question("chaser", "busy"))
+    assert answer.prediction.slowdown.median == pytest.approx(expected("busy"), rel=0.05)
+    first = answer.contributions[0]
+    assert first.family == "memory"
+    assert first.seconds_per_op > first.idle_seconds_per_op
+    parts = [one.log_slowdown for one in answer.contributions]
+    assert parts == sorted(parts, reverse=True)
+    # One without the other is all that there is, where one resource alone is short.
+    assert parts[0] > 0.5 * math.log(answer.prediction.slowdown.median) / len(parts)
+    assert json.dumps(answer.to_dict(), allow_nan=False)
+
+
+def test_explanation_of_a_stranger_has_equal_shares(oracle: Oracle) -> None:
+    answer = oracle.explain(Question("stranger", "busy"))
+    assert answer.prediction.basis == "node-only"
+    general = math.log(answer.prediction.slowdown.median)
+    assert sum(one.log_slowdown for one in answer.contributions) == pytest.approx(general, abs=0.01)
+
+
+def test_server_and_store_explain_alike(local: Oracle, remote: Oracle) -> None:
+    here, there = (
+        {one.surrogate: one for one in oracle.explain(Question("chaser", "busy")).contributions}
+        for oracle in (local, remote)
+    )
+    assert here.keys() == there.keys()
+    for name, one in here.items():
+        assert one.family == there[name].family
+        assert one.log_slowdown == pytest.approx(there[name].log_slowdown, abs=1e-3)
+        for value in ("seconds_per_op", "idle_seconds_per_op"):
+            assert getattr(one, value) == pytest.approx(getattr(there[name], value), rel=1e-3)
+
+
+def test_what_cannot_be_explained_says_why(oracle: Oracle) -> None:
+    with pytest.raises(UnknownNameError, match="busy"):
+        oracle.explain(Question("chaser", "bussy"))
+    with pytest.raises(StaleError):
+        oracle.explain(Question("chaser", "dozing", stale_policy="refuse"))
+
+
+def test_models_are_listed_and_read(oracle: Oracle) -> None:
+    (listed,) = oracle.models("chaser")
+    assert (listed.app, listed.placement, listed.version) == ("chaser", "cross-core", 1)
+    assert (listed.node_id, listed.in_service, listed.document) == ("node-1", True, "")
+    assert oracle.models("nothing") == ()
+    found = oracle.model("chaser")
+    document = json.loads(found.document)
+    assert (found.version, found.in_service) == (1, True)
+    assert found.chosen == document["chosen"]
+    assert read(document).app == "chaser"
+    for wanted in (("chaser", None, 7), ("nothing", None, 0)):
+        with pytest.raises(UntrainedError):
+            oracle.model(*wanted)
+
+
+def test_runs_are_imported_once(oracle: Oracle) -> None:
+    runs = [builders.run("imported", 1.0 + n, node_id="node-1") for n in range(3)]
+    first = oracle.import_runs(runs)
+    again = oracle.import_runs([*runs, builders.run("imported", 9.0, node_id="node-1")])
+    assert (first.runs, first.signatures, first.duplicates) == (3, 0, 0)
+    assert (again.runs, again.signatures, again.duplicates) == (1, 0, 3)
+    assert oracle.import_runs([]).runs == 0

@@ -14,6 +14,7 @@ from kongming.errors import InputError, StoreError
 from kongming.store import Change, Reported, Retention, Store, StoredPlacement
 from tests import builders
 from tests.postgres.server import PostgresServer
+from tests.server.process import eventually
 
 TIMES = {"stream.triad": 3e-9}
 SPREAD_S = 2.0
@@ -152,6 +153,26 @@ def test_a_change_spreads_within_two_seconds(store: Store, store_url: str) -> No
     before = len(follower.changes)
     report(store)
     assert len(follower.changes) == before
+
+
+def test_own_changes_are_left_out_but_for_kinds_that_are_wanted(
+    store: Store, store_url: str
+) -> None:
+    follower = Follower()
+    with Store.open(store_url) as other:
+        with store.watch_changes(follower, own=("signature",)) as watch:
+            mine = [report(store, f"mine-{number}") for number in range(3)]
+            store.add_signature(builders.signature("sort", TIMES))
+            theirs = report(other, "theirs")
+            assert follower.wait_for(lambda changes: told(theirs, changes), 10 * SPREAD_S)
+            assert not any(told(key, follower.changes) for key in mine)
+            own = [one.kind for one in follower.changes if one.origin == store.origin]
+            assert own == ["signature"]
+            # What is left out is passed over all the same.
+            report(store, "mine-4")
+            eventually(lambda: watch.position == store.last_change())
+        assert store.news_since(0, own=())[1] == store.last_change()
+        assert {one.origin for one in store.news_since(0, own=())[0]} == {other.origin}
 
 
 def test_a_watch_goes_on_after_a_number(store: Store) -> None:

@@ -15,6 +15,8 @@ from kongming.models.persist import ModelFile
 from kongming.prediction import Interval, Prediction
 from kongming_server.core import scoring
 from kongming_server.core.columns import Columns
+from kongming_server.core.nodes import NodeView
+from kongming_server.core.questions import Basis, Forecast
 from kongming_server.core.scoring import Served
 
 NO_SLOWDOWN = 0.0
@@ -138,3 +140,34 @@ def listed(names: Sequence[str], most: int = 3) -> str:
     """A few names and how many more."""
     shown = ", ".join(names[:most])
     return f"{shown} and {len(names) - most} more" if len(names) > most else shown
+
+
+def forecast_of(
+    said: Prediction, node_id: str, domain: int, placement: str, model: Served
+) -> Forecast:
+    return Forecast(
+        app=said.app,
+        node_id=node_id,
+        domain=domain,
+        placement=placement,
+        basis=Basis.MODEL,
+        slowdown=said.slowdown,
+        model=said.model,
+        model_version=model.version,
+        solo=said.solo_s,
+        runtime=said.runtime_s,
+        metric_unit=said.metric_unit,
+        extrapolating=said.extrapolating,
+        drivers=said.drivers,
+        warnings=said.warnings,
+        notes=said.notes,
+    )
+
+
+def carried_note(model: Served, view: NodeView | None) -> str:
+    name = "The node" if view is None else view.facts.name
+    return (
+        f"{model.file.app} was profiled on another node ({model.file.node_id}): slowdowns over the "
+        f"idle reference of {name} are put onto that node's idle times, and the solo runtime is "
+        "that node's."
+    )

@@ -11,10 +11,14 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
+from kongming.errors import InputError
 from kongming.fingerprint import Fingerprint, NodeFacts
 from kongming.models.intervals import Widening
 from kongming.models.persist import ModelFile
 from kongming.run import Signature
+from kongming.scale.model import ScaleFile
+from kongming_server.core.beside import Companion
+from kongming_server.core.explaining import Explainer
 from kongming_server.core.forecasting import Forecaster
 from kongming_server.core.nodes import NodeView
 from kongming_server.core.placements import Resident
@@ -32,6 +36,7 @@ from kongming_server.core.questions import (
     RankRequest,
     Settings,
 )
+from kongming_server.core.scaled import ScaleModels, forecast_job
 from kongming_server.core.world import World
 
 
@@ -42,7 +47,10 @@ class Engine:
     def __init__(self, settings: Settings | None = None) -> None:
         self._world = World(settings or Settings())
         self._forecaster = Forecaster(self._world)
-        self._ranker = Ranker(self._world)
+        self._explainer = Explainer(self._world, self._forecaster)
+        self._companion = Companion(self._world)
+        self._scales = ScaleModels()
+        self._ranker = Ranker(self._world, self._scales)
 
     # Nodes and their readings.
 
@@ -128,6 +136,17 @@ class Engine:
         """What this application's intervals have to be widened by (``kongming.calibration``)."""
         self._world.catalog.put_widening(app, placement, widening)
 
+    def put_scale_model(self, name: str, file: ScaleFile) -> None:
+        """The newest scale model of a name, which takes the place of the one before."""
+        self._scales.put(name, file)
+
+    def drop_scale_model(self, name: str) -> None:
+        self._scales.drop(name)
+
+    def scale_models(self) -> tuple[str, ...]:
+        """The names of those that are known."""
+        return self._scales.names()
+
     def put_placement(self, resident: Resident) -> None:
         """A placement in whatever state; call it again on each change."""
         self._world.put_placement(resident)
@@ -158,9 +177,17 @@ class Engine:
                 reference either.
             IncompatibleError: the fingerprint is of another suite version than the model.
             ExtrapolationError: under ``strict``, outside the training environments.
-            CannotAnswerError: nothing was read on the node yet.
+            CannotAnswerError: nothing was read on the node yet, or, of a job on several machines,
+                it is beyond what the scale model can say.
         """
-        return self._forecaster.predict(question, now)
+        if question.scaling is None:
+            return self._forecaster.predict(question, now)
+        return forecast_job(
+            question,
+            self._scales.find(question.app, question.scaling),
+            lambda one: self._forecaster.predict(one, now),
+            self._named,
+        )
 
     def predict_colocation(self, question: ColocationQuestion, now: float) -> Colocation:
         """The runtime beside named neighbours on an idle node, and what each of them meets.
@@ -170,7 +197,7 @@ class Engine:
             and what ``predict`` raises.
         """
         del now  # An idle node is the same at any time.
-        return self._forecaster.colocation(question)
+        return self._companion.colocation(question)
 
     def rank(self, request: RankRequest, now: float) -> Ranking:
         """Nodes in the order in which an application should be placed.
@@ -183,7 +210,13 @@ class Engine:
 
     def explain(self, question: Question, now: float) -> Explanation:
         """Why a prediction is what it is. Raises as ``predict``."""
-        return self._forecaster.explain(question, now)
+        if question.scaling is not None:
+            raise InputError(
+                "cannot be given: a job on several machines is explained by its parts.",
+                field="question.scaling",
+                hint="Ask for one node, the slowest.",
+            )
+        return self._explainer.explain(question, now)
 
     # What is known of nodes.
 
@@ -216,6 +249,10 @@ class Engine:
         if slot is None or math.isnan(self._world.slots.taken_at[slot]):
             return None
         return float(self._world.slots.taken_at[slot])
+
+    def _named(self, node: str) -> tuple[str, str]:
+        facts = self._world.nodes.find(node).facts
+        return facts.id, facts.name
 
     def _status(self, view: NodeView, now: float) -> NodeStatus:
         world, slots = self._world, self._world.slots

@@ -1,15 +1,14 @@
-"""Answers about one application on one node, or beside named neighbours."""
+"""Answers about one application on one node as it is now."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from kongming import predict as library
 from kongming.dataset import Floats
 from kongming.errors import (
     CannotAnswerError,
@@ -19,9 +18,7 @@ from kongming.errors import (
     UnknownNameError,
     UntrainedError,
 )
-from kongming.prediction import Interval, Prediction
-from kongming.run import Signature
-from kongming_server.core import answering, environment
+from kongming_server.core import answering
 from kongming_server.core.answering import Met
 from kongming_server.core.catalog import untrained
 from kongming_server.core.columns import fitted
@@ -30,13 +27,8 @@ from kongming_server.core.memory import Memory
 from kongming_server.core.nodes import NodeView
 from kongming_server.core.questions import (
     Basis,
-    Colocation,
-    ColocationQuestion,
-    Contribution,
-    Explanation,
     Forecast,
     Impact,
-    NeighbourImpact,
     NodeState,
     Question,
     StalePolicy,
@@ -70,7 +62,7 @@ class Forecaster:
         world = self._world
         view = world.nodes.find(question.node)
         placement = world.catalog.placement(question.app, question.placement)
-        model = self._model(question, placement)
+        model = self.model(question, placement)
         slot = self._slot(question, view, model)
         company = world.company(slot)
         age = self._age(slot, now)
@@ -88,7 +80,7 @@ class Forecaster:
             company = world.residents.company(
                 world.slots, slot, view.facts.id, world.catalog, world.columns, history
             )
-        found = _Found(view, slot, placement, model, company, self._met(question, company, view))
+        found = _Found(view, slot, placement, model, company, self.met(question, company, view))
         key = (
             question.app,
             placement,
@@ -107,54 +99,9 @@ class Forecaster:
             self._memory.put(key, depends_on, forecast)
         return self._aged(forecast, found, age, stale, history is not None, now)
 
-    def explain(self, question: Question, now: float) -> Explanation:
-        forecast = self.predict(question, now)
-        world = self._world
-        view = world.nodes.find(question.node)
-        slot = view.slots[forecast.domain]
-        model = self._model(question, forecast.placement)
-        logs = self._met(question, world.company(slot), view)
-        idle = world.slots.idle[slot]
-        if model is None:
-            return Explanation(forecast, self._shares(logs, idle))
-        met = Met(logs, idle, world.is_carried(slot, model))
-        return Explanation(forecast, self._contributions(model, met))
-
-    def colocation(self, question: ColocationQuestion) -> Colocation:
-        world = self._world
-        placement = world.catalog.placement(question.app, question.placement)
-        model = world.catalog.asked(question.app, placement, 0, question.model)
-        view = None if question.node is None else world.nodes.find(question.node)
-        node_id = model.file.node_id if view is None else view.facts.id
-        pressures = [self._known_pressure(name, placement, model) for name in question.neighbours]
-        signatures = {
-            name: world.catalog.signatures(name, placement) for name in question.neighbours
-        }
-        notes: list[str] = []
-        warnings: list[str] = []
-        if node_id != model.file.node_id:
-            notes.append(_carried_note(model, view))
-            if view is not None and not self._has_reference(view, model):
-                warnings.append(
-                    f"{view.facts.name} has no idle reference: it is taken to be as the node of "
-                    "the training."
-                )
-        said = self._beside(model, question, pressures, signatures)
-        impacts = []
-        for i, name in enumerate(question.neighbours):
-            others = [p for j, p in enumerate(pressures) if j != i]
-            impacts.append(self._neighbour(name, placement, others, question, warnings))
-        forecast = _forecast_of(said, node_id, 0, placement, model)
-        forecast = replace(
-            forecast,
-            warnings=(*forecast.warnings, *warnings),
-            notes=(*forecast.notes, *notes),
-        )
-        return Colocation(forecast, tuple(impacts))
-
     # What the question is about.
 
-    def _model(self, question: Question, placement: str) -> Served | None:
+    def model(self, question: Question, placement: str) -> Served | None:
         catalog = self._world.catalog
         if catalog.served(question.app, placement) is None and not (
             question.model_version or question.model
@@ -213,7 +160,7 @@ class Forecaster:
                 )
         return found
 
-    def _met(self, question: Question, company: Company, view: NodeView) -> Floats:
+    def met(self, question: Question, company: Company, view: NodeView) -> Floats:
         if not question.resident_id:
             logs = company.met
         else:
@@ -272,11 +219,13 @@ class Forecaster:
             strict=question.strict,
         )
         node_id, domain = found.view.facts.id, int(world.slots.domain[slot])
-        forecast = _forecast_of(said, node_id, domain, found.placement, model)
+        forecast = answering.forecast_of(said, node_id, domain, found.placement, model)
         if node_id == model.file.node_id:
             return forecast
         if is_carried:
-            return replace(forecast, notes=(*forecast.notes, _carried_note(model, found.view)))
+            return replace(
+                forecast, notes=(*forecast.notes, answering.carried_note(model, found.view))
+            )
         return replace(
             forecast,
             warnings=(
@@ -401,179 +350,6 @@ class Forecaster:
                 hint="Surrogates of different sizes are different columns: profile and train "
                 "again with this suite.",
             )
-
-    # Why.
-
-    def _contributions(self, model: Served, met: Met) -> tuple[Contribution, ...]:
-        times = answering.times_for(model, met, self._world.columns)
-        scorer = None
-        for code in sorted(model.scorers):
-            if all(name in times for name in model.scorers[code].variant.columns):
-                scorer = model.scorers[code]
-                break
-        if scorer is None:
-            raise CannotAnswerError(
-                f"Some surrogates of the model of {model.file.app} were not read, so their parts "
-                "are not known.",
-                hint="Take a fingerprint of a larger suite.",
-            )
-        values = np.array([times[name] for name in scorer.variant.columns])
-        rows = np.tile(values, (len(values) + 1, 1))
-        np.fill_diagonal(rows[1:], scorer.variant.idle)
-        predicted = scorer.frozen.log_slowdown(rows)
-        lost = (predicted[0] - predicted[1:]).tolist()
-        here, idle = met.logs[scorer.places], met.idle[scorer.places]
-        idle = np.where(np.isnan(idle), scorer.log_idle, idle)
-        found = [
-            Contribution(name, family, math.exp(there), math.exp(alone), part)
-            for name, family, there, alone, part in zip(
-                scorer.variant.columns,
-                scorer.variant.families,
-                here.tolist(),
-                idle.tolist(),
-                lost,
-                strict=True,
-            )
-        ]
-        return tuple(sorted(found, key=lambda one: (-one.log_slowdown, one.surrogate)))
-
-    def _shares(self, logs: Floats, idle: Floats) -> tuple[Contribution, ...]:
-        """Of a general slowdown every surrogate has the same share."""
-        slowed = logs - idle
-        known = np.flatnonzero(~np.isnan(slowed)).tolist()
-        columns = self._world.columns
-        found = [
-            Contribution(
-                columns.names[j],
-                columns.family(j),
-                math.exp(logs[j]),
-                math.exp(idle[j]),
-                float(slowed[j]) / len(known),
-            )
-            for j in known
-        ]
-        return tuple(sorted(found, key=lambda one: (-one.log_slowdown, one.surrogate)))
-
-    # Beside named neighbours.
-
-    def _known_pressure(self, name: str, placement: str, model: Served) -> Floats:
-        found = self._world.catalog.pressure(name, placement, model.suite)
-        if not found.known:
-            raise UntrainedError(
-                f"{name} has no signature at {placement}, so what it does to a neighbour is not "
-                "known.",
-                hint="Profile it: kongming profile APPS.toml --app " + name,
-            )
-        return fitted(found.slowed, len(self._world.columns))
-
-    def _beside(
-        self,
-        model: Served,
-        question: ColocationQuestion,
-        pressures: Sequence[Floats],
-        signatures: Mapping[str, Sequence[Signature]],
-    ) -> Prediction:
-        file = model.file
-        widening = self._world.catalog.widening(file.app, file.placement)
-        distinct = len(signatures) == len(question.neighbours)
-        if distinct and all(s.node_id == file.node_id for ss in signatures.values() for s in ss):
-            # All of one node: exactly what the library says of the same records.
-            return library.predict_beside(
-                file,
-                signatures,
-                model=question.model,
-                strict=question.strict,
-                level=question.level,
-                widening=widening.factor,
-                widening_groups=widening.groups,
-            )
-        return library.predict_environment(
-            file,
-            answering.times_for(model, self._idle_plus(pressures), self._world.columns),
-            model=question.model,
-            strict=question.strict,
-            level=question.level,
-            beside=question.neighbours,
-            widening=widening.factor,
-            widening_groups=widening.groups,
-        )
-
-    def _neighbour(
-        self,
-        name: str,
-        placement: str,
-        others: Sequence[Floats],
-        question: ColocationQuestion,
-        warnings: list[str],
-    ) -> NeighbourImpact:
-        world = self._world
-        model = world.catalog.served(name, placement)
-        if model is None:
-            warnings.append(f"{name} has no model at {placement}: what it meets is not known.")
-            return NeighbourImpact(name, None)
-        arriving = world.catalog.pressure(question.app, placement, model.suite)
-        if not arriving.known:
-            sentence = (
-                f"{question.app} has no signature at {placement}: what it does to neighbours is "
-                "not known."
-            )
-            if sentence not in warnings:
-                warnings.append(sentence)
-            return NeighbourImpact(name, None)
-        theirs = [*others, fitted(arriving.slowed, len(world.columns))]
-        widening = world.catalog.widening(name, placement)
-        try:
-            slowdown: Interval | None = answering.slowdown(
-                model, self._idle_plus(theirs), world.columns, question.level, widening
-            )
-        except InputError as error:
-            warnings.append(f"What {name} meets is not known: {error.message}")
-            slowdown = None
-        return NeighbourImpact(name, slowdown)
-
-    def _idle_plus(self, pressures: Sequence[Floats]) -> Met:
-        """An idle node, as slowdowns, with these neighbours on it."""
-        idle = np.zeros(len(self._world.columns))
-        stacked = np.array(pressures).reshape(len(pressures), len(idle))
-        logs, _ = environment.met(idle, idle, [Phase.ADDED] * len(pressures), stacked)
-        return Met(logs, idle, True)
-
-    def _has_reference(self, view: NodeView, model: Served) -> bool:
-        return any(
-            self._world.slots.reference(slot, model.suite) is not None
-            for slot in view.slots.values()
-        )
-
-
-def _forecast_of(
-    said: Prediction, node_id: str, domain: int, placement: str, model: Served
-) -> Forecast:
-    return Forecast(
-        app=said.app,
-        node_id=node_id,
-        domain=domain,
-        placement=placement,
-        basis=Basis.MODEL,
-        slowdown=said.slowdown,
-        model=said.model,
-        model_version=model.version,
-        solo=said.solo_s,
-        runtime=said.runtime_s,
-        metric_unit=said.metric_unit,
-        extrapolating=said.extrapolating,
-        drivers=said.drivers,
-        warnings=said.warnings,
-        notes=said.notes,
-    )
-
-
-def _carried_note(model: Served, view: NodeView | None) -> str:
-    name = "The node" if view is None else view.facts.name
-    return (
-        f"{model.file.app} was profiled on another node ({model.file.node_id}): slowdowns over the "
-        f"idle reference of {name} are put onto that node's idle times, and the solo runtime is "
-        "that node's."
-    )
 
 
 def _last(value: float) -> float:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +17,8 @@ from numpy.typing import NDArray
 from kongming.dataset import Floats
 from kongming.errors import UntrainedError
 from kongming.prediction import Interval
-from kongming_server.core import answering, ranking, scoring
+from kongming.scale.sets import Weights
+from kongming_server.core import answering, ranking, scoring, shortlist
 from kongming_server.core.answering import Met
 from kongming_server.core.catalog import Pressure, untrained
 from kongming_server.core.columns import fitted
@@ -24,20 +26,15 @@ from kongming_server.core.matrix import carried
 from kongming_server.core.questions import (
     Basis,
     RankedNode,
+    RankedSet,
     Ranking,
     RankRequest,
     StalePolicy,
 )
+from kongming_server.core.scaled import ScaleModels, ranked_set
 from kongming_server.core.scoring import Served
+from kongming_server.core.sets import choose_sets
 from kongming_server.core.world import World
-
-_SPARE = 4
-"""Of every so many places that are asked for, one more is worked out in full: the estimate of
-harm that they were found by may have been wrong."""
-
-_MOST_TRIED = 64
-"""Places beyond those asked for that are worked out in full because a limit on residents turned
-others down; beyond that the estimate decides."""
 
 _DOUBTFUL = 1.5
 """An estimate of a resident's log slowdown refuses a place only this far beyond the limit."""
@@ -51,9 +48,23 @@ class _Asked:
     now: float
 
 
+@dataclass(frozen=True, eq=False, slots=True)
+class _Field:
+    """All places (slots,): the newcomer's log slowdown, an estimate of what it adds to residents',
+    why each is refused, and whether it is stale; ``allowed`` are numbers of places."""
+
+    newcomer: Floats
+    harm: Floats
+    codes: NDArray[np.int8]
+    stale: NDArray[np.bool_]
+    allowed: NDArray[np.intp]
+    tolerance: float
+
+
 class Ranker:
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, scales: ScaleModels) -> None:
         self._world = world
+        self._scales = scales
         self._seeds = itertools.count(1)
 
     def rank(self, request: RankRequest, now: float) -> Ranking:
@@ -82,46 +93,47 @@ class Ranker:
         allowed = np.flatnonzero(candidates & (codes == 0))
         tolerance = self._tolerance(asked, allowed, scores, newcomer)
         random = np.random.default_rng(next(self._seeds) if request.seed is None else request.seed)
-        wanted = request.limit + math.ceil(request.limit / _SPARE)
-        order = ranking.in_order(scores, allowed, nodes, tolerance, wanted, random)
-        taken: list[int] = []
-        exact: list[float] = []
-        worst: list[float] = []
-        limit = _log_limit(request.resident_slowdown_limit)
-        tried = 0
-        while len(taken) < wanted:
-            places = list(itertools.islice(order, wanted - len(taken)))
-            if not places:
-                break
-            tried += len(places)
-            trusted = tried > wanted + _MOST_TRIED
-            for place, (added, most) in zip(places, self._harm(asked, places), strict=True):
-                if most > limit and not trusted:
-                    codes[place] = ranking.code("resident_slowdown_limit")
-                    continue
-                taken.append(place)
-                exact.append(
-                    request.newcomer_weight * float(newcomer[place])
-                    + request.resident_weight * added
-                )
-                worst.append(most)
-        chosen, tied = ranking.settle(exact, tolerance, request.limit)
-        residents = np.bincount(
-            np.maximum(world.table.slot[: world.table.count], -1) + 1, minlength=n + 1
-        )[1:]
+        if request.scaling is not None:
+            field = _Field(newcomer, world.table.sums(n, harm), codes, stale, allowed, tolerance)
+            sets = self._sets(asked, field, random)
+            return Ranking(
+                nodes=sets[0].nodes if sets else (),
+                candidates=len(request.nodes) or len(world.nodes),
+                refused=self._refused(request, codes, nodes, candidates),
+                basis=Basis.NODE_ONLY if model is None else Basis.MODEL,
+                staleness_s=world.staleness_s(now),
+                sets=sets,
+            )
+        residents = self._residents()
+        found = shortlist.best(
+            newcomer,
+            world.table.sums(n, harm),
+            allowed,
+            nodes,
+            residents,
+            weights=(request.newcomer_weight, request.resident_weight),
+            limit=request.limit,
+            most_harmed=_log_limit(request.resident_slowdown_limit),
+            tolerance=tolerance,
+            harm=lambda places: self._harm(asked, places),
+            random=random,
+        )
+        codes[list(found.refused)] = ranking.code("resident_slowdown_limit")
         ranked = [
             self._ranked(
                 asked,
-                taken[i],
-                exact[i],
-                worst[i],
-                float(newcomer[taken[i]]),
-                is_tied,
-                bool(stale[taken[i]]),
-                int(residents[taken[i]]),
+                one.place,
+                one.score,
+                one.worst,
+                float(newcomer[one.place]),
+                one.tied,
+                bool(stale[one.place]),
+                int(residents[one.place]),
             )
-            for i, is_tied in zip(chosen, tied, strict=True)
+            for one in found.places
         ]
+        # Counted as refused, though not worked out: they are not in the answer in any case.
+        self._doubt(asked, codes, harm, found.sound)
         return Ranking(
             nodes=tuple(ranked),
             candidates=len(request.nodes) or len(world.nodes),
@@ -129,6 +141,58 @@ class Ranker:
             basis=Basis.NODE_ONLY if model is None else Basis.MODEL,
             staleness_s=world.staleness_s(now),
         )
+
+    def _sets(
+        self, asked: _Asked, field: _Field, random: np.random.Generator
+    ) -> tuple[RankedSet, ...]:
+        world, request = self._world, asked.request
+        assert request.scaling is not None
+        try:
+            scale = self._scales.find(request.app, request.scaling)
+        except UntrainedError:
+            # Nodes can be told apart all the same.
+            scale = None
+        found, refused = choose_sets(
+            field.newcomer,
+            field.harm,
+            field.allowed,
+            world.slots.node[: world.slots.count],
+            size=request.scaling.machines,
+            limit=request.limit,
+            weights=Weights(request.newcomer_weight, request.resident_weight, field.tolerance),
+            most_harmed=_log_limit(request.resident_slowdown_limit),
+            exact=lambda places: self._harm(asked, places),
+            random=random,
+        )
+        field.codes[refused] = ranking.code("resident_slowdown_limit")
+        residents = self._residents()
+        sets = []
+        for one in found:
+            nodes = [
+                self._ranked(
+                    asked,
+                    place,
+                    request.newcomer_weight * float(field.newcomer[place])
+                    + request.resident_weight * harm,
+                    worst,
+                    float(field.newcomer[place]),
+                    tied,
+                    bool(field.stale[place]),
+                    int(residents[place]),
+                )
+                for place, tied, harm, worst in zip(
+                    one.places, one.tied, one.harm, one.worst, strict=True
+                )
+            ]
+            sets.append(ranked_set(nodes, one.score, request.scaling, scale, request.level))
+        return tuple(sets)
+
+    def _residents(self) -> NDArray[np.intp]:
+        """(slots,) how many are reserved or bound there."""
+        table = self._world.table
+        return np.bincount(
+            np.maximum(table.slot[: table.count], -1) + 1, minlength=self._world.slots.count + 1
+        )[1:]
 
     # Who is asked about.
 
@@ -256,11 +320,25 @@ class Ranker:
         if request.slowdown_limit:
             limit = _log_limit(request.slowdown_limit)
             ranking.refuse(codes, newcomer > limit, "slowdown_limit")
-        if request.resident_slowdown_limit:
-            limit = _DOUBTFUL * _log_limit(request.resident_slowdown_limit)
-            worst = world.table.greatest(n, harm)
-            ranking.refuse(codes, worst > limit, "resident_slowdown_limit")
+        if request.scaling is not None:
+            self._doubt(asked, codes, harm)
         return codes
+
+    def _doubt(
+        self,
+        asked: _Asked,
+        codes: NDArray[np.int8],
+        harm: Floats,
+        sound: Sequence[int] = (),
+    ) -> None:
+        """Refuse by the estimate of harm, except what was worked out and found ``sound``."""
+        if not asked.request.resident_slowdown_limit:
+            return
+        limit = _DOUBTFUL * _log_limit(asked.request.resident_slowdown_limit)
+        worst = self._world.table.greatest(len(codes), harm)
+        where = worst > limit
+        where[list(sound)] = False
+        ranking.refuse(codes, where, "resident_slowdown_limit")
 
     def _refused(
         self,

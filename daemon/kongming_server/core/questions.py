@@ -15,6 +15,7 @@ from enum import Enum
 from kongming.errors import InputError
 from kongming.fingerprint import PLACEMENTS, NodeFacts
 from kongming.prediction import Driver, Interval
+from kongming.scaling import Scaled, Scaling, check_where
 
 DEFAULT_PLACEMENT = "cross-core"
 
@@ -100,10 +101,13 @@ class Question:
     ``model`` None is the chosen one, ``model_version`` 0 the one in service, ``domain`` None the
     one with the least slowdown. ``resident_id`` is the placement of this very application where
     it runs already. ``strict`` refuses where the model extrapolates.
+
+    With ``scaling`` it is of a whole job on ``nodes`` (``node`` is then empty), whose serial part
+    runs on ``driver``, None for the first of them.
     """
 
     app: str
-    node: str
+    node: str = ""
     placement: str | None = None
     level: float = 0.9
     stale_policy: StalePolicy = StalePolicy.WIDEN
@@ -112,10 +116,13 @@ class Question:
     domain: int | None = None
     resident_id: str = ""
     strict: bool = False
+    scaling: Scaling | None = None
+    nodes: tuple[str, ...] = ()
+    driver: str | None = None
 
     def __post_init__(self) -> None:
         _named("app", self.app)
-        _named("node", self.node)
+        check_where(self)
         check_placement(self.placement)
         check_level(self.level)
         if self.model_version < 0:
@@ -144,6 +151,10 @@ class Forecast:
     NODE_ONLY. ``runtime`` and ``solo`` are in ``metric_unit``. ``fingerprint_age_s`` is None
     where the idle reference was used. ``residents`` says by placement id what the newcomer would
     do. ``added`` and ``removed`` are the placements by which the fingerprint was corrected.
+
+    ``scaled`` is of a job on several machines: ``node_id``, ``domain`` and ``drivers`` are then of
+    its slowest node, ``solo`` and ``runtime`` of the whole job in seconds, and ``slowdown`` is the
+    job's over idle machines.
     """
 
     app: str
@@ -167,6 +178,7 @@ class Forecast:
     notes: tuple[str, ...] = ()
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
+    scaled: Scaled | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,6 +227,9 @@ class RankRequest:
     ``nodes`` are candidates by id or name, none for all in service. A limit of 0 is none. The
     score is ``newcomer_weight`` times the newcomer's log slowdown and ``resident_weight`` times
     the sum of what is added to the residents'. ``seed`` None takes another one each time.
+
+    With ``scaling`` sets of so many nodes are asked for, and ``limit`` counts sets. The slowest
+    node of a set is the newcomer's part of its score.
     """
 
     app: str
@@ -229,6 +244,7 @@ class RankRequest:
     level: float = 0.9
     seed: int | None = None
     memory_bytes: int = 0
+    scaling: Scaling | None = None
 
     def __post_init__(self) -> None:
         _named("app", self.app)
@@ -267,15 +283,36 @@ class RankedNode:
 
 
 @dataclass(frozen=True, slots=True)
+class RankedSet:
+    """Nodes for one job, least slowed first.
+
+    ``slowdown`` is the whole job's over idle machines and ``runtime`` its runtime in seconds;
+    without a scale model it is that of the slowest node, and ``runtime`` and ``scaled`` are None.
+    """
+
+    nodes: tuple[RankedNode, ...]
+    score: float
+    slowdown: Interval
+    runtime: Interval | None = None
+    scaled: Scaled | None = None
+    extrapolating: bool = False
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Ranking:
-    """Best first. ``refused`` counts candidates by reason; ``staleness_s`` is by how much the
-    matrix may lag behind the newest fingerprint."""
+    """Best first; where sets were asked for, ``nodes`` are those of the first of ``sets``.
+
+    ``refused`` counts candidates by reason; ``staleness_s`` is by how much the matrix may lag
+    behind the newest fingerprint.
+    """
 
     nodes: tuple[RankedNode, ...]
     candidates: int
     refused: Mapping[str, int]
     basis: Basis
     staleness_s: float = 0.0
+    sets: tuple[RankedSet, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

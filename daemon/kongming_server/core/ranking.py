@@ -77,9 +77,10 @@ def settle(scores: Sequence[float], tolerance: float, limit: int) -> tuple[list[
         return [], []
     best = min(scores)
     tied = [i for i, score in enumerate(scores) if score <= best + tolerance]
-    rest = sorted((i for i in range(len(scores)) if i not in set(tied)), key=lambda i: scores[i])
+    first = set(tied)
+    rest = sorted((i for i in range(len(scores)) if i not in first), key=lambda i: scores[i])
     order = (tied + rest)[:limit]
-    return order, [i in set(tied) for i in order]
+    return order, [i in first for i in order]
 
 
 def counted(

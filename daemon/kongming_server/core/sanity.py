@@ -35,6 +35,8 @@ def implausible(
     times = fingerprint.times()
     if not times:
         return "The fingerprint has no reading that succeeded."
+    if _plausible(fingerprint, reference):
+        return None
     for name, seconds in times.items():
         found = f"surrogates.{name}: {seconds!r} s per operation"
         if not math.isfinite(seconds):
@@ -51,3 +53,16 @@ def implausible(
         if idle is not None and seconds < least * idle:
             return f"{found} is {idle / seconds:.0f} times faster than on the idle node."
     return None
+
+
+def _plausible(fingerprint: Fingerprint, reference: Mapping[str, float] | None) -> bool:
+    """Whether nothing at all is wrong: what is, only has to be found where something is."""
+    known = reference or {}
+    for name, reading in fingerprint.surrogates.items():
+        seconds = reading.seconds_per_op
+        if seconds is None or reading.error is not None:
+            continue
+        # Of the greater share: a device that was cached is looked at once more.
+        if not LEAST_S <= seconds <= MOST_S or seconds < FASTEST_SHARE * known.get(name, 0.0):
+            return False
+    return True

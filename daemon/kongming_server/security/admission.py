@@ -14,12 +14,12 @@ from functools import lru_cache
 from urllib.parse import unquote
 
 from kongming.errors import AccessError, OverloadedError
-from kongming_server.config import Limits, Security
 from kongming_server.metrics import Metrics
 from kongming_server.security.certificates import holder
 from kongming_server.security.rates import Rates
 from kongming_server.security.roles import PUBLIC, Role, permit
 from kongming_server.security.tokens import TokenBook
+from kongming_server.settings import Limits, Security
 
 __all__ = ["Call", "Caller", "Guard", "Ticket", "current_call"]
 

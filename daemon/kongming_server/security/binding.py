@@ -6,7 +6,7 @@ import ipaddress
 import socket
 
 from kongming.errors import InputError
-from kongming_server.config import Security
+from kongming_server.settings import Security
 
 __all__ = ["check_bind", "is_loopback"]
 

@@ -172,6 +172,34 @@ def revoke(token_id: str, config_path: Path | None, store_url: str | None, as_js
     click.echo(f"Token {token_id} {'is revoked' if revoked else 'was revoked before'}.")
 
 
+@token.command("release")
+@click.argument("node", metavar="NODE")
+@_store_options
+@_json_option
+def release(node: str, config_path: Path | None, store_url: str | None, as_json: bool) -> None:
+    """Let another agent speak for NODE (an id or a name): the next one that does keeps it."""
+    with _store(config_path, store_url) as store:
+        known = {one.node_id: one for one in store.agents()}
+        names = {one.id: one.name for one in store.nodes(node_ids=set(known))}
+        found = [one for one in known if node in (one, names.get(one))]
+        if not found:
+            raise UnknownNameError("node", node, [*known, *names.values()])
+        if len(found) > 1:
+            raise InputError(
+                "is the name of several nodes.",
+                field="node",
+                found=node,
+                allowed=f"an id: {', '.join(sorted(found)[:5])}",
+            )
+        agent = known[found[0]]
+        holder = str(agent.document.get("bound_to", ""))
+        store.put_agent(agent.node_id, {**agent.document, "bound_to": ""}, agent.seen_at)
+    if as_json:
+        _emit({"node": agent.node_id, "released_from": holder or None})
+        return
+    click.echo(f"Node {agent.node_id} {f'is released from {holder}' if holder else 'was free'}.")
+
+
 def _store(config_path: Path | None, store_url: str | None) -> Store:
     config = load(config_path, {"server.store": store_url})
     return Store.open(config.server.store or None)

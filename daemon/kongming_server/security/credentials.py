@@ -11,7 +11,7 @@ from typing import Any
 import grpc
 
 from kongming.errors import InputError, KongmingError
-from kongming_server.config import Security
+from kongming_server.settings import Security
 
 __all__ = ["add_port", "http_ssl", "server_credentials"]
 

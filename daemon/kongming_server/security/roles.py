@@ -62,7 +62,8 @@ PERMISSIONS: Mapping[str, frozenset[Role]] = {
     "/kongming.rpc.v1.Profiles/ListModels": _SCHEDULER,
     "/kongming.rpc.v1.Profiles/DeleteModel": _OPERATOR,
     "/kongming.rpc.v1.Placements/Reserve": _SCHEDULER,
-    "/kongming.rpc.v1.Placements/Bind": _SCHEDULER,
+    # An agent tells what a batch system of its node has started there.
+    "/kongming.rpc.v1.Placements/Bind": _REPORTER,
     "/kongming.rpc.v1.Placements/Release": _SCHEDULER,
     "/kongming.rpc.v1.Placements/ListPlacements": _SCHEDULER,
     "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": _ALL,

@@ -99,6 +99,13 @@ class TokenBook:
                     _log.warning("Tokens could not be read; the last ones stay: %s", error)
                 away = True
 
+    def in_force(self, token_id: str, now: float) -> bool:
+        """Whether a token of this id opens anything at ``now`` (unix s)."""
+        known = self._known.get(token_id)
+        if known is None or known.revoked_at is not None:
+            return False
+        return known.expires_at is None or now < known.expires_at
+
     def find(self, text: str, now: float) -> StoredToken:
         """The token that ``text`` is, at ``now`` (unix s).
 

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import grpc
 
-from kongming.errors import InputError, KongmingError, UnavailableError, UnknownNameError
+from kongming.errors import (
+    AccessError,
+    InputError,
+    KongmingError,
+    UnavailableError,
+    UnknownNameError,
+)
 from kongming.rpc import records
 from kongming.rpc.v1 import fleet_pb2, fleet_pb2_grpc, records_pb2
 from kongming.run import Run
@@ -20,6 +26,7 @@ from kongming_server.core.questions import Purpose
 from kongming_server.hub import Hub, Interrupted
 from kongming_server.ingest import Ingest, Report
 from kongming_server.nodes import node_message
+from kongming_server.ownership import Ownership, spoken_by_an_agent
 from kongming_server.reports import NonsenseError
 from kongming_server.services.placements import PlacementsService
 from kongming_server.state import Agent, allowed
@@ -45,12 +52,18 @@ class FinishedRun(NamedTuple):
 
 class FleetService(fleet_pb2_grpc.FleetServicer):
     def __init__(
-        self, hub: Hub, ingest: Ingest, loop: ClosedLoop, placements: PlacementsService
+        self,
+        hub: Hub,
+        ingest: Ingest,
+        loop: ClosedLoop,
+        placements: PlacementsService,
+        ownership: Ownership,
     ) -> None:
         self._hub = hub
         self._ingest = ingest
         self._loop = loop
         self._placements = placements
+        self._ownership = ownership
         self._turn = 0
 
     # -- what agents say -----------------------------------------------------------------------
@@ -61,11 +74,15 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
         hub = self._hub
         facts = records.node_from_message(request.node)
         known = hub.agents.get(facts.id)
-        new = known is None or known.facts != facts
+        if known is not None:
+            # Before anything of it is changed.
+            await self._claim(known)
+        new = known is None or not known.registered or known.facts != facts
         agent = hub.put_node(facts)
-        if new:
-            await hub.stored(lambda: hub.store.put_node(facts))
-        agent.registered = True
+        if known is None:
+            self._ownership.claim(agent)
+        # Until the new facts are on disk: where that fails, the next call writes them.
+        agent.registered = not new
         agent.agent_version = request.agent_version
         agent.suite_version = request.suite_version
         hub.agents.put_peer(agent, request.peer_address)
@@ -76,6 +93,10 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
         # Heard of first: what is kept of an agent says when it last spoke.
         hub.alive(agent, hub.now())
         await hub.keep(agent)
+        if new:
+            # After its agent: other servers shall not see a node that nobody has heard of.
+            await hub.stored(lambda: hub.store.put_node(facts))
+            agent.registered = True
         refused: InputError | None = None
         for message in request.references:
             try:
@@ -90,6 +111,27 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
             fingerprint_ttl=records.duration(hub.config.fleet.fingerprint_ttl_s),
             acknowledged=acknowledged,
         )
+
+    async def _claim(self, agent: Agent) -> None:
+        """Return where the caller may speak for this node.
+
+        Raises:
+            AccessError: it is another agent's.
+        """
+        before = agent.bound_to
+        try:
+            # One that never registered is kept when it does.
+            if self._ownership.claim(agent) and agent.registered:
+                await self._hub.keep(agent)
+        except AccessError:
+            self._hub.metrics.refused.labels("forbidden").inc()
+            log.warning(
+                "Another agent than the one that registered %s spoke for it.", agent.facts.name
+            )
+            raise
+        except KongmingError:
+            agent.bound_to = before
+            raise
 
     async def _refer(self, message: records_pb2.Fingerprint, agent: Agent) -> None:
         """Keep an idle reference."""
@@ -129,8 +171,8 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
                         break
         except Interrupted:
             log.debug("A stream of fingerprints is answered early: the server is about to end.")
-        for accepted in await asyncio.gather(*waiting):
-            _note(accepted, answer)
+        for future in waiting:
+            _note(await future, answer)
         return answer
 
     async def _take(
@@ -140,6 +182,7 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
     ) -> asyncio.Future[Accepted] | None:
         hub = self._hub
         agent = hub.agents.known(request.node_id)
+        await self._claim(agent)
         now = hub.now()
         try:
             purpose = reports.purpose_of(request.purpose)
@@ -171,6 +214,7 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
     ) -> fleet_pb2.ReportRunsResponse:
         hub = self._hub
         agent = hub.agents.known(request.node_id)
+        await self._claim(agent)
         answer = fleet_pb2.ReportRunsResponse()
         kept: list[Reported] = []
         finished: dict[str, FinishedRun] = {}
@@ -193,7 +237,8 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
                 await self._refuse(agent, each.id, error, answer)
                 continue
             kept.append(Reported(agent.facts.id, 0, signature))
-        hub.alive(agent, now)
+        if spoken_by_an_agent():
+            hub.alive(agent, now)
         if kept:
             accepted = await self._ingest.add(Report(tuple(kept)))
             _note(accepted, answer)
@@ -230,14 +275,17 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
         agent = hub.agents.get(request.node_id)
         if agent is None or not agent.registered:
             return fleet_pb2.HeartbeatResponse(register_again=True)
+        await self._claim(agent)
         now = hub.now()
         agent.probe_cost = request.probe_cost
         agent.spooled = request.spooled
-        agent.passive = dict(request.passive)
+        agent.passive = {name: request.passive[name] for name in request.passive}
         hub.alive(agent, now)
+        if request.HasField("peer_timing"):
+            await self._timed(agent, request.peer_timing, now)
         answer = fleet_pb2.HeartbeatResponse(
             probe_now=agent.probe_now,
-            profile_apps=agent.wanted_profiles,
+            profile_apps=await hub.profile_requests.for_heartbeat(agent, context.peer()),
             placement_ids=hub.placements_on(agent.facts.id),
         )
         agent.probe_now = False
@@ -248,11 +296,28 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
                 answer.peer_address = peer.peer_address
                 answer.peer_node_id = peer.facts.id
                 agent.peer_due_at = now + hub.config.fleet.peer_period_s
-        if agent.wanted_profiles:
-            # Asked once: profiling takes long, and nobody wants it twice for a lost answer.
-            agent.wanted_profiles = ()
-            await hub.keep(agent)
         return answer
+
+    async def _timed(self, agent: Agent, message: fleet_pb2.PeerTiming, now: float) -> None:
+        """Keep what an agent timed to the peer that it was named."""
+        hub = self._hub
+        if message.peer_node_id == agent.facts.id or hub.agents.get(message.peer_node_id) is None:
+            # The peer may have gone since: what the heartbeat says beside it still counts.
+            hub.metrics.rejected.labels("peer-timing").inc()
+            return
+        try:
+            timing = reports.peer_timing_of(message, now=now)
+        except NonsenseError as error:
+            hub.metrics.rejected.labels("peer-timing").inc()
+            log.warning("%s reported nonsense: %s", agent.facts.name, error.message)
+            await hub.doubt(agent, error.message)
+            return
+        agent.timed(message.peer_node_id, timing)
+        hub.keep_soon(agent)
+        hub.metrics.accepted.labels("peer-timing").inc()
+        hub.metrics.peer_round_trip.observe(timing.round_trip_s)
+        if timing.bytes_per_s > 0.0:
+            hub.metrics.peer_rate.observe(timing.bytes_per_s)
 
     # -- what people ask -----------------------------------------------------------------------
 

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 import grpc
 
 from kongming.errors import InputError, KongmingError
-from kongming.rpc import values
+from kongming.rpc import scaling, values
 from kongming.rpc.errors import failure_message
 from kongming.rpc.v1 import predictor_pb2, predictor_pb2_grpc
+from kongming.scaling import Scaling
 from kongming_server.core.engine import Engine
 from kongming_server.core.questions import (
     Basis,
@@ -20,6 +21,7 @@ from kongming_server.core.questions import (
     Forecast,
     Question,
     RankedNode,
+    RankedSet,
     RankRequest,
     StalePolicy,
 )
@@ -102,6 +104,7 @@ class PredictorService(predictor_pb2_grpc.PredictorServicer):
             refused=dict(found.refused),
             basis=_BASES[found.basis],
             staleness_seconds=found.staleness_s,
+            sets=[_set_message(one) for one in found.sets],
         )
         response.elapsed_seconds = time.perf_counter() - begun
         return response
@@ -142,6 +145,9 @@ def question_from_message(message: predictor_pb2.PredictQuestion) -> Question:
         domain=message.domain if message.HasField("domain") else None,
         resident_id=message.resident_id,
         strict=message.strict,
+        scaling=_scaling(message),
+        nodes=tuple(message.nodes),
+        driver=message.driver or None,
     )
 
 
@@ -150,7 +156,7 @@ def rank_request_from_message(message: predictor_pb2.RankNodesRequest) -> RankRe
     return RankRequest(
         app=message.app,
         nodes=tuple(message.nodes),
-        limit=message.limit or DEFAULT_LIMIT,
+        limit=message.limit or (1 if message.HasField("scaling") else DEFAULT_LIMIT),
         placement=values.placement_from_message(message.placement),
         slowdown_limit=message.slowdown_limit,
         resident_slowdown_limit=message.resident_slowdown_limit,
@@ -160,6 +166,7 @@ def rank_request_from_message(message: predictor_pb2.RankNodesRequest) -> RankRe
         level=message.level or DEFAULT_LEVEL,
         seed=message.seed if message.HasField("seed") else None,
         memory_bytes=message.memory_bytes,
+        scaling=_scaling(message),
     )
 
 
@@ -191,6 +198,8 @@ def fill_prediction(message: predictor_pb2.Prediction, forecast: Forecast) -> No
         resident.slowdown_then.CopyFrom(values.interval_to_message(impact.slowdown_then))
     message.warnings.extend(forecast.warnings)
     message.notes.extend(forecast.notes)
+    if forecast.scaled is not None:
+        message.scaled.CopyFrom(scaling.scaled_to_message(forecast.scaled))
 
 
 def _ranked_message(node: RankedNode) -> predictor_pb2.RankedNode:
@@ -209,6 +218,24 @@ def _ranked_message(node: RankedNode) -> predictor_pb2.RankedNode:
         tied_with_first=node.tied_with_first,
         residents=node.residents,
     )
+
+
+def _set_message(one: RankedSet) -> predictor_pb2.RankedSet:
+    return predictor_pb2.RankedSet(
+        nodes=[_ranked_message(node) for node in one.nodes],
+        score=one.score,
+        slowdown=values.interval_to_message(one.slowdown),
+        runtime=None if one.runtime is None else values.interval_to_message(one.runtime),
+        scaled=None if one.scaled is None else scaling.scaled_to_message(one.scaled),
+        extrapolating=one.extrapolating,
+        warnings=one.warnings,
+    )
+
+
+def _scaling(
+    message: predictor_pb2.PredictQuestion | predictor_pb2.RankNodesRequest,
+) -> Scaling | None:
+    return scaling.scaling_from_message(message.scaling) if message.HasField("scaling") else None
 
 
 def _policy(policy: predictor_pb2.StalePolicy.ValueType) -> StalePolicy:

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from kongming_server.config import Limits, Security
 from kongming_server.http import openapi
 from kongming_server.security import Role
 from kongming_server.security.tokens import Issued, issue
+from kongming_server.settings import Limits, Security
 
 from kongming.errors import InputError, UnknownNameError, UntrainedError
 from kongming.rpc.v1 import predictor_pb2

@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from kongming_server.config import Training as Settings
+from kongming_server.settings import Training as Settings
 
 from kongming.models.persist import ModelFile
 from kongming.run import Run

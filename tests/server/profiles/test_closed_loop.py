@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 import pytest
 from kongming_server.closed_loop import ClosedLoop
-from kongming_server.config import ClosedLoop as Settings
 from kongming_server.core.placements import Resident
 from kongming_server.core.questions import Basis, Forecast
 from kongming_server.operations import Operation
+from kongming_server.settings import ClosedLoop as Settings
 
 from kongming.models.training import train_application
 from kongming.prediction import Interval
@@ -44,6 +44,19 @@ class Trainer:
         return Operation("op-1", "here/1/a", 0.0, 0.0)
 
 
+class Agents:
+    """Remember what they were asked to profile; ``able`` is the node of one that may."""
+
+    def __init__(self) -> None:
+        self.able: str | None = None
+        self.asked: list[tuple[str, str]] = []
+
+    async def ask(self, app: str, node_id: str) -> str | None:
+        if self.able is not None:
+            self.asked.append((app, node_id))
+        return self.able
+
+
 class World:
     """One trained program whose runs are told to a loop; ``now`` only moves with its runs."""
 
@@ -51,8 +64,9 @@ class World:
         self.store = store
         self.now = time.time() + 10.0
         self.trainer = Trainer()
+        self.agents = Agents()
         self.loop = ClosedLoop(
-            store, None, Settings(**settings), self.trainer, now=lambda: self.now
+            store, None, Settings(**settings), self.trainer, self.agents, now=lambda: self.now
         )
         self.count = 0
 
@@ -206,3 +220,50 @@ def test_what_leaves_the_window_stays_tested(store: Store) -> None:
         )
 
     run(World(store, window=50), body)
+
+
+def test_an_agent_that_may_is_asked_to_profile_what_drifts_and_not_over_and_over(
+    store: Store,
+) -> None:
+    async def body(world: World) -> None:
+        for number in range(30):
+            await world.finish(3.0 if number < 10 else 4.5)
+        await world.loop.check()
+        assert world.loop.changed("prog")
+        # There is none that may, and later there is.
+        assert world.agents.asked == []
+        world.agents.able = "a node"
+        await world.finish(4.5)
+        await world.loop.check()
+        assert world.agents.asked == [("prog", "node-1")]
+        for _ in range(10):
+            await world.finish(4.5)
+            await world.loop.check()
+        assert len(world.agents.asked) == 1
+        world.now += 1000.0
+        await world.finish(4.5)
+        await world.loop.check()
+        assert len(world.agents.asked) == 2
+
+        # While runs of a new profile come in, nobody is asked, by no server.
+        other = World(store, profile_pause_s=1000.0, retrain_runs=10_000)
+        other.agents.able, other.now = "a node", world.now
+        keep(store, campaign("prog", began_at=world.now, seed=5)[:5])
+        await other.loop.start()
+        assert other.loop.changed("prog")
+        assert other.agents.asked == []
+        await other.loop.close()
+
+    run(World(store, profile_pause_s=1000.0, retrain_runs=10_000), body)
+
+
+def test_no_agent_is_asked_where_that_is_turned_off(store: Store) -> None:
+    async def body(world: World) -> None:
+        world.agents.able = "a node"
+        for number in range(30):
+            await world.finish(3.0 if number < 10 else 4.5)
+        await world.loop.check()
+        assert world.loop.changed("prog")
+        assert world.agents.asked == []
+
+    run(World(store, profile=False), body)

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterator
 
 import pytest
-from kongming_server.config import Training as Settings
+from kongming_server.settings import Training as Settings
 from kongming_server.training import Training
 from kongming_server.training_process import TrainingProcess, WorkerDiedError
 

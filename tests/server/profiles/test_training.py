@@ -15,8 +15,8 @@ from typing import Any
 
 import psutil
 import pytest
-from kongming_server.config import Training as Settings
 from kongming_server.operations import Operation
+from kongming_server.settings import Training as Settings
 from kongming_server.training import Training
 from kongming_server.training_process import NICE, TrainingProcess, WorkerDiedError
 from kongming_server.training_records import Task

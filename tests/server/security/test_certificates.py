@@ -14,11 +14,11 @@ import grpc
 import pytest
 from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID
-from kongming_server.config import Security
 from kongming_server.security import Role
 from kongming_server.security.certificates import holder, init_tls
 from kongming_server.security.credentials import http_ssl
 from kongming_server.security.tokens import issue
+from kongming_server.settings import Security
 
 from kongming.errors import AccessError, InputError
 from kongming.rpc.errors import from_rpc_error

@@ -12,10 +12,10 @@ import grpc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kongming_server.config import Limits, Security
 from kongming_server.metrics import Metrics
 from kongming_server.security import Guard, TokenBook
 from kongming_server.security.rates import Rates
+from kongming_server.settings import Limits, Security
 
 from kongming.errors import AccessError, InputError, OverloadedError
 from kongming.rpc.errors import from_rpc_error

@@ -6,16 +6,16 @@ from collections.abc import Iterator
 
 import grpc
 import pytest
-from kongming_server.config import Security
 from kongming_server.security import PERMISSIONS, PUBLIC, Role, permit
 from kongming_server.security.tokens import Issued, issue
+from kongming_server.settings import Security
 
 from kongming.errors import AccessError
 from kongming.rpc.errors import from_rpc_error
 from kongming.store import StoredToken
 from tests.server.stand import Stand, call, rpcs
 
-AGENT = {"Register", "ReportFingerprints", "ReportRuns", "Heartbeat"}
+AGENT = {"Register", "ReportFingerprints", "ReportRuns", "Heartbeat", "Bind"}
 SCHEDULER = {
     *("Predict", "PredictColocation", "RankNodes", "Explain"),
     *("ReportRuns", "ListNodes", "WatchNode"),

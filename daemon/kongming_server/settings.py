@@ -1,0 +1,417 @@
+"""The settings of kongming-server, by section: each with its default, its unit and what it does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+def setting(
+    default: Any,
+    *,
+    help: str,
+    unit: str = "",
+    minimum: float | None = None,
+    maximum: float | None = None,
+    choices: tuple[str, ...] = (),
+) -> Any:
+    """A field of a section, with what the table and the checks say of it."""
+    said = {
+        "help": help,
+        "unit": unit,
+        "minimum": minimum,
+        "maximum": maximum,
+        "choices": choices,
+    }
+    return field(default=default, metadata=said)
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    listen: str = setting(
+        "127.0.0.1:7400", unit="HOST:PORT", help="Where gRPC is served; port 0 takes a free one."
+    )
+    http: str = setting(
+        "127.0.0.1:7401",
+        unit="HOST:PORT",
+        help="Where HTTP is served: metrics, health and the JSON mirror; empty for nowhere.",
+    )
+    store: str = setting(
+        "", unit="URL", help="The store; empty for KONGMING_STORE, else SQLite in the data folder."
+    )
+    log_level: str = setting(
+        "info",
+        choices=("debug", "info", "warning", "error"),
+        help="What is written to stderr, from this importance on.",
+    )
+    grace_s: float = setting(
+        10.0,
+        unit="s",
+        minimum=0,
+        maximum=600,
+        help="How long calls under way may go on after SIGTERM.",
+    )
+    store_threads: int = setting(
+        4, unit="threads", minimum=1, maximum=64, help="Threads that wait for the store."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    heartbeat_period_s: float = setting(
+        30.0, unit="s", minimum=0.1, maximum=3600, help="How often agents say that they live."
+    )
+    silent_after_s: float = setting(
+        100.0,
+        unit="s",
+        minimum=0.2,
+        maximum=86400,
+        help="A node without a heartbeat for so long is silent, and not ranked.",
+    )
+    fingerprint_ttl_s: float = setting(
+        180.0,
+        unit="s",
+        minimum=1,
+        maximum=86400,
+        help="A live fingerprint is used without warning for so long.",
+    )
+    sense_before_trust: int = setting(
+        3,
+        unit="fingerprints",
+        minimum=1,
+        maximum=100,
+        help="A node that reported nonsense is ranked again after so many plausible ones.",
+    )
+    clock_skew_s: float = setting(
+        5.0,
+        unit="s",
+        minimum=0,
+        maximum=3600,
+        help="A reported time further ahead than this is replaced by the server's own.",
+    )
+    peer_period_s: float = setting(
+        600.0,
+        unit="s",
+        minimum=1,
+        maximum=86400,
+        help="How often an agent is named a peer to time the network to.",
+    )
+    spread_period_s: float = setting(
+        10.0,
+        unit="s",
+        minimum=0.1,
+        maximum=3600,
+        help="How often servers on one store tell each other whose agents have spoken to them.",
+    )
+    watchers: int = setting(
+        1000, unit="streams", minimum=1, maximum=100000, help="WatchNode streams at one time."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Placements:
+    reservation_ttl_s: float = setting(
+        60.0,
+        unit="s",
+        minimum=0.1,
+        maximum=86400,
+        help="A reservation ends by itself after so long, where the request does not say.",
+    )
+    reservation_ttl_max_s: float = setting(
+        3600.0, unit="s", minimum=0.1, maximum=604800, help="The longest that a request may ask."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Ingest:
+    batch_records: int = setting(
+        500,
+        unit="records",
+        minimum=1,
+        maximum=100000,
+        help="Reported records in one transaction, at the most.",
+    )
+    gather_s: float = setting(
+        0.5,
+        unit="s",
+        minimum=0,
+        maximum=10,
+        help="How far apart transactions of reports begin where many come; a fifth where few do.",
+    )
+    queue_records: int = setting(
+        20000,
+        unit="records",
+        minimum=1,
+        maximum=10000000,
+        help="Reported records that wait for the store; beyond it agents are told to come later.",
+    )
+    queue_wait_s: float = setting(
+        5.0,
+        unit="s",
+        minimum=0,
+        maximum=600,
+        help="How long a record waits for a place in that queue before it is refused.",
+    )
+    stream_records: int = setting(
+        5000,
+        unit="records",
+        minimum=1,
+        maximum=1000000,
+        help="Fingerprints in one stream, after which it is answered and closed.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    refresh_period_s: float = setting(
+        1.0,
+        unit="s",
+        minimum=0.01,
+        maximum=60,
+        help="How often predictions that new fingerprints changed are made anew.",
+    )
+    refresh_budget_s: float = setting(
+        0.02,
+        unit="s",
+        minimum=0.001,
+        maximum=1,
+        help="The longest that one such turn may hold up other calls.",
+    )
+    versions: int = setting(
+        3,
+        unit="versions",
+        minimum=1,
+        maximum=1000,
+        help="Newest versions of each model that stay in memory beside the one in service.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Security:
+    certificate: str = setting(
+        "", unit="path", help="The server's certificate (PEM); with a key, all is served over TLS."
+    )
+    key: str = setting("", unit="path", help="The key of that certificate (PEM).")
+    client_ca: str = setting(
+        "",
+        unit="path",
+        help="Callers must show a certificate of this authority (PEM): mutual TLS.",
+    )
+    authenticate: str = setting(
+        "auto",
+        choices=("auto", "always"),
+        help="Who must show a token or a certificate: auto asks wherever there is TLS.",
+    )
+    insecure: bool = setting(
+        False, help="Listen beyond loopback without TLS: anybody who reaches it may do all."
+    )
+    tokens_period_s: float = setting(
+        1.0,
+        unit="s",
+        minimum=0.05,
+        maximum=60,
+        help="How soon a token that was added or revoked counts.",
+    )
+
+    @property
+    def tls(self) -> bool:
+        return bool(self.certificate)
+
+    @property
+    def authenticates(self) -> bool:
+        """Whether every caller must say who it is."""
+        return self.tls or self.authenticate == "always"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    message_bytes: int = setting(
+        16 << 20,
+        unit="bytes",
+        minimum=1024,
+        maximum=1 << 30,
+        help="The greatest message that is read, over gRPC or HTTP.",
+    )
+    batch: int = setting(
+        10000,
+        unit="questions",
+        minimum=1,
+        maximum=1000000,
+        help="Questions, candidates or neighbours in one request, at the most.",
+    )
+    queue: int = setting(
+        1024,
+        unit="calls",
+        minimum=1,
+        maximum=1000000,
+        help="Calls at work at one time, streams aside; the next one is refused.",
+    )
+    streams: int = setting(
+        20000,
+        unit="streams",
+        minimum=1,
+        maximum=1000000,
+        help="Open streams at one time, of all peers.",
+    )
+    streams_per_peer: int = setting(
+        2000,
+        unit="streams",
+        minimum=1,
+        maximum=1000000,
+        help="Open streams of one peer: an address with its token or certificate.",
+    )
+    rate_per_peer: float = setting(
+        10000.0, unit="calls/s", minimum=0.001, maximum=1e9, help="Calls of one peer, over time."
+    )
+    burst: int = setting(
+        20000, unit="calls", minimum=1, maximum=1000000000, help="Calls of one peer at once."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    workers: int = setting(
+        1,
+        unit="processes",
+        minimum=1,
+        maximum=256,
+        help="Processes that train applications, outside the serving one and at low priority.",
+    )
+    dask: str = setting(
+        "",
+        unit="URL",
+        help="Train on the Dask cluster of this scheduler, as tcp://HOST:8786; empty for here.",
+    )
+    models: str = setting(
+        "",
+        unit="names",
+        help="Models to fit, with commas between them; empty for all but the slow optional ones.",
+    )
+    queued: int = setting(
+        100, unit="operations", minimum=1, maximum=10000, help="Trainings that may wait their turn."
+    )
+    silent_after_s: float = setting(
+        60.0,
+        unit="s",
+        minimum=3,
+        maximum=86400,
+        help="Training of a server that has told nothing of it for so long has failed.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedLoop:
+    false_alarm: float = setting(
+        0.01,
+        minimum=1e-6,
+        maximum=0.5,
+        help="Probability that a model whose errors stay as validated is ever said to drift.",
+    )
+    profile: bool = setting(
+        True, help="Ask an agent that may to profile an application that drifts anew."
+    )
+    profile_pause_s: float = setting(
+        86400.0,
+        unit="s",
+        minimum=0,
+        maximum=31536000,
+        help="No agent is asked so for the same application more often than this, nor while it is "
+        "being profiled.",
+    )
+    retrain: bool = setting(
+        True, help="Train an application that drifts again, once it was profiled anew."
+    )
+    retrain_runs: int = setting(
+        12,
+        unit="runs",
+        minimum=4,
+        maximum=100000,
+        help="Runs of a new profile without which an application that drifts is not trained.",
+    )
+    retrain_pause_s: float = setting(
+        600.0,
+        unit="s",
+        minimum=0,
+        maximum=604800,
+        help="An application that drifts is not trained by itself more often than this.",
+    )
+    check_period_s: float = setting(
+        1.0,
+        unit="s",
+        minimum=0.01,
+        maximum=3600,
+        help="How soon finished runs count in the realised error and in the test for drift.",
+    )
+    window: int = setting(
+        2000,
+        unit="runs",
+        minimum=50,
+        maximum=100000,
+        help="Finished runs of an application that realised error and coverage are of.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """How long things are kept. Runs, signatures, references and models always are."""
+
+    live_s: float = setting(
+        3 * 86400.0,
+        unit="s",
+        minimum=3600,
+        maximum=1e10,
+        help="Live fingerprints as they were reported; older ones become hourly figures.",
+    )
+    hourly_s: float = setting(
+        400 * 86400.0,
+        unit="s",
+        minimum=3600,
+        maximum=1e10,
+        help="Hourly figures of fingerprints.",
+    )
+    changes_s: float = setting(
+        3600.0,
+        unit="s",
+        minimum=60,
+        maximum=1e10,
+        help="The feed of changes: a server that was away for longer reads everything again.",
+    )
+    placements_s: float = setting(
+        90 * 86400.0,
+        unit="s",
+        minimum=3600,
+        maximum=1e10,
+        help="Placements that have ended, and forecasts for them.",
+    )
+    realised_s: float = setting(
+        400 * 86400.0,
+        unit="s",
+        minimum=3600,
+        maximum=1e10,
+        help="Finished runs beside what had been predicted for them.",
+    )
+    operations_s: float = setting(
+        90 * 86400.0, unit="s", minimum=3600, maximum=1e10, help="Trainings that have ended."
+    )
+    period_s: float = setting(
+        600.0, unit="s", minimum=0.1, maximum=86400, help="How often the store is thinned."
+    )
+    budget_s: float = setting(
+        5.0, unit="s", minimum=0.01, maximum=3600, help="The longest that one such turn may take."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """All settings, by section."""
+
+    server: Server = Server()
+    fleet: Fleet = Fleet()
+    placements: Placements = Placements()
+    ingest: Ingest = Ingest()
+    matrix: Matrix = Matrix()
+    security: Security = Security()
+    limits: Limits = Limits()
+    training: Training = Training()
+    closed_loop: ClosedLoop = ClosedLoop()
+    retention: Retention = Retention()

@@ -1,0 +1,88 @@
+"""Campaigns that a server asked for: carried out one by one, and not forgotten."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from kongming_agent.campaigns import Campaigns
+from kongming_agent.spool import Spool
+
+from tests.agent.conftest import wait_until
+
+WRITES = "import sys; open(sys.argv[1], 'a').write(sys.argv[2] + chr(10))"
+DIES = f"{WRITES}; import os; os.kill(os.getpid(), 9)"
+SLEEPS = f"{WRITES}; import time; time.sleep(60)"
+
+
+@pytest.fixture
+def done(tmp_path: Path) -> Path:
+    """A file that campaigns write their names to."""
+    path = tmp_path / "done"
+    path.touch()
+    return path
+
+
+def campaigns(spool: Spool, done: Path, script: str = WRITES) -> Campaigns:
+    command = [sys.executable, "-SE", "-c", script, str(done)]
+    return Campaigns(("sort", "scan"), done.parent / "state", spool, command)
+
+
+def names(done: Path) -> list[str]:
+    return done.read_text().split()
+
+
+def until_idle(made: Campaigns) -> None:
+    wait_until(lambda: not made.watch()[0])
+
+
+def test_each_is_carried_out_once_and_only_what_is_allowed(spool: Spool, done: Path) -> None:
+    made = campaigns(spool, done)
+    made.ask(["scan", "rm", "sort"])
+    made.ask(["scan"])
+    until_idle(made)
+    assert names(done) == ["scan", "sort"]
+    made.ask(["scan"])
+    until_idle(made)
+    assert names(done) == ["scan", "sort", "scan"]
+
+
+def test_what_was_asked_for_outlives_the_agent(spool: Spool, done: Path) -> None:
+    before = campaigns(spool, done, SLEEPS)
+    before.ask(["sort", "scan"])
+    assert before.watch() == (True, False)
+    wait_until(lambda: names(done) == ["sort"])
+    # As at the end of an agent, of which a kill leaves the same behind.
+    before.end()
+
+    after = campaigns(spool, done)
+    until_idle(after)
+    assert names(done) == ["sort", "sort", "scan"]
+    again = campaigns(spool, done)
+    assert again.watch() == (False, False)
+
+
+def test_one_that_is_killed_again_and_again_is_given_up(spool: Spool, done: Path) -> None:
+    made = campaigns(spool, done, DIES)
+    made.ask(["sort", "scan"])
+    until_idle(made)
+    assert sorted(names(done)) == ["scan"] * 5 + ["sort"] * 5
+    assert campaigns(spool, done).watch() == (False, False)
+
+
+def test_what_the_node_no_longer_allows_is_forgotten(spool: Spool, done: Path) -> None:
+    campaigns(spool, done, SLEEPS).ask(["sort"])
+    made = Campaigns(("scan",), done.parent / "state", spool, [sys.executable])
+    assert made.watch() == (False, False)
+
+
+def test_the_end_of_one_is_told(spool: Spool, done: Path) -> None:
+    made = campaigns(spool, done)
+    made.ask(["sort"])
+    assert made.watch() == (True, False)
+    deadline = time.monotonic() + 20.0
+    while made.watch() != (False, True):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)

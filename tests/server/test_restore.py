@@ -1,0 +1,109 @@
+"""What a server reads of its store at its start and when others change it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from kongming_server import config
+from kongming_server.clock import SteadyClock
+from kongming_server.core.engine import Engine
+from kongming_server.core.questions import Question, Settings
+from kongming_server.hub import Hub
+from kongming_server.metrics import Metrics
+from kongming_server.restore import Restore
+
+from kongming.models.training import train_application
+from kongming.store import Change, Store
+from tests import builders
+from tests.models import synthetic
+from tests.server.profiles.profiled import campaign
+
+
+class Counted(Store):
+    """Counts how often each model was read."""
+
+    read: Counter[tuple[str, int]]
+
+    def model(self, app: str, placement: str, *args: Any, **which: Any) -> Any:
+        self.read[app, which["version"]] += 1
+        return super().model(app, placement, *args, **which)
+
+
+@pytest.fixture
+def store(store_url: str) -> Iterator[Counted]:
+    with Counted.open(store_url) as opened:
+        assert isinstance(opened, Counted)
+        opened.read = Counter()
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def documents() -> list[dict[str, Any]]:
+    """The same program trained twice, on other runs."""
+    return [train_application(campaign("prog", seed=n), models=("LM",)) for n in (1, 2)]
+
+
+def test_a_model_that_is_loaded_is_not_read_again(
+    store: Counted, documents: list[dict[str, Any]]
+) -> None:
+    def put(document: dict[str, Any]) -> int:
+        identity = document["identity"]
+        return store.put_model("prog", identity, "node-1", "cross-core", document)
+
+    def version(hub: Hub) -> int:
+        return hub.engine.predict(Question("prog", "node-1"), hub.now()).model_version
+
+    changed = Change(1, "model", "prog", "cross-core", "another", 0.0)
+    reset = Change(2, "reset", "", "", "another", 0.0)
+
+    async def body() -> None:
+        settings = Settings()
+        with ThreadPoolExecutor(1) as executor:
+            hub = Hub(
+                config.load(),
+                store,
+                executor,
+                Engine(settings),
+                SteadyClock(),
+                Metrics(),
+                settings,
+            )
+            restore = Restore(hub)
+            store.put_node(builders.node())
+            store.add_fingerprint(builders.fingerprint(synthetic.IDLE), purpose="live")
+            put(documents[0])
+            await restore.everything()
+            assert store.read == {("prog", 1): 1}
+            assert version(hub) == 1
+
+            await restore.changes([changed])
+            await restore.changes([reset])
+            assert store.read == {("prog", 1): 1}
+
+            put(documents[1])
+            store.promote("prog", "cross-core", 2)
+            await restore.changes([changed])
+            assert store.read == {("prog", 1): 1, ("prog", 2): 1}
+            assert version(hub) == 2
+
+            # Back to one that is loaded.
+            store.promote("prog", "cross-core", 1)
+            await restore.changes([changed])
+            assert version(hub) == 1
+            assert store.read.total() == 2
+
+            # The number of a version that is gone is given again.
+            store.delete_model("prog", "cross-core", version=2)
+            assert put(documents[1]) == 2
+            store.promote("prog", "cross-core", 2)
+            await restore.changes([changed])
+            assert version(hub) == 2
+            assert store.read == {("prog", 1): 1, ("prog", 2): 2}
+            assert restore.models_in_service == 1
+
+    asyncio.run(body())
