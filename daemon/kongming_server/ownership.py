@@ -51,9 +51,11 @@ class Ownership:
 
 
 def spoken_by_an_agent() -> bool:
-    """Whether this call may be a node's own sign of life: schedulers report what ran there too."""
+    """Whether this call is a node's own sign of life: schedulers and operators report what ran
+    there too. Where nobody is asked who they are, nobody is known to be an agent, and its
+    heartbeats and fingerprints tell."""
     call = current_call.get()
-    return call is None or call.caller.role is not Role.SCHEDULER
+    return call is not None and call.caller.role is Role.AGENT
 
 
 def holder_of(caller: Caller) -> str:

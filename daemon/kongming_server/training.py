@@ -184,7 +184,20 @@ class Training:
         row = await asyncio.to_thread(self._store.operation, operation_id)
         if row is None or row.kind != KIND:
             raise UnknownNameError("operation", operation_id, ())
-        return Operation.from_stored(row).abandoned(self._now(), self._settings.silent_after_s)
+        return self._seen(row)
+
+    async def recent(self, *, ended: bool, limit: int) -> Sequence[Operation]:
+        """Of all servers, newest first; those that have ended only with ``ended``."""
+        # What has been abandoned is known only once it was read: none of it shall count.
+        rows = await asyncio.to_thread(
+            lambda: (
+                self._store.operations(kind=KIND, limit=limit)
+                if ended
+                else self._store.operations(kind=KIND, states=(QUEUED, RUNNING))
+            )
+        )
+        found = [self._operations.get(row.id) or self._seen(row) for row in rows]
+        return [one for one in found if ended or not one.ended][:limit]
 
     async def watch(self, operation_id: str) -> AsyncIterator[Operation]:
         """As it is now and after each change, until it has ended. Raises UnknownNameError."""
@@ -239,6 +252,10 @@ class Training:
         if self._store_ is None:
             raise RuntimeError("Training was not started")
         return self._store_
+
+    def _seen(self, row: StoredOperation) -> Operation:
+        """What the store says of another server's, or of one of long ago."""
+        return Operation.from_stored(row).abandoned(self._now(), self._settings.silent_after_s)
 
     def _begin_next(self) -> None:
         while self._waiting and self._free > 0:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
-from typing import TYPE_CHECKING
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from kongming.cli import options, output
-from kongming.cli.serving import Server, remote, server_options
-from kongming.errors import InputError
+from kongming.cli.serving import Server, asks_server, remote, server_options
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,69 +18,102 @@ if TYPE_CHECKING:
 
 
 @click.group("operations", invoke_without_command=True)
-@click.option("-n", "--limit", type=click.IntRange(min=1), default=20, show_default=True)
+@click.option("--ended", is_flag=True, help="Those that have ended as well.")
+@click.option("-n", "--limit", type=click.IntRange(1, 1000), default=20, show_default=True)
 @server_options
 @options.store_option
 @options.json_option
 @click.pass_context
 def command(
-    ctx: click.Context, limit: int, server: Server, store_url: str | None, as_json: bool
+    ctx: click.Context,
+    ended: bool,
+    limit: int,
+    server: Server,
+    store_url: str | None,
+    as_json: bool,
 ) -> None:
-    """List the trainings in the store of a server, the newest first.
+    """List the trainings of a server that have not ended, the newest first.
 
-    The list is read from the store, so give --store URL as the server has it; 'follow' and
-    'cancel' ask the server.
+    --store reads them from the store that the server keeps them in; 'follow' and 'cancel' always
+    ask the server.
     """
     if ctx.invoked_subcommand is not None:
         return
-    if server.named:
-        raise InputError(
-            "cannot list them.",
-            field="--server",
-            hint="The list is in its store: --store URL. One of them by its id: kongming "
-            "operations follow ID",
-        )
-    from kongming.store import Store
-
-    with Store.open(store_url) as store:
-        rows = store.operations(limit=limit)
+    if asks_server(server):
+        with remote(server) as service:
+            found = [one.to_dict() for one in service.operations(ended=ended, limit=limit)]
+    else:
+        found = _stored(store_url, ended, limit)
     if as_json:
-        documents = [
-            {
-                "id": row.id,
-                "state": row.state,
-                "progress": row.progress,
-                "message": row.message,
-                "apps": list(row.document.get("apps", ())),
-                "cause": row.document.get("cause", ""),
-                "created_at": row.created_at,
-                "started_at": row.started_at,
-                "ended_at": row.ended_at,
-            }
-            for row in rows
-        ]
-        output.emit_json({"operations": documents})
+        output.emit_json({"operations": found})
         return
     console = output.console()
-    if not rows:
-        console.print("Nothing was trained by a server here: kongming train --server HOST:PORT")
+    if not found:
+        console.print(
+            "No server has trained anything: kongming train --server HOST:PORT"
+            if ended
+            else "Nothing is being trained. What has ended: kongming operations --ended"
+        )
         return
     console.print(
         output.table(
-            ("operation", "state", "", "began", "applications", ""),
+            ("operation", "state", "", "began", "ended", "applications", ""),
             [
                 (
-                    row.id,
-                    row.state,
-                    f"{100.0 * row.progress:.0f} %",
-                    time.strftime("%Y-%m-%d %H:%M", time.localtime(row.created_at)),
-                    ", ".join(row.document.get("apps", ())) or None,
-                    row.message,
+                    one["id"],
+                    one["state"],
+                    f"{100.0 * one['progress']:.0f} %",
+                    _clock(one["started_at"]),
+                    _clock(one["ended_at"]),
+                    ", ".join(_apps(one)) or None,
+                    one["message"],
                 )
-                for row in rows
+                for one in found
             ],
         )
     )
+
+
+def _stored(store_url: str | None, ended: bool, limit: int) -> list[dict[str, Any]]:
+    """The trainings in a store: what a server says of them, and what they were asked for."""
+    from kongming.store import Store
+
+    states = None if ended else ("queued", "running")
+    with Store.open(store_url) as store:
+        rows = store.operations(kind="train", states=states, limit=limit)
+    return [
+        {
+            "id": row.id,
+            "state": row.state,
+            "progress": row.progress,
+            "message": row.message,
+            "started_at": _iso(row.started_at),
+            "ended_at": _iso(row.ended_at),
+            "trained": list(row.document.get("trained", ())),
+            "apps": list(row.document.get("apps", ())),
+            "cause": row.document.get("cause", ""),
+            "created_at": _iso(row.created_at),
+        }
+        for row in rows
+    ]
+
+
+def _apps(operation: dict[str, Any]) -> list[str]:
+    """All that it is about where that is known, else those that are trained already."""
+    return operation.get("apps") or list(dict.fromkeys(one["app"] for one in operation["trained"]))
+
+
+def _iso(moment: float | None) -> str | None:
+    from kongming.rpc.answers import iso
+
+    return None if moment is None else iso(moment)
+
+
+def _clock(moment: str | None) -> str | None:
+    """A moment of a document as the clock on the wall has it."""
+    if moment is None:
+        return None
+    return datetime.fromisoformat(moment).astimezone().strftime("%Y-%m-%d %H:%M")
 
 
 @command.command("follow")

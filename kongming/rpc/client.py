@@ -202,6 +202,13 @@ class RemoteService:
         response = self._call(self._profiles.GetOperation, request)
         return reporting.operation_from_message(response.operation)
 
+    def operations(
+        self, *, ended: bool = False, limit: int | None = None
+    ) -> tuple[OperationReport, ...]:
+        request = profiles_pb2.ListOperationsRequest(ended=ended, limit=limit or 0)
+        response = self._call(self._profiles.ListOperations, request)
+        return tuple(map(reporting.operation_from_message, response.operations))
+
     def watch_operation(self, operation_id: str) -> Iterator[OperationReport]:
         request = profiles_pb2.WatchOperationRequest(id=operation_id)
         for response in self._stream(self._profiles.WatchOperation, request):

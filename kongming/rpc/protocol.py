@@ -80,6 +80,12 @@ class Service(Oracle, Protocol):
 
     def operation(self, operation_id: str) -> OperationReport: ...
 
+    def operations(
+        self, *, ended: bool = False, limit: int | None = None
+    ) -> tuple[OperationReport, ...]:
+        """Newest first, without ``limit`` as many as the server likes; with ``ended`` those that
+        have ended as well."""
+
     def watch_operation(self, operation_id: str) -> Iterator[OperationReport]:
         """The operation now and after each change, until it has ended."""
 

@@ -81,11 +81,17 @@ class ServiceHistory(Feed):
         return None if found is None else StoredOperation(**found._mapping)
 
     def operations(
-        self, *, states: Collection[str] | None = None, limit: int | None = None
+        self,
+        *,
+        kind: str | None = None,
+        states: Collection[str] | None = None,
+        limit: int | None = None,
     ) -> list[StoredOperation]:
-        """Operations, newest first: those in one of ``states`` where it is given."""
+        """Operations, newest first: those of ``kind`` and in one of ``states`` where given."""
         table = tables.operation
         query = sa.select(table).order_by(table.c.created_at.desc(), table.c.id).limit(limit)
+        if kind is not None:
+            query = query.where(table.c.kind == kind)
         if states is not None:
             query = query.where(table.c.state.in_(list(states)))
         with self._reading() as connection:

@@ -37,8 +37,8 @@ def test_a_stream_is_driven_by_memory_and_a_log_by_writing(tmp_path: Path) -> No
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)["programs"]
     assert set(found) == {"stream", "log"}
-    # Whether memory comes first beside a noisy host is the benchmark's own to tell.
-    assert found["stream"]["slowdown"] > 0.0
-    assert found["stream"]["met"] in (True, False, None)
-    # None where nothing slowed it: some machines' neighbours do not disturb each other.
-    assert found["log"]["met"] is not False, found["log"]
+    # Whether the right resource comes first beside a noisy host is the benchmark's own to tell.
+    for name, resource in (("stream", "memory"), ("log", "write")):
+        assert found[name]["slowdown"] > 0.0
+        assert found[name]["met"] in (True, False, None)
+        assert resource in found[name]["expected"] or resource in found[name]["drivers"]

@@ -404,6 +404,9 @@ def test_training_is_followed_to_its_end(serve: Serve) -> None:
         {
             "Train": lambda _: profiles_pb2.TrainResponse(operation=running),
             "GetOperation": lambda _: profiles_pb2.GetOperationResponse(operation=running),
+            "ListOperations": lambda _: profiles_pb2.ListOperationsResponse(
+                operations=[done, running]
+            ),
             "CancelOperation": lambda _: profiles_pb2.CancelOperationResponse(operation=done),
             "WatchOperation": lambda _: [
                 profiles_pb2.WatchOperationResponse(operation=operation)
@@ -418,6 +421,8 @@ def test_training_is_followed_to_its_end(serve: Serve) -> None:
     *_, last = service.watch_operation("op")
     assert last == service.cancel_operation("op")
     assert (last.ended, last.ended_at) == (True, 9.0)
+    assert service.operations(ended=True, limit=2) == (last, began)
+    assert server.seen[-1][1] == profiles_pb2.ListOperationsRequest(ended=True, limit=2)
     assert last.trained == (TrainedModel("sort", "cross-core", 4, True, "It is no worse."),)
 
 

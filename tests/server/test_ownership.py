@@ -99,6 +99,34 @@ def test_operators_speak_for_every_node_and_take_none(server: ServerProcess) -> 
     assert refusals(mine) == OK
 
 
+def test_only_an_agents_reports_are_a_sign_of_its_life(server: ServerProcess) -> None:
+    operator, _ = agent_with(server, "operator")
+    mine, _ = agent_with(server)
+    mine.register()
+
+    def heard(who: FakeAgent) -> bool:
+        """Whether the node was heard of by a run that is accepted."""
+        run = builders.run("sort", 1.0, node_id="node-1")
+        before = operator.node().last_heartbeat.ToNanoseconds()
+        assert list(who.report_runs([run]).accepted) == [run.id]
+        return operator.node().last_heartbeat.ToNanoseconds() > before
+
+    scheduler, _ = agent_with(server, "scheduler")
+    assert [heard(who) for who in (scheduler, operator, mine)] == [False, False, True]
+
+
+def test_where_nobody_is_asked_who_they_are_heartbeats_are_the_sign_of_life(
+    start_server: StartServer,
+) -> None:
+    agent = FakeAgent(start_server().channel())
+    agent.register()
+    first = agent.node().last_heartbeat.ToNanoseconds()
+    agent.report_runs([builders.run("sort", 1.0, node_id="node-1")])
+    assert agent.node().last_heartbeat.ToNanoseconds() == first
+    agent.heartbeat()
+    assert agent.node().last_heartbeat.ToNanoseconds() > first
+
+
 def test_it_outlives_a_restart(server: ServerProcess) -> None:
     mine, _ = agent_with(server)
     mine.register()

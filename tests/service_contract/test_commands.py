@@ -7,7 +7,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import pytest
 from kongming.rpc.client import RemoteService
 from kongming.store import Store
 from kongming.store.parquet import export_runs
+from kongming.store.service_entries import StoredOperation
 from tests import builders
 from tests.server.process import ServerProcess, eventually
 from tests.service_contract.conftest import NODES, expected, facts
@@ -242,9 +244,12 @@ def test_train_at_a_server(
     # It has ended: nothing changes any more.
     cancelled = kongming("operations", "cancel", operation["id"], *answering)
     assert "done" in cancelled.stdout
-    listed = answer(kongming("operations", "--store", server_process.store_url, "--json"))
-    assert listed["operations"][0]["id"] == operation["id"]
-    assert operation["id"] in kongming("operations", "--store", server_process.store_url).stdout
+    for side in (answering, ("--store", server_process.store_url)):
+        asked = ("operations", "--ended", *side)
+        newest = answer(kongming(*asked, "--json"))["operations"][0]
+        assert {name: newest[name] for name in operation} == operation
+        assert operation["id"] in kongming(*asked).stdout
+        assert answer(kongming("operations", *side, "--json"))["operations"] == []
     for arguments, status, words in (
         (("train", "chasr", *answering), 2, "chaser"),
         (("train", "chaser", "--jobs", "2", *answering), 2, "training.workers"),
@@ -252,11 +257,60 @@ def test_train_at_a_server(
         (("train", "chaser", "--no-wait"), 2, "--server"),
         (("operations", "follow", "nothing", *answering), 2, "nothing"),
         (("operations", "cancel", "nothing"), 2, "--server"),
-        (("operations", *answering), 2, "--store"),
+        (("operations", *answering, "-n", "1001"), 2, "1000"),
     ):
         failed = kongming(*arguments)
         assert failed.returncode == status, (arguments, failed.stderr)
         assert words in failed.stderr
+
+
+@pytest.fixture
+def asked_store(request: pytest.FixtureRequest, ask: Kongming) -> Iterator[Store]:
+    """The store behind whoever ``ask`` asks."""
+    if request.node.callspec.params["ask"] == "store":
+        url = request.getfixturevalue("local_url")
+    else:
+        url = request.getfixturevalue("server_process").store_url
+    with Store.open(url) as store:
+        yield store
+
+
+def test_operations(ask: Kongming, asked_store: Store) -> None:
+    now = time.time()
+    running = StoredOperation(
+        "run", "train", "running", 0.25, "1 of 4", "elsewhere/1/a", now, now, document={}
+    )
+    trained = {"app": "chaser", "placement": "cross-core", "version": 2, "promoted": True}
+    done = StoredOperation(
+        *("end", "train", "done", 1.0, "1 new in service", "elsewhere/1/a"),
+        *(now - 60.0, now - 50.0, now - 40.0),
+        {"told_at": now, "trained": [{**trained, "reason": "It is no worse.", "error": ""}]},
+    )
+    for row in (running, done):
+        asked_store.put_operation(row)
+
+    def ids(*options: str) -> list[str]:
+        found = answer(ask("operations", "--json", *options))["operations"]
+        return [one["id"] for one in found if one["id"] in ("run", "end")]
+
+    try:
+        assert ids() == ["run"]
+        assert ids("--ended") == ["run", "end"]
+        (first,) = answer(ask("operations", "-n", "1", "--json"))["operations"]
+        assert (first["state"], first["progress"], first["message"]) == ("running", 0.25, "1 of 4")
+        assert (first["ended_at"], first["trained"]) == (None, [])
+        every = answer(ask("operations", "--ended", "--json"))["operations"]
+        ended = next(one for one in every if one["id"] == "end")
+        assert ended["trained"] == done.document["trained"]
+        assert ended["ended_at"].endswith("Z")
+        table = ask("operations", "--ended").stdout
+        for word in ("run", "25 %", "chaser", "done"):
+            assert word in table
+    finally:
+        # Other tests look for what is new.
+        asked_store.put_operation(replace(running, state="cancelled", created_at=1.0))
+        asked_store.put_operation(replace(done, created_at=1.0))
+    assert ids() == []
 
 
 def test_training_that_is_no_longer_waited_for_can_be_cancelled(

@@ -200,6 +200,8 @@ def test_operations_are_kept_as_they_are_now(store: Store) -> None:
     assert store.operations() == [other, running]
     assert store.operations(states=["queued", "running"]) == [running]
     assert store.operations(limit=1) == [other]
+    store.put_operation(replace(queued, id="op-1/cancel", kind="cancel", created_at=5.0))
+    assert store.operations(kind="train") == [other, running]
 
 
 def test_tokens_are_revoked_once(store: Store) -> None:

@@ -56,6 +56,7 @@ PERMISSIONS: Mapping[str, frozenset[Role]] = {
     "/kongming.rpc.v1.Profiles/ImportRuns": _OPERATOR,
     "/kongming.rpc.v1.Profiles/Train": _OPERATOR,
     "/kongming.rpc.v1.Profiles/GetOperation": _OPERATOR,
+    "/kongming.rpc.v1.Profiles/ListOperations": _OPERATOR,
     "/kongming.rpc.v1.Profiles/WatchOperation": _OPERATOR,
     "/kongming.rpc.v1.Profiles/CancelOperation": _OPERATOR,
     "/kongming.rpc.v1.Profiles/GetModel": _OPERATOR,

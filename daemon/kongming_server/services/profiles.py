@@ -40,6 +40,12 @@ PAGE = 1000
 BATCH = 200
 """Imported records in one transaction."""
 
+DEFAULT_OPERATIONS = 100
+"""Operations in a list, where the request does not say."""
+
+MOST_OPERATIONS = 1000
+"""The greatest number of operations in a list."""
+
 DOCUMENT_BYTES = 64 << 10
 """The greatest application table that is kept."""
 
@@ -135,6 +141,23 @@ class ProfilesService(profiles_pb2_grpc.ProfilesServicer):
     ) -> profiles_pb2.GetOperationResponse:
         found = await self._training.get(_named(request.id, "id"))
         return profiles_pb2.GetOperationResponse(operation=_operation(found))
+
+    async def ListOperations(
+        self, request: profiles_pb2.ListOperationsRequest, context: Context
+    ) -> profiles_pb2.ListOperationsResponse:
+        if not 0 <= request.limit <= MOST_OPERATIONS:
+            raise InputError(
+                "is out of range.",
+                field="limit",
+                found=request.limit,
+                allowed=f"0 to {MOST_OPERATIONS}",
+            )
+        found = await self._training.recent(
+            ended=request.ended, limit=request.limit or DEFAULT_OPERATIONS
+        )
+        return profiles_pb2.ListOperationsResponse(
+            operations=[_operation(operation) for operation in found]
+        )
 
     async def WatchOperation(
         self, request: profiles_pb2.WatchOperationRequest, context: Context

@@ -65,6 +65,11 @@ class ProfilesStub:
                 request_serializer=kongming_dot_rpc_dot_v1_dot_profiles__pb2.GetOperationRequest.SerializeToString,
                 response_deserializer=kongming_dot_rpc_dot_v1_dot_profiles__pb2.GetOperationResponse.FromString,
                 _registered_method=True)
+        self.ListOperations = channel.unary_unary(
+                '/kongming.rpc.v1.Profiles/ListOperations',
+                request_serializer=kongming_dot_rpc_dot_v1_dot_profiles__pb2.ListOperationsRequest.SerializeToString,
+                response_deserializer=kongming_dot_rpc_dot_v1_dot_profiles__pb2.ListOperationsResponse.FromString,
+                _registered_method=True)
         self.WatchOperation = channel.unary_stream(
                 '/kongming.rpc.v1.Profiles/WatchOperation',
                 request_serializer=kongming_dot_rpc_dot_v1_dot_profiles__pb2.WatchOperationRequest.SerializeToString,
@@ -138,6 +143,13 @@ class ProfilesServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListOperations(self, request, context):
+        """Trainings of all servers on this store.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def WatchOperation(self, request, context):
         """The operation's state now and after each change, until it is done.
         """
@@ -205,6 +217,11 @@ def add_ProfilesServicer_to_server(servicer, server):
                     servicer.GetOperation,
                     request_deserializer=kongming_dot_rpc_dot_v1_dot_profiles__pb2.GetOperationRequest.FromString,
                     response_serializer=kongming_dot_rpc_dot_v1_dot_profiles__pb2.GetOperationResponse.SerializeToString,
+            ),
+            'ListOperations': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListOperations,
+                    request_deserializer=kongming_dot_rpc_dot_v1_dot_profiles__pb2.ListOperationsRequest.FromString,
+                    response_serializer=kongming_dot_rpc_dot_v1_dot_profiles__pb2.ListOperationsResponse.SerializeToString,
             ),
             'WatchOperation': grpc.unary_stream_rpc_method_handler(
                     servicer.WatchOperation,
@@ -395,6 +412,33 @@ class Profiles:
             '/kongming.rpc.v1.Profiles/GetOperation',
             kongming_dot_rpc_dot_v1_dot_profiles__pb2.GetOperationRequest.SerializeToString,
             kongming_dot_rpc_dot_v1_dot_profiles__pb2.GetOperationResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListOperations(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kongming.rpc.v1.Profiles/ListOperations',
+            kongming_dot_rpc_dot_v1_dot_profiles__pb2.ListOperationsRequest.SerializeToString,
+            kongming_dot_rpc_dot_v1_dot_profiles__pb2.ListOperationsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -45,6 +45,8 @@ class ProfilesStub:
     """Starts training; the operation says how far it is."""
     GetOperation: _grpc.UnaryUnaryMultiCallable[_profiles_pb2.GetOperationRequest, _profiles_pb2.GetOperationResponse]
     """How far a training is."""
+    ListOperations: _grpc.UnaryUnaryMultiCallable[_profiles_pb2.ListOperationsRequest, _profiles_pb2.ListOperationsResponse]
+    """Trainings of all servers on this store."""
     WatchOperation: _grpc.UnaryStreamMultiCallable[_profiles_pb2.WatchOperationRequest, _profiles_pb2.WatchOperationResponse]
     """The operation's state now and after each change, until it is done."""
     CancelOperation: _grpc.UnaryUnaryMultiCallable[_profiles_pb2.CancelOperationRequest, _profiles_pb2.CancelOperationResponse]
@@ -73,6 +75,8 @@ class ProfilesAsyncStub(ProfilesStub):
     """Starts training; the operation says how far it is."""
     GetOperation: _aio.UnaryUnaryMultiCallable[_profiles_pb2.GetOperationRequest, _profiles_pb2.GetOperationResponse]  # type: ignore[assignment]
     """How far a training is."""
+    ListOperations: _aio.UnaryUnaryMultiCallable[_profiles_pb2.ListOperationsRequest, _profiles_pb2.ListOperationsResponse]  # type: ignore[assignment]
+    """Trainings of all servers on this store."""
     WatchOperation: _aio.UnaryStreamMultiCallable[_profiles_pb2.WatchOperationRequest, _profiles_pb2.WatchOperationResponse]  # type: ignore[assignment]
     """The operation's state now and after each change, until it is done."""
     CancelOperation: _aio.UnaryUnaryMultiCallable[_profiles_pb2.CancelOperationRequest, _profiles_pb2.CancelOperationResponse]  # type: ignore[assignment]
@@ -134,6 +138,14 @@ class ProfilesServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_profiles_pb2.GetOperationResponse, _abc.Awaitable[_profiles_pb2.GetOperationResponse]]:
         """How far a training is."""
+
+    @_abc_1.abstractmethod
+    def ListOperations(
+        self,
+        request: _profiles_pb2.ListOperationsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_profiles_pb2.ListOperationsResponse, _abc.Awaitable[_profiles_pb2.ListOperationsResponse]]:
+        """Trainings of all servers on this store."""
 
     @_abc_1.abstractmethod
     def WatchOperation(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Any
 
@@ -19,6 +20,7 @@ from kongming.rpc import records
 from kongming.rpc.v1 import profiles_pb2, records_pb2
 from kongming.run import Run, Signature
 from kongming.store import Store
+from kongming.store.service_entries import StoredOperation
 from tests.models import synthetic
 from tests.server.profiles.profiled import FAST, Engine, campaign
 
@@ -58,6 +60,11 @@ async def trained(service: ProfilesService, *apps: str) -> profiles_pb2.Operatio
     ):
         operation = seen.operation
     return operation
+
+
+async def listed(service: ProfilesService, **asked: Any) -> list[profiles_pb2.Operation]:
+    request = profiles_pb2.ListOperationsRequest(**asked)
+    return list((await service.ListOperations(request, None)).operations)
 
 
 def test_an_application_comes_back_as_it_was_registered(store_url: str) -> None:
@@ -201,5 +208,49 @@ def test_training_again_without_runs_or_models_says_so(store_url: str) -> None:
             await service.GetOperation(profiles_pb2.GetOperationRequest(id="x"), None)
         with pytest.raises(InputError, match="id"):
             await service.CancelOperation(profiles_pb2.CancelOperationRequest(), None)
+        for limit in (-1, 1001):
+            with pytest.raises(InputError, match="limit"):
+                await listed(service, limit=limit)
+
+    run(store_url, body)
+
+
+def test_operations_of_every_server_are_listed_newest_first(store_url: str) -> None:
+    now = time.time()
+
+    def elsewhere(id_: str, state: str, age_s: float, **changes: Any) -> StoredOperation:
+        values = {"kind": "train", "owner": "other-machine/1/a", "created_at": now - age_s}
+        return StoredOperation(id=id_, state=state, **(values | changes))
+
+    async def body(service: ProfilesService, engine: Engine) -> None:
+        assert await listed(service, ended=True) == []
+        await service.ImportRuns(sent(campaign("prog")), None)
+        mine = await trained(service, "prog")
+        assert await listed(service) == []
+        assert await listed(service, ended=True) == [mine]
+        with Store.open(store_url) as store:
+            for row in (
+                elsewhere("failed", "failed", 30.0, message="No memory.", ended_at=now - 25.0),
+                elsewhere("running", "running", 20.0, progress=0.5, document={"told_at": now}),
+                elsewhere("queued", "queued", 10.0),
+                # Its server has told nothing of it for a day.
+                elsewhere("abandoned", "running", 86400.0),
+                # A server is asked to cancel by a row that is no training.
+                elsewhere("running/cancel", "done", 0.0, kind="cancel"),
+            ):
+                store.put_operation(row)
+        states = profiles_pb2.OperationState
+        assert [(one.id, one.state, one.progress) for one in await listed(service)] == [
+            ("queued", states.OPERATION_STATE_QUEUED, 0.0),
+            ("running", states.OPERATION_STATE_RUNNING, 0.5),
+        ]
+        every = await listed(service, ended=True)
+        assert [one.id for one in every] == [mine.id, "queued", "running", "failed", "abandoned"]
+        assert [one.state for one in every[3:]] == [states.OPERATION_STATE_FAILED] * 2
+        assert [one.id for one in await listed(service, limit=1)] == ["queued"]
+        assert [one.id for one in await listed(service, ended=True, limit=2)] == [mine.id, "queued"]
+        for one in every[:-1]:  # An abandoned one has ended only just, whenever it is asked for.
+            request = profiles_pb2.GetOperationRequest(id=one.id)
+            assert (await service.GetOperation(request, None)).operation == one
 
     run(store_url, body)
