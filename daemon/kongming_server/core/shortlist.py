@@ -25,7 +25,7 @@ the greatest log slowdown that one would have."""
 FEW = 256
 """Candidates up to which all are worked out that could be in the answer."""
 
-MOST = 16
+MOST = 4
 """Of more candidates: once so many places with residents were worked out, beside those found first,
 the estimate decides. Each takes some 50 us, and a ranking shall take a few milliseconds."""
 
