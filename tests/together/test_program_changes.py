@@ -129,7 +129,8 @@ def test_a_changed_program_is_profiled_by_an_agent_and_promoted_though_the_agent
             late += 1
             assert late <= 60, service.application("nap")
         reason = service.application("nap").realised.reason  # type: ignore[union-attr]
-        assert "slower" in reason
+        # A drawn id breaks ties, so that now and then both sides are found at once.
+        assert "slower" in reason or "on both sides" in reason
 
         # The agent is asked, and killed in the midst of the campaign.
         eventually(lambda: campaigns(tmp_path, "profiling nap, as the server asked") == 2)

@@ -106,7 +106,7 @@ def best(
     order = ranking.in_order(scores, allowed, nodes, tolerance, wanted, random)
     work_out(list(itertools.islice(order, wanted)))
     spent = 0
-    size = _BATCH
+    size = min(_BATCH, most)
     while True:
         of_node = _of_nodes(found, nodes)
         ceiling = _ceiling([found[place][0] for place in of_node], limit, tolerance)
