@@ -13,13 +13,11 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
 import click
 import grpc
 
-from kongming import __version__
-from kongming.errors import KongmingError
+from kongming import __version__, entry
 from kongming.rpc.channel import Connection, read_token
 from kongming_agent import config, metrics, profile
 from kongming_agent.agent import Agent
@@ -37,10 +35,6 @@ _log = logging.getLogger(__name__)
 _LAST_WORDS_S = 2.0
 _ONCE_S = 10.0
 _PR_SET_PDEATHSIG = 1
-
-
-class Terminated(KeyboardInterrupt):
-    """SIGTERM: children are reaped as after Ctrl-C."""
 
 
 @click.group(
@@ -307,31 +301,9 @@ def _end_with_parent() -> None:
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
-def _terminate(signum: int, frame: FrameType | None) -> None:
-    raise Terminated
-
-
 def run(arguments: Sequence[str]) -> int:
     """Runs ``kongming-agent ARGUMENTS`` and returns its exit status; errors are printed."""
-    try:
-        with cli.make_context("kongming-agent", list(arguments)) as context:
-            result: Any = cli.invoke(context)
-    except click.exceptions.Exit as done:
-        return done.exit_code
-    except click.ClickException as error:
-        error.show()
-        return error.exit_code
-    except Terminated:
-        return 128 + signal.SIGTERM
-    except (KeyboardInterrupt, click.Abort):
-        return 130
-    except KongmingError as error:
-        _tell(error)
-        return error.exit_status
-    except OSError as error:
-        _tell(error)
-        return 1
-    return result if type(result) is int else 0
+    return entry.run(cli, "kongming-agent", arguments, tell=_tell, failures=(OSError,))
 
 
 def _tell(error: Exception) -> None:
@@ -340,7 +312,7 @@ def _tell(error: Exception) -> None:
 
 def main() -> None:
     """The console script."""
-    signal.signal(signal.SIGTERM, _terminate)
+    signal.signal(signal.SIGTERM, entry.terminate)
     sys.exit(run(sys.argv[1:]))
 
 

@@ -21,10 +21,11 @@ import orjson
 from aiohttp import web
 
 from kongming.errors import AccessError, InputError, KongmingError
+from kongming.settings.bounded import split_address
 from kongming_extender import tls
 from kongming_extender.answering import Answerer
 from kongming_extender.book import Book
-from kongming_extender.config import Config, split_address
+from kongming_extender.config import Config
 from kongming_extender.link import Link, connection
 from kongming_extender.metrics import Metrics
 from kongming_extender.protocol import Args, failure, filter_result, priority_list, read_args

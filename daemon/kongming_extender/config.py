@@ -7,39 +7,17 @@ over it. What is not said keeps its default.
 from __future__ import annotations
 
 import ipaddress
-import math
-import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kongming.errors import InputError, UnknownNameError
+from kongming.errors import InputError
+from kongming.settings import bounded
+from kongming.settings.bounded import Setting, setting, split_address
 
 ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 """Where Kubernetes puts a Pod's token and the authority of its API server."""
-
-
-def setting(
-    default: Any,
-    *,
-    help: str,
-    unit: str = "",
-    minimum: float | None = None,
-    maximum: float | None = None,
-    choices: tuple[str, ...] = (),
-) -> Any:
-    """A field of a section, with what the table and the checks say of it."""
-    return field(
-        default=default,
-        metadata={
-            "help": help,
-            "unit": unit,
-            "minimum": minimum,
-            "maximum": maximum,
-            "choices": choices,
-        },
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,43 +218,9 @@ class Config:
     placements: Placements = Placements()
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """A line of the table of settings. ``key`` is ``section.name``."""
-
-    key: str
-    kind: type
-    default: Any
-    unit: str
-    help: str
-    minimum: float | None
-    maximum: float | None
-    choices: tuple[str, ...]
-
-    @property
-    def allowed(self) -> str:
-        if self.choices:
-            return ", ".join(self.choices)
-        if self.kind is bool:
-            return "true, false"
-        if self.minimum is None or self.maximum is None:
-            return "a text"
-        word = "whole number" if self.kind is int else "number"
-        return f"a {word} from {self.minimum:g} to {self.maximum:g}"
-
-
 def table() -> list[Setting]:
     """Every setting, in the order of the sections."""
-    return [
-        Setting(
-            key=f"{section.name}.{one.name}",
-            kind=type(one.default),
-            default=one.default,
-            **one.metadata,
-        )
-        for section in fields(Config)
-        for one in fields(section.default)  # type: ignore[arg-type]
-    ]
+    return bounded.table(Config)
 
 
 def load(path: Path | None = None, options: Mapping[str, Any] | None = None) -> Config:
@@ -286,62 +230,9 @@ def load(path: Path | None = None, options: Mapping[str, Any] | None = None) -> 
         InputError: the file cannot be read, or a value is of the wrong kind or out of range.
         UnknownNameError: a key that no setting has.
     """
-    said = {} if path is None else _read(path)
-    said |= {key: value for key, value in (options or {}).items() if value is not None}
-    known = {one.key: one for one in table()}
-    sections: dict[str, Any] = {section.name: section.default for section in fields(Config)}
-    for key, value in said.items():
-        if key not in known:
-            raise UnknownNameError("setting", key, known)
-        section, _, name = key.partition(".")
-        sections[section] = replace(sections[section], **{name: _checked(known[key], value)})
-    made = Config(**sections)
+    made = bounded.load(Config, path, options)
     _check_together(made)
     return made
-
-
-def split_address(text: str, field_name: str) -> tuple[str, int]:
-    """Host and port of ``HOST:PORT`` or ``[HOST]:PORT``; raises InputError naming the field."""
-    host, colon, port = text.rpartition(":")
-    host = host[1:-1] if host.startswith("[") and host.endswith("]") else host
-    if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
-        raise InputError(
-            "is no address.", field=field_name, found=text, allowed="HOST:PORT, port 0 to 65535"
-        )
-    return host, int(port)
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"The configuration {path} cannot be read: {error.strerror}.") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"The configuration {path} is not TOML: {error}.") from error
-    sections = [section.name for section in fields(Config)]
-    values: dict[str, Any] = {}
-    for name, section in document.items():
-        if name not in sections:
-            raise UnknownNameError("section of the configuration", name, sections)
-        if not isinstance(section, dict):
-            raise InputError(
-                "is not a section.", field=name, found=section, allowed=f"a table [{name}]"
-            )
-        values.update({f"{name}.{key}": value for key, value in section.items()})
-    return values
-
-
-def _checked(one: Setting, value: Any) -> Any:
-    if one.kind is float and type(value) is int:
-        value = float(value)
-    wrong = type(value) is not one.kind
-    if not wrong and one.kind in (int, float):
-        low = -math.inf if one.minimum is None else one.minimum
-        high = math.inf if one.maximum is None else one.maximum
-        wrong = not low <= value <= high
-    if wrong or (one.choices and value not in one.choices):
-        raise InputError("is not allowed.", field=one.key, found=value, allowed=one.allowed)
-    return value
 
 
 def _check_together(config: Config) -> None:

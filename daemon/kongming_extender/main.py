@@ -17,8 +17,8 @@ from typing import Any
 
 import click
 
-from kongming import __version__
-from kongming.errors import KongmingError
+from kongming import __version__, entry
+from kongming.settings.bounded import as_file
 from kongming_extender import config as settings
 from kongming_extender.config import Config
 
@@ -82,7 +82,7 @@ def cli(
     nodes pass.
     """
     if show:
-        click.echo(_settings_text(), nl=False)
+        click.echo(as_file(settings.table()), nl=False)
         return
     given = {_OPTIONS[name]: value for name, value in options.items() if value is not None}
     if no_pods:
@@ -128,44 +128,9 @@ def _log_to_stderr(level: str) -> None:
         logging.getLogger(ours).setLevel(level.upper())
 
 
-def _settings_text() -> str:
-    """All settings as a configuration file that says the defaults."""
-    lines: list[str] = []
-    section = ""
-    for one in settings.table():
-        of, _, name = one.key.partition(".")
-        if of != section:
-            lines += ["", f"[{of}]"] if lines else [f"[{of}]"]
-            section = of
-        unit = f" [{one.unit}]" if one.unit else ""
-        lines += [f"# {one.help}{unit} Allowed: {one.allowed}.", f"{name} = {_toml(one.default)}"]
-    return "\n".join(lines) + "\n"
-
-
-def _toml(value: object) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return f'"{value}"' if isinstance(value, str) else repr(value)
-
-
 def run(args: Sequence[str]) -> int:
     """Run ``kongming-extender ARGS`` and return its exit status; errors are printed, not raised."""
-    try:
-        with cli.make_context("kongming-extender", list(args)) as context:
-            cli.invoke(context)
-        return 0
-    except click.exceptions.Exit as done:
-        return done.exit_code
-    except click.ClickException as error:
-        error.show()
-        return error.exit_code
-    except (KeyboardInterrupt, click.Abort):
-        return 130
-    except KongmingError as error:
-        click.echo(f"error: {error.message}", err=True)
-        if error.hint:
-            click.echo(f"hint: {error.hint}", err=True)
-        return error.exit_status
+    return entry.run(cli, "kongming-extender", args, tell=entry.tell_with_hint)
 
 
 def main() -> None:

@@ -27,10 +27,10 @@ from kongming.rpc.v1 import (
     profiles_pb2,
     profiles_pb2_grpc,
 )
+from kongming.settings.bounded import split_address
 from kongming.store import Change, Store, default_url
 from kongming_server.clock import SteadyClock
 from kongming_server.closed_loop import ClosedLoop
-from kongming_server.config import split_address
 from kongming_server.core.engine import Engine
 from kongming_server.core.questions import Settings
 from kongming_server.echo import SETTING as ECHO_SETTING

@@ -18,8 +18,8 @@ from typing import Any
 
 import click
 
-from kongming import __version__
-from kongming.errors import KongmingError
+from kongming import __version__, entry
+from kongming.settings.bounded import as_file
 from kongming_server import config as settings
 from kongming_server.settings import Config
 
@@ -98,7 +98,7 @@ def cli(ctx: click.Context, /, path: Path | None, show: bool, **options: Any) ->
     Without arguments it listens on loopback and keeps its data in SQLite.
     """
     if show:
-        click.echo(_settings_text(), nl=False)
+        click.echo(as_file(settings.table()), nl=False)
         return
     if ctx.invoked_subcommand is not None:
         return
@@ -154,44 +154,9 @@ def _log_to_stderr(level: str) -> None:
         logging.getLogger(ours).setLevel(level.upper())
 
 
-def _settings_text() -> str:
-    """All settings as a configuration file that says the defaults."""
-    lines: list[str] = []
-    section = ""
-    for one in settings.table():
-        of, _, name = one.key.partition(".")
-        if of != section:
-            lines += ["", f"[{of}]"] if lines else [f"[{of}]"]
-            section = of
-        unit = f" [{one.unit}]" if one.unit else ""
-        lines += [f"# {one.help}{unit} Allowed: {one.allowed}.", f"{name} = {_toml(one.default)}"]
-    return "\n".join(lines) + "\n"
-
-
-def _toml(value: object) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return f'"{value}"' if isinstance(value, str) else repr(value)
-
-
 def run(args: Sequence[str]) -> int:
     """Run ``kongming-server ARGS`` and return its exit status; errors are printed, not raised."""
-    try:
-        with cli.make_context("kongming-server", list(args)) as context:
-            cli.invoke(context)
-        return 0
-    except click.exceptions.Exit as done:
-        return done.exit_code
-    except click.ClickException as error:
-        error.show()
-        return error.exit_code
-    except (KeyboardInterrupt, click.Abort):
-        return 130
-    except KongmingError as error:
-        click.echo(f"error: {error.message}", err=True)
-        if error.hint:
-            click.echo(f"hint: {error.hint}", err=True)
-        return error.exit_status
+    return entry.run(cli, "kongming-server", args, tell=entry.tell_with_hint)
 
 
 def main() -> None:

@@ -2,28 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
-
-def setting(
-    default: Any,
-    *,
-    help: str,
-    unit: str = "",
-    minimum: float | None = None,
-    maximum: float | None = None,
-    choices: tuple[str, ...] = (),
-) -> Any:
-    """A field of a section, with what the table and the checks say of it."""
-    said = {
-        "help": help,
-        "unit": unit,
-        "minimum": minimum,
-        "maximum": maximum,
-        "choices": choices,
-    }
-    return field(default=default, metadata=said)
+from kongming.settings.bounded import setting
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,12 +9,10 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
 import click
 
-from kongming import __version__
-from kongming.errors import KongmingError
+from kongming import __version__, entry
 from kongming_slurm import config, hooks
 from kongming_slurm.config import Settings
 
@@ -149,23 +147,7 @@ def _bridge(settings: Settings, *, once: bool, reset: bool) -> int:
 
 def run(arguments: Sequence[str]) -> int:
     """Runs ``kongming-slurm ARGUMENTS`` and returns its exit status; errors are printed."""
-    try:
-        with cli.make_context("kongming-slurm", list(arguments)) as context:
-            result: Any = cli.invoke(context)
-    except click.exceptions.Exit as done:
-        return done.exit_code
-    except click.ClickException as error:
-        error.show()
-        return error.exit_code
-    except (KeyboardInterrupt, click.Abort):
-        return 130
-    except KongmingError as error:
-        _tell(error)
-        return error.exit_status
-    except OSError as error:
-        _tell(error)
-        return 1
-    return result if type(result) is int else 0
+    return entry.run(cli, "kongming-slurm", arguments, tell=_tell, failures=(OSError,))
 
 
 def _tell(error: Exception) -> None:

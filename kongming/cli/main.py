@@ -13,13 +13,13 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from types import FrameType
 from typing import Any
 
 import click
 
 from kongming import __version__
 from kongming.cli import failures
+from kongming.entry import Terminated, terminate
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,24 +122,12 @@ def cli(debug: bool) -> None:
         os.environ["KONGMING_DEBUG"] = "1"
 
 
-class Terminated(KeyboardInterrupt):
-    """SIGTERM or SIGHUP: cleans up just as Ctrl-C does, but ends with another status."""
-
-    def __init__(self, signum: int) -> None:
-        super().__init__(f"signal {signum}")
-        self.signum = signum
-
-
-def _terminate(signum: int, frame: FrameType | None) -> None:
-    raise Terminated(signum)
-
-
 def _listen() -> None:
     """Turn signals that end a process into exceptions, so that ``finally`` reaps children."""
     for signum in (signal.SIGTERM, signal.SIGHUP):
         # nohup ignores SIGHUP, and that stays so.
         if signal.getsignal(signum) is signal.SIG_DFL:
-            signal.signal(signum, _terminate)
+            signal.signal(signum, terminate)
 
 
 def _invoke(args: Sequence[str]) -> int:

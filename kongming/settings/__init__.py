@@ -1,0 +1,1 @@
+"""Settings of programs: declared once, checked, and listed for the manual."""
