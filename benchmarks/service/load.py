@@ -3,15 +3,18 @@
     python -m benchmarks.service.load [--agents 10000] [--seconds 30] [--store URL] [--check]
 
 A real server is started on an empty store (SQLite in the folder for temporary files, or --store)
-with made-up models of --apps applications. Every agent registers with a reference, and then sends
-what a real one sends: a fingerprint every --period seconds as a stream of its own, and a heartbeat
-every --heartbeat seconds, spread evenly. The fingerprints are a recorded quick one, varied. What
-the agents share, unlike real ones, is --connections TCP connections and one process.
+with made-up models of --apps applications. Every agent registers with a reference, and then says
+what a real one says, when it would: a fingerprint every --period seconds, a fifth more or less,
+with a heartbeat in the same call, and a heartbeat alone where it has said nothing for --heartbeat
+seconds. With --calls a fingerprint is a stream of its own and a heartbeat a call of its own, as
+any other reporter may do it. The fingerprints are a recorded quick one, varied. What the agents
+share, unlike real ones, is --connections TCP connections and one process.
 
     register        every agent once, 64 at a time: calls a second and CPU seconds of the server
     steady          so many agents at one fingerprint a period each: the server's share of one
-                    core, milliseconds that a call took, fingerprints that were sent and accepted
-    burst           what is sent as fast as it is taken, as after an outage: streams of 20
+                    core, milliseconds that a call took, fingerprints that were sent and accepted;
+                    from when the server has caught up with all that came at once
+    burst           what is sent as fast as it is taken, as after an outage: 20 at a time
     memory_mib      of the server at the end, resident and proportional
     generator_core  share of one core that this process took meanwhile: near 1, and the figures of
                     steady and burst are those of the generator
@@ -24,6 +27,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import heapq
 import json
 import random
 import statistics
@@ -31,7 +35,7 @@ import sys
 import tempfile
 import time
 import tomllib
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -52,6 +56,8 @@ REGISTERING = 64
 STREAMS, IN_A_STREAM = 16, 20
 _SAMPLES = 500
 _TICK_S = 0.01
+_STALENESS = "kongming_server_matrix_staleness_seconds"
+_CATCHING_UP_S = 300.0
 
 
 class Agents:
@@ -105,26 +111,26 @@ class Agents:
         )
 
     async def report(self, agent: int, count: int = 1) -> None:
-        """``count`` fingerprints in a stream of their own."""
-
-        async def requests() -> AsyncIterator[fleet_pb2.ReportFingerprintsRequest]:
-            for _ in range(count):
-                yield self._request(agent)
-
+        """``count`` fingerprints, and a heartbeat with them."""
         self.sent += count
+        requests = [self._request(agent) for _ in range(count)]
         begun = time.perf_counter()
-        response = await self.stub(agent).ReportFingerprints(requests(), timeout=30)
+        if self.options.calls:
+            response = await self.stub(agent).ReportFingerprints(_each(requests), timeout=30)
+            self.accepted += len(response.accepted)
+        else:
+            said = fleet_pb2.ReportRequest(fingerprints=requests, heartbeat=self._beat(agent))
+            response = await self.stub(agent).Report(said, timeout=30)
+            self.accepted += len(response.reported.accepted)
         self.latencies["fingerprint"].append(time.perf_counter() - begun)
-        self.accepted += len(response.accepted)
 
     async def heartbeat(self, agent: int) -> None:
-        request = fleet_pb2.HeartbeatRequest(
-            node_id=self.facts[agent].id,
-            probe_cost=0.006,
-            passive={"cpu_busy": self.source.random(), "psi_memory_full": 0.0},
-        )
+        beat = self._beat(agent)
         begun = time.perf_counter()
-        await self.stub(agent).Heartbeat(request, timeout=30)
+        if self.options.calls:
+            await self.stub(agent).Heartbeat(beat, timeout=30)
+        else:
+            await self.stub(agent).Report(fleet_pb2.ReportRequest(heartbeat=beat), timeout=30)
         self.latencies["heartbeat"].append(time.perf_counter() - begun)
 
     async def counted(self, call: Awaitable[None]) -> None:
@@ -147,8 +153,22 @@ class Agents:
         request.fingerprint.started_at.FromNanoseconds(time.time_ns())
         return request
 
+    def _beat(self, agent: int) -> fleet_pb2.HeartbeatRequest:
+        return fleet_pb2.HeartbeatRequest(
+            node_id=self.facts[agent].id,
+            probe_cost=0.006,
+            passive={"cpu_busy": self.source.random(), "psi_memory_full": 0.0},
+        )
+
     def _id(self) -> str:
         return f"{self.source.getrandbits(128):032x}"
+
+
+async def _each(
+    requests: Iterable[fleet_pb2.ReportFingerprintsRequest],
+) -> AsyncIterator[fleet_pb2.ReportFingerprintsRequest]:
+    for request in requests:
+        yield request
 
 
 class Cost:
@@ -189,24 +209,44 @@ async def all_of(calls: Iterable[Callable[[], Awaitable[None]]], at_once: int) -
 
 async def steady(agents: Agents, seconds: float) -> None:
     """Calls when they are due, whether or not the ones before were answered."""
-    options = agents.options
-    kinds: list[tuple[Callable[[int], Awaitable[None]], float]] = [
-        (agents.report, options.agents / options.period),
-        (agents.heartbeat, options.agents / options.heartbeat),
-    ]
-    done = [0 for _ in kinds]
     under_way: set[asyncio.Task[None]] = set()
+    schedule = Schedule(agents.options, agents.source)
     began = time.perf_counter()
     while (passed := time.perf_counter() - began) < seconds:
-        for place, (call, rate) in enumerate(kinds):
-            while done[place] < passed * rate:
-                agent = done[place] % options.agents
-                task = asyncio.create_task(agents.counted(call(agent)))
-                under_way.add(task)
-                task.add_done_callback(under_way.discard)
-                done[place] += 1
+        for agent, fingerprint in schedule.due(passed):
+            call = agents.report(agent) if fingerprint else agents.heartbeat(agent)
+            task = asyncio.create_task(agents.counted(call))
+            under_way.add(task)
+            task.add_done_callback(under_way.discard)
         await asyncio.sleep(_TICK_S)
     await asyncio.gather(*under_way)
+
+
+class Schedule:
+    """When each agent says what; times are seconds from the beginning."""
+
+    def __init__(self, options: argparse.Namespace, source: random.Random) -> None:
+        self._options, self._source = options, source
+        # As if they had been at it for long.
+        self._fingerprint = [source.uniform(0.0, options.period) for _ in range(options.agents)]
+        self._heap: list[tuple[float, int]] = []
+        for agent in range(options.agents):
+            self._next(agent, source.uniform(0.0, options.heartbeat))
+        heapq.heapify(self._heap)
+
+    def due(self, now: float) -> Iterator[tuple[int, bool]]:
+        """Agents whose time has come, and whether it is for a fingerprint."""
+        while self._heap and self._heap[0][0] <= now:
+            at, agent = heapq.heappop(self._heap)
+            fingerprint = at >= self._fingerprint[agent]
+            if fingerprint:
+                period = self._source.uniform(0.8, 1.2) * self._options.period
+                self._fingerprint[agent] = at + period
+            yield agent, fingerprint
+            self._next(agent, at + self._source.uniform(1.0, 1.1) * self._options.heartbeat)
+
+    def _next(self, agent: int, beat: float) -> None:
+        heapq.heappush(self._heap, (min(beat, self._fingerprint[agent]), agent))
 
 
 async def burst(agents: Agents, seconds: float) -> None:
@@ -236,7 +276,7 @@ async def measure(server: ServerProcess, options: argparse.Namespace) -> dict[st
             [lambda agent=agent: agents.report(agent) for agent in range(options.agents)],
             REGISTERING,
         )
-        await asyncio.sleep(options.settle)
+        caught_up_s = await caught_up(server, options.settle)
         before = agents.sent, agents.accepted
         for kept in agents.latencies.values():
             kept.clear()
@@ -247,6 +287,7 @@ async def measure(server: ServerProcess, options: argparse.Namespace) -> dict[st
         at_rest["fingerprints_accepted"] = agents.accepted - before[1]
         at_rest["ms"] = {kind: _quantiles_ms(kept) for kind, kept in agents.latencies.items()}
         at_rest["failed"] = dict(agents.failed)
+        at_rest["caught_up_s"] = round(caught_up_s, 1)
 
         agents.failed.clear()
         before_burst = agents.accepted
@@ -269,6 +310,20 @@ async def measure(server: ServerProcess, options: argparse.Namespace) -> dict[st
             "proportional": round(memory.pss / 2**20, 1),
         },
     }
+
+
+async def caught_up(server: ServerProcess, least_s: float) -> float:
+    """Waits until the server has worked out what it predicts for the whole fleet, which is no
+    part of a steady state; how long that took, in seconds."""
+    began = time.perf_counter()
+    await asyncio.sleep(least_s)
+    while time.perf_counter() - began < _CATCHING_UP_S:
+        lines = (await asyncio.to_thread(server.get, "/metrics")).splitlines()
+        (line,) = (one for one in lines if one.startswith(f"{_STALENESS} "))
+        if float(line.split()[1]) == 0.0:
+            break
+        await asyncio.sleep(1.0)
+    return time.perf_counter() - began
 
 
 def _quantiles_ms(latencies: Sequence[float]) -> dict[str, float]:
@@ -303,11 +358,12 @@ def main() -> int:
     parser.add_argument("--agents", type=int, default=10_000)
     parser.add_argument("--apps", type=int, default=200)
     parser.add_argument("--period", type=float, default=60.0, help="of fingerprints, in seconds")
-    parser.add_argument("--heartbeat", type=float, default=30.0, help="of heartbeats, in seconds")
+    parser.add_argument("--heartbeat", type=float, default=75.0, help="of heartbeats, in seconds")
     parser.add_argument("--seconds", type=float, default=30.0, help="of the steady part")
     parser.add_argument("--burst", type=float, default=5.0, help="seconds of the burst")
     parser.add_argument("--settle", type=float, default=3.0, help="seconds before it is measured")
     parser.add_argument("--connections", type=int, default=100)
+    parser.add_argument("--calls", action="store_true", help="a call for each")
     parser.add_argument("--store", help="URL of an empty store (default: SQLite)")
     parser.add_argument(
         "--setting", action="append", default=[], metavar="KEY=VALUE", help="of the server, in TOML"
@@ -336,6 +392,7 @@ def main() -> int:
         "period_s": options.period,
         "heartbeat_s": options.heartbeat,
         "connections": options.connections,
+        "a_call_each": options.calls,
         "settings": options.setting,
         "store": "sqlite" if options.store is None else options.store.partition(":")[0],
         **figures,

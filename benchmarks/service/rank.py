@@ -34,6 +34,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from kongming_server import garbage
 from kongming_server.core.engine import Engine
 from kongming_server.core.placements import BOUND, Resident
 from kongming_server.core.questions import Question, RankRequest
@@ -232,6 +233,8 @@ def build(engine: Engine, fleet: Fleet, options: argparse.Namespace) -> None:
 def run(options: argparse.Namespace) -> dict[str, Any]:
     fleet = Fleet(options)
     engine = Engine()
+    # As the server does.
+    garbage.tune()
     before_mib = memory_mib()
     start = time.perf_counter()
     build(engine, fleet, options)

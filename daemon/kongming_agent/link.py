@@ -129,7 +129,7 @@ class Link:
         self._registered: Registration | None = None
         self._heartbeat_s = _HEARTBEAT_S
         self._beat_at = 0.0
-        self._told: PeerTiming | None = None
+        self._timed: PeerTiming | None = None
         self._woken = threading.Event()
         self.connected = False
         self.failures = 0
@@ -204,7 +204,7 @@ class Link:
             self._register(stub, registration)
         self._deliver(stub)
         if time.monotonic() >= self._beat_at:
-            self._heartbeat(stub, registration.node.id)
+            self._tell(stub)
 
     def _register(self, stub: fleet_pb2_grpc.FleetStub, registration: Registration) -> None:
         request = fleet_pb2.RegisterRequest(
@@ -234,14 +234,14 @@ class Link:
         self._registered = registration
 
     def _deliver(self, stub: fleet_pb2_grpc.FleetStub) -> None:
-        """Everything that is spooled, batch by batch, each of one kind of call."""
+        """Everything that is spooled, batch by batch, each of one kind of record."""
         while entries := self._spool.oldest():
-            if 0.0 < self._beat_at <= time.monotonic() and self._registered is not None:
-                # Where more comes than is delivered, the server's orders would never be heard.
-                self._heartbeat(stub, self._registered.node.id)
-                if self._registered is None:
-                    return
             batch = _same_call(entries)
+            if batch[0].kind != "fingerprint" and 0.0 < self._beat_at <= time.monotonic():
+                # Where more comes than is delivered, the server's orders would never be heard.
+                self._tell(stub)
+            if self._registered is None:
+                return
             if self._refusal(stub, batch) is None:
                 continue
             # One record spoils the call for all: each is sent for itself, and it alone put aside.
@@ -253,7 +253,11 @@ class Link:
     def _refusal(self, stub: fleet_pb2_grpc.FleetStub, batch: Sequence[Entry]) -> str | None:
         """Sends; why this call would always fail, or None. Whatever may pass is raised."""
         try:
-            self._send(stub, batch)
+            if batch[0].kind == "fingerprint":
+                self._tell(stub, batch)
+            else:
+                request = _runs_request(self._node_id, batch)
+                self._told(batch, stub.ReportRuns(request, timeout=self._timeout_s))
         except InputError as error:
             return str(error)
         except grpc.RpcError as error:
@@ -262,15 +266,16 @@ class Link:
             return str(from_rpc_error(error, self._server or None))
         return None
 
-    def _send(self, stub: fleet_pb2_grpc.FleetStub, batch: Sequence[Entry]) -> None:
-        node_id = self._registered.node.id if self._registered is not None else ""
-        response: fleet_pb2.ReportFingerprintsResponse | fleet_pb2.ReportRunsResponse
-        if batch[0].kind == "fingerprint":
-            response = stub.ReportFingerprints(
-                iter(_fingerprint_requests(node_id, batch)), timeout=self._timeout_s
-            )
-        else:
-            response = stub.ReportRuns(_runs_request(node_id, batch), timeout=self._timeout_s)
+    @property
+    def _node_id(self) -> str:
+        return self._registered.node.id if self._registered is not None else ""
+
+    def _told(
+        self,
+        batch: Sequence[Entry],
+        response: fleet_pb2.ReportFingerprintsResponse | fleet_pb2.ReportRunsResponse,
+    ) -> None:
+        """What the server says of a batch."""
         kinds = {entry.id: entry.kind for entry in batch}
         accepted = [id for id in response.accepted if id in kinds]
         self._spool.delivered(accepted)
@@ -289,37 +294,48 @@ class Link:
         self._spool.refused(id, reason)
         self.refused += 1
 
-    def _heartbeat(self, stub: fleet_pb2_grpc.FleetStub, node_id: str) -> None:
-        beat = self._node.beat()
-        request = fleet_pb2.HeartbeatRequest(
-            node_id=node_id,
-            probe_cost=beat.probe_cost,
-            spooled=sum(self._spool.counts().values()),
-            passive=dict(beat.passive),
+    def _tell(self, stub: fleet_pb2_grpc.FleetStub, batch: Sequence[Entry] = ()) -> None:
+        """These fingerprints, a heartbeat with them, and what was estimated meanwhile."""
+        node_id, beat = self._node_id, self._node.beat()
+        request = fleet_pb2.ReportRequest(
+            fingerprints=[
+                *_fingerprint_requests(node_id, batch),
+                *_estimates(node_id, beat.estimates),
+            ],
+            heartbeat=fleet_pb2.HeartbeatRequest(
+                node_id=node_id,
+                probe_cost=beat.probe_cost,
+                spooled=sum(self._spool.counts().values()) - len(batch),
+                passive=dict(beat.passive),
+            ),
         )
         timing = beat.timing
-        if timing is not None and timing is not self._told:
-            request.peer_timing.peer_node_id = timing.peer_node_id
-            request.peer_timing.round_trip_seconds = timing.round_trip_s
-            request.peer_timing.bytes_per_second = timing.bytes_per_s
-        response = stub.Heartbeat(request, timeout=self._timeout_s)
-        self._told = timing
-        # Agents that were started together shall not speak together for ever.
-        self._beat_at = time.monotonic() + self._heartbeat_s * self._rng.uniform(0.9, 1.0)
-        if response.register_again:
+        if timing is not None and timing is not self._timed:
+            told = request.heartbeat.peer_timing
+            told.peer_node_id = timing.peer_node_id
+            told.round_trip_seconds = timing.round_trip_s
+            told.bytes_per_second = timing.bytes_per_s
+        response = stub.Report(request, timeout=self._timeout_s)
+        self._timed = timing
+        # Agents that were started together shall not speak together for ever; and a fingerprint
+        # that is as frequent as heartbeats shall stand for them.
+        self._beat_at = time.monotonic() + self._heartbeat_s * self._rng.uniform(1.0, 1.1)
+        orders = response.heartbeat
+        if orders.register_again:
             self._registered = None
             self._beat_at = 0.0
-        if beat.estimates:
-            stub.ReportFingerprints(_estimates(node_id, beat.estimates), timeout=self._timeout_s)
+        # Before what may be raised: the server takes it that orders have come.
         self._node.ordered(
             Orders(
-                peer_address=response.peer_address,
-                peer_node_id=response.peer_node_id,
-                profile_apps=tuple(response.profile_apps),
-                probe_now=response.probe_now,
-                placement_ids=frozenset(response.placement_ids),
+                peer_address=orders.peer_address,
+                peer_node_id=orders.peer_node_id,
+                profile_apps=tuple(orders.profile_apps),
+                probe_now=orders.probe_now,
+                placement_ids=frozenset(orders.placement_ids),
             )
         )
+        if batch:
+            self._told(batch, response.reported)
 
 
 def _same_call(entries: Sequence[Entry]) -> list[Entry]:

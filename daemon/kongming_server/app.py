@@ -29,6 +29,7 @@ from kongming.rpc.v1 import (
 )
 from kongming.settings.bounded import split_address
 from kongming.store import Change, Store, default_url
+from kongming_server import garbage
 from kongming_server.clock import SteadyClock
 from kongming_server.closed_loop import ClosedLoop
 from kongming_server.core.engine import Engine
@@ -227,9 +228,11 @@ class App:
         every.start("Following the clock", 1.0, upkeep.follow_clock)
         every.start("Ending reservations", 1.0, upkeep.expire)
         every.start("Noticing silent nodes", 1.0, upkeep.notice_silence)
-        every.start("Telling who was heard of", config.fleet.spread_period_s, upkeep.spread)
+        every.start("Telling who was heard of", config.fleet.spread_period_s, upkeep.spread_if_due)
         every.start("Thinning the store", config.retention.period_s, upkeep.thin)
         every.start("Counting nodes", 5.0, upkeep.count)
+        every.start("Collecting garbage", garbage.COLLECTING_S, garbage.collect)
+        garbage.tune()
         await self._watch(hub, restore, since)
         learning = asyncio.create_task(restore.history(), name="Reading older fingerprints")
         self._undo.callback(learning.cancel)

@@ -64,6 +64,7 @@ class Upkeep:
         self._metrics = metrics
         self._unkept: dict[str, Resident] = {}
         self._unsaid: dict[str, float] = {}
+        self._rounds = 0
         metrics.ingest_waiting.set_function(lambda: float(ingest.queued))
 
     async def follow_clock(self) -> None:
@@ -82,8 +83,15 @@ class Upkeep:
     async def keep_up(self) -> None:
         """Work off the predictions that are out of date: a slice, and more where that was not
         enough, with time for calls between them."""
-        while await self.refresh():
-            await asyncio.sleep(_BETWEEN_SLICES_S)
+        spent_s, more = 0.0, True
+        while more:
+            begun = time.perf_counter()
+            more = await self.refresh()
+            spent_s += time.perf_counter() - begun
+            if more:
+                await asyncio.sleep(_BETWEEN_SLICES_S)
+        # Once through all models costs much the same for few changes as for many.
+        await asyncio.sleep(min(spent_s / _REFRESHING_SHARE, _LONGEST_PAUSE_S))
 
     async def refresh(self) -> bool:
         """A slice of the predictions that are out of date; whether any are left."""
@@ -118,6 +126,14 @@ class Upkeep:
             if silent and not agent.silent:
                 agent.silent = True
                 hub.watchers.changed(agent.facts.id)
+
+    async def spread_if_due(self) -> None:
+        """``spread``, each time where other servers are on the store, and else now and then."""
+        self._rounds += 1
+        if self._hub.shared or self._rounds % _ALONE_ROUNDS == 0:
+            await self.spread()
+        else:
+            await self._hub.keep_waiting()
 
     async def spread(self) -> None:
         """Tell the other servers, and a later start, whose agents have spoken; hear of theirs."""
@@ -170,6 +186,14 @@ class Upkeep:
 
 _BETWEEN_SLICES_S = 0.25
 """So that what lags after a start takes a tenth of a core, and not all of it."""
+
+_ALONE_ROUNDS = 6
+"""A server without others on its store writes down whose agents have spoken every so many times."""
+
+_REFRESHING_SHARE = 0.02
+"""Of a core, what keeping up with new fingerprints may take, as far as this pause allows."""
+
+_LONGEST_PAUSE_S = 2.0
 
 _JUMP_S = 2.0
 

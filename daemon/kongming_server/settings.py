@@ -40,14 +40,18 @@ class Server:
 @dataclass(frozen=True, slots=True)
 class Fleet:
     heartbeat_period_s: float = setting(
-        30.0, unit="s", minimum=0.1, maximum=3600, help="How often agents say that they live."
+        75.0,
+        unit="s",
+        minimum=0.1,
+        maximum=3600,
+        help="How often agents say that they live, where they have nothing else to say.",
     )
     silent_after_s: float = setting(
-        100.0,
+        200.0,
         unit="s",
         minimum=0.2,
         maximum=86400,
-        help="A node without a heartbeat for so long is silent, and not ranked.",
+        help="A node that says nothing for so long is silent, and not ranked.",
     )
     fingerprint_ttl_s: float = setting(
         180.0,
@@ -138,7 +142,8 @@ class Ingest:
         unit="records",
         minimum=1,
         maximum=1000000,
-        help="Fingerprints in one stream, after which it is answered and closed.",
+        help="Fingerprints in one ReportFingerprints, after which it is answered and closed; and "
+        "in one Report.",
     )
 
 

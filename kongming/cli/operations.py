@@ -75,7 +75,7 @@ def command(
 
 
 def _stored(store_url: str | None, ended: bool, limit: int) -> list[dict[str, Any]]:
-    """The trainings in a store: what a server says of them, and what they were asked for."""
+    """The trainings in a store, as a server says of them."""
     from kongming.store import Store
 
     states = None if ended else ("queued", "running")
@@ -100,7 +100,7 @@ def _stored(store_url: str | None, ended: bool, limit: int) -> list[dict[str, An
 
 def _apps(operation: dict[str, Any]) -> list[str]:
     """All that it is about where that is known, else those that are trained already."""
-    return operation.get("apps") or list(dict.fromkeys(one["app"] for one in operation["trained"]))
+    return operation["apps"] or list(dict.fromkeys(one["app"] for one in operation["trained"]))
 
 
 def _iso(moment: float | None) -> str | None:

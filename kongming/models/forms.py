@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -70,15 +70,18 @@ class Kernel:
     support: Floats
     dual: Floats
     intercept: float
+    norms: Floats = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "norms", np.sum(self.support**2, axis=1))
 
     def predict(self, X: Floats) -> Floats:
         predicted = np.full(len(X), self.intercept)
         if not len(self.dual):
             return predicted
-        norms = np.sum(self.support**2, axis=1)
         for start in range(0, len(X), _KERNEL_ROWS):
             z = (X[start : start + _KERNEL_ROWS] - self.mean) / self.scale
-            near = radial(z, self.support, norms, self.gamma)
+            near = radial(z, self.support, self.norms, self.gamma)
             predicted[start : start + _KERNEL_ROWS] += near @ self.dual
         return predicted
 

@@ -59,6 +59,32 @@ def severity(times: Floats, idle: Floats, spread: Floats) -> Floats:
     return np.asarray(np.sqrt(np.mean(beyond**2, axis=1)), dtype=np.float64)
 
 
+@dataclass(frozen=True, slots=True)
+class Tails:
+    """What an interval of one level rests on: the quantiles of the scaled residuals on both
+    sides, whether there are enough of them, and the least half that the noise allows."""
+
+    lower: float
+    upper: float
+    enough: bool
+    least: float
+
+
+def tails(residuals: Floats, severities: Floats, *, noise: float, level: float) -> Tails:
+    """Of a validation's residuals and severities, each (n,), in logs.
+
+    Raises:
+        InputError: ``level`` is not between 0 and 1.
+    """
+    _check_level(level)
+    tail = (1.0 - level) / 2.0
+    scores = np.sort(residuals / _scale(severities, noise))
+    upper, enough = _tail(scores, tail)
+    lower, _ = _tail(-scores[::-1], tail)
+    least = NormalDist().inv_cdf(1.0 - tail) * noise * _IQR_TO_DEVIATION
+    return Tails(lower, upper, enough, least)
+
+
 def interval(
     log_slowdown: float,
     severity: float,
@@ -71,6 +97,7 @@ def interval(
     level: float = 0.9,
     widening: float = 1.0,
     widening_groups: int = 0,
+    known: Tails | None = None,
 ) -> Interval:
     """The slowdown's interval around a predicted log slowdown.
 
@@ -79,30 +106,27 @@ def interval(
     widened it is never narrower than the repeat ``noise`` (half an inter-quartile range, in logs)
     allows a single run to be, and does not reach below ``lowest``, the least credible log
     slowdown, but for that noise. ``widening`` multiplies both of its halves, in logs, and was
-    learnt from the co-runs of ``widening_groups`` other applications.
+    learnt from the co-runs of ``widening_groups`` other applications. Who asks often passes
+    ``known``, the ``tails`` of the same residuals, severities, noise and level.
 
     Raises:
         InputError: ``level`` is not between 0 and 1, or ``widening`` not above 0.
     """
-    _check_level(level)
     if not (math.isfinite(widening) and widening > 0.0):
         raise InputError(
             "is no factor.", field="widening", found=widening, allowed="a finite number above 0"
         )
-    tail = (1.0 - level) / 2.0
-    least = NormalDist().inv_cdf(1.0 - tail) * noise * _IQR_TO_DEVIATION
-    scores = np.sort(residuals / _scale(severities, noise))
+    if known is None:
+        known = tails(residuals, severities, noise=noise, level=level)
     scale = float(_scale(severity, noise))
-    upper, enough = _tail(scores, tail)
-    lower, _ = _tail(-scores[::-1], tail)
-    down = max(min(lower * scale, log_slowdown - lowest), least)
-    up = max(upper * scale, least)
+    down = max(min(known.lower * scale, log_slowdown - lowest), known.least)
+    up = max(known.upper * scale, known.least)
     return Interval(
         median=math.exp(log_slowdown),
         lower=math.exp(log_slowdown - min(widening * down, _MOST)),
         upper=math.exp(log_slowdown + min(widening * up, _MOST)),
         level=level,
-        calibrated=enough and max(groups, widening_groups) >= groups_needed(level),
+        calibrated=known.enough and max(groups, widening_groups) >= groups_needed(level),
     )
 
 

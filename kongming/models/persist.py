@@ -58,10 +58,15 @@ class FrozenModel:
 
     def log_slowdown(self, times: Floats) -> Floats:
         """(n,) from ``times`` (n, p), seconds per operation in the order of the columns."""
-        predicted = self.predictor.predict(
-            spaces.features(times, self.idle, self.space, self.spread)
-        )
-        return spaces.log_slowdown(predicted, self.space, self.bounds)
+        return self.answer(self.features(times))
+
+    def features(self, times: Floats) -> Floats:
+        """(n, p) in the model's space."""
+        return spaces.features(times, self.idle, self.space, self.spread)
+
+    def answer(self, features: Floats) -> Floats:
+        """(n,) log slowdown from ``features`` (n, p)."""
+        return spaces.log_slowdown(self.predictor.predict(features), self.space, self.bounds)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -219,8 +224,12 @@ class _Stack:
 
     def predict(self, X: Floats) -> Floats:
         logs = np.zeros(len(X))
+        # Members of one space are asked of the same features: their variant is the same.
+        features: dict[Space, Floats] = {}
         for model, weight in self.members:
-            logs += weight * model.log_slowdown(X)
+            if model.space not in features:
+                features[model.space] = model.features(X)
+            logs += weight * model.answer(features[model.space])
         return np.asarray(np.exp(logs), dtype=np.float64)
 
 

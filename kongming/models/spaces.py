@@ -65,7 +65,8 @@ def log_slowdown(predicted: Floats, space: Space, bounds: tuple[float, float]) -
     if space != "log":
         slowdown = predicted if space == "raw" else predicted + 1.0
         predicted = np.log(np.maximum(slowdown, _LEAST))
-    return np.asarray(np.clip(predicted, *bounds), dtype=np.float64)
+    # As np.clip, in a fraction of its time for the few that are often asked of.
+    return np.asarray(np.minimum(np.maximum(predicted, bounds[0]), bounds[1]), dtype=np.float64)
 
 
 def credible_bounds(training: Floats, noise: float) -> tuple[float, float]:

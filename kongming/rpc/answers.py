@@ -287,7 +287,8 @@ class TrainedModel(Answer):
 
 @dataclass(frozen=True, slots=True)
 class OperationReport(Answer):
-    """How far a training is; ``progress`` is 0 to 1."""
+    """How far a training is; ``progress`` is 0 to 1. ``apps`` is empty where everything was asked
+    for, ``cause`` says why it was begun."""
 
     id: str
     state: Literal["queued", "running", "done", "failed", "cancelled"]
@@ -296,6 +297,9 @@ class OperationReport(Answer):
     started_at: float | None = None
     ended_at: float | None = None
     trained: tuple[TrainedModel, ...] = ()
+    apps: tuple[str, ...] = ()
+    cause: str = ""
+    created_at: float | None = None
 
     @property
     def ended(self) -> bool:

@@ -127,6 +127,9 @@ def operation_from_message(message: profiles_pb2.Operation) -> OperationReport:
             )
             for model in message.trained
         ),
+        apps=tuple(message.apps),
+        cause=message.cause,
+        created_at=_moment(message.created_at, message.HasField("created_at")),
     )
 
 

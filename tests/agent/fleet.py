@@ -46,6 +46,7 @@ class Fleet(fleet_pb2_grpc.FleetServicer):
         self.beats: list[fleet_pb2.HeartbeatRequest] = []
         self.estimates: list[fleet_pb2.ReportFingerprintsRequest] = []
         self.acknowledged = 0
+        self.reports = 0
         self.heartbeat_s = 0.2
         self._database = sqlite3.connect(folder / "fleet.db", check_same_thread=False)
         self._database.execute("PRAGMA journal_mode = WAL")
@@ -100,6 +101,17 @@ class Fleet(fleet_pb2_grpc.FleetServicer):
                 kind = (fingerprint.id, "fingerprint", request.sequence, request.purpose)
                 rows.append((*kind, request.domain))
         answer.accepted.extend(self._commit(rows))
+        return answer
+
+    def Report(  # noqa: N802
+        self, request: fleet_pb2.ReportRequest, context: grpc.ServicerContext
+    ) -> fleet_pb2.ReportResponse:
+        self.reports += 1
+        answer = fleet_pb2.ReportResponse(
+            reported=self.ReportFingerprints(iter(request.fingerprints), context)
+        )
+        if request.HasField("heartbeat"):
+            answer.heartbeat.CopyFrom(self.Heartbeat(request.heartbeat, context))
         return answer
 
     def ReportRuns(  # noqa: N802

@@ -235,6 +235,17 @@ def test_estimates_are_sent_without_a_place_in_the_spool(
     assert servicer.kept() == []
 
 
+def test_a_heartbeat_goes_with_a_fingerprint(fleet: tuple[Fleet, str], spool: Spool) -> None:
+    servicer, address = fleet
+    servicer.heartbeat_s = 60.0
+    with linked(address, spool) as link:
+        for _ in range(3):
+            spool.add_fingerprint(fingerprint(TIMES), "live", 0)
+            link.step()
+    assert servicer.reports == len(servicer.beats) == 3
+    assert [beat.spooled for beat in servicer.beats] == [0, 0, 0]
+
+
 def test_a_spool_that_was_lost_does_not_repeat_numbers_that_the_server_has_seen(
     fleet: tuple[Fleet, str], spool: Spool
 ) -> None:

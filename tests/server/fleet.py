@@ -112,6 +112,15 @@ class FakeAgent:
             fleet_pb2.HeartbeatRequest(node_id=self.facts.id, **fields), timeout=20
         )
 
+    def say(
+        self, *prints: Fingerprint, heartbeat: Mapping[str, Any] | None = None
+    ) -> fleet_pb2.ReportResponse:
+        """Fingerprints, and a heartbeat of these fields with them."""
+        said = fleet_pb2.ReportRequest(fingerprints=[self.request(one) for one in prints])
+        if heartbeat is not None:
+            said.heartbeat.CopyFrom(fleet_pb2.HeartbeatRequest(node_id=self.facts.id, **heartbeat))
+        return self.fleet.Report(said, timeout=20)
+
     def node(self) -> fleet_pb2.Node:
         """This node as the server shows it."""
         found = self.fleet.ListNodes(fleet_pb2.ListNodesRequest(), timeout=20).nodes

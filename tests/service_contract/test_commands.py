@@ -278,8 +278,9 @@ def asked_store(request: pytest.FixtureRequest, ask: Kongming) -> Iterator[Store
 def test_operations(ask: Kongming, asked_store: Store) -> None:
     now = time.time()
     running = StoredOperation(
-        "run", "train", "running", 0.25, "1 of 4", "elsewhere/1/a", now, now, document={}
-    )
+        "run", "train", "running", 0.25, "1 of 4", "elsewhere/1/a", now, now,
+        document={"apps": ["chaser"], "cause": "it drifted"},
+    )  # fmt: skip
     trained = {"app": "chaser", "placement": "cross-core", "version": 2, "promoted": True}
     done = StoredOperation(
         *("end", "train", "done", 1.0, "1 new in service", "elsewhere/1/a"),
@@ -299,6 +300,8 @@ def test_operations(ask: Kongming, asked_store: Store) -> None:
         (first,) = answer(ask("operations", "-n", "1", "--json"))["operations"]
         assert (first["state"], first["progress"], first["message"]) == ("running", 0.25, "1 of 4")
         assert (first["ended_at"], first["trained"]) == (None, [])
+        assert (first["apps"], first["cause"]) == (["chaser"], "it drifted")
+        assert first["created_at"].endswith("Z")
         every = answer(ask("operations", "--ended", "--json"))["operations"]
         ended = next(one for one in every if one["id"] == "end")
         assert ended["trained"] == done.document["trained"]

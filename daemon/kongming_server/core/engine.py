@@ -233,7 +233,7 @@ class Engine:
         views = sorted(self._world.nodes, key=lambda view: (view.facts.name, view.facts.id))
         return [self._status(view, now) for view in views]
 
-    def reference(self, node_id: str, domain: int = 0) -> dict[str, float] | None:
+    def reference(self, node_id: str, domain: int = 0) -> Mapping[str, float] | None:
         """Seconds per operation on the idle node; None without a reference."""
         return self._world.reference(node_id, domain)
 

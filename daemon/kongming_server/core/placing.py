@@ -84,9 +84,10 @@ class Ranker:
         newcomer = self._newcomer(asked, stale & candidates)
         harm = self._estimate(asked)
         codes = self._refusals(asked, candidates, stale, newcomer, harm)
+        added = world.table.sums(n, harm)
         scores = ranking.scores(
             newcomer,
-            world.table.sums(n, harm),
+            added,
             request.newcomer_weight,
             request.resident_weight,
         )
@@ -94,7 +95,7 @@ class Ranker:
         tolerance = self._tolerance(asked, allowed, scores, newcomer)
         random = np.random.default_rng(next(self._seeds) if request.seed is None else request.seed)
         if request.scaling is not None:
-            field = _Field(newcomer, world.table.sums(n, harm), codes, stale, allowed, tolerance)
+            field = _Field(newcomer, added, codes, stale, allowed, tolerance)
             sets = self._sets(asked, field, random)
             return Ranking(
                 nodes=sets[0].nodes if sets else (),
@@ -107,7 +108,7 @@ class Ranker:
         residents = self._residents()
         found = shortlist.best(
             newcomer,
-            world.table.sums(n, harm),
+            added,
             allowed,
             nodes,
             residents,
@@ -189,10 +190,7 @@ class Ranker:
 
     def _residents(self) -> NDArray[np.intp]:
         """(slots,) how many are reserved or bound there."""
-        table = self._world.table
-        return np.bincount(
-            np.maximum(table.slot[: table.count], -1) + 1, minlength=self._world.slots.count + 1
-        )[1:]
+        return self._world.table.counts(self._world.slots.count)
 
     # Who is asked about.
 

@@ -166,10 +166,13 @@ class ResidentTable:
         self.met = np.zeros((64, width))
         self._rows: dict[int, list[int]] = {}
         self._free: list[int] = []
+        self._counts = np.zeros(64, dtype=np.int64)
 
     def replace(self, slot: int, met: Floats, models: Sequence[int]) -> None:
         """Those of one slot, ``met`` (n, C) and ``models`` of each."""
         rows = self._rows.pop(slot, [])
+        self._count_up_to(slot + 1)
+        self._counts[slot] = len(models)
         while len(rows) > len(models):
             row = rows.pop()
             self.slot[row] = -1
@@ -200,10 +203,15 @@ class ResidentTable:
     def sums(self, slots: int, values: Floats) -> Floats:
         """(slots,): ``values`` by the row of the model (0 for none), added up over residents."""
         n = self.count
-        # Free rows are counted in a slot of their own, at the end.
-        where = np.where(self.slot[:n] < 0, slots, self.slot[:n])
-        added = np.bincount(where, weights=values[self.model[:n]], minlength=slots + 1)[:slots]
+        # Free rows, at -1, are counted before the first slot.
+        where = self.slot[:n] + 1
+        added = np.bincount(where, weights=values[self.model[:n]], minlength=slots + 1)[1:]
         return np.asarray(added, dtype=np.float64)
+
+    def counts(self, slots: int) -> NDArray[np.int64]:
+        """(slots,): how many are there."""
+        self._count_up_to(slots)
+        return self._counts[:slots]
 
     def greatest(self, slots: int, values: Floats) -> Floats:
         """(slots,): the greatest ``now`` plus ``values``, by model; 0 where nobody is."""
@@ -213,6 +221,12 @@ class ResidentTable:
         after = np.nan_to_num(self.now[:n]) + values[self.model[:n]]
         np.maximum.at(most, self.slot[:n][there], after[there])
         return most
+
+    def _count_up_to(self, slots: int) -> None:
+        missing = slots - len(self._counts)
+        if missing > 0:
+            more = np.zeros(max(missing, len(self._counts)), dtype=np.int64)
+            self._counts = np.concatenate([self._counts, more])
 
     def _take(self) -> int:
         if self._free:

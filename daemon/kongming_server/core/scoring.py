@@ -7,7 +7,7 @@ a few readings are missing, and what an environment of another node means to a m
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,9 @@ from kongming_server.core.columns import MOST_COLUMNS, Columns
 FULL, QUICK, NEITHER = 1, 2, 0
 """Codes of the variant that serves an environment."""
 
+_LEVELS = 16
+"""Levels of intervals for which a scorer remembers what they rest on."""
+
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Scorer:
@@ -35,6 +38,7 @@ class Scorer:
     log_low: Floats
     log_high: Floats
     margins: Floats
+    tails: dict[float, intervals.Tails] = field(default_factory=dict)
 
     def score(self, logs: Floats) -> tuple[Floats, Floats, NDArray[np.bool_]]:
         """Log slowdown, severity and whether outside the training environments, each (n,), of
@@ -48,6 +52,18 @@ class Scorer:
         )
 
     def interval(self, log_slowdown: float, severity: float, level: float) -> Interval:
+        known = self.tails.get(level)
+        if known is None:
+            known = intervals.tails(
+                self.frozen.residuals,
+                self.frozen.severities,
+                noise=self.variant.noise,
+                level=level,
+            )
+            if len(self.tails) >= _LEVELS:
+                # Levels come with requests: there is no end to them.
+                self.tails.clear()
+            self.tails[level] = known
         return intervals.interval(
             log_slowdown,
             severity,
@@ -57,6 +73,7 @@ class Scorer:
             lowest=self.frozen.bounds[0],
             groups=self.frozen.groups,
             level=level,
+            known=known,
         )
 
 

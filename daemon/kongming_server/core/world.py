@@ -52,6 +52,7 @@ class World:
         self.matrix = Matrix()
         self.harm = HarmTable()
         self._companies: dict[int, Company] = {}
+        self._references: dict[int, tuple[bytes, dict[str, float] | None]] = {}
         self._dirty: set[int] = set()
         self._urgent: set[int] = set()
         self._since: dict[int, float] = {}
@@ -79,6 +80,7 @@ class World:
         for slot in () if view is None else view.slots.values():
             self.slots.drop(slot)
             self._companies.pop(slot, None)
+            self._references.pop(slot, None)
             self.table.replace(slot, np.empty((0, self.slots.width)), [])
             for pending in (self._dirty, self._urgent):
                 pending.discard(slot)
@@ -165,14 +167,20 @@ class World:
 
     # What is known.
 
-    def reference(self, node_id: str, domain: int) -> dict[str, float] | None:
+    def reference(self, node_id: str, domain: int) -> Mapping[str, float] | None:
         """Seconds per operation on the idle node; None without a reference."""
         view = self.nodes.get(node_id)
         slot = None if view is None else view.slots.get(domain)
         if slot is None:
             return None
         idle = self.slots.idle[slot]
-        return None if np.isnan(idle).all() else self.columns.times(idle)
+        # It is asked for with every fingerprint, and hardly ever another one.
+        content = idle.tobytes()
+        known = self._references.get(slot)
+        if known is None or known[0] != content:
+            times = None if np.isnan(idle).all() else self.columns.times(idle)
+            known = self._references[slot] = (content, times)
+        return known[1]
 
     def company(self, slot: int) -> Company:
         """Who matters to a slot, as things are."""

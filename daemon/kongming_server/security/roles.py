@@ -44,6 +44,7 @@ PERMISSIONS: Mapping[str, frozenset[Role]] = {
     "/kongming.rpc.v1.Predictor/Explain": _SCHEDULER,
     "/kongming.rpc.v1.Fleet/Register": _AGENT,
     "/kongming.rpc.v1.Fleet/ReportFingerprints": _AGENT,
+    "/kongming.rpc.v1.Fleet/Report": _AGENT,
     # A scheduler reports how long what it placed has run.
     "/kongming.rpc.v1.Fleet/ReportRuns": _REPORTER,
     "/kongming.rpc.v1.Fleet/Heartbeat": _AGENT,

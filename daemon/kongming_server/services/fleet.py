@@ -175,6 +175,26 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
             _note(await future, answer)
         return answer
 
+    async def Report(
+        self, request: fleet_pb2.ReportRequest, context: Context
+    ) -> fleet_pb2.ReportResponse:
+        most = self._hub.config.ingest.stream_records
+        if len(request.fingerprints) > most:
+            raise InputError(
+                "has too many entries.",
+                field="fingerprints",
+                found=len(request.fingerprints),
+                allowed=f"up to {most} in one request",
+            )
+        answer = fleet_pb2.ReportResponse()
+        taken = [await self._take(one, answer.reported) for one in request.fingerprints]
+        for future in taken:
+            if future is not None:
+                _note(await future, answer.reported)
+        if request.HasField("heartbeat"):
+            answer.heartbeat.CopyFrom(await self.Heartbeat(request.heartbeat, context))
+        return answer
+
     async def _take(
         self,
         request: fleet_pb2.ReportFingerprintsRequest,

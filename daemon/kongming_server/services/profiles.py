@@ -413,6 +413,9 @@ def _operation(operation: Operation) -> profiles_pb2.Operation:
         started_at=_timestamp(operation.started_at),
         ended_at=_timestamp(operation.ended_at),
         trained=[_trained(outcome) for outcome in operation.trained],
+        apps=operation.apps,
+        cause=operation.cause,
+        created_at=_timestamp(operation.created_at),
     )
 
 

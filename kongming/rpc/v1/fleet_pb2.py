@@ -27,7 +27,7 @@ from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__
 from kongming.rpc.v1 import records_pb2 as kongming_dot_rpc_dot_v1_dot_records__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bkongming/rpc/v1/fleet.proto\x12\x0fkongming.rpc.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1dkongming/rpc/v1/records.proto\"\xc7\x01\n\x0fRegisterRequest\x12(\n\x04node\x18\x01 \x01(\x0b\x32\x1a.kongming.rpc.v1.NodeFacts\x12\x15\n\ragent_version\x18\x02 \x01(\t\x12\x15\n\rsuite_version\x18\x03 \x01(\t\x12\x30\n\nreferences\x18\x04 \x03(\x0b\x32\x1c.kongming.rpc.v1.Fingerprint\x12\x14\n\x0cpeer_address\x18\x05 \x01(\t\x12\x14\n\x0c\x61llowed_apps\x18\x06 \x03(\t\"\x91\x01\n\x10RegisterResponse\x12\x33\n\x10heartbeat_period\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x32\n\x0f\x66ingerprint_ttl\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x14\n\x0c\x61\x63knowledged\x18\x03 \x01(\x04\"\xac\x01\n\x19ReportFingerprintsRequest\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x10\n\x08sequence\x18\x02 \x01(\x04\x12\x31\n\x0b\x66ingerprint\x18\x03 \x01(\x0b\x32\x1c.kongming.rpc.v1.Fingerprint\x12)\n\x07purpose\x18\x04 \x01(\x0e\x32\x18.kongming.rpc.v1.Purpose\x12\x0e\n\x06\x64omain\x18\x05 \x01(\x05\"[\n\x1aReportFingerprintsResponse\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x01 \x03(\t\x12+\n\x08rejected\x18\x02 \x03(\x0b\x32\x19.kongming.rpc.v1.Rejected\"6\n\x08Rejected\x12\n\n\x02id\x18\x01 \x01(\t\x12\r\n\x05\x66ield\x18\x02 \x01(\t\x12\x0f\n\x07message\x18\x03 \x01(\t\"\x80\x01\n\x11ReportRunsRequest\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12*\n\x04runs\x18\x02 \x03(\x0b\x32\x1c.kongming.rpc.v1.ReportedRun\x12.\n\nsignatures\x18\x03 \x03(\x0b\x32\x1a.kongming.rpc.v1.Signature\"X\n\x0bReportedRun\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12!\n\x03run\x18\x02 \x01(\x0b\x32\x14.kongming.rpc.v1.Run\x12\x14\n\x0cplacement_id\x18\x03 \x01(\t\"S\n\x12ReportRunsResponse\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x01 \x03(\t\x12+\n\x08rejected\x18\x02 \x03(\x0b\x32\x19.kongming.rpc.v1.Rejected\"\xeb\x01\n\x10HeartbeatRequest\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x12\n\nprobe_cost\x18\x02 \x01(\x01\x12\x0f\n\x07spooled\x18\x03 \x01(\x03\x12?\n\x07passive\x18\x04 \x03(\x0b\x32..kongming.rpc.v1.HeartbeatRequest.PassiveEntry\x12\x30\n\x0bpeer_timing\x18\x05 \x01(\x0b\x32\x1b.kongming.rpc.v1.PeerTiming\x1a.\n\x0cPassiveEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\"\x86\x01\n\nPeerTiming\x12\x14\n\x0cpeer_node_id\x18\x01 \x01(\t\x12\x1a\n\x12round_trip_seconds\x18\x02 \x01(\x01\x12\x18\n\x10\x62ytes_per_second\x18\x03 \x01(\x01\x12,\n\x08taken_at\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\x97\x01\n\x11HeartbeatResponse\x12\x16\n\x0eregister_again\x18\x01 \x01(\x08\x12\x14\n\x0cpeer_address\x18\x02 \x01(\t\x12\x14\n\x0cpeer_node_id\x18\x03 \x01(\t\x12\x14\n\x0cprofile_apps\x18\x04 \x03(\t\x12\x11\n\tprobe_now\x18\x05 \x01(\x08\x12\x15\n\rplacement_ids\x18\x06 \x03(\t\"9\n\x10ListNodesRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"R\n\x11ListNodesResponse\x12$\n\x05nodes\x18\x01 \x03(\x0b\x32\x15.kongming.rpc.v1.Node\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\xbe\x03\n\x04Node\x12)\n\x05\x66\x61\x63ts\x18\x01 \x01(\x0b\x32\x1a.kongming.rpc.v1.NodeFacts\x12)\n\x05state\x18\x02 \x01(\x0e\x32\x1a.kongming.rpc.v1.NodeState\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\x32\n\x0elast_heartbeat\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x34\n\x10last_fingerprint\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x1d\n\x10general_slowdown\x18\x06 \x01(\x01H\x00\x88\x01\x01\x12\x35\n\x08slowdown\x18\x07 \x03(\x0b\x32#.kongming.rpc.v1.Node.SlowdownEntry\x12\x36\n\nplacements\x18\x08 \x03(\x0b\x32\".kongming.rpc.v1.PlacedApplication\x12\x12\n\nprobe_cost\x18\t \x01(\x01\x1a/\n\rSlowdownEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\x42\x13\n\x11_general_slowdown\"p\n\x11PlacedApplication\x12\x14\n\x0cplacement_id\x18\x01 \x01(\t\x12\x0b\n\x03\x61pp\x18\x02 \x01(\t\x12\r\n\x05state\x18\x03 \x01(\t\x12)\n\x05since\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\" \n\x10WatchNodeRequest\x12\x0c\n\x04node\x18\x01 \x01(\t\"8\n\x11WatchNodeResponse\x12#\n\x04node\x18\x01 \x01(\x0b\x32\x15.kongming.rpc.v1.Node\"3\n\x15RequestProfileRequest\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x0c\n\x04\x61pps\x18\x02 \x03(\t\"\x18\n\x16RequestProfileResponse*a\n\x07Purpose\x12\x17\n\x13PURPOSE_UNSPECIFIED\x10\x00\x12\x10\n\x0cPURPOSE_LIVE\x10\x01\x12\x15\n\x11PURPOSE_REFERENCE\x10\x02\x12\x14\n\x10PURPOSE_ESTIMATE\x10\x03*l\n\tNodeState\x12\x1a\n\x16NODE_STATE_UNSPECIFIED\x10\x00\x12\x14\n\x10NODE_STATE_READY\x10\x01\x12\x15\n\x11NODE_STATE_SILENT\x10\x02\x12\x16\n\x12NODE_STATE_SUSPECT\x10\x03\x32\x81\x05\n\x05\x46leet\x12O\n\x08Register\x12 .kongming.rpc.v1.RegisterRequest\x1a!.kongming.rpc.v1.RegisterResponse\x12o\n\x12ReportFingerprints\x12*.kongming.rpc.v1.ReportFingerprintsRequest\x1a+.kongming.rpc.v1.ReportFingerprintsResponse(\x01\x12U\n\nReportRuns\x12\".kongming.rpc.v1.ReportRunsRequest\x1a#.kongming.rpc.v1.ReportRunsResponse\x12R\n\tHeartbeat\x12!.kongming.rpc.v1.HeartbeatRequest\x1a\".kongming.rpc.v1.HeartbeatResponse\x12R\n\tListNodes\x12!.kongming.rpc.v1.ListNodesRequest\x1a\".kongming.rpc.v1.ListNodesResponse\x12T\n\tWatchNode\x12!.kongming.rpc.v1.WatchNodeRequest\x1a\".kongming.rpc.v1.WatchNodeResponse0\x01\x12\x61\n\x0eRequestProfile\x12&.kongming.rpc.v1.RequestProfileRequest\x1a\'.kongming.rpc.v1.RequestProfileResponseB Z\x1ekongming.dev/rpc/v1;kongmingv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bkongming/rpc/v1/fleet.proto\x12\x0fkongming.rpc.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1dkongming/rpc/v1/records.proto\"\xc7\x01\n\x0fRegisterRequest\x12(\n\x04node\x18\x01 \x01(\x0b\x32\x1a.kongming.rpc.v1.NodeFacts\x12\x15\n\ragent_version\x18\x02 \x01(\t\x12\x15\n\rsuite_version\x18\x03 \x01(\t\x12\x30\n\nreferences\x18\x04 \x03(\x0b\x32\x1c.kongming.rpc.v1.Fingerprint\x12\x14\n\x0cpeer_address\x18\x05 \x01(\t\x12\x14\n\x0c\x61llowed_apps\x18\x06 \x03(\t\"\x91\x01\n\x10RegisterResponse\x12\x33\n\x10heartbeat_period\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x32\n\x0f\x66ingerprint_ttl\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x14\n\x0c\x61\x63knowledged\x18\x03 \x01(\x04\"\xac\x01\n\x19ReportFingerprintsRequest\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x10\n\x08sequence\x18\x02 \x01(\x04\x12\x31\n\x0b\x66ingerprint\x18\x03 \x01(\x0b\x32\x1c.kongming.rpc.v1.Fingerprint\x12)\n\x07purpose\x18\x04 \x01(\x0e\x32\x18.kongming.rpc.v1.Purpose\x12\x0e\n\x06\x64omain\x18\x05 \x01(\x05\"[\n\x1aReportFingerprintsResponse\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x01 \x03(\t\x12+\n\x08rejected\x18\x02 \x03(\x0b\x32\x19.kongming.rpc.v1.Rejected\"\x87\x01\n\rReportRequest\x12@\n\x0c\x66ingerprints\x18\x01 \x03(\x0b\x32*.kongming.rpc.v1.ReportFingerprintsRequest\x12\x34\n\theartbeat\x18\x02 \x01(\x0b\x32!.kongming.rpc.v1.HeartbeatRequest\"\x86\x01\n\x0eReportResponse\x12=\n\x08reported\x18\x01 \x01(\x0b\x32+.kongming.rpc.v1.ReportFingerprintsResponse\x12\x35\n\theartbeat\x18\x02 \x01(\x0b\x32\".kongming.rpc.v1.HeartbeatResponse\"6\n\x08Rejected\x12\n\n\x02id\x18\x01 \x01(\t\x12\r\n\x05\x66ield\x18\x02 \x01(\t\x12\x0f\n\x07message\x18\x03 \x01(\t\"\x80\x01\n\x11ReportRunsRequest\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12*\n\x04runs\x18\x02 \x03(\x0b\x32\x1c.kongming.rpc.v1.ReportedRun\x12.\n\nsignatures\x18\x03 \x03(\x0b\x32\x1a.kongming.rpc.v1.Signature\"X\n\x0bReportedRun\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12!\n\x03run\x18\x02 \x01(\x0b\x32\x14.kongming.rpc.v1.Run\x12\x14\n\x0cplacement_id\x18\x03 \x01(\t\"S\n\x12ReportRunsResponse\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x01 \x03(\t\x12+\n\x08rejected\x18\x02 \x03(\x0b\x32\x19.kongming.rpc.v1.Rejected\"\xeb\x01\n\x10HeartbeatRequest\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x12\n\nprobe_cost\x18\x02 \x01(\x01\x12\x0f\n\x07spooled\x18\x03 \x01(\x03\x12?\n\x07passive\x18\x04 \x03(\x0b\x32..kongming.rpc.v1.HeartbeatRequest.PassiveEntry\x12\x30\n\x0bpeer_timing\x18\x05 \x01(\x0b\x32\x1b.kongming.rpc.v1.PeerTiming\x1a.\n\x0cPassiveEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\"\x86\x01\n\nPeerTiming\x12\x14\n\x0cpeer_node_id\x18\x01 \x01(\t\x12\x1a\n\x12round_trip_seconds\x18\x02 \x01(\x01\x12\x18\n\x10\x62ytes_per_second\x18\x03 \x01(\x01\x12,\n\x08taken_at\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\x97\x01\n\x11HeartbeatResponse\x12\x16\n\x0eregister_again\x18\x01 \x01(\x08\x12\x14\n\x0cpeer_address\x18\x02 \x01(\t\x12\x14\n\x0cpeer_node_id\x18\x03 \x01(\t\x12\x14\n\x0cprofile_apps\x18\x04 \x03(\t\x12\x11\n\tprobe_now\x18\x05 \x01(\x08\x12\x15\n\rplacement_ids\x18\x06 \x03(\t\"9\n\x10ListNodesRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"R\n\x11ListNodesResponse\x12$\n\x05nodes\x18\x01 \x03(\x0b\x32\x15.kongming.rpc.v1.Node\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\xbe\x03\n\x04Node\x12)\n\x05\x66\x61\x63ts\x18\x01 \x01(\x0b\x32\x1a.kongming.rpc.v1.NodeFacts\x12)\n\x05state\x18\x02 \x01(\x0e\x32\x1a.kongming.rpc.v1.NodeState\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\x32\n\x0elast_heartbeat\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x34\n\x10last_fingerprint\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x1d\n\x10general_slowdown\x18\x06 \x01(\x01H\x00\x88\x01\x01\x12\x35\n\x08slowdown\x18\x07 \x03(\x0b\x32#.kongming.rpc.v1.Node.SlowdownEntry\x12\x36\n\nplacements\x18\x08 \x03(\x0b\x32\".kongming.rpc.v1.PlacedApplication\x12\x12\n\nprobe_cost\x18\t \x01(\x01\x1a/\n\rSlowdownEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\x42\x13\n\x11_general_slowdown\"p\n\x11PlacedApplication\x12\x14\n\x0cplacement_id\x18\x01 \x01(\t\x12\x0b\n\x03\x61pp\x18\x02 \x01(\t\x12\r\n\x05state\x18\x03 \x01(\t\x12)\n\x05since\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\" \n\x10WatchNodeRequest\x12\x0c\n\x04node\x18\x01 \x01(\t\"8\n\x11WatchNodeResponse\x12#\n\x04node\x18\x01 \x01(\x0b\x32\x15.kongming.rpc.v1.Node\"3\n\x15RequestProfileRequest\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x0c\n\x04\x61pps\x18\x02 \x03(\t\"\x18\n\x16RequestProfileResponse*a\n\x07Purpose\x12\x17\n\x13PURPOSE_UNSPECIFIED\x10\x00\x12\x10\n\x0cPURPOSE_LIVE\x10\x01\x12\x15\n\x11PURPOSE_REFERENCE\x10\x02\x12\x14\n\x10PURPOSE_ESTIMATE\x10\x03*l\n\tNodeState\x12\x1a\n\x16NODE_STATE_UNSPECIFIED\x10\x00\x12\x14\n\x10NODE_STATE_READY\x10\x01\x12\x15\n\x11NODE_STATE_SILENT\x10\x02\x12\x16\n\x12NODE_STATE_SUSPECT\x10\x03\x32\xcc\x05\n\x05\x46leet\x12O\n\x08Register\x12 .kongming.rpc.v1.RegisterRequest\x1a!.kongming.rpc.v1.RegisterResponse\x12o\n\x12ReportFingerprints\x12*.kongming.rpc.v1.ReportFingerprintsRequest\x1a+.kongming.rpc.v1.ReportFingerprintsResponse(\x01\x12I\n\x06Report\x12\x1e.kongming.rpc.v1.ReportRequest\x1a\x1f.kongming.rpc.v1.ReportResponse\x12U\n\nReportRuns\x12\".kongming.rpc.v1.ReportRunsRequest\x1a#.kongming.rpc.v1.ReportRunsResponse\x12R\n\tHeartbeat\x12!.kongming.rpc.v1.HeartbeatRequest\x1a\".kongming.rpc.v1.HeartbeatResponse\x12R\n\tListNodes\x12!.kongming.rpc.v1.ListNodesRequest\x1a\".kongming.rpc.v1.ListNodesResponse\x12T\n\tWatchNode\x12!.kongming.rpc.v1.WatchNodeRequest\x1a\".kongming.rpc.v1.WatchNodeResponse0\x01\x12\x61\n\x0eRequestProfile\x12&.kongming.rpc.v1.RequestProfileRequest\x1a\'.kongming.rpc.v1.RequestProfileResponseB Z\x1ekongming.dev/rpc/v1;kongmingv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -39,10 +39,10 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_HEARTBEATREQUEST_PASSIVEENTRY']._serialized_options = b'8\001'
   _globals['_NODE_SLOWDOWNENTRY']._loaded_options = None
   _globals['_NODE_SLOWDOWNENTRY']._serialized_options = b'8\001'
-  _globals['_PURPOSE']._serialized_start=2530
-  _globals['_PURPOSE']._serialized_end=2627
-  _globals['_NODESTATE']._serialized_start=2629
-  _globals['_NODESTATE']._serialized_end=2737
+  _globals['_PURPOSE']._serialized_start=2805
+  _globals['_PURPOSE']._serialized_end=2902
+  _globals['_NODESTATE']._serialized_start=2904
+  _globals['_NODESTATE']._serialized_end=3012
   _globals['_REGISTERREQUEST']._serialized_start=145
   _globals['_REGISTERREQUEST']._serialized_end=344
   _globals['_REGISTERRESPONSE']._serialized_start=347
@@ -51,40 +51,44 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_REPORTFINGERPRINTSREQUEST']._serialized_end=667
   _globals['_REPORTFINGERPRINTSRESPONSE']._serialized_start=669
   _globals['_REPORTFINGERPRINTSRESPONSE']._serialized_end=760
-  _globals['_REJECTED']._serialized_start=762
-  _globals['_REJECTED']._serialized_end=816
-  _globals['_REPORTRUNSREQUEST']._serialized_start=819
-  _globals['_REPORTRUNSREQUEST']._serialized_end=947
-  _globals['_REPORTEDRUN']._serialized_start=949
-  _globals['_REPORTEDRUN']._serialized_end=1037
-  _globals['_REPORTRUNSRESPONSE']._serialized_start=1039
-  _globals['_REPORTRUNSRESPONSE']._serialized_end=1122
-  _globals['_HEARTBEATREQUEST']._serialized_start=1125
-  _globals['_HEARTBEATREQUEST']._serialized_end=1360
-  _globals['_HEARTBEATREQUEST_PASSIVEENTRY']._serialized_start=1314
-  _globals['_HEARTBEATREQUEST_PASSIVEENTRY']._serialized_end=1360
-  _globals['_PEERTIMING']._serialized_start=1363
-  _globals['_PEERTIMING']._serialized_end=1497
-  _globals['_HEARTBEATRESPONSE']._serialized_start=1500
-  _globals['_HEARTBEATRESPONSE']._serialized_end=1651
-  _globals['_LISTNODESREQUEST']._serialized_start=1653
-  _globals['_LISTNODESREQUEST']._serialized_end=1710
-  _globals['_LISTNODESRESPONSE']._serialized_start=1712
-  _globals['_LISTNODESRESPONSE']._serialized_end=1794
-  _globals['_NODE']._serialized_start=1797
-  _globals['_NODE']._serialized_end=2243
-  _globals['_NODE_SLOWDOWNENTRY']._serialized_start=2175
-  _globals['_NODE_SLOWDOWNENTRY']._serialized_end=2222
-  _globals['_PLACEDAPPLICATION']._serialized_start=2245
-  _globals['_PLACEDAPPLICATION']._serialized_end=2357
-  _globals['_WATCHNODEREQUEST']._serialized_start=2359
-  _globals['_WATCHNODEREQUEST']._serialized_end=2391
-  _globals['_WATCHNODERESPONSE']._serialized_start=2393
-  _globals['_WATCHNODERESPONSE']._serialized_end=2449
-  _globals['_REQUESTPROFILEREQUEST']._serialized_start=2451
-  _globals['_REQUESTPROFILEREQUEST']._serialized_end=2502
-  _globals['_REQUESTPROFILERESPONSE']._serialized_start=2504
-  _globals['_REQUESTPROFILERESPONSE']._serialized_end=2528
-  _globals['_FLEET']._serialized_start=2740
-  _globals['_FLEET']._serialized_end=3381
+  _globals['_REPORTREQUEST']._serialized_start=763
+  _globals['_REPORTREQUEST']._serialized_end=898
+  _globals['_REPORTRESPONSE']._serialized_start=901
+  _globals['_REPORTRESPONSE']._serialized_end=1035
+  _globals['_REJECTED']._serialized_start=1037
+  _globals['_REJECTED']._serialized_end=1091
+  _globals['_REPORTRUNSREQUEST']._serialized_start=1094
+  _globals['_REPORTRUNSREQUEST']._serialized_end=1222
+  _globals['_REPORTEDRUN']._serialized_start=1224
+  _globals['_REPORTEDRUN']._serialized_end=1312
+  _globals['_REPORTRUNSRESPONSE']._serialized_start=1314
+  _globals['_REPORTRUNSRESPONSE']._serialized_end=1397
+  _globals['_HEARTBEATREQUEST']._serialized_start=1400
+  _globals['_HEARTBEATREQUEST']._serialized_end=1635
+  _globals['_HEARTBEATREQUEST_PASSIVEENTRY']._serialized_start=1589
+  _globals['_HEARTBEATREQUEST_PASSIVEENTRY']._serialized_end=1635
+  _globals['_PEERTIMING']._serialized_start=1638
+  _globals['_PEERTIMING']._serialized_end=1772
+  _globals['_HEARTBEATRESPONSE']._serialized_start=1775
+  _globals['_HEARTBEATRESPONSE']._serialized_end=1926
+  _globals['_LISTNODESREQUEST']._serialized_start=1928
+  _globals['_LISTNODESREQUEST']._serialized_end=1985
+  _globals['_LISTNODESRESPONSE']._serialized_start=1987
+  _globals['_LISTNODESRESPONSE']._serialized_end=2069
+  _globals['_NODE']._serialized_start=2072
+  _globals['_NODE']._serialized_end=2518
+  _globals['_NODE_SLOWDOWNENTRY']._serialized_start=2450
+  _globals['_NODE_SLOWDOWNENTRY']._serialized_end=2497
+  _globals['_PLACEDAPPLICATION']._serialized_start=2520
+  _globals['_PLACEDAPPLICATION']._serialized_end=2632
+  _globals['_WATCHNODEREQUEST']._serialized_start=2634
+  _globals['_WATCHNODEREQUEST']._serialized_end=2666
+  _globals['_WATCHNODERESPONSE']._serialized_start=2668
+  _globals['_WATCHNODERESPONSE']._serialized_end=2724
+  _globals['_REQUESTPROFILEREQUEST']._serialized_start=2726
+  _globals['_REQUESTPROFILEREQUEST']._serialized_end=2777
+  _globals['_REQUESTPROFILERESPONSE']._serialized_start=2779
+  _globals['_REQUESTPROFILERESPONSE']._serialized_end=2803
+  _globals['_FLEET']._serialized_start=3015
+  _globals['_FLEET']._serialized_end=3731
 # @@protoc_insertion_point(module_scope)

@@ -221,6 +221,62 @@ class ReportFingerprintsResponse(_message.Message):
 Global___ReportFingerprintsResponse: _TypeAlias = ReportFingerprintsResponse  # noqa: Y015
 
 @_typing.final
+class ReportRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FINGERPRINTS_FIELD_NUMBER: _builtins.int
+    HEARTBEAT_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def fingerprints(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReportFingerprintsRequest]:
+        """In the order of their sequence."""
+
+    @_builtins.property
+    def heartbeat(self) -> Global___HeartbeatRequest:
+        """Absent where no heartbeat is due."""
+
+    def __init__(
+        self,
+        *,
+        fingerprints: _abc.Iterable[Global___ReportFingerprintsRequest] | None = ...,
+        heartbeat: Global___HeartbeatRequest | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["heartbeat", b"heartbeat"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["fingerprints", b"fingerprints", "heartbeat", b"heartbeat"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReportRequest: _TypeAlias = ReportRequest  # noqa: Y015
+
+@_typing.final
+class ReportResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REPORTED_FIELD_NUMBER: _builtins.int
+    HEARTBEAT_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def reported(self) -> Global___ReportFingerprintsResponse:
+        """Of the fingerprints; empty where there were none."""
+
+    @_builtins.property
+    def heartbeat(self) -> Global___HeartbeatResponse:
+        """Present where there was a heartbeat."""
+
+    def __init__(
+        self,
+        *,
+        reported: Global___ReportFingerprintsResponse | None = ...,
+        heartbeat: Global___HeartbeatResponse | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["heartbeat", b"heartbeat", "reported", b"reported"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["heartbeat", b"heartbeat", "reported", b"reported"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReportResponse: _TypeAlias = ReportResponse  # noqa: Y015
+
+@_typing.final
 class Rejected(_message.Message):
     """A record that was refused."""
 

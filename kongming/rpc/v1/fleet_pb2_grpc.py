@@ -45,6 +45,11 @@ class FleetStub:
                 request_serializer=kongming_dot_rpc_dot_v1_dot_fleet__pb2.ReportFingerprintsRequest.SerializeToString,
                 response_deserializer=kongming_dot_rpc_dot_v1_dot_fleet__pb2.ReportFingerprintsResponse.FromString,
                 _registered_method=True)
+        self.Report = channel.unary_unary(
+                '/kongming.rpc.v1.Fleet/Report',
+                request_serializer=kongming_dot_rpc_dot_v1_dot_fleet__pb2.ReportRequest.SerializeToString,
+                response_deserializer=kongming_dot_rpc_dot_v1_dot_fleet__pb2.ReportResponse.FromString,
+                _registered_method=True)
         self.ReportRuns = channel.unary_unary(
                 '/kongming.rpc.v1.Fleet/ReportRuns',
                 request_serializer=kongming_dot_rpc_dot_v1_dot_fleet__pb2.ReportRunsRequest.SerializeToString,
@@ -86,6 +91,14 @@ class FleetServicer:
     def ReportFingerprints(self, request_iterator, context):
         """Fingerprints in the order of their sequence. The answer comes when the stream is closed;
         what it acknowledges has been committed.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Report(self, request, context):
+        """What a registered agent has to say at one time: fingerprints, and a heartbeat with them. It
+        costs less than a call for each. What the answer acknowledges has been committed.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -138,6 +151,11 @@ def add_FleetServicer_to_server(servicer, server):
                     servicer.ReportFingerprints,
                     request_deserializer=kongming_dot_rpc_dot_v1_dot_fleet__pb2.ReportFingerprintsRequest.FromString,
                     response_serializer=kongming_dot_rpc_dot_v1_dot_fleet__pb2.ReportFingerprintsResponse.SerializeToString,
+            ),
+            'Report': grpc.unary_unary_rpc_method_handler(
+                    servicer.Report,
+                    request_deserializer=kongming_dot_rpc_dot_v1_dot_fleet__pb2.ReportRequest.FromString,
+                    response_serializer=kongming_dot_rpc_dot_v1_dot_fleet__pb2.ReportResponse.SerializeToString,
             ),
             'ReportRuns': grpc.unary_unary_rpc_method_handler(
                     servicer.ReportRuns,
@@ -220,6 +238,33 @@ class Fleet:
             '/kongming.rpc.v1.Fleet/ReportFingerprints',
             kongming_dot_rpc_dot_v1_dot_fleet__pb2.ReportFingerprintsRequest.SerializeToString,
             kongming_dot_rpc_dot_v1_dot_fleet__pb2.ReportFingerprintsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Report(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kongming.rpc.v1.Fleet/Report',
+            kongming_dot_rpc_dot_v1_dot_fleet__pb2.ReportRequest.SerializeToString,
+            kongming_dot_rpc_dot_v1_dot_fleet__pb2.ReportResponse.FromString,
             options,
             channel_credentials,
             insecure,

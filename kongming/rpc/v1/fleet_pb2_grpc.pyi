@@ -39,6 +39,10 @@ class FleetStub:
     """Fingerprints in the order of their sequence. The answer comes when the stream is closed;
     what it acknowledges has been committed.
     """
+    Report: _grpc.UnaryUnaryMultiCallable[_fleet_pb2.ReportRequest, _fleet_pb2.ReportResponse]
+    """What a registered agent has to say at one time: fingerprints, and a heartbeat with them. It
+    costs less than a call for each. What the answer acknowledges has been committed.
+    """
     ReportRuns: _grpc.UnaryUnaryMultiCallable[_fleet_pb2.ReportRunsRequest, _fleet_pb2.ReportRunsResponse]
     """Finished runs. What the answer acknowledges has been committed; repeating is harmless."""
     Heartbeat: _grpc.UnaryUnaryMultiCallable[_fleet_pb2.HeartbeatRequest, _fleet_pb2.HeartbeatResponse]
@@ -60,6 +64,10 @@ class FleetAsyncStub(FleetStub):
     ReportFingerprints: _aio.StreamUnaryMultiCallable[_fleet_pb2.ReportFingerprintsRequest, _fleet_pb2.ReportFingerprintsResponse]  # type: ignore[assignment]
     """Fingerprints in the order of their sequence. The answer comes when the stream is closed;
     what it acknowledges has been committed.
+    """
+    Report: _aio.UnaryUnaryMultiCallable[_fleet_pb2.ReportRequest, _fleet_pb2.ReportResponse]  # type: ignore[assignment]
+    """What a registered agent has to say at one time: fingerprints, and a heartbeat with them. It
+    costs less than a call for each. What the answer acknowledges has been committed.
     """
     ReportRuns: _aio.UnaryUnaryMultiCallable[_fleet_pb2.ReportRunsRequest, _fleet_pb2.ReportRunsResponse]  # type: ignore[assignment]
     """Finished runs. What the answer acknowledges has been committed; repeating is harmless."""
@@ -91,6 +99,16 @@ class FleetServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_fleet_pb2.ReportFingerprintsResponse, _abc.Awaitable[_fleet_pb2.ReportFingerprintsResponse]]:
         """Fingerprints in the order of their sequence. The answer comes when the stream is closed;
         what it acknowledges has been committed.
+        """
+
+    @_abc_1.abstractmethod
+    def Report(
+        self,
+        request: _fleet_pb2.ReportRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_fleet_pb2.ReportResponse, _abc.Awaitable[_fleet_pb2.ReportResponse]]:
+        """What a registered agent has to say at one time: fingerprints, and a heartbeat with them. It
+        costs less than a call for each. What the answer acknowledges has been committed.
         """
 
     @_abc_1.abstractmethod

@@ -27,7 +27,7 @@ from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__
 from kongming.rpc.v1 import records_pb2 as kongming_dot_rpc_dot_v1_dot_records__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1ekongming/rpc/v1/profiles.proto\x12\x0fkongming.rpc.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1dkongming/rpc/v1/records.proto\"\xd2\x01\n\x0b\x41pplication\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08identity\x18\x02 \x01(\t\x12)\n\x08\x64ocument\x18\x03 \x01(\x0b\x32\x17.google.protobuf.Struct\x12\x0c\n\x04runs\x18\x04 \x01(\x03\x12+\n\x07trained\x18\x05 \x03(\x0e\x32\x1a.kongming.rpc.v1.Placement\x12\x30\n\x08realised\x18\x06 \x01(\x0b\x32\x19.kongming.rpc.v1.RealisedH\x00\x88\x01\x01\x42\x0b\n\t_realised\"t\n\x08Realised\x12\x0c\n\x04runs\x18\x01 \x01(\x03\x12\x18\n\x10median_error_pct\x18\x02 \x01(\x01\x12\x10\n\x08\x63overage\x18\x03 \x01(\x01\x12\r\n\x05level\x18\x04 \x01(\x01\x12\x0f\n\x07\x64rifted\x18\x05 \x01(\x08\x12\x0e\n\x06reason\x18\x06 \x01(\t\"g\n\x1aRegisterApplicationRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08identity\x18\x02 \x01(\t\x12)\n\x08\x64ocument\x18\x03 \x01(\x0b\x32\x17.google.protobuf.Struct\"P\n\x1bRegisterApplicationResponse\x12\x31\n\x0b\x61pplication\x18\x01 \x01(\x0b\x32\x1c.kongming.rpc.v1.Application\"%\n\x15GetApplicationRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"K\n\x16GetApplicationResponse\x12\x31\n\x0b\x61pplication\x18\x01 \x01(\x0b\x32\x1c.kongming.rpc.v1.Application\"@\n\x17ListApplicationsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"g\n\x18ListApplicationsResponse\x12\x32\n\x0c\x61pplications\x18\x01 \x03(\x0b\x32\x1c.kongming.rpc.v1.Application\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"s\n\x11ImportRunsRequest\x12#\n\x03run\x18\x01 \x01(\x0b\x32\x14.kongming.rpc.v1.RunH\x00\x12/\n\tsignature\x18\x02 \x01(\x0b\x32\x1a.kongming.rpc.v1.SignatureH\x00\x42\x08\n\x06record\"J\n\x12ImportRunsResponse\x12\x0c\n\x04runs\x18\x01 \x01(\x03\x12\x12\n\nsignatures\x18\x02 \x01(\x03\x12\x12\n\nduplicates\x18\x03 \x01(\x03\"p\n\x0cTrainRequest\x12\x0c\n\x04\x61pps\x18\x01 \x03(\t\x12-\n\tplacement\x18\x02 \x01(\x0e\x32\x1a.kongming.rpc.v1.Placement\x12\r\n\x05model\x18\x03 \x01(\t\x12\x14\n\x0crandom_state\x18\x04 \x01(\x03\">\n\rTrainResponse\x12-\n\toperation\x18\x01 \x01(\x0b\x32\x1a.kongming.rpc.v1.Operation\"\xf8\x01\n\tOperation\x12\n\n\x02id\x18\x01 \x01(\t\x12.\n\x05state\x18\x02 \x01(\x0e\x32\x1f.kongming.rpc.v1.OperationState\x12\x10\n\x08progress\x18\x03 \x01(\x01\x12\x0f\n\x07message\x18\x04 \x01(\t\x12.\n\nstarted_at\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nded_at\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\x07trained\x18\x07 \x03(\x0b\x32\x1d.kongming.rpc.v1.TrainedModel\"\x8c\x01\n\x0cTrainedModel\x12\x0b\n\x03\x61pp\x18\x01 \x01(\t\x12-\n\tplacement\x18\x02 \x01(\x0e\x32\x1a.kongming.rpc.v1.Placement\x12\x0f\n\x07version\x18\x03 \x01(\x05\x12\x10\n\x08promoted\x18\x04 \x01(\x08\x12\x0e\n\x06reason\x18\x05 \x01(\t\x12\r\n\x05\x65rror\x18\x06 \x01(\t\"!\n\x13GetOperationRequest\x12\n\n\x02id\x18\x01 \x01(\t\"E\n\x14GetOperationResponse\x12-\n\toperation\x18\x01 \x01(\x0b\x32\x1a.kongming.rpc.v1.Operation\"5\n\x15ListOperationsRequest\x12\r\n\x05\x65nded\x18\x01 \x01(\x08\x12\r\n\x05limit\x18\x02 \x01(\x05\"H\n\x16ListOperationsResponse\x12.\n\noperations\x18\x01 \x03(\x0b\x32\x1a.kongming.rpc.v1.Operation\"#\n\x15WatchOperationRequest\x12\n\n\x02id\x18\x01 \x01(\t\"G\n\x16WatchOperationResponse\x12-\n\toperation\x18\x01 \x01(\x0b\x32\x1a.kongming.rpc.v1.Operation\"$\n\x16\x43\x61ncelOperationRequest\x12\n\n\x02id\x18\x01 \x01(\t\"H\n\x17\x43\x61ncelOperationResponse\x12-\n\toperation\x18\x01 \x01(\x0b\x32\x1a.kongming.rpc.v1.Operation\"\xdd\x01\n\x05Model\x12\x0b\n\x03\x61pp\x18\x01 \x01(\t\x12-\n\tplacement\x18\x02 \x01(\x0e\x32\x1a.kongming.rpc.v1.Placement\x12\x0f\n\x07version\x18\x03 \x01(\x05\x12\x10\n\x08identity\x18\x04 \x01(\t\x12\x0f\n\x07node_id\x18\x05 \x01(\t\x12.\n\ntrained_at\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0e\n\x06\x63hosen\x18\x07 \x01(\t\x12\x12\n\nin_service\x18\x08 \x01(\x08\x12\x10\n\x08\x64ocument\x18\t \x01(\t\"^\n\x0fGetModelRequest\x12\x0b\n\x03\x61pp\x18\x01 \x01(\t\x12-\n\tplacement\x18\x02 \x01(\x0e\x32\x1a.kongming.rpc.v1.Placement\x12\x0f\n\x07version\x18\x03 \x01(\x05\"9\n\x10GetModelResponse\x12%\n\x05model\x18\x01 \x01(\x0b\x32\x16.kongming.rpc.v1.Model\" \n\x11ListModelsRequest\x12\x0b\n\x03\x61pp\x18\x01 \x01(\t\"<\n\x12ListModelsResponse\x12&\n\x06models\x18\x01 \x03(\x0b\x32\x16.kongming.rpc.v1.Model\"a\n\x12\x44\x65leteModelRequest\x12\x0b\n\x03\x61pp\x18\x01 \x01(\t\x12-\n\tplacement\x18\x02 \x01(\x0e\x32\x1a.kongming.rpc.v1.Placement\x12\x0f\n\x07version\x18\x03 \x01(\x05\"&\n\x13\x44\x65leteModelResponse\x12\x0f\n\x07\x64\x65leted\x18\x01 \x01(\x05*\xbf\x01\n\x0eOperationState\x12\x1f\n\x1bOPERATION_STATE_UNSPECIFIED\x10\x00\x12\x1a\n\x16OPERATION_STATE_QUEUED\x10\x01\x12\x1b\n\x17OPERATION_STATE_RUNNING\x10\x02\x12\x18\n\x14OPERATION_STATE_DONE\x10\x03\x12\x1a\n\x16OPERATION_STATE_FAILED\x10\x04\x12\x1d\n\x19OPERATION_STATE_CANCELLED\x10\x05\x32\xf6\x08\n\x08Profiles\x12p\n\x13RegisterApplication\x12+.kongming.rpc.v1.RegisterApplicationRequest\x1a,.kongming.rpc.v1.RegisterApplicationResponse\x12\x61\n\x0eGetApplication\x12&.kongming.rpc.v1.GetApplicationRequest\x1a\'.kongming.rpc.v1.GetApplicationResponse\x12g\n\x10ListApplications\x12(.kongming.rpc.v1.ListApplicationsRequest\x1a).kongming.rpc.v1.ListApplicationsResponse\x12W\n\nImportRuns\x12\".kongming.rpc.v1.ImportRunsRequest\x1a#.kongming.rpc.v1.ImportRunsResponse(\x01\x12\x46\n\x05Train\x12\x1d.kongming.rpc.v1.TrainRequest\x1a\x1e.kongming.rpc.v1.TrainResponse\x12[\n\x0cGetOperation\x12$.kongming.rpc.v1.GetOperationRequest\x1a%.kongming.rpc.v1.GetOperationResponse\x12\x61\n\x0eListOperations\x12&.kongming.rpc.v1.ListOperationsRequest\x1a\'.kongming.rpc.v1.ListOperationsResponse\x12\x63\n\x0eWatchOperation\x12&.kongming.rpc.v1.WatchOperationRequest\x1a\'.kongming.rpc.v1.WatchOperationResponse0\x01\x12\x64\n\x0f\x43\x61ncelOperation\x12\'.kongming.rpc.v1.CancelOperationRequest\x1a(.kongming.rpc.v1.CancelOperationResponse\x12O\n\x08GetModel\x12 .kongming.rpc.v1.GetModelRequest\x1a!.kongming.rpc.v1.GetModelResponse\x12U\n\nListModels\x12\".kongming.rpc.v1.ListModelsRequest\x1a#.kongming.rpc.v1.ListModelsResponse\x12X\n\x0b\x44\x65leteModel\x12#.kongming.rpc.v1.DeleteModelRequest\x1a$.kongming.rpc.v1.DeleteModelResponseB Z\x1ekongming.dev/rpc/v1;kongmingv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1ekongming/rpc/v1/profiles.proto\x12\x0fkongming.rpc.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1dkongming/rpc/v1/records.proto\"\xd2\x01\n\x0b\x41pplication\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08identity\x18\x02 \x01(\t\x12)\n\x08\x64ocument\x18\x03 \x01(\x0b\x32\x17.google.protobuf.Struct\x12\x0c\n\x04runs\x18\x04 \x01(\x03\x12+\n\x07trained\x18\x05 \x03(\x0e\x32\x1a.kongming.rpc.v1.Placement\x12\x30\n\x08realised\x18\x06 \x01(\x0b\x32\x19.kongming.rpc.v1.RealisedH\x00\x88\x01\x01\x42\x0b\n\t_realised\"t\n\x08Realised\x12\x0c\n\x04runs\x18\x01 \x01(\x03\x12\x18\n\x10median_error_pct\x18\x02 \x01(\x01\x12\x10\n\x08\x63overage\x18\x03 \x01(\x01\x12\r\n\x05level\x18\x04 \x01(\x01\x12\x0f\n\x07\x64rifted\x18\x05 \x01(\x08\x12\x0e\n\x06reason\x18\x06 \x01(\t\"g\n\x1aRegisterApplicationRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08identity\x18\x02 \x01(\t\x12)\n\x08\x64ocument\x18\x03 \x01(\x0b\x32\x17.google.protobuf.Struct\"P\n\x1bRegisterApplicationResponse\x12\x31\n\x0b\x61pplication\x18\x01 \x01(\x0b\x32\x1c.kongming.rpc.v1.Application\"%\n\x15GetApplicationRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"K\n\x16GetApplicationResponse\x12\x31\n\x0b\x61pplication\x18\x01 \x01(\x0b\x32\x1c.kongming.rpc.v1.Application\"@\n\x17ListApplicationsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"g\n\x18ListApplicationsResponse\x12\x32\n\x0c\x61pplications\x18\x01 \x03(\x0b\x32\x1c.kongming.rpc.v1.Application\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"s\n\x11ImportRunsRequest\x12#\n\x03run\x18\x01 \x01(\x0b\x32\x14.kongming.rpc.v1.RunH\x00\x12/\n\tsignature\x18\x02 \x01(\x0b\x32\x1a.kongming.rpc.v1.SignatureH\x00\x42\x08\n\x06record\"J\n\x12ImportRunsResponse\x12\x0c\n\x04runs\x18\x01 \x01(\x03\x12\x12\n\nsignatures\x18\x02 \x01(\x03\x12\x12\n\nduplicates\x18\x03 \x01(\x03\"p\n\x0cTrainRequest\x12\x0c\n\x04\x61pps\x18\x01 \x03(\t\x12-\n\tplacement\x18\x02 \x01(\x0e\x32\x1a.kongming.rpc.v1.Placement\x12\r\n\x05model\x18\x03 \x01(\t\x12\x14\n\x0crandom_state\x18\x04 \x01(\x03\">\n\rTrainResponse\x12-\n\toperation\x18\x01 \x01(\x0b\x32\x1a.kongming.rpc.v1.Operation\"\xc5\x02\n\tOperation\x12\n\n\x02id\x18\x01 \x01(\t\x12.\n\x05state\x18\x02 \x01(\x0e\x32\x1f.kongming.rpc.v1.OperationState\x12\x10\n\x08progress\x18\x03 \x01(\x01\x12\x0f\n\x07message\x18\x04 \x01(\t\x12.\n\nstarted_at\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nded_at\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\x07trained\x18\x07 \x03(\x0b\x32\x1d.kongming.rpc.v1.TrainedModel\x12\x0c\n\x04\x61pps\x18\x08 \x03(\t\x12\r\n\x05\x63\x61use\x18\t \x01(\t\x12.\n\ncreated_at\x18\n \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\x8c\x01\n\x0cTrainedModel\x12\x0b\n\x03\x61pp\x18\x01 \x01(\t\x12-\n\tplacement\x18\x02 \x01(\x0e\x32\x1a.kongming.rpc.v1.Placement\x12\x0f\n\x07version\x18\x03 \x01(\x05\x12\x10\n\x08promoted\x18\x04 \x01(\x08\x12\x0e\n\x06reason\x18\x05 \x01(\t\x12\r\n\x05\x65rror\x18\x06 \x01(\t\"!\n\x13GetOperationRequest\x12\n\n\x02id\x18\x01 \x01(\t\"E\n\x14GetOperationResponse\x12-\n\toperation\x18\x01 \x01(\x0b\x32\x1a.kongming.rpc.v1.Operation\"5\n\x15ListOperationsRequest\x12\r\n\x05\x65nded\x18\x01 \x01(\x08\x12\r\n\x05limit\x18\x02 \x01(\x05\"H\n\x16ListOperationsResponse\x12.\n\noperations\x18\x01 \x03(\x0b\x32\x1a.kongming.rpc.v1.Operation\"#\n\x15WatchOperationRequest\x12\n\n\x02id\x18\x01 \x01(\t\"G\n\x16WatchOperationResponse\x12-\n\toperation\x18\x01 \x01(\x0b\x32\x1a.kongming.rpc.v1.Operation\"$\n\x16\x43\x61ncelOperationRequest\x12\n\n\x02id\x18\x01 \x01(\t\"H\n\x17\x43\x61ncelOperationResponse\x12-\n\toperation\x18\x01 \x01(\x0b\x32\x1a.kongming.rpc.v1.Operation\"\xdd\x01\n\x05Model\x12\x0b\n\x03\x61pp\x18\x01 \x01(\t\x12-\n\tplacement\x18\x02 \x01(\x0e\x32\x1a.kongming.rpc.v1.Placement\x12\x0f\n\x07version\x18\x03 \x01(\x05\x12\x10\n\x08identity\x18\x04 \x01(\t\x12\x0f\n\x07node_id\x18\x05 \x01(\t\x12.\n\ntrained_at\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0e\n\x06\x63hosen\x18\x07 \x01(\t\x12\x12\n\nin_service\x18\x08 \x01(\x08\x12\x10\n\x08\x64ocument\x18\t \x01(\t\"^\n\x0fGetModelRequest\x12\x0b\n\x03\x61pp\x18\x01 \x01(\t\x12-\n\tplacement\x18\x02 \x01(\x0e\x32\x1a.kongming.rpc.v1.Placement\x12\x0f\n\x07version\x18\x03 \x01(\x05\"9\n\x10GetModelResponse\x12%\n\x05model\x18\x01 \x01(\x0b\x32\x16.kongming.rpc.v1.Model\" \n\x11ListModelsRequest\x12\x0b\n\x03\x61pp\x18\x01 \x01(\t\"<\n\x12ListModelsResponse\x12&\n\x06models\x18\x01 \x03(\x0b\x32\x16.kongming.rpc.v1.Model\"a\n\x12\x44\x65leteModelRequest\x12\x0b\n\x03\x61pp\x18\x01 \x01(\t\x12-\n\tplacement\x18\x02 \x01(\x0e\x32\x1a.kongming.rpc.v1.Placement\x12\x0f\n\x07version\x18\x03 \x01(\x05\"&\n\x13\x44\x65leteModelResponse\x12\x0f\n\x07\x64\x65leted\x18\x01 \x01(\x05*\xbf\x01\n\x0eOperationState\x12\x1f\n\x1bOPERATION_STATE_UNSPECIFIED\x10\x00\x12\x1a\n\x16OPERATION_STATE_QUEUED\x10\x01\x12\x1b\n\x17OPERATION_STATE_RUNNING\x10\x02\x12\x18\n\x14OPERATION_STATE_DONE\x10\x03\x12\x1a\n\x16OPERATION_STATE_FAILED\x10\x04\x12\x1d\n\x19OPERATION_STATE_CANCELLED\x10\x05\x32\xf6\x08\n\x08Profiles\x12p\n\x13RegisterApplication\x12+.kongming.rpc.v1.RegisterApplicationRequest\x1a,.kongming.rpc.v1.RegisterApplicationResponse\x12\x61\n\x0eGetApplication\x12&.kongming.rpc.v1.GetApplicationRequest\x1a\'.kongming.rpc.v1.GetApplicationResponse\x12g\n\x10ListApplications\x12(.kongming.rpc.v1.ListApplicationsRequest\x1a).kongming.rpc.v1.ListApplicationsResponse\x12W\n\nImportRuns\x12\".kongming.rpc.v1.ImportRunsRequest\x1a#.kongming.rpc.v1.ImportRunsResponse(\x01\x12\x46\n\x05Train\x12\x1d.kongming.rpc.v1.TrainRequest\x1a\x1e.kongming.rpc.v1.TrainResponse\x12[\n\x0cGetOperation\x12$.kongming.rpc.v1.GetOperationRequest\x1a%.kongming.rpc.v1.GetOperationResponse\x12\x61\n\x0eListOperations\x12&.kongming.rpc.v1.ListOperationsRequest\x1a\'.kongming.rpc.v1.ListOperationsResponse\x12\x63\n\x0eWatchOperation\x12&.kongming.rpc.v1.WatchOperationRequest\x1a\'.kongming.rpc.v1.WatchOperationResponse0\x01\x12\x64\n\x0f\x43\x61ncelOperation\x12\'.kongming.rpc.v1.CancelOperationRequest\x1a(.kongming.rpc.v1.CancelOperationResponse\x12O\n\x08GetModel\x12 .kongming.rpc.v1.GetModelRequest\x1a!.kongming.rpc.v1.GetModelResponse\x12U\n\nListModels\x12\".kongming.rpc.v1.ListModelsRequest\x1a#.kongming.rpc.v1.ListModelsResponse\x12X\n\x0b\x44\x65leteModel\x12#.kongming.rpc.v1.DeleteModelRequest\x1a$.kongming.rpc.v1.DeleteModelResponseB Z\x1ekongming.dev/rpc/v1;kongmingv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,8 +35,8 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'kongming.rpc.v1.profiles_pb
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'Z\036kongming.dev/rpc/v1;kongmingv1'
-  _globals['_OPERATIONSTATE']._serialized_start=2787
-  _globals['_OPERATIONSTATE']._serialized_end=2978
+  _globals['_OPERATIONSTATE']._serialized_start=2864
+  _globals['_OPERATIONSTATE']._serialized_end=3055
   _globals['_APPLICATION']._serialized_start=146
   _globals['_APPLICATION']._serialized_end=356
   _globals['_REALISED']._serialized_start=358
@@ -62,39 +62,39 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_TRAINRESPONSE']._serialized_start=1257
   _globals['_TRAINRESPONSE']._serialized_end=1319
   _globals['_OPERATION']._serialized_start=1322
-  _globals['_OPERATION']._serialized_end=1570
-  _globals['_TRAINEDMODEL']._serialized_start=1573
-  _globals['_TRAINEDMODEL']._serialized_end=1713
-  _globals['_GETOPERATIONREQUEST']._serialized_start=1715
-  _globals['_GETOPERATIONREQUEST']._serialized_end=1748
-  _globals['_GETOPERATIONRESPONSE']._serialized_start=1750
-  _globals['_GETOPERATIONRESPONSE']._serialized_end=1819
-  _globals['_LISTOPERATIONSREQUEST']._serialized_start=1821
-  _globals['_LISTOPERATIONSREQUEST']._serialized_end=1874
-  _globals['_LISTOPERATIONSRESPONSE']._serialized_start=1876
-  _globals['_LISTOPERATIONSRESPONSE']._serialized_end=1948
-  _globals['_WATCHOPERATIONREQUEST']._serialized_start=1950
-  _globals['_WATCHOPERATIONREQUEST']._serialized_end=1985
-  _globals['_WATCHOPERATIONRESPONSE']._serialized_start=1987
-  _globals['_WATCHOPERATIONRESPONSE']._serialized_end=2058
-  _globals['_CANCELOPERATIONREQUEST']._serialized_start=2060
-  _globals['_CANCELOPERATIONREQUEST']._serialized_end=2096
-  _globals['_CANCELOPERATIONRESPONSE']._serialized_start=2098
-  _globals['_CANCELOPERATIONRESPONSE']._serialized_end=2170
-  _globals['_MODEL']._serialized_start=2173
-  _globals['_MODEL']._serialized_end=2394
-  _globals['_GETMODELREQUEST']._serialized_start=2396
-  _globals['_GETMODELREQUEST']._serialized_end=2490
-  _globals['_GETMODELRESPONSE']._serialized_start=2492
-  _globals['_GETMODELRESPONSE']._serialized_end=2549
-  _globals['_LISTMODELSREQUEST']._serialized_start=2551
-  _globals['_LISTMODELSREQUEST']._serialized_end=2583
-  _globals['_LISTMODELSRESPONSE']._serialized_start=2585
-  _globals['_LISTMODELSRESPONSE']._serialized_end=2645
-  _globals['_DELETEMODELREQUEST']._serialized_start=2647
-  _globals['_DELETEMODELREQUEST']._serialized_end=2744
-  _globals['_DELETEMODELRESPONSE']._serialized_start=2746
-  _globals['_DELETEMODELRESPONSE']._serialized_end=2784
-  _globals['_PROFILES']._serialized_start=2981
-  _globals['_PROFILES']._serialized_end=4123
+  _globals['_OPERATION']._serialized_end=1647
+  _globals['_TRAINEDMODEL']._serialized_start=1650
+  _globals['_TRAINEDMODEL']._serialized_end=1790
+  _globals['_GETOPERATIONREQUEST']._serialized_start=1792
+  _globals['_GETOPERATIONREQUEST']._serialized_end=1825
+  _globals['_GETOPERATIONRESPONSE']._serialized_start=1827
+  _globals['_GETOPERATIONRESPONSE']._serialized_end=1896
+  _globals['_LISTOPERATIONSREQUEST']._serialized_start=1898
+  _globals['_LISTOPERATIONSREQUEST']._serialized_end=1951
+  _globals['_LISTOPERATIONSRESPONSE']._serialized_start=1953
+  _globals['_LISTOPERATIONSRESPONSE']._serialized_end=2025
+  _globals['_WATCHOPERATIONREQUEST']._serialized_start=2027
+  _globals['_WATCHOPERATIONREQUEST']._serialized_end=2062
+  _globals['_WATCHOPERATIONRESPONSE']._serialized_start=2064
+  _globals['_WATCHOPERATIONRESPONSE']._serialized_end=2135
+  _globals['_CANCELOPERATIONREQUEST']._serialized_start=2137
+  _globals['_CANCELOPERATIONREQUEST']._serialized_end=2173
+  _globals['_CANCELOPERATIONRESPONSE']._serialized_start=2175
+  _globals['_CANCELOPERATIONRESPONSE']._serialized_end=2247
+  _globals['_MODEL']._serialized_start=2250
+  _globals['_MODEL']._serialized_end=2471
+  _globals['_GETMODELREQUEST']._serialized_start=2473
+  _globals['_GETMODELREQUEST']._serialized_end=2567
+  _globals['_GETMODELRESPONSE']._serialized_start=2569
+  _globals['_GETMODELRESPONSE']._serialized_end=2626
+  _globals['_LISTMODELSREQUEST']._serialized_start=2628
+  _globals['_LISTMODELSREQUEST']._serialized_end=2660
+  _globals['_LISTMODELSRESPONSE']._serialized_start=2662
+  _globals['_LISTMODELSRESPONSE']._serialized_end=2722
+  _globals['_DELETEMODELREQUEST']._serialized_start=2724
+  _globals['_DELETEMODELREQUEST']._serialized_end=2821
+  _globals['_DELETEMODELRESPONSE']._serialized_start=2823
+  _globals['_DELETEMODELRESPONSE']._serialized_end=2861
+  _globals['_PROFILES']._serialized_start=3058
+  _globals['_PROFILES']._serialized_end=4200
 # @@protoc_insertion_point(module_scope)

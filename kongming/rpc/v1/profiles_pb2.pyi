@@ -419,6 +419,9 @@ class Operation(_message.Message):
     STARTED_AT_FIELD_NUMBER: _builtins.int
     ENDED_AT_FIELD_NUMBER: _builtins.int
     TRAINED_FIELD_NUMBER: _builtins.int
+    APPS_FIELD_NUMBER: _builtins.int
+    CAUSE_FIELD_NUMBER: _builtins.int
+    CREATED_AT_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """Chosen by the server."""
     state: Global___OperationState.ValueType
@@ -427,6 +430,8 @@ class Operation(_message.Message):
     """0 to 1."""
     message: _builtins.str
     """What it is doing, or why it failed."""
+    cause: _builtins.str
+    """Why it was begun, in a sentence."""
     @_builtins.property
     def started_at(self) -> _timestamp_pb2.Timestamp:
         """Absent while it is queued."""
@@ -439,6 +444,14 @@ class Operation(_message.Message):
     def trained(self) -> _containers.RepeatedCompositeFieldContainer[Global___TrainedModel]:
         """What has been trained so far."""
 
+    @_builtins.property
+    def apps(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """What was asked to be trained; empty where it was everything."""
+
+    @_builtins.property
+    def created_at(self) -> _timestamp_pb2.Timestamp:
+        """When it was asked for."""
+
     def __init__(
         self,
         *,
@@ -449,10 +462,13 @@ class Operation(_message.Message):
         started_at: _timestamp_pb2.Timestamp | None = ...,
         ended_at: _timestamp_pb2.Timestamp | None = ...,
         trained: _abc.Iterable[Global___TrainedModel] | None = ...,
+        apps: _abc.Iterable[_builtins.str] | None = ...,
+        cause: _builtins.str = ...,
+        created_at: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["ended_at", b"ended_at", "started_at", b"started_at"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "ended_at", b"ended_at", "started_at", b"started_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["ended_at", b"ended_at", "id", b"id", "message", b"message", "progress", b"progress", "started_at", b"started_at", "state", b"state", "trained", b"trained"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["apps", b"apps", "cause", b"cause", "created_at", b"created_at", "ended_at", b"ended_at", "id", b"id", "message", b"message", "progress", b"progress", "started_at", b"started_at", "state", b"state", "trained", b"trained"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -15,7 +15,7 @@ from kongming.rpc.errors import from_rpc_error
 from kongming.store import StoredToken
 from tests.server.stand import Stand, call, rpcs
 
-AGENT = {"Register", "ReportFingerprints", "ReportRuns", "Heartbeat", "Bind"}
+AGENT = {"Register", "ReportFingerprints", "Report", "ReportRuns", "Heartbeat", "Bind"}
 SCHEDULER = {
     *("Predict", "PredictColocation", "RankNodes", "Explain"),
     *("ReportRuns", "ListNodes", "WatchNode"),

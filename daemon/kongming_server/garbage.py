@@ -1,0 +1,28 @@
+"""When Python looks for garbage in cycles: seldom, and not in the midst of a call.
+
+A fleet of 10,000 nodes is millions of objects that live as long as the server does. Left alone,
+the collector goes through all of them every so many calls, which holds each of those calls up for
+tenths of a second and takes an eighth of what the server takes in all. Nearly everything that a
+call makes is freed by its count of references, so that little is missed.
+"""
+
+from __future__ import annotations
+
+import gc
+
+COLLECTING_S = 600.0
+"""How often ``collect`` is to be called."""
+
+_YOUNG, _MIDDLE, _NEVER = 50_000, 20, 1_000_000
+
+
+def tune() -> None:
+    """From now on the collector looks at what is young alone; the modules it never looks at."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(_YOUNG, _MIDDLE, _NEVER)
+
+
+async def collect() -> None:
+    """Look at all that was made since ``tune``."""
+    gc.collect()
