@@ -64,7 +64,7 @@ from kongming.store import Store
 
 HERE = Path(__file__).resolve().parent
 PARALLEL = HERE / "programs" / "parallel.py"
-PROGRAMS = ("gradient", "kmeans", "sort")
+PROGRAMS = ("compress", "gradient", "kmeans", "pagerank", "sort")
 SHARE = 0.125
 ENV = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 
@@ -87,7 +87,7 @@ LOADS = (
     "stream.triad 0.45",
     "memory.streaming.LLChalf 0.75",
     "program sort",
-    "program gradient",
+    "program stencil",
 )
 PREDICTORS = (
     "combination",

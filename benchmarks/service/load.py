@@ -13,7 +13,10 @@ share, unlike real ones, is --connections TCP connections and one process.
     register        every agent once, 64 at a time: calls a second and CPU seconds of the server
     steady          so many agents at one fingerprint a period each: the server's share of one
                     core, milliseconds that a call took, fingerprints that were sent and accepted;
-                    from when the server has caught up with all that came at once
+                    from when the server has caught up with all that came at once. echo_core is
+                    what as many calls of as many bytes take that do nothing, with the server idle
+    rank            the ten best of all nodes for one application after another, from end to end,
+                    beside an echo of as many bytes: the limit is 1.5 times the echo and 5 ms
     burst           what is sent as fast as it is taken, as after an outage: 20 at a time
     memory_mib      of the server at the end, resident and proportional
     generator_core  share of one core that this process took meanwhile: near 1, and the figures of
@@ -42,12 +45,14 @@ from typing import Any
 
 import grpc
 import psutil
+from google.protobuf.wrappers_pb2 import BytesValue
+from kongming_server.echo import ECHO, SETTING
 
 from benchmarks.service.rank import Fleet
 from benchmarks.service.samples import nodes, recorded, varied
 from kongming.models.persist import seal
 from kongming.rpc.records import fingerprint_to_message, node_to_message
-from kongming.rpc.v1 import fleet_pb2, fleet_pb2_grpc
+from kongming.rpc.v1 import fleet_pb2, fleet_pb2_grpc, predictor_pb2, predictor_pb2_grpc
 from kongming.store import Store
 from tests.server.process import ServerProcess
 
@@ -56,6 +61,9 @@ REGISTERING = 64
 STREAMS, IN_A_STREAM = 16, 20
 _SAMPLES = 500
 _TICK_S = 0.01
+_ECHOED = 64
+_RANKINGS = 500
+RANK_MS = 5.0
 _STALENESS = "kongming_server_matrix_staleness_seconds"
 _CATCHING_UP_S = 300.0
 
@@ -82,6 +90,14 @@ class Agents:
         ]
         self._stubs = [
             fleet_pb2_grpc.FleetStub(channel)  # type: ignore[no-untyped-call]
+            for channel in self._channels
+        ]
+        self._echoes = [
+            channel.unary_unary(
+                ECHO,
+                request_serializer=BytesValue.SerializeToString,
+                response_deserializer=BytesValue.FromString,
+            )
             for channel in self._channels
         ]
         self.latencies: dict[str, list[float]] = {"fingerprint": [], "heartbeat": []}
@@ -132,6 +148,14 @@ class Agents:
         else:
             await self.stub(agent).Report(fleet_pb2.ReportRequest(heartbeat=beat), timeout=30)
         self.latencies["heartbeat"].append(time.perf_counter() - begun)
+
+    async def echo(self, agent: int, fingerprint: bool) -> None:
+        said = fleet_pb2.ReportRequest(heartbeat=self._beat(agent))
+        if fingerprint:
+            said.fingerprints.append(self._request(agent))
+        # As many bytes; the first four ask for an answer of a report's size.
+        asked = BytesValue(value=_ECHOED.to_bytes(4, "big") + said.SerializeToString())
+        await self._echoes[agent % len(self._echoes)](asked, timeout=30)
 
     async def counted(self, call: Awaitable[None]) -> None:
         """A call that may fail: by which status it did is counted."""
@@ -207,14 +231,18 @@ async def all_of(calls: Iterable[Callable[[], Awaitable[None]]], at_once: int) -
     await asyncio.gather(*(work() for _ in range(at_once)))
 
 
-async def steady(agents: Agents, seconds: float) -> None:
-    """Calls when they are due, whether or not the ones before were answered."""
+async def steady(agents: Agents, seconds: float, *, echo: bool = False) -> None:
+    """Calls when they are due, whether or not the ones before were answered; with ``echo`` to one
+    that takes as many bytes and does nothing."""
     under_way: set[asyncio.Task[None]] = set()
     schedule = Schedule(agents.options, agents.source)
     began = time.perf_counter()
     while (passed := time.perf_counter() - began) < seconds:
         for agent, fingerprint in schedule.due(passed):
-            call = agents.report(agent) if fingerprint else agents.heartbeat(agent)
+            if echo:
+                call = agents.echo(agent, fingerprint)
+            else:
+                call = agents.report(agent) if fingerprint else agents.heartbeat(agent)
             task = asyncio.create_task(agents.counted(call))
             under_way.add(task)
             task.add_done_callback(under_way.discard)
@@ -247,6 +275,37 @@ class Schedule:
 
     def _next(self, agent: int, beat: float) -> None:
         heapq.heappush(self._heap, (min(beat, self._fingerprint[agent]), agent))
+
+
+async def rankings(address: str, options: argparse.Namespace) -> dict[str, Any]:
+    """The ten best of all nodes as a scheduler gets them, and an echo of as many bytes, by turn."""
+    random_ = random.Random(options.seed)
+    taken: dict[str, list[float]] = {"rank": [], "echo": []}
+    async with grpc.aio.insecure_channel(address) as channel:
+        predictor = predictor_pb2_grpc.PredictorStub(channel)  # type: ignore[no-untyped-call]
+        echo = channel.unary_unary(
+            ECHO,
+            request_serializer=BytesValue.SerializeToString,
+            response_deserializer=BytesValue.FromString,
+        )
+        for _ in range(_RANKINGS):
+            app = f"app-{random_.randrange(options.apps):03}"
+            asked = predictor_pb2.RankNodesRequest(app=app, limit=10)
+            begun = time.perf_counter()
+            answered = await predictor.RankNodes(asked, timeout=30)
+            middle = time.perf_counter()
+            padded = answered.ByteSize().to_bytes(4, "big") + asked.SerializeToString()
+            again = time.perf_counter()
+            await echo(BytesValue(value=padded), timeout=30)
+            taken["echo"].append(time.perf_counter() - again)
+            taken["rank"].append(middle - begun)
+    ms = {kind: _quantiles_ms(found) for kind, found in taken.items()}
+    limits = {name: 1.5 * ms["echo"][name] + RANK_MS for name in ms["echo"]}
+    return {
+        "ms": ms,
+        "limit_ms": {name: round(limit, 3) for name, limit in limits.items()},
+        "met": all(ms["rank"][name] <= limit for name, limit in limits.items()),
+    }
 
 
 async def burst(agents: Agents, seconds: float) -> None:
@@ -287,6 +346,10 @@ async def measure(server: ServerProcess, options: argparse.Namespace) -> dict[st
         at_rest["fingerprints_accepted"] = agents.accepted - before[1]
         at_rest["ms"] = {kind: _quantiles_ms(kept) for kind, kept in agents.latencies.items()}
         at_rest["failed"] = dict(agents.failed)
+        cost = Cost(process)
+        await steady(agents, options.seconds, echo=True)
+        at_rest["echo_core"] = cost.document()["server_core"]
+        ranked = await rankings(server.grpc, options)
         at_rest["caught_up_s"] = round(caught_up_s, 1)
 
         agents.failed.clear()
@@ -304,6 +367,7 @@ async def measure(server: ServerProcess, options: argparse.Namespace) -> dict[st
     return {
         "register": registered,
         "steady": at_rest,
+        "rank": ranked,
         "burst": at_most,
         "memory_mib": {
             "resident": round(memory.rss / 2**20, 1),
@@ -377,7 +441,9 @@ def main() -> int:
         settings: dict[str, Any] = {"limits.rate_per_peer": 1e6, "limits.burst": 10**6}
         for key, _, value in (each.partition("=") for each in options.setting):
             settings |= {key: tomllib.loads(f"value = {value}")["value"]}
-        server = ServerProcess(folder, store_url=options.store, settings=settings)
+        server = ServerProcess(
+            folder, store_url=options.store, settings=settings, env={SETTING: "1"}
+        )
         put_models(server.store_url, options.apps, options.seed)
         try:
             server.start()
@@ -408,6 +474,7 @@ def _met(figures: dict[str, Any]) -> bool:
     return bool(
         at_rest["server_core"] < CORE_LIMIT
         and figures["memory_mib"]["proportional"] < MEMORY_LIMIT_MIB
+        and figures["rank"]["met"]
         and at_rest["fingerprints_accepted"] == at_rest["fingerprints_sent"]
     )
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import ndtri, stdtrit
@@ -123,7 +123,8 @@ def combine(
     (``correlation``), both independent of the scale model's error, for that was learnt from other
     runs. What repeats of one configuration differ by is in both intervals, and counts once: the
     slowdown's is narrowed by the scale model's noise floor. The slowest of several nodes is
-    likelier slower than the slowest median; so is the median that is said. Drawn by strata from
+    likelier slower than the slowest median; so is the median that is said, which is the slowdown's
+    times the scale model's. Drawn by strata from
     fixed seeds, one for each node's id: the same question has the same answer, and no node's
     slowdown can rise without the runtime rising.
 
@@ -162,9 +163,10 @@ def combine(
         nodes=tuple(nodes),
         reasons=reasons,
     )
+    slowdown = _interval(slowed, level, calibrated)
     return Combination(
-        runtime=_interval(slowed * scale, level, calibrated).scaled(idle.median),
-        slowdown=_interval(slowed, level, calibrated),
+        runtime=_around(slowdown.median, slowed * scale, level, calibrated).scaled(idle.median),
+        slowdown=slowdown,
         idle=idle,
         scaled=scaled,
         extrapolating=bool(reasons),
@@ -326,6 +328,14 @@ def _interval(values: Floats, level: float, calibrated: bool) -> Interval:
     tail = (1.0 - level) / 2.0
     lower, median, upper = np.quantile(values, [tail, 0.5, 1.0 - tail]).tolist()
     return Interval(median, lower, upper, level, calibrated)
+
+
+def _around(middle: float, values: Floats, level: float, calibrated: bool) -> Interval:
+    """Their interval around what both parts say by themselves. Where a slowdown's interval reaches
+    farther up than down, which on a calm node is mostly for safety, the median of the product
+    lies above it."""
+    said = _interval(values, level, calibrated)
+    return replace(said, median=min(max(middle, said.lower), said.upper))
 
 
 def _at(**values: float) -> dict[str, Floats]:

@@ -6,9 +6,13 @@ is in fleet.py. Times are shown and written down, never judged.
 
 from __future__ import annotations
 
+import csv
+import json
 import os
 import sqlite3
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -272,6 +276,41 @@ def test_without_the_file_jobs_run_as_if_it_were_not_there(fleet: SlurmFleet, ho
     assert all(names_of(fleet, job, "ExcNodeList") == set() for job in jobs)
     # One line for them all.
     assert fleet.slurm.log().count(OUT_OF) == lines + 1
+
+
+def test_scale_experiments_run_on_slurms_nodes(fleet: SlurmFleet) -> None:
+    folder: Path = fleet.slurm.folder / "scale"
+    folder.mkdir(mode=0o755)
+    line = f"echo $SLURMD_NODENAME > {folder}/{{machines}}.{{rank}}; sleep 0.2"
+    (folder / "apps.toml").write_text(f"[apps.naps]\ncommand = {json.dumps(line)}\n")
+    experiments = ["1@1", "3@1"]
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "kongming.cli.main", "scale", "run", "apps.toml"),
+            *("--app", "naps", "--runner", "slurm", "--out", "runs.csv"),
+            *(part for one in experiments for part in ("--experiment", one)),
+        ],
+        cwd=folder,
+        env=fleet.slurm.env,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    with (folder / "runs.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert sorted((row["machines"], row["how"]) for row in rows) == [
+        ("1", "slurm"),
+        ("3", "slurm"),
+    ]
+    assert all(float(row["seconds"]) >= 0.2 for row in rows)
+    names = {path.name: path.read_text().strip() for path in folder.glob("?.?")}
+    assert sorted(names) == ["1.0", "3.0", "3.1", "3.2"]
+    # A machine is a node of its own.
+    assert len({names[f"3.{rank}"] for rank in range(3)}) == 3
+    assert set(names.values()) <= set(NODES)
+    assert not list(folder.glob("kongming-scale-*"))
 
 
 def test_nothing_is_left(fleet: SlurmFleet) -> None:
