@@ -203,7 +203,7 @@ class Link:
         if registration != self._registered:
             self._register(stub, registration)
         self._deliver(stub)
-        if time.monotonic() >= self._beat_at:
+        if self._registered is not None and time.monotonic() >= self._beat_at:
             self._tell(stub)
 
     def _register(self, stub: fleet_pb2_grpc.FleetStub, registration: Registration) -> None:

@@ -62,12 +62,7 @@ class Recording:
         self, *more: str, args: Sequence[str] = OBSERVE, file_bytes: int | None = None
     ) -> subprocess.Popen[str]:
         """With ``file_bytes`` no file can grow larger, as on a disk that is full."""
-
-        def limited() -> None:
-            if file_bytes is not None:
-                resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
-
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [sys.executable, "-m", "kongming.cli.main", *args, *more],
             cwd=self.folder,
             env=self.env,
@@ -75,8 +70,13 @@ class Recording:
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
-            preexec_fn=limited,
         )
+        if file_bytes is not None:
+            # Long before it writes. Nothing may run between fork and exec: threads of gRPC, which
+            # other tests have started here, may abort it.
+            limits = (file_bytes, file_bytes)
+            resource.prlimit(process.pid, resource.RLIMIT_FSIZE, limits)
+        return process
 
     def run(
         self, *more: str, args: Sequence[str] = OBSERVE, file_bytes: int | None = None

@@ -146,5 +146,5 @@ def test_a_recording_can_be_anonymised_at_once(
         assert secret.encode() not in text
     assert document["programs"]["nap"]["unit"] == "s"
     again = recording.run("--for", "2s", "--anonymise", "--resume")
-    assert (again.returncode, "is anonymised" in again.stderr) == (2, True)
+    assert (again.returncode, "is anonymised" in again.stderr) == (2, True), again.stderr
     assert not recording.journal.exists()
