@@ -5,9 +5,11 @@
 # root.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build proto lint type imports test test-c sanitize bench demo cluster observe check lock clean
+.PHONY: help setup system build proto lint type imports test thorough test-c sanitize bench demo cluster transcripts observe check lock clean
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-print-directory
+# Some containers set it; then each of the processes of a test run compiles every module anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 # The newest Python that is new enough; PYTHON=... on the command line wins.
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
@@ -22,7 +24,7 @@ JOBS := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 C_FILES := $(shell find microbench -type f 2>/dev/null)
 
 help: ## print this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
 
 setup: $(STAMP) ## make the virtual environment, build the C part, install both
 
@@ -41,6 +43,9 @@ $(STAMP): pyproject.toml constraints.txt $(C_FILES)
 		$(BIN)/python -m pip install --quiet -c constraints.txt $$tools
 	@$(BIN)/python -m pip install --quiet -c constraints.txt --no-build-isolation -e '.[all,dev]'
 	@touch $@
+
+system: ## install what tests need beside Python: Slurm, Lua, a browser, PostgreSQL (as root)
+	@$(PYTHON) tests/system.py
 
 build: setup ## build a wheel into dist/
 	$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
@@ -66,9 +71,17 @@ type: setup ## mypy, strict
 imports: setup ## the layers of the design: who may import whom
 	$(BIN)/lint-imports
 
-# Three processes, since many tests wait; those that measure have the CPUs to themselves (tests/turns.py).
-test: setup ## the tests
-	$(BIN)/pytest -n 3 --dist loadfile
+# Three processes, since many tests wait; those that compare speeds have the CPUs to themselves
+# (tests/turns.py). Which tests stay together, and in which order: tests/order.py.
+TOGETHER := -n 3 --dist loadgroup --no-loadscope-reorder
+test: setup ## the tests, but for the thorough ones
+	$(BIN)/pytest $(TOGETHER)
+
+# Commands and daemons are started cold as well: where they are forked, they cannot fail to import.
+COLD := cli cli_node predict scale simulate service_contract server/test_main.py agent/test_agent.py
+thorough: setup ## the tests that take long: more kinds and draws, a real Slurm, programs started cold
+	$(BIN)/pytest $(TOGETHER) -m thorough
+	KONGMING_TEST_COLD=1 $(BIN)/pytest $(TOGETHER) $(addprefix tests/,$(COLD))
 
 build/c-debug/CMakeCache.txt: $(STAMP)
 	@$(CMAKE) -S microbench -B build/c-debug -DCMAKE_BUILD_TYPE=Debug \
@@ -95,10 +108,13 @@ demo: setup ## the main job on this machine: measure, profile, train, predict pa
 cluster: setup ## the service on this machine: a server and three agents, ranked, placed on, watched
 	$(BIN)/python examples/cluster.py
 
+transcripts: setup ## write the transcripts in README and docs from real runs (ONLY=NAME for one)
+	$(BIN)/python docs/transcripts.py $(ONLY)
+
 observe: setup ## record this machine for benchmarks/instances (10 minutes; goes on if interrupted)
 	$(BIN)/python -m benchmarks.instances.observe
 
-check: lint type imports test-c sanitize test ## everything that a change must pass
+check: lint type imports test-c sanitize test thorough ## everything that a change must pass
 
 lock: setup ## write constraints.txt anew, with the newest versions that fit
 	@rm -rf build/lock && $(BIN)/python -m venv build/lock

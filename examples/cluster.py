@@ -232,7 +232,7 @@ def plan(cluster: Cluster) -> None:
     What an agent may run on has to be known when it starts.
     """
     from kongming.probes.node import node_facts
-    from kongming.profiling.limits import reasons
+    from kongming.profiling.environments.limits import reasons
 
     why = reasons(node_facts(), cluster.folder)
     for name, (_, kind, _) in LIMITS.items():
@@ -244,8 +244,8 @@ def plan(cluster: Cluster) -> None:
 
 def disturb(cluster: Cluster) -> str:
     """Makes the second and the third node slower, each in a way of its own; says how."""
-    from kongming.profiling.environments import Environment
-    from kongming.profiling.limits import Limits
+    from kongming.profiling.environments.environment import Environment
+    from kongming.profiling.environments.limits import Limits
 
     told = []
     for name, (words, kind, parameters) in LIMITS.items():
@@ -296,13 +296,14 @@ def walk_through(cluster: Cluster) -> None:
         cluster.show("rank", app)
     best = cluster.ask("rank", APPS[0])["nodes"][0]["name"]
     cluster.show("predict", APPS[0], "--node", best)
+    cluster.show("explain", APPS[0], "--node", best)
 
     print(f"\nA scheduler places {APPS[0]} on {best}: it reserves, starts the job, and binds.")
-    cluster.show("placements", "reserve", "job-1", APPS[0], best)
+    cluster.show("assignments", "reserve", "job-1", APPS[0], best)
     cluster.show("rank", APPS[1])
-    cluster.show("placements", "bind", "job-1")
-    cluster.show("placements")
-    held = [placed["placement_id"] for placed in cluster.nodes()[best]["placements"]]
+    cluster.show("assignments", "bind", "job-1")
+    cluster.show("assignments")
+    held = [placed["assignment_id"] for placed in cluster.nodes()[best]["assignments"]]
     cluster.check(held == ["job-1"], f"{best} does not show the placement that was bound")
 
     print(f"\nWhile it is watched, the job on {best} ends.")
@@ -310,10 +311,10 @@ def walk_through(cluster: Cluster) -> None:
     watching = subprocess.Popen([str(cluster.bin / "kongming"), "watch", best, "--for", "8"])
     cluster.running["watch"] = watching
     time.sleep(4.0)
-    cluster.show("placements", "release", "job-1")
+    cluster.show("assignments", "release", "job-1")
     cluster.check(watching.wait(30.0) == 0, "watching failed")
-    cluster.show("placements")
-    cluster.check(not cluster.nodes()[best]["placements"], f"{best} still shows the placement")
+    cluster.show("assignments")
+    cluster.check(not cluster.nodes()[best]["assignments"], f"{best} still shows the placement")
     for name, process in cluster.running.items():
         cluster.check(name == "watch" or process.poll() is None, f"{name} has ended by itself")
 

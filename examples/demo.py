@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
 import shutil
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 APPS = ("xz", "hash-join", "stencil")
 REPEATS = "2"
-LEVELS = {"cross-core": "8", "same-core": "4"}
+LEVELS = {"cross-core": "6", "same-core": "4"}
 """Fewer where a core is shared: there each fingerprint takes four seconds instead of half a one."""
 
 
@@ -60,9 +61,9 @@ def short(text: str) -> str:
     return text.replace(here, "")
 
 
-def placement_here(topology: dict[str, Any]) -> str:
+def placement_here() -> str:
     """Beside one another on two CPUs where there are two; else both on the only one."""
-    if len(topology["cpus"]) > 1:
+    if len(os.sched_getaffinity(0)) > 1:
         return "cross-core"
     print("This node has one CPU: no cross-core neighbours here, so both share that core.")
     return "same-core"
@@ -94,8 +95,8 @@ def compare(kongming: Kongming, placement: str) -> list[dict[str, Any]]:
     return rows
 
 
-def report(rows: list[dict[str, Any]], placement: str) -> None:
-    """One table, and the geometric means under it."""
+def report(rows: list[dict[str, Any]], placement: str) -> str:
+    """One table, and the means under it; returns the result in a sentence."""
     from rich.console import Console
     from rich.table import Table
 
@@ -120,11 +121,15 @@ def report(rows: list[dict[str, Any]], placement: str) -> None:
     console = Console(width=None if sys.stdout.isatty() else 110)
     console.print()
     console.print(table)
-    held = sum(row["interval"][0] <= row["measured"] <= row["interval"][1] for row in rows)
     print(
-        f"{held} of {len(rows)} measured slowdowns lie in their interval. 'Of the mean' is the\n"
-        "error of always predicting the mean of the training runs; the noise floor is what a\n"
-        "perfect prediction would still be off by, since repeats of one pair differ."
+        "'Of the mean' is the error of always predicting the mean of the training runs; the\n"
+        "noise floor is what a perfect prediction would still be off by, since repeats differ."
+    )
+    held = sum(row["interval"][0] <= row["measured"] <= row["interval"][1] for row in rows)
+    error, of_the_mean, floor = averages
+    return (
+        f"Result: {held} of {len(rows)} measured slowdowns lie in their interval; error "
+        f"{error:.1f} %, of the mean {of_the_mean:.1f} %, noise floor {floor:.1f} %."
     )
 
 
@@ -141,7 +146,7 @@ def main() -> None:
     folder.mkdir(parents=True)
     kongming = Kongming(folder)
     try:
-        walk_through(kongming)
+        result = walk_through(kongming)
     finally:
         # The store stays, to look at; the surrogates' large file does not.
         for left in folder.glob("kongming-io*"):
@@ -154,26 +159,26 @@ def main() -> None:
         "  kongming profile apps.toml       measure them under load (resumes where it stopped)\n"
         "  kongming train                   fit the models, see their errors\n"
         "  kongming predict APP             how long it takes on this node as it is now\n"
-        "  kongming predict APP --with B    how long it takes beside B"
+        "  kongming predict APP --with B    how long it takes beside B\n\n" + result
     )
 
 
-def walk_through(kongming: Kongming) -> None:
+def walk_through(kongming: Kongming) -> str:
+    """The whole job; returns its result in a sentence."""
     place = ["--dir", str(kongming.folder)]
     kongming("fingerprint", "--suite", "quick", *place)
-    node = kongming.json("fingerprint", "--suite", "quick", *place)["node"]
-    placement = placement_here(node["topology"])
+    placement = placement_here()
     chosen = [part for app in APPS for part in ("--app", app)]
     kongming(
         "profile",
-        str(HERE / "apps.toml"),
+        str(HERE / "demo.toml"),
         *chosen,
         *("--placement", placement, "--plan", "quick"),
         *("--levels", LEVELS[placement], "--suite", "quick"),
         *place,
     )
     kongming("train", *APPS, "--placement", placement)
-    report(compare(kongming, placement), placement)
+    return report(compare(kongming, placement), placement)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
 """KONGMING: how long a program will run on a node as it is loaded now, or beside neighbours."""
 
-from kongming.application import Application, Metric
-from kongming.errors import KongmingError
-from kongming.fingerprint import Fingerprint, NodeFacts, Reading
-from kongming.prediction import Driver, Interval, Prediction
-from kongming.run import LoadLevel, Run, Signature
+from kongming.records.application import Application, Metric
+from kongming.records.errors import KongmingError
+from kongming.records.fingerprint import Fingerprint, NodeFacts, Reading
+from kongming.records.prediction import Driver, Interval, Prediction
+from kongming.records.run import LoadLevel, Run, Signature
 
 __version__ = "0.1.0"
 

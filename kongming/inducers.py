@@ -1,8 +1,8 @@
-"""Load inducers as context managers that always reap.
+"""Load inducers as context managers that always stop and reap their processes.
 
-Each inducer is a supervisor process in a session of its own with its workers. It ends with the
-context, at its deadline, when this process dies in whatever way (the lifeline pipe closes), and
-when the thread that started it ends: start it from a thread that lives as long as the load shall.
+Each inducer is a supervisor process with its workers, in its own session. It ends with the
+context, at its deadline, when this process dies for any reason (the lifeline pipe closes), and
+when the thread that started it ends: start it from a thread that outlives the load.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from kongming.errors import InducerError, InputError, ProbeError
-from kongming.fingerprint import NodeFacts
 from kongming.probes.binary import Event, Microbench
 from kongming.probes.node import allowed_cpu, node_facts
 from kongming.probes.suite import load_suite
-from kongming.run import LoadLevel
+from kongming.records.errors import InducerError, InputError, ProbeError
+from kongming.records.fingerprint import NodeFacts
+from kongming.records.run import LoadLevel
 
 READY_TIMEOUT_S = 120.0
-"""How long setting up may take: an I/O load may have to lay out its file on a slow device."""
+"""Time limit for the set-up: an I/O load may have to lay out its file on a slow device."""
 
 
 @dataclass(frozen=True, slots=True)
 class InducerResult:
-    """What an inducer did: ``duty`` is the busy share of wall time, averaged over its workers."""
+    """Result of an inducer: ``duty`` is the busy share of wall time, averaged over its workers."""
 
     duty: float
     ops: float
@@ -40,9 +40,9 @@ class InducerResult:
 
 
 class Inducer:
-    """One load that runs while its context is open. Made by ``induce``.
+    """Load that runs while its context is open. Created by ``induce``.
 
-    ``pids`` are its workers' once it runs; ``result`` is there after it has ended in order.
+    ``pids`` are its workers' while it runs; ``result`` is set after an orderly end.
     """
 
     def __init__(
@@ -59,22 +59,22 @@ class Inducer:
         self._arguments = list(arguments)
         self._cgroup_procs = cgroup_procs
         self._ready_timeout_s = ready_timeout_s
-        self._running: Microbench | None = None
+        self._process: Microbench | None = None
         self._ready = False
         self._error: str | None = None
 
     def start(self) -> None:
-        """Starts it and waits until all workers are at work.
+        """Start the load and wait until all workers are running.
 
         Raises:
-            InducerError: it could not start; the message is the binary's own sentence.
+            InducerError: it could not start; the message is the binary's own.
         """
         try:
-            self._running = Microbench(self._arguments, cgroup_procs=self._cgroup_procs)
+            self._process = Microbench(self._arguments, cgroup_procs=self._cgroup_procs)
             deadline = time.monotonic() + self._ready_timeout_s
             while not self._ready:
                 if not self._advance(max(0.0, deadline - time.monotonic())):
-                    raise InducerError(self._said())
+                    raise InducerError(self._end_reason())
         except TimeoutError as error:
             self.stop()
             raise InducerError(
@@ -88,13 +88,13 @@ class Inducer:
             raise
 
     def check(self) -> None:
-        """Raises InducerError if it is no longer running, by a failure or by its deadline."""
+        """Raise InducerError if it is no longer running, after a failure or its deadline."""
         self._read_until(0.0)
-        if self._running is None or self._running.ended:
-            raise InducerError(self._said())
+        if self._process is None or self._process.ended:
+            raise InducerError(self._end_reason())
 
     def wait(self, timeout: float | None = None) -> InducerResult | None:
-        """Waits for its end (its deadline); None if ``timeout`` seconds passed before that.
+        """Wait for its end (its deadline); return None if ``timeout`` seconds passed first.
 
         Raises:
             InducerError: it failed.
@@ -102,20 +102,20 @@ class Inducer:
         if not self._read_until(timeout):
             return None
         if self.result is None:
-            raise InducerError(self._said())
+            raise InducerError(self._end_reason())
         return self.result
 
     def stop(self) -> InducerResult | None:
-        """Ends and reaps it; returns what it did, or None if it could not tell."""
-        if self._running is not None:
-            running, self._running = self._running, None
+        """Stop and reap it; return its result, or None if it reported none."""
+        if self._process is not None:
+            process, self._process = self._process, None
             try:
-                for event in running.stop():
-                    self._take(event)
+                for event in process.stop():
+                    self._process_event(event)
                 if self.result is None and self._error is None:
-                    self._error = running.failure()
+                    self._error = process.failure()
             finally:
-                running.close()
+                process.close()
         return self.result
 
     def __enter__(self) -> Inducer:
@@ -131,7 +131,7 @@ class Inducer:
         self.stop()
 
     def _read_until(self, timeout: float | None) -> bool:
-        """Takes in what it says; True when it has closed its output."""
+        """Process its events; return True when it has closed its output."""
         deadline = None if timeout is None else time.monotonic() + timeout
         try:
             while self._advance(
@@ -146,12 +146,12 @@ class Inducer:
         return True
 
     def _advance(self, timeout: float | None) -> bool:
-        event = None if self._running is None else self._running.read(timeout)
+        event = None if self._process is None else self._process.read(timeout)
         if event is not None:
-            self._take(event)
+            self._process_event(event)
         return event is not None
 
-    def _take(self, event: Event) -> None:
+    def _process_event(self, event: Event) -> None:
         match event.get("event"):
             case "ready":
                 self._ready = True
@@ -166,12 +166,12 @@ class Inducer:
                     cpu_s=float(event.get("cpu_s", 0.0)),
                 )
 
-    def _said(self) -> str:
+    def _end_reason(self) -> str:
         if self._error is None and self.result is not None:
             return f"{self.level} ended after {self.result.elapsed_s:.1f} s."
-        if self._error is None and self._running is not None:
-            self._error = self._running.failure()
-        return f"{self.level}: {self._error or 'it does not run.'}"
+        if self._error is None and self._process is not None:
+            self._error = self._process.failure()
+        return f"{self.level}: {self._error or 'it is not running.'}"
 
 
 def induce(
@@ -186,7 +186,7 @@ def induce(
     node: NodeFacts | None = None,
     ready_timeout_s: float = READY_TIMEOUT_S,
 ) -> Inducer:
-    """A load, as a context manager that is entered when all its workers are at work.
+    """Create a load, as a context manager; entering it waits until all workers run.
 
     ``what`` is a load level or a surrogate's name; ``intensity`` (duty cycle, above 0 and up to
     1) and ``copies`` (worker processes) replace the level's. All workers are pinned to ``cpu``;
@@ -200,12 +200,12 @@ def induce(
     node = node_facts() if node is None else node
     suite = load_suite(node, directory)
     surrogate = suite.inducer(what if isinstance(what, str) else what.surrogate)
-    given = LoadLevel(surrogate.name, surrogate.family) if isinstance(what, str) else what
+    base = LoadLevel(surrogate.name, surrogate.family) if isinstance(what, str) else what
     level = LoadLevel(
         surrogate=surrogate.name,
         family=surrogate.family,
-        intensity=given.intensity if intensity is None else intensity,
-        copies=given.copies if copies is None else copies,
+        intensity=base.intensity if intensity is None else intensity,
+        copies=base.copies if copies is None else copies,
     )
     arguments = ["induce", *suite.arguments, "--dir", str(suite.directory)]
     arguments += ["--intensity", f"{level.intensity:g}", "--copies", str(level.copies)]
@@ -224,24 +224,24 @@ def induce(
 
 
 class Mix:
-    """Several loads at once: all run while the context is open. Made by ``induce_all``."""
+    """Several concurrent loads, which run while the context is open. Created by ``induce_all``."""
 
     def __init__(self, inducers: Sequence[Inducer]) -> None:
         self.inducers = tuple(inducers)
         self._stack = ExitStack()
 
     def check(self) -> None:
-        """Raises InducerError if one of them is no longer running."""
+        """Raise InducerError if one of them is no longer running."""
         for inducer in self.inducers:
             inducer.check()
 
     @property
     def results(self) -> tuple[InducerResult | None, ...]:
-        """What each did, in the order of the levels, once the context is left."""
+        """Results in the order of the levels, once the context is left."""
         return tuple(inducer.result for inducer in self.inducers)
 
     def __enter__(self) -> Mix:
-        # If a later one does not start, those before it are ended here.
+        # If an inducer does not start, this stops those before it.
         with ExitStack() as stack:
             for inducer in self.inducers:
                 stack.enter_context(inducer)
@@ -266,7 +266,7 @@ def induce_all(
     cgroup_procs: Sequence[str | Path] = (),
     node: NodeFacts | None = None,
 ) -> Mix:
-    """Several load levels at once, as one context manager; parameters as ``induce``."""
+    """Create several concurrent loads as one context manager; parameters as ``induce``."""
     node = node_facts() if node is None else node
     return Mix(
         [

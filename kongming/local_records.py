@@ -4,16 +4,34 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from kongming.errors import UntrainedError
-from kongming.known_nodes import unix
-from kongming.rpc.answers import Imported, ModelReport
-from kongming.run import Run, Signature
+from kongming.records.answers import ApplicationReport, Imported, ModelReport
+from kongming.records.errors import InputError, UntrainedError
+from kongming.records.moments import unix
+from kongming.records.questions import placement_or_default
+from kongming.records.run import Run, Signature
 from kongming.store import Store
 
 _BATCH = 500
+
+
+def register_application(
+    store: Store, name: str, identity: str, document: Mapping[str, Any]
+) -> ApplicationReport:
+    """Make an application known. Raises InputError without a name or an identity."""
+    for field, value in (("name", name), ("identity", identity)):
+        if not value:
+            raise InputError("is missing.", field=field)
+    store.put_application(name, identity, document)
+    return ApplicationReport(
+        name=name,
+        identity=identity,
+        document=dict(document),
+        runs=store.count_runs(app=name),
+        trained=tuple(sorted({entry.placement for entry in store.models(app=name)})),
+    )
 
 
 def models(store: Store, app: str | None) -> tuple[ModelReport, ...]:
@@ -36,9 +54,8 @@ def models(store: Store, app: str | None) -> tuple[ModelReport, ...]:
 
 def model(store: Store, app: str, placement: str | None, version: int) -> ModelReport:
     """One model with its document. Raises UntrainedError where it is not there."""
-    if placement is None:
-        trained = {entry.placement for entry in store.models(app=app)}
-        placement = trained.pop() if len(trained) == 1 else "cross-core"
+    trained = {entry.placement for entry in store.models(app=app)}
+    placement = placement_or_default(placement, trained)
     serving = store.in_service(app, placement)
     wanted = version or serving or 0
     document = store.model(app, placement, version=wanted)

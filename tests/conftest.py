@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,10 +13,18 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from tests.postgres.fixtures import postgres_server, postgres_url
-from tests.turns import turn
+from kongming.store import Store
+from tests import system, warm_start
+from tests.order import is_alone, longest_first
+from tests.postgres.fixtures import (
+    postgres_server,
+    postgres_store_url,
+    postgres_template,
+    postgres_url,
+)
+from tests.turns import Turn
 
-__all__ = ["postgres_server", "postgres_url"]
+__all__ = ["postgres_server", "postgres_store_url", "postgres_template", "postgres_url"]
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -31,24 +40,66 @@ settings.register_profile("explore", settings.get_profile("default"))
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
 
+_turn = Turn()
+
+
 @pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+def pytest_runtest_protocol(
+    item: pytest.Item, nextitem: pytest.Item | None
+) -> Generator[None, object, object]:
     """Around the whole test, so that neither its time limit nor its fixtures begin too early."""
     if "PYTEST_XDIST_WORKER" not in os.environ:
         return (yield)
-    alone = any(item.get_closest_marker(mark) for mark in ("real", "alone"))
+    alone = is_alone(item)
     # Workers have a folder each, below one that they share.
     folder = item.config._tmp_path_factory.getbasetemp().parent  # type: ignore[attr-defined]
-    with turn(folder, alone=alone):
+    _turn.take(folder, alone=alone)
+    try:
         return (yield)
+    finally:
+        # Tests that want to be alone follow each other: then nobody comes between.
+        if not (alone and nextitem is not None and is_alone(nextitem)):
+            _turn.give_back()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    line = system.left_out()
+    if line is not None and os.environ.get(system.REQUIRE):
+        raise pytest.UsageError(line)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        items[:] = longest_first(items)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    line = system.left_out()
+    if line is not None:
+        terminalreporter.write_line(line)
 
 
 Kongming = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
+@pytest.fixture(scope="session")
+def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A SQLite store without a record, to be copied: to make its tables takes longer."""
+    path = tmp_path_factory.mktemp("empty-store") / "store.db"
+    Store.open(f"sqlite:///{path}").close()
+    return path
+
+
 @pytest.fixture
-def store_url(tmp_path: Path) -> str:
+def new_store_url(tmp_path: Path) -> str:
     """The URL of a store that does not exist yet."""
+    return f"sqlite:///{tmp_path / 'new.db'}"
+
+
+@pytest.fixture
+def store_url(empty_store: Path, tmp_path: Path) -> str:
+    """The URL of a store of its own, without a record."""
+    shutil.copy(empty_store, tmp_path / "store.db")
     return f"sqlite:///{tmp_path / 'store.db'}"
 
 
@@ -72,16 +123,19 @@ def kongming(tmp_path: Path, kongming_env: dict[str, str]) -> Kongming:
     """Run the real command: ``kongming("runs", "--json").stdout``.
 
     It runs in ``tmp_path`` with ``KONGMING_STORE`` set to ``store_url``; ``env=`` adds variables,
-    anything else goes to ``subprocess.run``.
+    anything else goes to ``subprocess.run``, for which the command is started cold.
     """
 
     def call(
         *args: str | Path, env: dict[str, str] | None = None, **options: object
     ) -> subprocess.CompletedProcess[str]:
+        variables = kongming_env | (env or {})
+        if not options:
+            return warm_start.run("kongming.cli.main", *args, env=variables, cwd=tmp_path)
         settings: dict[str, object] = {"cwd": tmp_path, "timeout": 120} | options
         return subprocess.run(  # type: ignore[call-overload,no-any-return]
             [sys.executable, "-m", "kongming.cli.main", *map(str, args)],
-            env=kongming_env | (env or {}),
+            env=variables,
             capture_output=True,
             text=True,
             check=False,

@@ -24,9 +24,9 @@ from pathlib import Path
 from statistics import fmean, median, pstdev
 from typing import Any
 
-from kongming.models.registry import AUTO
-from kongming.models.training import train_application
-from kongming.run import Run
+from kongming.learning.registry import AUTO
+from kongming.learning.training import train_application
+from kongming.records.run import Run
 from kongming.store import Store
 
 LEAST = 8

@@ -26,11 +26,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kongming.errors import KongmingError
-from kongming.fingerprint import PLACEMENTS
-from kongming.models.persist import read
-from kongming.predict import predict_environment
+from kongming.learning.model_file import read
+from kongming.learning.predict import predict_environment
 from kongming.probes.node import node_facts
+from kongming.records.errors import KongmingError
+from kongming.records.fingerprint import PLACEMENTS
 from kongming.store import Store
 
 ROOT = Path(__file__).resolve().parents[2]

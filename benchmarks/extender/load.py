@@ -1,19 +1,19 @@
-"""What the extender's answers cost in a large cluster. Prints one JSON document.
+"""Cost of the extender's responses in a large cluster. Prints one JSON document.
 
-A made-up KONGMING server, in a process of its own, knows all nodes. The extender runs in this
-process, and so does a bare HTTP handler that sends the same answers back without reading what it
-was sent. Requests come one after the other over one connection, as the scheduler sends them, by
+A simulated KONGMING server, in a process of its own, knows all nodes. The extender runs in this
+process, and so does a bare HTTP handler that sends the same responses without parsing the
+requests. Requests come one after the other over one connection, as the scheduler sends them, by
 turns, from another process:
 
     filter, prioritize     of a pod that names its application, with a limit that a third of the
-                           nodes is above; the rankings are there, as in service
-    names, nodes           with nodeCacheCapable (names alone) and without (whole nodes, --images
+                           nodes is above; the rankings are in the cache
+    names, nodes           with nodeCacheCapable (names alone) and without (complete nodes, --images
                            images each)
-    server_ms              from the whole request to its answer, as the extender's own metric has it
-    wall_ms                as the scheduler waits: sending, reading and TCP included
+    server_ms              from the complete request to its response, as in the extender's metric
+    wall_ms                what the scheduler waits for: sending, reading and TCP included
     echo_ms                the same of the bare handler, for the same bodies
 
-and ``first_ms`` is a first answer, for which the server is asked about every node.
+and ``first_ms`` is a first response, for which the server ranks every node.
 
 Target: p99 of server_ms under 50 ms with 5,000 nodes. Run it on an idle machine. Exit status 0; 4
 with --check when the target is missed.
@@ -117,15 +117,15 @@ def bodies(nodes: int, images: int) -> dict[str, bytes]:
         return json.dumps(document, separators=(",", ":")).encode()
 
     names = [name_of(n) for n in range(nodes)]
-    whole = {"metadata": {}, "items": [node(n, images) for n in range(nodes)]}
+    node_list = {"metadata": {}, "items": [node(n, images) for n in range(nodes)]}
     return {
         "names": compact({"Pod": pod(), "Nodes": None, "NodeNames": names}),
-        "nodes": compact({"Pod": pod(), "Nodes": whole, "NodeNames": None}),
+        "nodes": compact({"Pod": pod(), "Nodes": node_list, "NodeNames": None}),
     }
 
 
 def ask(address: str, requests: Sequence[tuple[str, bytes]], repeats: int) -> list[list[float]]:
-    """Seconds of each request, each by turns; in a process of its own."""
+    """Seconds of each request, in turns; in a process of its own."""
     host, _, port = address.rpartition(":")
     connection = HTTPConnection(host, int(port), timeout=60)
     walls: list[list[float]] = [[] for _ in requests]
@@ -151,7 +151,7 @@ def percentiles_ms(times_s: Sequence[float]) -> dict[str, float]:
 
 
 class Timed:
-    """Takes the place of the histogram: every value is kept."""
+    """Replaces the histogram by a list of all values."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, list[float]] = {}
@@ -176,7 +176,7 @@ async def measure(options: argparse.Namespace, server: str) -> dict[str, Any]:
     timed = Timed()
     app.metrics.request_seconds = timed  # type: ignore[assignment]
     echoed: dict[str, bytes] = {}
-    echo, runner = await bare(echoed)
+    echo, runner = await echo_handler(echoed)
     loop = asyncio.get_running_loop()
     result: dict[str, Any] = {}
     with futures.ProcessPoolExecutor(1, get_context("spawn")) as pool:
@@ -190,13 +190,13 @@ async def measure(options: argparse.Namespace, server: str) -> dict[str, Any]:
             await loop.run_in_executor(pool, ask, address, requests, 3)
             timed.seconds.clear()
             walls = await loop.run_in_executor(pool, ask, address, requests, options.repeats)
-            bared = await loop.run_in_executor(pool, ask, echo, requests, options.repeats)
+            echo_walls = await loop.run_in_executor(pool, ask, echo, requests, options.repeats)
             for place, (path, _) in enumerate(requests):
                 verb = path.removeprefix("/")
                 result[f"{verb}_{mode}"] = {
                     "server_ms": percentiles_ms(timed.seconds[verb]),
                     "wall_ms": percentiles_ms(walls[place]),
-                    "echo_ms": percentiles_ms(bared[place]),
+                    "echo_ms": percentiles_ms(echo_walls[place]),
                     "request_bytes": len(body),
                     "answer_bytes": len(echoed[path]),
                 }
@@ -208,15 +208,15 @@ async def measure(options: argparse.Namespace, server: str) -> dict[str, Any]:
 async def answers(address: str, requests: Sequence[tuple[str, bytes]]) -> list[tuple[str, bytes]]:
     import aiohttp
 
-    found = []
+    bodies = []
     async with aiohttp.ClientSession() as session:
         for path, body in requests:
             async with session.post(f"http://{address}{path}", data=body) as answer:
-                found.append((path, await answer.read()))
-    return found
+                bodies.append((path, await answer.read()))
+    return bodies
 
 
-async def bare(echoed: dict[str, bytes]) -> tuple[str, web.AppRunner]:
+async def echo_handler(echoed: dict[str, bytes]) -> tuple[str, web.AppRunner]:
     async def handle(request: web.Request) -> web.Response:
         await request.read()
         return web.Response(body=echoed[request.path], content_type="application/json")
@@ -229,12 +229,12 @@ async def bare(echoed: dict[str, bytes]) -> tuple[str, web.AppRunner]:
     return "{}:{}".format(*runner.addresses[0][:2]), runner
 
 
-def serve(nodes: int, told: Connection) -> None:
-    """In a process of its own: what it takes is not the extender's time."""
+def serve(nodes: int, ports: Connection) -> None:
+    """Serve in a process of its own, whose time is not the extender's."""
     server = grpc.server(futures.ThreadPoolExecutor(2))
     fleet_pb2_grpc.add_FleetServicer_to_server(Fleet(nodes), server)
     predictor_pb2_grpc.add_PredictorServicer_to_server(Predictor(), server)
-    told.send(server.add_insecure_port("127.0.0.1:0"))
+    ports.send(server.add_insecure_port("127.0.0.1:0"))
     server.start()
     server.wait_for_termination()
 
@@ -245,11 +245,11 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     server = spawn.Process(target=serve, args=(options.nodes, there), daemon=True)
     server.start()
     try:
-        found = asyncio.run(measure(options, f"127.0.0.1:{here.recv()}"))
+        result = asyncio.run(measure(options, f"127.0.0.1:{here.recv()}"))
     finally:
         server.terminate()
         server.join()
-    worst = max(one["server_ms"]["p99"] for one in found.values() if isinstance(one, dict))
+    worst = max(row["server_ms"]["p99"] for row in result.values() if isinstance(row, dict))
     return {
         "schema": 1,
         "benchmark": "extender",
@@ -258,7 +258,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         "nodes": options.nodes,
         "images_per_node": options.images,
         "repeats": options.repeats,
-        **found,
+        **result,
         "python": sys.version.split()[0],
         "load1": os.getloadavg()[0],
     }
@@ -270,7 +270,7 @@ def main() -> int:
     )
     parser.add_argument("--nodes", type=int, default=5000)
     parser.add_argument("--images", type=int, default=10, help="in each node's status")
-    parser.add_argument("--repeats", type=int, default=100, help="timed answers of each kind")
+    parser.add_argument("--repeats", type=int, default=100, help="timed requests of each kind")
     parser.add_argument("--check", action="store_true", help="exit 4 when the target is missed")
     options = parser.parse_args()
     if min(options.nodes, options.repeats) < 1 or options.images < 0:

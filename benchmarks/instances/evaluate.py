@@ -16,10 +16,10 @@ import json
 import sys
 from pathlib import Path
 
-from kongming.audit.accuracy import accuracy
-from kongming.audit.instances import Leave
+from kongming.audit.instances.accuracy import accuracy
+from kongming.audit.instances.leave_out import Leave
 from kongming.audit.readings import read_observations
-from kongming.errors import CannotAnswerError
+from kongming.records.errors import CannotAnswerError
 
 HERE = Path(__file__).parent
 

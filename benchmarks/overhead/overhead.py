@@ -22,10 +22,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from kongming.errors import KongmingError
 from kongming.probes.binary import stream
 from kongming.probes.node import node_facts
 from kongming.probes.suite import load_suite
+from kongming.records.errors import KongmingError
 
 HELP_LIMIT_S = 0.3
 COMMAND_LIMIT_S = 1.0

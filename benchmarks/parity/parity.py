@@ -29,10 +29,10 @@ from typing import Any
 
 import references
 
-from kongming.errors import KongmingError
 from kongming.probes.binary import stream
 from kongming.probes.node import node_facts
 from kongming.probes.suite import Suite, load_suite
+from kongming.records.errors import KongmingError
 
 CHASES = ("1K", "1M", "8M", "128M", "1G")
 IO_FILE = "kongming-io.dat"

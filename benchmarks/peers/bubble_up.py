@@ -15,8 +15,8 @@ from scipy.optimize import isotonic_regression
 
 from benchmarks.peers.observations import Observations, Readings, observe
 from benchmarks.peers.peer import Measured, Profile
-from kongming.dataset import Floats
-from kongming.errors import UntrainedError
+from kongming.arrays import Floats
+from kongming.records.errors import UntrainedError
 
 LEAST_BUBBLES = 2
 """Load levels that a dial of sizes needs."""

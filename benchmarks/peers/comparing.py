@@ -8,7 +8,7 @@ from benchmarks.peers.bubble_up import BubbleUp
 from benchmarks.peers.paragon import Paragon, ParagonPairs
 from benchmarks.peers.peer import Measured, Pair, Peer, Profile
 from benchmarks.peers.zhao import Zhao
-from kongming.errors import UntrainedError
+from kongming.records.errors import UntrainedError
 
 NAMES = ("BUBBLE-UP", "PARAGON", "ZHAO", "PARAGON-PAIRS")
 """The peers; the last one only where measured pairs are given."""

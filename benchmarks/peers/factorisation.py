@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from kongming.dataset import Floats
+from kongming.arrays import Floats
 
 ROUNDS = 30
 

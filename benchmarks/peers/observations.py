@@ -12,9 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from benchmarks.peers.peer import Profile
-from kongming.colocation import mean_signature
-from kongming.errors import IncompatibleError, UnknownNameError, UntrainedError
-from kongming.run import LoadLevel, Run, Signature, solo_time
+from kongming.learning.colocation import mean_signature
+from kongming.records.errors import IncompatibleError, UnknownNameError, UntrainedError
+from kongming.records.run import LoadLevel, Run, Signature, solo_time
 
 Readings = Mapping[str, float]
 """Log slowdown by surrogate."""

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from benchmarks.peers.factorisation import complete
 from benchmarks.peers.observations import Observations, observe
 from benchmarks.peers.peer import Measured, Pair, Profile
-from kongming.dataset import Floats
-from kongming.errors import UntrainedError
+from kongming.arrays import Floats
+from kongming.records.errors import UntrainedError
 
 RANKS = (1, 2, 3, 5)
 PENALTIES = (0.003, 0.03, 0.1, 0.3)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from kongming.run import Run, Signature
+from kongming.records.run import Run, Signature
 
 Pair = tuple[str, str]
 """An application, and the one that it runs beside."""

@@ -30,7 +30,7 @@ from benchmarks.peers.worlds import (
     piecewise_world,
 )
 from benchmarks.peers.zhao import Partition
-from kongming.run import solo_time
+from kongming.records.run import solo_time
 
 SEEDS = 5
 NEW_APPS = 10

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarks.peers.peer import Profile
-from kongming.dataset import Floats
-from kongming.fingerprint import Fingerprint, NodeFacts, Reading
-from kongming.run import LoadLevel, Run, Signature
+from kongming.arrays import Floats
+from kongming.records.fingerprint import Fingerprint, NodeFacts, Reading
+from kongming.records.run import LoadLevel, Run, Signature
 
 Law = Callable[[Floats], float]
 """From a pressure to a slowdown."""

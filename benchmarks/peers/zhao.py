@@ -17,8 +17,8 @@ from scipy.optimize import nnls
 
 from benchmarks.peers.observations import SOLO, Readings, observe
 from benchmarks.peers.peer import Measured, Profile
-from kongming.dataset import Floats
-from kongming.errors import UntrainedError
+from kongming.arrays import Floats
+from kongming.records.errors import UntrainedError
 
 CACHE, BANDWIDTH = 0, 1
 BOTH = (CACHE, BANDWIDTH)

@@ -28,13 +28,14 @@ from typing import Any
 
 import numpy as np
 
-from kongming.dataset import Floats
-from kongming.errors import KongmingError
-from kongming.models import frozen, model_kind, spaces
-from kongming.models.context import Context
-from kongming.models.estimator import ContextRegressor
-from kongming.models.registry import KINDS, Kind
+from kongming.arrays import Floats
+from kongming.learning import model_kind, spaces
+from kongming.learning import predictor_loading as frozen
+from kongming.learning.estimators.base import ContextRegressor
+from kongming.learning.estimators.context import Context
+from kongming.learning.registry import KINDS, Kind
 from kongming.probes.node import node_facts
+from kongming.records.errors import KongmingError
 
 LINEAR_LIMIT_MS = 5.0
 LIMIT_MS = 50.0

@@ -35,16 +35,16 @@ from typing import Any
 
 import numpy as np
 
-from kongming.application import Application
-from kongming.cli.scale_local import PROCS, LocalRunner, MachineGroups
-from kongming.errors import KongmingError
+from kongming.campaigns.local_machines import PROCS, LocalRunner, MachineGroups
 from kongming.inducers import induce
-from kongming.models.persist import ModelFile, read
-from kongming.predict import predict_environment
+from kongming.learning.model_file import ModelFile, read
+from kongming.learning.predict import predict_environment
 from kongming.probes.fingerprinting import take_fingerprint
 from kongming.probes.node import node_facts
-from kongming.profiling.identity import identity
-from kongming.profiling.placement import Seats, choose
+from kongming.profiling.plans.identity import identity
+from kongming.profiling.plans.placement import Seats, choose
+from kongming.records.application import Application
+from kongming.records.errors import KongmingError
 from kongming.scale import (
     Configuration,
     Points,
@@ -58,8 +58,8 @@ from kongming.scale import (
     read_table,
     read_terms,
 )
-from kongming.scale.nearest import fit_nearest
-from kongming.scale.running import Experiment, RunTable, ordered, remaining
+from kongming.scale.design.experiments import Experiment, RunTable, ordered, remaining
+from kongming.scale.fit.nearest import fit_nearest
 from kongming.store import Store
 
 HERE = Path(__file__).resolve().parent

@@ -13,10 +13,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from kongming.scale.design import Experiments, candidates, find_design
+from kongming.scale.design.candidates import Experiments, candidates, find_design
+from kongming.scale.design.relaxation import Problem, relax
+from kongming.scale.fit.terms import matrix, read_terms
 from kongming.scale.points import Configuration, Points
-from kongming.scale.relaxation import Problem, relax
-from kongming.scale.terms import matrix, read_terms
 
 TARGET = Configuration(64, 1.0)
 SIZES = ((16, 10, "default", None), (100, 100, "default", None), (100, 100, "sqrt,square", None))

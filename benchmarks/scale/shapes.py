@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 from scipy.optimize import nnls
 
-from kongming.dataset import Floats
-from kongming.scale.fitting import Settings, fit_runs
-from kongming.scale.nearest import fit_amdahl, fit_nearest
+from kongming.arrays import Floats
+from kongming.scale.fit.fitting import Settings, fit_runs
+from kongming.scale.fit.nearest import fit_amdahl, fit_nearest
+from kongming.scale.fit.terms import read_terms
 from kongming.scale.points import Configuration, Points, Runs
-from kongming.scale.terms import read_terms
 
 Shape = Callable[[Floats, Floats], Floats]
 

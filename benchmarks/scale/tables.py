@@ -19,13 +19,13 @@ from typing import Any
 import numpy as np
 from scipy.optimize import nnls
 
-from kongming.dataset import Floats
-from kongming.scale.fitting import Settings, fit_runs
-from kongming.scale.nearest import fit_amdahl, fit_nearest
+from kongming.arrays import Floats
+from kongming.scale.fit.fitting import Settings, fit_runs
+from kongming.scale.fit.nearest import fit_amdahl, fit_nearest
+from kongming.scale.fit.terms import read_terms
+from kongming.scale.fit.validation import noise_floor_pct
 from kongming.scale.points import Points, Runs
 from kongming.scale.table import read_table
-from kongming.scale.terms import read_terms
-from kongming.scale.validation import noise_floor_pct
 
 HERE = Path(__file__).resolve().parent
 

@@ -38,14 +38,15 @@ from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any
 
-from kongming_agent import config, signals
-from kongming_agent.prober import Prober, domains_of
-from kongming_agent.schedule import Probe
+from kongming_agent import config
+from kongming_agent.probing import signals
+from kongming_agent.probing.prober import Prober, domains_of
+from kongming_agent.probing.schedule import Probe
 
-from kongming.errors import KongmingError
 from kongming.probes.folders import io_folder
 from kongming.probes.node import node_facts
 from kongming.probes.suite import load_suite
+from kongming.records.errors import KongmingError
 
 PROGRAMS = ("cpu", "memory", "disk-read", "disk-write")
 LIMIT_PCT = 1.0

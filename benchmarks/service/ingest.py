@@ -31,7 +31,7 @@ from pathlib import Path
 import psutil
 
 from benchmarks.service.samples import nodes, recorded, varied
-from kongming.fingerprint import Fingerprint
+from kongming.records.fingerprint import Fingerprint
 from kongming.store import Reported, Store
 
 FLEET = 10_000

@@ -6,15 +6,15 @@ A real server is started on an empty store (SQLite in the folder for temporary f
 with made-up models of --apps applications. Every agent registers with a reference, and then says
 what a real one says, when it would: a fingerprint every --period seconds, a fifth more or less,
 with a heartbeat in the same call, and a heartbeat alone where it has said nothing for --heartbeat
-seconds. With --calls a fingerprint is a stream of its own and a heartbeat a call of its own, as
-any other reporter may do it. The fingerprints are a recorded quick one, varied. What the agents
-share, unlike real ones, is --connections TCP connections and one process.
+seconds. The fingerprints are a recorded quick one, varied. What the agents share, unlike real
+ones, is --connections TCP connections and one process.
 
     register        every agent once, 64 at a time: calls a second and CPU seconds of the server
     steady          so many agents at one fingerprint a period each: the server's share of one
                     core, milliseconds that a call took, fingerprints that were sent and accepted;
                     from when the server has caught up with all that came at once. echo_core is
-                    what as many calls of as many bytes take that do nothing, with the server idle
+                    what as many calls of as many bytes take that do nothing, in a server of their
+                    own while this one is idle
     rank            the ten best of all nodes for one application after another, from end to end,
                     beside an echo of as many bytes: the limit is 1.5 times the echo and 5 ms
     burst           what is sent as fast as it is taken, as after an outage: 20 at a time
@@ -38,20 +38,19 @@ import sys
 import tempfile
 import time
 import tomllib
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import grpc
 import psutil
-from google.protobuf.wrappers_pb2 import BytesValue
-from kongming_server.echo import ECHO, SETTING
 
-from benchmarks.service.rank import Fleet
+from benchmarks.service.echo_server import EchoServer, echo_call, echo_request
+from benchmarks.service.rank import RANK_MS, Fleet
 from benchmarks.service.samples import nodes, recorded, varied
-from kongming.models.persist import seal
-from kongming.rpc.records import fingerprint_to_message, node_to_message
+from kongming.learning.model_file import seal
+from kongming.rpc.record_codec import fingerprint_to_message, node_to_message
 from kongming.rpc.v1 import fleet_pb2, fleet_pb2_grpc, predictor_pb2, predictor_pb2_grpc
 from kongming.store import Store
 from tests.server.process import ServerProcess
@@ -61,9 +60,8 @@ REGISTERING = 64
 STREAMS, IN_A_STREAM = 16, 20
 _SAMPLES = 500
 _TICK_S = 0.01
-_ECHOED = 64
+_REPORT_ANSWER_BYTES = 64
 _RANKINGS = 500
-RANK_MS = 5.0
 _STALENESS = "kongming_server_matrix_staleness_seconds"
 _CATCHING_UP_S = 300.0
 
@@ -71,7 +69,7 @@ _CATCHING_UP_S = 300.0
 class Agents:
     """All agents of the fleet: their connections, sequence numbers and latencies."""
 
-    def __init__(self, address: str, options: argparse.Namespace) -> None:
+    def __init__(self, address: str, echo_address: str, options: argparse.Namespace) -> None:
         self.options = options
         self.source = random.Random(options.seed)
         like = recorded()
@@ -92,14 +90,11 @@ class Agents:
             fleet_pb2_grpc.FleetStub(channel)  # type: ignore[no-untyped-call]
             for channel in self._channels
         ]
-        self._echoes = [
-            channel.unary_unary(
-                ECHO,
-                request_serializer=BytesValue.SerializeToString,
-                response_deserializer=BytesValue.FromString,
-            )
-            for channel in self._channels
+        self._echo_channels = [
+            grpc.aio.insecure_channel(echo_address, options=pool)
+            for _ in range(options.connections)
         ]
+        self._echoes = [echo_call(channel) for channel in self._echo_channels]
         self.latencies: dict[str, list[float]] = {"fingerprint": [], "heartbeat": []}
         self.sent = self.accepted = 0
         self.failed: dict[str, int] = {}
@@ -108,7 +103,8 @@ class Agents:
         return self._stubs[agent % len(self._stubs)]
 
     async def close(self) -> None:
-        await asyncio.gather(*(channel.close() for channel in self._channels))
+        channels = (*self._channels, *self._echo_channels)
+        await asyncio.gather(*(channel.close() for channel in channels))
 
     async def register(self, agent: int) -> None:
         node = node_to_message(self.facts[agent])
@@ -129,33 +125,22 @@ class Agents:
     async def report(self, agent: int, count: int = 1) -> None:
         """``count`` fingerprints, and a heartbeat with them."""
         self.sent += count
-        requests = [self._request(agent) for _ in range(count)]
+        request = self._report(agent, count)
         begun = time.perf_counter()
-        if self.options.calls:
-            response = await self.stub(agent).ReportFingerprints(_each(requests), timeout=30)
-            self.accepted += len(response.accepted)
-        else:
-            said = fleet_pb2.ReportRequest(fingerprints=requests, heartbeat=self._beat(agent))
-            response = await self.stub(agent).Report(said, timeout=30)
-            self.accepted += len(response.reported.accepted)
+        response = await self.stub(agent).Report(request, timeout=30)
+        self.accepted += len(response.accepted)
         self.latencies["fingerprint"].append(time.perf_counter() - begun)
 
     async def heartbeat(self, agent: int) -> None:
-        beat = self._beat(agent)
+        request = self._report(agent, 0)
         begun = time.perf_counter()
-        if self.options.calls:
-            await self.stub(agent).Heartbeat(beat, timeout=30)
-        else:
-            await self.stub(agent).Report(fleet_pb2.ReportRequest(heartbeat=beat), timeout=30)
+        await self.stub(agent).Report(request, timeout=30)
         self.latencies["heartbeat"].append(time.perf_counter() - begun)
 
     async def echo(self, agent: int, fingerprint: bool) -> None:
-        said = fleet_pb2.ReportRequest(heartbeat=self._beat(agent))
-        if fingerprint:
-            said.fingerprints.append(self._request(agent))
-        # As many bytes; the first four ask for an answer of a report's size.
-        asked = BytesValue(value=_ECHOED.to_bytes(4, "big") + said.SerializeToString())
-        await self._echoes[agent % len(self._echoes)](asked, timeout=30)
+        report = self._report(agent, 1 if fingerprint else 0)
+        request = echo_request(report.SerializeToString(), _REPORT_ANSWER_BYTES)
+        await self._echoes[agent % len(self._echoes)](request, timeout=30)
 
     async def counted(self, call: Awaitable[None]) -> None:
         """A call that may fail: by which status it did is counted."""
@@ -165,34 +150,29 @@ class Agents:
             name = error.code().name
             self.failed[name] = self.failed.get(name, 0) + 1
 
-    def _request(self, agent: int) -> fleet_pb2.ReportFingerprintsRequest:
-        self.sequences[agent] += 1
-        request = fleet_pb2.ReportFingerprintsRequest(
+    def _report(self, agent: int, count: int) -> fleet_pb2.ReportRequest:
+        return fleet_pb2.ReportRequest(
             node_id=self.facts[agent].id,
+            fingerprints=[self._reported(agent) for _ in range(count)],
+            heartbeat=fleet_pb2.Heartbeat(
+                probe_cost=0.006,
+                passive={"cpu_busy": self.source.random(), "psi_memory_full": 0.0},
+            ),
+        )
+
+    def _reported(self, agent: int) -> fleet_pb2.ReportedFingerprint:
+        self.sequences[agent] += 1
+        reported = fleet_pb2.ReportedFingerprint(
             sequence=self.sequences[agent],
             purpose=fleet_pb2.PURPOSE_LIVE,
             fingerprint=self.source.choice(self._samples),
         )
-        request.fingerprint.id = self._id()
-        request.fingerprint.started_at.FromNanoseconds(time.time_ns())
-        return request
-
-    def _beat(self, agent: int) -> fleet_pb2.HeartbeatRequest:
-        return fleet_pb2.HeartbeatRequest(
-            node_id=self.facts[agent].id,
-            probe_cost=0.006,
-            passive={"cpu_busy": self.source.random(), "psi_memory_full": 0.0},
-        )
+        reported.fingerprint.id = self._id()
+        reported.fingerprint.started_at.FromNanoseconds(time.time_ns())
+        return reported
 
     def _id(self) -> str:
         return f"{self.source.getrandbits(128):032x}"
-
-
-async def _each(
-    requests: Iterable[fleet_pb2.ReportFingerprintsRequest],
-) -> AsyncIterator[fleet_pb2.ReportFingerprintsRequest]:
-    for request in requests:
-        yield request
 
 
 class Cost:
@@ -260,7 +240,6 @@ class Schedule:
         self._heap: list[tuple[float, int]] = []
         for agent in range(options.agents):
             self._next(agent, source.uniform(0.0, options.heartbeat))
-        heapq.heapify(self._heap)
 
     def due(self, now: float) -> Iterator[tuple[int, bool]]:
         """Agents whose time has come, and whether it is for a fingerprint."""
@@ -277,26 +256,25 @@ class Schedule:
         heapq.heappush(self._heap, (min(beat, self._fingerprint[agent]), agent))
 
 
-async def rankings(address: str, options: argparse.Namespace) -> dict[str, Any]:
+async def rankings(address: str, echo_address: str, options: argparse.Namespace) -> dict[str, Any]:
     """The ten best of all nodes as a scheduler gets them, and an echo of as many bytes, by turn."""
     random_ = random.Random(options.seed)
     taken: dict[str, list[float]] = {"rank": [], "echo": []}
-    async with grpc.aio.insecure_channel(address) as channel:
+    async with (
+        grpc.aio.insecure_channel(address) as channel,
+        grpc.aio.insecure_channel(echo_address) as echo_channel,
+    ):
         predictor = predictor_pb2_grpc.PredictorStub(channel)  # type: ignore[no-untyped-call]
-        echo = channel.unary_unary(
-            ECHO,
-            request_serializer=BytesValue.SerializeToString,
-            response_deserializer=BytesValue.FromString,
-        )
+        echo = echo_call(echo_channel)
         for _ in range(_RANKINGS):
             app = f"app-{random_.randrange(options.apps):03}"
             asked = predictor_pb2.RankNodesRequest(app=app, limit=10)
             begun = time.perf_counter()
             answered = await predictor.RankNodes(asked, timeout=30)
             middle = time.perf_counter()
-            padded = answered.ByteSize().to_bytes(4, "big") + asked.SerializeToString()
+            padded = echo_request(asked.SerializeToString(), answered.ByteSize())
             again = time.perf_counter()
-            await echo(BytesValue(value=padded), timeout=30)
+            await echo(padded, timeout=30)
             taken["echo"].append(time.perf_counter() - again)
             taken["rank"].append(middle - begun)
     ms = {kind: _quantiles_ms(found) for kind, found in taken.items()}
@@ -320,9 +298,11 @@ async def burst(agents: Agents, seconds: float) -> None:
     await asyncio.gather(*(work(number) for number in range(STREAMS)))
 
 
-async def measure(server: ServerProcess, options: argparse.Namespace) -> dict[str, Any]:
+async def measure(
+    server: ServerProcess, echo: EchoServer, options: argparse.Namespace
+) -> dict[str, Any]:
     process = psutil.Process(server.pid)
-    agents = Agents(server.grpc, options)
+    agents = Agents(server.grpc, echo.address, options)
     try:
         cost = Cost(process)
         calls = [lambda agent=agent: agents.register(agent) for agent in range(options.agents)]
@@ -346,10 +326,10 @@ async def measure(server: ServerProcess, options: argparse.Namespace) -> dict[st
         at_rest["fingerprints_accepted"] = agents.accepted - before[1]
         at_rest["ms"] = {kind: _quantiles_ms(kept) for kind, kept in agents.latencies.items()}
         at_rest["failed"] = dict(agents.failed)
-        cost = Cost(process)
+        cost = Cost(psutil.Process(echo.pid))
         await steady(agents, options.seconds, echo=True)
         at_rest["echo_core"] = cost.document()["server_core"]
-        ranked = await rankings(server.grpc, options)
+        ranked = await rankings(server.grpc, echo.address, options)
         at_rest["caught_up_s"] = round(caught_up_s, 1)
 
         agents.failed.clear()
@@ -427,7 +407,6 @@ def main() -> int:
     parser.add_argument("--burst", type=float, default=5.0, help="seconds of the burst")
     parser.add_argument("--settle", type=float, default=3.0, help="seconds before it is measured")
     parser.add_argument("--connections", type=int, default=100)
-    parser.add_argument("--calls", action="store_true", help="a call for each")
     parser.add_argument("--store", help="URL of an empty store (default: SQLite)")
     parser.add_argument(
         "--setting", action="append", default=[], metavar="KEY=VALUE", help="of the server, in TOML"
@@ -441,13 +420,12 @@ def main() -> int:
         settings: dict[str, Any] = {"limits.rate_per_peer": 1e6, "limits.burst": 10**6}
         for key, _, value in (each.partition("=") for each in options.setting):
             settings |= {key: tomllib.loads(f"value = {value}")["value"]}
-        server = ServerProcess(
-            folder, store_url=options.store, settings=settings, env={SETTING: "1"}
-        )
+        server = ServerProcess(folder, store_url=options.store, settings=settings)
         put_models(server.store_url, options.apps, options.seed)
         try:
             server.start()
-            figures = asyncio.run(measure(server, options))
+            with EchoServer() as echo:
+                figures = asyncio.run(measure(server, echo, options))
         finally:
             server.close()
     document = {
@@ -458,7 +436,6 @@ def main() -> int:
         "period_s": options.period,
         "heartbeat_s": options.heartbeat,
         "connections": options.connections,
-        "a_call_each": options.calls,
         "settings": options.setting,
         "store": "sqlite" if options.store is None else options.store.partition(":")[0],
         **figures,

@@ -1,10 +1,10 @@
-"""What a prediction costs beside an echo in the same server process. Prints one JSON document.
+"""What a prediction costs, compared with an echo in a server of its own. Prints one JSON document.
 
 A real server is started with one application, one node and a live fingerprint. The echo is a
-unary call of messages of the same size as the question and its answer, in the same process, past
-everything that a prediction goes through. Callers are coroutines of this one process, each with
-one call under way; blocks of both calls and of all numbers of callers come in random order, so
-that a phase of the machine cannot hit one of them alone.
+unary call of messages of the same size as the question and its answer, to a process that serves
+nothing else, with the same gRPC options and without interceptors. Callers are coroutines of this
+one process, each with one call under way; blocks of both calls and of all numbers of callers come
+in random order, so that a phase of the machine cannot hit one of them alone.
 
     python -m benchmarks.service.predict [--rounds 30] [--seconds 0.4] [--check]
 
@@ -30,9 +30,9 @@ from typing import Any
 import grpc
 from google.protobuf.message import Message
 from google.protobuf.wrappers_pb2 import BytesValue
-from kongming_server.echo import ECHO, SETTING
 
-from kongming.models.training import train_application
+from benchmarks.service.echo_server import EchoServer, echo_call
+from kongming.learning.training import train_application
 from kongming.rpc.v1 import predictor_pb2, predictor_pb2_grpc
 from kongming.store import Store
 from tests import builders
@@ -104,20 +104,21 @@ def quantiles(latencies: Sequence[float]) -> dict[str, float]:
     return {"p50": cuts[49], "p99": cuts[98]}
 
 
-async def measure(address: str, rounds: int, seconds: float, seed: int) -> dict[str, Any]:
+async def measure(
+    address: str, echo_address: str, rounds: int, seconds: float, seed: int
+) -> dict[str, Any]:
     order = random.Random(seed)
-    async with grpc.aio.insecure_channel(address) as channel:
+    async with (
+        grpc.aio.insecure_channel(address) as channel,
+        grpc.aio.insecure_channel(echo_address) as echo_channel,
+    ):
         stub = predictor_pb2_grpc.PredictorStub(channel)  # type: ignore[no-untyped-call]
         asked = question()
         answered = await stub.Predict(asked)
         if answered.answers[0].prediction.basis != predictor_pb2.BASIS_MODEL:
             raise SystemExit(f"The server does not predict: {answered}")
         echo_asked = padding(asked.ByteSize(), _length(answered).to_bytes(4, "big"))
-        echo = channel.unary_unary(
-            ECHO,
-            request_serializer=BytesValue.SerializeToString,
-            response_deserializer=BytesValue.FromString,
-        )
+        echo = echo_call(echo_channel)
         echoed = await echo(echo_asked)
         calls: dict[str, Call] = {
             "predict": lambda: stub.Predict(asked),
@@ -180,13 +181,16 @@ def main() -> int:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        server = ServerProcess(folder, store_url=prepare(folder), env={SETTING: "1"})
+        server = ServerProcess(folder, store_url=prepare(folder))
         try:
             server.start()
             report(server)
-            measured = asyncio.run(
-                measure(server.grpc, options.rounds, options.seconds, options.seed)
-            )
+            with EchoServer() as echo:
+                measured = asyncio.run(
+                    measure(
+                        server.grpc, echo.address, options.rounds, options.seconds, options.seed
+                    )
+                )
         finally:
             server.close()
     over = [

@@ -29,21 +29,21 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from kongming_server import garbage
-from kongming_server.core.engine import Engine
-from kongming_server.core.placements import BOUND, Resident
-from kongming_server.core.questions import Question, RankRequest
+from kongming_server import garbage_collection as garbage
 
-from kongming.fingerprint import FAMILIES, Fingerprint, NodeFacts, Reading
-from kongming.models.persist import ModelFile, read, seal
-from kongming.run import Signature
+from kongming.engine.assignments import BOUND, Resident
+from kongming.engine.engine import Engine
+from kongming.learning.model_file import ModelFile, read, seal
+from kongming.records import moments
+from kongming.records.fingerprint import FAMILIES, Fingerprint, NodeFacts, Reading
+from kongming.records.questions import Question, RankQuestion
+from kongming.records.run import Signature
+from kongming.records.scaling import Scaling
 from kongming.scale import Points, Runs, ScaleFile, Settings, fit_runs, read_terms
-from kongming.scaling import Scaling
 
 NOW = 1_800_000_000.0
 SUITE = "benchmark"
@@ -86,7 +86,7 @@ class Fleet:
             suite="standard",
             suite_version=SUITE if self.document is None else self.document["suite_version"],
             cpu=0,
-            started_at=datetime.fromtimestamp(taken_at, UTC).isoformat(),
+            started_at=moments.format(taken_at),
             elapsed_s=2.0,
             surrogates={
                 name: Reading(name, family, "op", t, t, t, 20, 20)
@@ -225,7 +225,7 @@ def build(engine: Engine, fleet: Fleet, options: argparse.Namespace) -> None:
         for k in range(options.residents):
             app = f"app-{(7 * n + 13 * k) % options.apps:03}"
             began = NOW - (30.0 if k % 2 else 300.0)
-            engine.put_placement(
+            engine.put_assignment(
                 Resident(f"{n}.{k}", app, facts.id, state=BOUND, reserved_at=began, bound_at=began)
             )
 
@@ -248,15 +248,15 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         return f"node-{(37 * n) % options.nodes:05}"
 
     def rank(n: int) -> None:
-        engine.rank(RankRequest(app(n), limit=10, seed=n), NOW)
+        engine.rank(RankQuestion(app(n), limit=10, seed=n), NOW)
 
     def rank_after_placement(n: int) -> float:
-        found = engine.rank(RankRequest(app(n), limit=1, seed=n), NOW)
+        found = engine.rank(RankQuestion(app(n), limit=1, seed=n), NOW)
         placed = Resident(f"new.{n}", app(n), found.nodes[0].node_id, state=BOUND,
                           reserved_at=NOW, bound_at=NOW)  # fmt: skip
-        engine.put_placement(placed)
+        engine.put_assignment(placed)
         start = time.perf_counter()
-        engine.rank(RankRequest(app(n), limit=10, seed=n), NOW)
+        engine.rank(RankQuestion(app(n), limit=10, seed=n), NOW)
         return time.perf_counter() - start
 
     def predict(n: int) -> None:
@@ -265,7 +265,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     timed(rank, 20)
     ranks = timed(rank, options.repeats)
     unknown = timed(
-        lambda n: engine.rank(RankRequest(f"unknown-{n}", seed=n), NOW), options.repeats // 4
+        lambda n: engine.rank(RankQuestion(f"unknown-{n}", seed=n), NOW), options.repeats // 4
     )
     engine.put_scale_model("job", scale_file())
     sets = {}
@@ -273,7 +273,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         job = Scaling(size, model="job")
         sets[size] = timed(
             lambda n, job=job: engine.rank(  # type: ignore[misc]
-                RankRequest(app(n), limit=1, seed=n, scaling=job), NOW
+                RankQuestion(app(n), limit=1, seed=n, scaling=job), NOW
             ),
             options.repeats // 4,
         )

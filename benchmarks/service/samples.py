@@ -7,10 +7,10 @@ import math
 import random
 import uuid
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 
-from kongming.fingerprint import Fingerprint, NodeFacts
+from kongming.records import moments
+from kongming.records.fingerprint import Fingerprint, NodeFacts
 
 RECORDED = Path(__file__).parent / "recorded" / "quick.json"
 """A quick fingerprint as a node took it."""
@@ -49,7 +49,7 @@ def varied(like: Fingerprint, node: NodeFacts, at: float, source: random.Random)
             ops=max(1, round(vary(reading.ops))),
             elapsed_s=round(vary(reading.elapsed_s), 9),
         )
-    moment = datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
+    moment = moments.format(at)
     return replace(
         like,
         node=node,

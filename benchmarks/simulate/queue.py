@@ -52,9 +52,9 @@ from benchmarks.simulate.real import (
 )
 from kongming.probes.node import node_facts
 from kongming.profiling.appfile import load, select
-from kongming.profiling.placement import choose
-from kongming.profiling.runner import open_runner
-from kongming.run import geometric_mean
+from kongming.profiling.plans.placement import choose
+from kongming.profiling.runs.runner import open_runner
+from kongming.records.run import geometric_mean
 from kongming.simulate import (
     Fleet,
     MeasuredPair,
@@ -66,7 +66,7 @@ from kongming.simulate import (
     known_truth,
 )
 from kongming.simulate.aware import Aware
-from kongming.simulate.policies import Policy, RandomNode, SlurmBestFit, World
+from kongming.simulate.policies import Policy, PolicyContext, RandomNode, SlurmBestFit
 from kongming.simulate.replay import replay
 from kongming.simulate.states import States
 
@@ -131,23 +131,23 @@ class Measured:
         }
 
 
-def _aware(limit: float = math.inf) -> Callable[[World, Trace, PairTable], Policy]:
-    def make(world: World, trace: Trace, table: PairTable) -> Policy:
+def _aware(limit: float = math.inf) -> Callable[[PolicyContext, Trace, PairTable], Policy]:
+    def make(context: PolicyContext, trace: Trace, table: PairTable) -> Policy:
         limits = [limit] * len(trace.classes()[2])
-        return Aware(world, known_truth(table), limits, Rules(tie_share=0.0))
+        return Aware(context, known_truth(table), limits, Rules(tie_share=0.0))
 
     return make
 
 
 POLICIES: dict[str, dict[str, Ordered]] = {
     "cross-core": {
-        "first": Ordered(lambda world, *_: SlurmBestFit(world), Queueing()),
+        "first": Ordered(lambda context, *_: SlurmBestFit(context), Queueing()),
         "best-fit": Ordered(_aware(), Queueing(patience=20.0, best_fit=True)),
         "limit": Ordered(_aware(LIMIT), Queueing(patience=math.inf)),
     },
     "same-core": {
-        "slurm": Ordered(lambda world, *_: SlurmBestFit(world), Queueing()),
-        "random": Ordered(lambda world, *_: RandomNode(world), Queueing()),
+        "slurm": Ordered(lambda context, *_: SlurmBestFit(context), Queueing()),
+        "random": Ordered(lambda context, *_: RandomNode(context), Queueing()),
         "aware": Ordered(_aware(), Queueing(patience=20.0, best_fit=True)),
     },
 }
@@ -160,7 +160,7 @@ def simulated(
     work = truth.solo_s[trace.app_of]
     trace = replace(trace, work_s=work)
     states = States(fleet.kinds, truth.logs, trace.classes()[1])
-    policy = ordered.make(World(fleet, states, Random(seed)), trace, known)
+    policy = ordered.make(PolicyContext(fleet, states, Random(seed)), trace, known)
     outcome = replay(trace, fleet, states, policy, ordered.queueing)
     return Ran(outcome.start_s, outcome.end_s)
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from kongming.errors import ApplicationRunError
-from kongming.profiling.runner import AnyRunner
+from kongming.profiling.runs.runner import AnyRunner
+from kongming.records.errors import ApplicationRunError
 from kongming.simulate import Fleet, PairTable, Queueing, Trace, alike
-from kongming.simulate.policies import NOWHERE, Policy, World
+from kongming.simulate.policies import NOWHERE, Policy, PolicyContext
 from kongming.simulate.states import States
 from kongming.simulate.waiting import Waiting
 
@@ -105,7 +105,7 @@ def side_by_side(
 class Ordered:
     """A policy with its way of queueing."""
 
-    make: Callable[[World, Trace, PairTable], Policy]
+    make: Callable[[PolicyContext, Trace, PairTable], Policy]
     queueing: Queueing
 
 
@@ -122,7 +122,7 @@ def really(bench: Bench, trace: Trace, table: PairTable, ordered: Ordered, seed:
     fleet = bench.layout.fleet
     class_of, class_app, _ = trace.classes()
     states = States(fleet.kinds, table.logs, class_app)
-    policy = ordered.make(World(fleet, states, Random(seed)), trace, table)
+    policy = ordered.make(PolicyContext(fleet, states, Random(seed)), trace, table)
     waiting = Waiting(
         policy,
         class_of.tolist(),
@@ -132,7 +132,7 @@ def really(bench: Bench, trace: Trace, table: PairTable, ordered: Ordered, seed:
     )
     state = [states.empty(0)] * fleet.nodes
     for node, one in enumerate(state):
-        policy.moved(node, one)
+        policy.node_changed(node, one)
     seats: list[list[int | None]] = [[None] * len(cpus) for cpus in bench.layout.cpus]
     start, end = np.zeros(len(trace)), np.zeros(len(trace))
     ended: queue.SimpleQueue[tuple[int, int, int, Exception | None]] = queue.SimpleQueue()
@@ -151,7 +151,7 @@ def really(bench: Bench, trace: Trace, table: PairTable, ordered: Ordered, seed:
         slot = seats[node].index(None)
         seats[node][slot] = job
         state[node] = states.added(state[node], int(class_of[job]))[0]
-        policy.moved(node, state[node])
+        policy.node_changed(node, state[node])
         start[job] = time.monotonic() - begun
         threading.Thread(target=work, args=(job, node, slot), daemon=True).start()
 
@@ -176,7 +176,7 @@ def really(bench: Bench, trace: Trace, table: PairTable, ordered: Ordered, seed:
         seats[node][slot] = None
         gone = states.residents[state[node]].index(int(class_of[job]))
         state[node] = states.removed(state[node], gone)
-        policy.moved(node, state[node])
+        policy.node_changed(node, state[node])
         while waiting and states.free[state[node]] > 0:
             following = waiting.next_for(state[node], time.monotonic() - begun)
             if following == NOWHERE:

@@ -12,10 +12,10 @@ import argparse
 import csv
 import sys
 
-from kongming.cli.evaluate_scores import Scale, measured_pairs
-from kongming.cli.simulate_inputs import DEFAULT_PLACEMENT, STORE, Source, beliefs_for, pairs_of
-from kongming.errors import KongmingError
-from kongming.fingerprint import PLACEMENTS
+from kongming.campaigns.study_inputs import DEFAULT_PLACEMENT, STORE, Source, beliefs_for, pairs_of
+from kongming.evaluate.predicted_pairs import Scale, measured_pairs
+from kongming.records.errors import KongmingError
+from kongming.records.fingerprint import PLACEMENTS
 from kongming.store import Store
 
 

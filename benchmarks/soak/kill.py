@@ -53,14 +53,15 @@ SPOOLING = """
 import os, sys, time
 from datetime import datetime, UTC
 from pathlib import Path
+from kongming.records import moments
 from kongming import Run
 from kongming.probes.node import node_facts
-from kongming_agent.spool import Spool
+from kongming_agent.reporting.spool import Spool
 spool = Spool(Path(sys.argv[1]))
 told = os.open(sys.argv[2], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 node_id = node_facts().id
 while True:
-    now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    now = moments.now()
     run = Run(app="soak", identity="0" * 16, node_id=node_id, placement="cross-core", kind="solo",
               started_at=now, wall_s=1.0, metric=1.0)
     spool.add_run(run)

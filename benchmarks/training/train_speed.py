@@ -26,14 +26,14 @@ from typing import Any
 import numpy as np
 
 from kongming import Fingerprint, LoadLevel, Reading, Run
-from kongming import dataset as datasets
-from kongming.dataset import Dataset
-from kongming.errors import KongmingError
-from kongming.models.fitting import fit
-from kongming.models.registry import KINDS, Kind
-from kongming.models.training import train_application
-from kongming.models.validation import cross_validate, make_folds, positions
+from kongming.learning import dataset as datasets
+from kongming.learning.dataset import Dataset
+from kongming.learning.fitting import fit
+from kongming.learning.registry import KINDS, Kind
+from kongming.learning.training import train_application
+from kongming.learning.validation import cross_validate, make_folds, positions
 from kongming.probes.node import node_facts
+from kongming.records.errors import KongmingError
 
 LIMIT_S = 10.0
 FAMILIES = ("cache", "memory", "compute", "os", "read", "write", "metadata", "network")

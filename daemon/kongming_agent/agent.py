@@ -13,30 +13,29 @@ import random
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from kongming import __version__
-from kongming.errors import KongmingError, MeasurementError, StoreError
-from kongming.fingerprint import Fingerprint
 from kongming.probes.fingerprinting import Progress
 from kongming.probes.folders import io_folder
 from kongming.probes.node import node_facts
 from kongming.probes.suite import load_suite
-from kongming_agent import figures, signals
-from kongming_agent.budget import Cost
-from kongming_agent.campaigns import Campaigns
+from kongming.records.errors import KongmingError, StoreError
+from kongming.records.fingerprint import Fingerprint
 from kongming_agent.config import Settings
-from kongming_agent.knowledge import Knowledge
-from kongming_agent.link import Beat, Orders, Registration
-from kongming_agent.metrics import View
-from kongming_agent.notify import Notifier
-from kongming_agent.peers import PeerTiming, time_peer
-from kongming_agent.prober import Prober, domains_of, needed_bytes, written_bytes
-from kongming_agent.schedule import Probe, Schedule, Wait
-from kongming_agent.spool import Spool
-from kongming_agent.wakeup import Wakeup
+from kongming_agent.probing import signals
+from kongming_agent.probing.budget import Cost
+from kongming_agent.probing.prober import Prober, domains_of, needed_bytes, written_bytes
+from kongming_agent.probing.reference_cache import Knowledge
+from kongming_agent.probing.schedule import Probe, Schedule, Wait
+from kongming_agent.profile_orders import Campaigns
+from kongming_agent.reporting import status as figures
+from kongming_agent.reporting.link import Beat, Orders, Registration
+from kongming_agent.reporting.metrics import View
+from kongming_agent.reporting.spool import Spool
+from kongming_agent.reporting.systemd import Notifier
+from kongming_agent.wait import Wakeup
 
 _log = logging.getLogger(__name__)
 
@@ -88,7 +87,6 @@ class Agent:
             rng=rng,
         )
         self.on_spooled: Callable[[], None] = lambda: None
-        self.peer_address = ""
         self._wakeup = Wakeup()
         self._inbox: queue.SimpleQueue[Orders] = queue.SimpleQueue()
         self._lock = threading.Lock()
@@ -99,11 +97,8 @@ class Agent:
         self._bytes_seen = written_bytes()
         self._pss_at, self._pss = 0.0, 0.0
         self._alive_at = 0.0
-        self._peer: tuple[str, str] = ("", "")
-        self._peer_at = -1e12
         # Shared with the link's thread.
         self._signals: signals.Signals | None = None
-        self._timing: PeerTiming | None = None
         self.totals = figures.Totals()
         self._remember(now)
 
@@ -161,7 +156,6 @@ class Agent:
         if isinstance(instruction, Probe):
             self._probe(instruction)
             return
-        self._time_peer(now)
         assert self._sample is not None
         until = min(instruction.until, self._sample.at + self.settings.probing.signals_s)
         self._wakeup.wait(until - time.monotonic())
@@ -273,10 +267,6 @@ class Agent:
         self.schedule.probed(probe, taken.cost, now, ok=bool(taken.fingerprint.times()))
         self.totals.probed(probe.suite, taken.cost, taken.peak_bytes)
         fingerprint = taken.fingerprint
-        if self._timing is not None:
-            fingerprint = replace(
-                fingerprint, passive={**fingerprint.passive, **figures.peer_signals(self._timing)}
-            )
         _log.debug("%s fingerprint of domain %d: %s", probe.suite, place, probe.reason)
         if probe.suite == "standard":
             made = self._knowledge.keep_reference(place, fingerprint)
@@ -335,7 +325,7 @@ class Agent:
             made, readings = kept
             self.schedule.reference_known(index, readings, figures.age_s(made.started_at), now)
 
-    # Orders, peers, profiles
+    # Orders, profiles
 
     def _hear(self, now: float) -> None:
         while True:
@@ -343,32 +333,9 @@ class Agent:
                 orders = self._inbox.get_nowait()
             except queue.Empty:
                 return
-            self.schedule.placements(orders.placement_ids)
+            self.schedule.assignments(orders.assignment_ids)
             if orders.probe_now:
                 self.schedule.asked("the server asked")
-            self._peer = (orders.peer_address, orders.peer_node_id)
-
-    def _time_peer(self, now: float) -> None:
-        address, node_id = self._peer
-        budget = self.settings.budget
-        if not address or node_id == self.node.id or now - self._peer_at < budget.peer_period_s:
-            return
-        if not self.schedule.may_time_peer(now):
-            return
-        self._peer_at = now
-        try:
-            timing = time_peer(
-                address,
-                peer_node_id=node_id,
-                most_bytes=budget.peer_bytes,
-                most_s=budget.peer_seconds,
-            )
-        except MeasurementError as error:
-            _log.warning("%s", error)
-            return
-        with self._lock:
-            self._timing = timing
-        self.schedule.spent(Cost(wall_s=timing.elapsed_s), time.monotonic())
 
     def _watch_campaigns(self) -> None:
         """Probing pauses while a campaign measures."""
@@ -395,18 +362,14 @@ class Agent:
                 agent_version=__version__,
                 suite_version=self.suite.version,
                 references=tuple(self._knowledge.references().values()),
-                peer_address=self.peer_address,
                 allowed_apps=self.settings.profile.allow,
             )
 
     def beat(self) -> Beat:
         now = time.monotonic()
         with self._lock:
-            timing = self._timing
             passive = dict(self._signals.flat()) if self._signals is not None else {}
-        if timing is not None:
-            passive |= figures.peer_signals(timing)
-        return Beat(self.schedule.recent_cpu.rate(now), passive, self._knowledge.news(), timing)
+        return Beat(self.schedule.recent_cpu.rate(now), passive, self._knowledge.news())
 
     def ordered(self, orders: Orders) -> None:
         # On disk before the next heartbeat, from which the server takes that they have come.
@@ -434,7 +397,6 @@ class Agent:
                 estimates=self._knowledge.estimates(),
                 errors=self._knowledge.errors(),
                 passive=self._signals.flat() if self._signals is not None else {},
-                timing=self._timing,
                 pss=self._pss,
                 held=held,
             )

@@ -7,21 +7,21 @@ The dataclasses below are the one place where keys, defaults, bounds and meaning
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from kongming.fingerprint import NodeFacts
+from kongming import settings as declared
 from kongming.probes.folders import state_folder
-from kongming.settings import checked
-from kongming.settings.checked import (
+from kongming.records.fingerprint import NodeFacts
+from kongming.settings import (
     ABOVE_ZERO,
     ADDRESS,
     ANY,
     NOT_NEGATIVE,
     Check,
-    Row,
+    Setting,
     is_address,
     setting,
 )
@@ -155,23 +155,6 @@ class Budget:
     bytes_per_day: float = setting(
         float(16 << 30), "Bytes that agent and probes may write in any day.", NOT_NEGATIVE
     )
-    peer_bytes: int = setting(8 << 20, "Bytes that one timing of the network may send.", ABOVE_ZERO)
-    peer_seconds: float = setting(
-        0.25, "Seconds that one timing of the network may take.", ABOVE_ZERO
-    )
-    peer_period_s: float = setting(
-        600.0, "The network is timed at most once in so many seconds.", ABOVE_ZERO
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Peer:
-    """Timing of the network by other agents; off by default, since anyone may connect."""
-
-    listen: str = setting("", "Answer other agents here; empty: not at all.", _ADDRESS_OR_NONE)
-    advertise: str = setting(
-        "", "Address that others use; empty: the one that is listened on.", _ADDRESS_OR_NONE
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,66 +192,30 @@ class Metrics:
 class Settings:
     """Everything that can be set, by section of the file."""
 
-    server: Server = field(default_factory=Server)
-    node: Node = field(default_factory=Node)
-    files: Files = field(default_factory=Files)
-    probing: Probing = field(default_factory=Probing)
-    budget: Budget = field(default_factory=Budget)
-    peer: Peer = field(default_factory=Peer)
-    profile: Profile = field(default_factory=Profile)
-    metrics: Metrics = field(default_factory=Metrics)
+    server: Server = Server()
+    node: Node = Node()
+    files: Files = Files()
+    probing: Probing = Probing()
+    budget: Budget = Budget()
+    profile: Profile = Profile()
+    metrics: Metrics = Metrics()
 
 
-_SECTIONS: dict[str, type[Any]] = {
-    "server": Server,
-    "node": Node,
-    "files": Files,
-    "probing": Probing,
-    "budget": Budget,
-    "peer": Peer,
-    "profile": Profile,
-    "metrics": Metrics,
-}
-
-
-def table() -> Iterator[Row]:
+def table() -> list[Setting]:
     """Every setting, in the order of the file."""
-    return checked.table(_SECTIONS)
+    return declared.table(Settings)
 
 
-def load(path: Path | None) -> Settings:
-    """The settings of a file; all defaults for None.
+def load(path: Path | None, options: Mapping[str, Any] | None = None) -> Settings:
+    """The defaults, what the file at ``path`` says, and over both ``options`` by key.
 
     Raises:
-        InputError: it cannot be read, is no TOML, or a key is wrong (with the key).
+        InputError: the file cannot be read, or a value is of the wrong kind or out of range.
+        UnknownNameError: a section or key that no setting has.
     """
-    return Settings() if path is None else parse(checked.read(path))
+    return declared.load(Settings, path, options)
 
 
 def parse(document: Mapping[str, Any]) -> Settings:
-    """The settings of a document as TOML gives it. Pure.
-
-    Raises:
-        InputError: a section or key is unknown, or a value is of the wrong kind or out of range.
-    """
-    return Settings(**checked.parse(_SECTIONS, document))
-
-
-def changed(settings: Settings, **given: Mapping[str, Any]) -> Settings:
-    """``settings`` with what was given on the command line, by section; None changes nothing.
-
-    Raises:
-        InputError: as for ``parse``.
-    """
-    made = {}
-    for section, values in given.items():
-        kept = getattr(settings, section)
-        asked = {key: value for key, value in values.items() if value is not None}
-        document = {known.name: _plain(getattr(kept, known.name)) for known in fields(kept)}
-        made[section] = checked.section(section, _SECTIONS[section], document | asked)
-    others = {name: getattr(settings, name) for name in _SECTIONS if name not in made}
-    return Settings(**made, **others)
-
-
-def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value
+    """The settings of a document as TOML gives it. Raises as ``load``."""
+    return declared.parse(Settings, document)

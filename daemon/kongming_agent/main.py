@@ -17,18 +17,20 @@ from types import FrameType
 import click
 import grpc
 
-from kongming import __version__, entry
-from kongming.rpc.channel import Connection, read_token
-from kongming_agent import config, metrics, profile
+from kongming import __version__
+from kongming import process as entry
+from kongming.rpc.channel import Connection, connection_from_settings
+from kongming_agent import config
+from kongming_agent import profiling as profile
 from kongming_agent.agent import Agent
-from kongming_agent.campaigns import profile_command
 from kongming_agent.config import Settings
-from kongming_agent.intake import Intake
-from kongming_agent.link import Link
-from kongming_agent.metrics import Exporter, View
-from kongming_agent.notify import Notifier
-from kongming_agent.peers import Responder
-from kongming_agent.spool import Spool
+from kongming_agent.profile_orders import profile_command
+from kongming_agent.reporting import metrics
+from kongming_agent.reporting.link import Link
+from kongming_agent.reporting.metrics import Exporter, View
+from kongming_agent.reporting.run_listener import Intake
+from kongming_agent.reporting.spool import Spool
+from kongming_agent.reporting.systemd import Notifier
 
 _log = logging.getLogger(__name__)
 
@@ -83,18 +85,18 @@ def cli(
     )
     if context.invoked_subcommand is not None:
         return 0
-    settings = config.changed(
-        config.load(file),
-        server={
-            "address": address,
-            "ca": ca,
-            "cert": cert,
-            "key": key,
-            "token_file": token_file,
+    settings = config.load(
+        file,
+        {
+            "server.address": address,
+            "server.ca": ca,
+            "server.cert": cert,
+            "server.key": key,
+            "server.token_file": token_file,
+            "node.name": name,
+            "files.state": state,
+            "metrics.listen": listen,
         },
-        node={"name": name},
-        files={"state": state},
-        metrics={"listen": listen},
     )
     if once:
         return _once(settings, as_json=as_json)
@@ -118,7 +120,7 @@ def profile_cli(
     """
     if requested:
         _end_with_parent()
-    settings = config.changed(config.load(file), files={"state": state})
+    settings = config.load(file, {"files.state": state})
     folder = settings.files.state_path()
     profile.allowed(settings, apps)
     deadline = time.monotonic() + 60.0 * settings.profile.minutes
@@ -142,20 +144,7 @@ def profile_cli(
 
 def _connection(settings: Settings) -> Connection:
     """Raises InputError for an address or a file that cannot be used."""
-    server = settings.server
-
-    def path(name: str) -> Path | None:
-        return Path(name) if name else None
-
-    token = path(server.token_file)
-    return Connection(
-        target=server.address,
-        ca=path(server.ca),
-        cert=path(server.cert),
-        key=path(server.key),
-        token=None if token is None else read_token(token),
-        timeout_s=server.timeout_s,
-    )
+    return connection_from_settings(settings.server, settings.server.timeout_s)
 
 
 def _channel(settings: Settings) -> Callable[[], grpc.Channel]:
@@ -221,7 +210,6 @@ def _stay(settings: Settings, file: Path | None) -> int:
     # A file that cannot be read is told at once, not when it is first needed.
     _connection(settings).open().close()
     spool = Spool(folder / "spool.db", settings.files.spool_bytes)
-    responder = Responder(settings.peer.listen) if settings.peer.listen else None
     try:
         agent = Agent(
             settings,
@@ -230,8 +218,6 @@ def _stay(settings: Settings, file: Path | None) -> int:
             notifier=notifier,
             profile_command=profile_command(file, folder),
         )
-        if responder is not None:
-            agent.peer_address = settings.peer.advertise or responder.address
         link = _link(settings, spool, agent, rng)
         agent.on_spooled = link.wake
         exporter = Exporter(
@@ -273,8 +259,6 @@ def _stay(settings: Settings, file: Path | None) -> int:
                 thread.join(timeout=_LAST_WORDS_S)
             link.close()
     finally:
-        if responder is not None:
-            responder.close()
         spool.close()
     return 0
 

@@ -3,7 +3,7 @@
 POST /filter       ExtenderArgs -> ExtenderFilterResult
 POST /prioritize   ExtenderArgs -> HostPriorityList
 GET  /healthz      200 while the process answers
-GET  /readyz       200 once pods and server were looked for, found or not
+GET  /readyz       200 once pods and nodes were listed, or could not be
 GET  /metrics      Prometheus
 """
 
@@ -19,60 +19,67 @@ from typing import Any
 
 import orjson
 from aiohttp import web
+from kongming_scheduling.async_client import AsyncClient
+from kongming_scheduling.ranking_cache import RankingCache
 
-from kongming.errors import AccessError, InputError, KongmingError
-from kongming.settings.bounded import split_address
+from kongming.records.errors import AccessError, InputError, KongmingError
+from kongming.rpc.channel import connection_from_settings
+from kongming.settings import split_address
 from kongming_extender import tls
-from kongming_extender.answering import Answerer
-from kongming_extender.book import Book
 from kongming_extender.config import Config
-from kongming_extender.link import Link, connection
+from kongming_extender.handlers import Handlers
 from kongming_extender.metrics import Metrics
-from kongming_extender.protocol import Args, failure, filter_result, priority_list, read_args
-from kongming_extender.rankings import Rankings
-from kongming_extender.telling import Teller
-from kongming_extender.watching import PodWatch
+from kongming_extender.pod_state import PodState
+from kongming_extender.pod_watch import PodWatch
+from kongming_extender.protocol import (
+    ExtenderArgs,
+    error_result,
+    filter_result,
+    priority_list,
+    read_args,
+)
+from kongming_extender.sync import AssignmentSync
 
 log = logging.getLogger(__name__)
 
-_FIRST_LOOK_S = 10.0
-"""It is ready after so long, whether pods and server could be reached or not."""
+_READY_S = 10.0
+"""It is ready after so long, whether pods and nodes could be listed or not."""
 
 
 class App:
-    """``await start()``, and ``stop()``. ``metrics`` are its own."""
+    """``await start()``, and ``await stop()``."""
 
     def __init__(self, config: Config) -> None:
-        """Raises InputError where a file or an address is of no use."""
-        connection(config.server)
+        """Raises InputError where a file or an address cannot be used."""
         self.config = config
         self.metrics = Metrics()
-        self.book = Book()
-        self.link = Link(config.server, self.metrics)
-        self.rankings = Rankings(self.link, config.ranking, self.metrics)
-        self.teller = Teller(self.book, self.link, self.rankings, config.placements, self.metrics)
-        self._answerer = Answerer(self.rankings, self.book, self.teller, config, self.metrics)
+        self.pods = PodState()
+        self.client = AsyncClient(
+            lambda: connection_from_settings(config.server, config.server.deadline_s),
+            config.server.pause_s,
+            self.metrics.observe_call,
+        )
+        self.rankings = RankingCache(self.client, config.ranking)
+        self.metrics.rankings.set_function(lambda: len(self.rankings))
+        self.metrics.nodes.set_function(lambda: self.rankings.node_count)
+        self.sync = AssignmentSync(
+            self.pods, self.client, self.rankings, config.assignments, self.metrics
+        )
+        self._handlers = Handlers(self.rankings, self.pods, self.sync, config, self.metrics)
         self._watch: PodWatch | None = None
         if config.pods.watch:
-            self._watch = PodWatch(
-                config.pods,
-                self.metrics,
-                listed=self.teller.listed,
-                changed=self.teller.changed,
-                gone=self.teller.gone,
-                again=self.teller.again,
-            )
+            self._watch = PodWatch(config.pods, self.metrics, self.sync)
         self._tls = tls.context(config.security)
         self._tasks: list[asyncio.Task[None]] = []
         self._runner: web.AppRunner | None = None
         self._ready = False
 
     async def start(self) -> str:
-        """Listen; returns the address. Raises KongmingError where it cannot be bound."""
+        """Listen, and return the address. Raises KongmingError where it cannot be bound."""
         app = web.Application(client_max_size=self.config.extender.body_bytes)
-        app.router.add_post("/filter", self._verb("filter", self._answerer.filter, _all_pass))
+        app.router.add_post("/filter", self._verb("filter", self._handlers.filter, _all_pass))
         app.router.add_post(
-            "/prioritize", self._verb("prioritize", self._answerer.prioritize, _all_equal)
+            "/prioritize", self._verb("prioritize", self._handlers.prioritize, _all_equal)
         )
         app.router.add_get("/healthz", _healthz)
         app.router.add_get("/readyz", self._readyz)
@@ -81,7 +88,7 @@ class App:
             app,
             access_log=None,
             shutdown_timeout=self.config.extender.grace_s,
-            # The scheduler keeps its connection, and is not to find it closed between two pods.
+            # The scheduler keeps its connection: it must not be closed between two pods.
             keepalive_timeout=3600.0,
         )
         await self._runner.setup()
@@ -93,13 +100,13 @@ class App:
                 f"{self.config.extender.listen} cannot be listened at: {error.strerror}."
             ) from error
         self._tasks = [
-            asyncio.create_task(self._look(), name="first look"),
-            asyncio.create_task(self.teller.run(), name="teller"),
+            asyncio.create_task(self._list_nodes_often(), name="nodes"),
+            asyncio.create_task(self.sync.run(), name="assignments"),
         ]
         if self._watch is not None:
-            self._tasks.append(asyncio.create_task(self._watch.run(), name="watch"))
+            self._tasks.append(asyncio.create_task(self._watch.run(), name="pods"))
         for task in self._tasks:
-            task.add_done_callback(_tell_death)
+            task.add_done_callback(_log_failure)
         bound = self._runner.addresses[0]
         return f"[{bound[0]}]:{bound[1]}" if ":" in bound[0] else f"{bound[0]}:{bound[1]}"
 
@@ -109,18 +116,18 @@ class App:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._runner is not None:
             await self._runner.cleanup()
-        await self.teller.close()
+        await self.sync.close()
         await self.rankings.close()
-        await self.link.close()
+        await self.client.close()
 
-    async def _look(self) -> None:
-        """Readiness does not wait for a server that is away: answers are open then."""
+    async def _list_nodes_often(self) -> None:
+        """Readiness does not wait for a server that is away: all nodes pass then."""
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_FIRST_LOOK_S):
+            async with asyncio.timeout(_READY_S):
                 if self._watch is not None:
-                    await self._watch.tried.wait()
+                    await self._watch.attempted.wait()
                 await self._list_nodes()
-        # What is there now stays: the collector need not look through it in the midst of answers.
+        # What is there now stays: the collector need not scan it during requests.
         gc.collect()
         gc.freeze()
         self._ready = True
@@ -130,15 +137,15 @@ class App:
 
     async def _list_nodes(self) -> None:
         try:
-            await self.rankings.names()
+            await self.rankings.list_nodes()
         except (KongmingError, TimeoutError) as error:
             log.warning("The server's nodes cannot be listed: %s", error)
 
     def _verb(
         self,
         verb: str,
-        answer: Callable[[Args], Awaitable[bytes]],
-        otherwise: Callable[[Args], bytes],
+        respond: Callable[[ExtenderArgs], Awaitable[bytes]],
+        fallback: Callable[[ExtenderArgs], bytes],
     ) -> Callable[[web.Request], Awaitable[web.Response]]:
         async def handle(request: web.Request) -> web.Response:
             try:
@@ -153,23 +160,23 @@ class App:
                 self.metrics.requests.labels(verb, "refused").inc()
                 return _refused(error, 400)
             try:
-                made = await answer(args)
+                response = await respond(args)
             except Exception:
                 # Nothing here may keep a pod from being scheduled.
-                log.exception("An error that was not foreseen: all nodes pass.")
-                self.metrics.opened.labels("fault").inc()
+                log.exception("Unexpected error: all nodes pass.")
+                self.metrics.failed_open.labels("fault").inc()
                 self.metrics.requests.labels(verb, "open").inc()
-                made = otherwise(args)
+                response = fallback(args)
             self.metrics.request_seconds.labels(verb).observe(time.perf_counter() - begun)
-            return web.Response(body=made, content_type="application/json")
+            return web.Response(body=response, content_type="application/json")
 
         return handle
 
     async def _readyz(self, request: web.Request) -> web.Response:
         state = {
             "ready": self._ready,
-            "server": "away" if self.link.away or not self.rankings.known else "answers",
-            "pods": len(self.book),
+            "server": "away" if self.client.paused or not self.rankings.nodes_listed else "answers",
+            "pods": len(self.pods),
         }
         return web.Response(
             body=orjson.dumps(state),
@@ -186,24 +193,26 @@ async def _healthz(request: web.Request) -> web.Response:
     return web.Response(body=b'{"alive":true}', content_type="application/json")
 
 
-def _all_pass(args: Args) -> bytes:
+def _all_pass(args: ExtenderArgs) -> bytes:
     return filter_result(args, {})
 
 
-def _all_equal(args: Args) -> bytes:
+def _all_equal(args: ExtenderArgs) -> bytes:
     return priority_list(args.names, [0] * len(args.names))
 
 
 def _refused(error: KongmingError, status: int) -> web.Response:
-    return web.Response(body=failure(str(error)), status=status, content_type="application/json")
+    return web.Response(
+        body=error_result(str(error)), status=status, content_type="application/json"
+    )
 
 
 def _certificate(request: web.Request) -> Any:
     transport = request.transport
-    found = None if transport is None else transport.get_extra_info("ssl_object")
-    return None if found is None else found.getpeercert()
+    tls_object = None if transport is None else transport.get_extra_info("ssl_object")
+    return None if tls_object is None else tls_object.getpeercert()
 
 
-def _tell_death(task: asyncio.Task[None]) -> None:
+def _log_failure(task: asyncio.Task[None]) -> None:
     if not task.cancelled() and task.exception() is not None:
-        log.error("The part %s has ended.", task.get_name(), exc_info=task.exception())
+        log.error("The task %s has failed.", task.get_name(), exc_info=task.exception())

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kongming.errors import InputError
-from kongming.settings import bounded
-from kongming.settings.bounded import Setting, setting, split_address
+from kongming import settings as declared
+from kongming.records.errors import InputError
+from kongming.settings import Setting, setting, split_address
 
 ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 """Where Kubernetes puts a Pod's token and the authority of its API server."""
@@ -180,7 +180,7 @@ class Pods:
 
 
 @dataclass(frozen=True, slots=True)
-class Placements:
+class Assignments:
     guess_ttl_s: float = setting(
         5.0,
         unit="s",
@@ -215,12 +215,12 @@ class Config:
     server: Server = Server()
     ranking: Ranking = Ranking()
     pods: Pods = Pods()
-    placements: Placements = Placements()
+    assignments: Assignments = Assignments()
 
 
 def table() -> list[Setting]:
     """Every setting, in the order of the sections."""
-    return bounded.table(Config)
+    return declared.table(Config)
 
 
 def load(path: Path | None = None, options: Mapping[str, Any] | None = None) -> Config:
@@ -230,7 +230,7 @@ def load(path: Path | None = None, options: Mapping[str, Any] | None = None) -> 
         InputError: the file cannot be read, or a value is of the wrong kind or out of range.
         UnknownNameError: a key that no setting has.
     """
-    made = bounded.load(Config, path, options)
+    made = declared.load(Config, path, options)
     _check_together(made)
     return made
 

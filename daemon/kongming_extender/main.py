@@ -1,4 +1,4 @@
-"""Entry point of ``kongming-extender``: options, signals, and what each error becomes.
+"""Entry point of ``kongming-extender``: options, signals, exit statuses.
 
 Exit status: 0 ended by SIGTERM or Ctrl-C in good order; 1 failed; 2 wrong input or usage;
 130 or 143 where a second signal came before it had ended.
@@ -17,8 +17,9 @@ from typing import Any
 
 import click
 
-from kongming import __version__, entry
-from kongming.settings.bounded import as_file
+from kongming import __version__
+from kongming import process as entry
+from kongming.settings import as_file
 from kongming_extender import config as settings
 from kongming_extender.config import Config
 
@@ -36,7 +37,7 @@ _OPTIONS = {
 }
 """The setting that each option stands for."""
 
-_HELP = {one.key: one.help for one in settings.table()}
+_HELP = {setting.key: setting.help for setting in settings.table()}
 
 
 def _option(
@@ -76,18 +77,17 @@ def _option(
 def cli(
     ctx: click.Context, /, path: Path | None, show: bool, no_pods: bool, **options: Any
 ) -> None:
-    """Answer kube-scheduler which nodes a pod would be slowed on, from a KONGMING server.
+    """Filter and prioritize nodes for kube-scheduler by the slowdown that a server predicts.
 
-    It filters and prioritizes; binding is left to Kubernetes. Where nothing can be said, all
-    nodes pass.
+    Binding is left to Kubernetes. Where nothing is known, all nodes pass.
     """
     if show:
         click.echo(as_file(settings.table()), nl=False)
         return
-    given = {_OPTIONS[name]: value for name, value in options.items() if value is not None}
+    values = {_OPTIONS[name]: value for name, value in options.items() if value is not None}
     if no_pods:
-        given["pods.watch"] = False
-    config = settings.load(path, given)
+        values["pods.watch"] = False
+    config = settings.load(path, values)
     _log_to_stderr(config.extender.log_level)
     ctx.exit(asyncio.run(serve(config)))
 
@@ -97,12 +97,12 @@ async def serve(config: Config) -> int:
     from kongming_extender.app import App
 
     loop = asyncio.get_running_loop()
-    asked = asyncio.Event()
+    ending = asyncio.Event()
 
     def end(signum: int) -> None:
-        if asked.is_set():
+        if ending.is_set():
             os._exit(128 + signum)
-        asked.set()
+        ending.set()
 
     for signum in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signum, end, signum)
@@ -111,7 +111,7 @@ async def serve(config: Config) -> int:
         address = await app.start()
         click.echo(f"listening http={address}")
         sys.stdout.flush()
-        await asked.wait()
+        await ending.wait()
     finally:
         await app.stop()
     return 0
@@ -124,8 +124,8 @@ def _log_to_stderr(level: str) -> None:
         stream=sys.stderr,
         force=True,
     )
-    for ours in ("kongming", "kongming_extender"):
-        logging.getLogger(ours).setLevel(level.upper())
+    for package in ("kongming", "kongming_extender", "kongming_scheduling"):
+        logging.getLogger(package).setLevel(level.upper())
 
 
 def run(args: Sequence[str]) -> int:

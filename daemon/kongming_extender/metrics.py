@@ -16,8 +16,8 @@ _BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5,
 
 
 @dataclass(frozen=True, slots=True)
-class Declared:
-    """A line of the table: its attribute of Metrics, and the exported name without the prefix."""
+class Declaration:
+    """A row of the table: its attribute of Metrics, and the exported name without the prefix."""
 
     attribute: str
     kind: Literal["counter", "gauge", "histogram"]
@@ -27,12 +27,12 @@ class Declared:
 
 
 DECLARED = tuple(
-    Declared(*line)
-    for line in (
+    Declaration(*row)
+    for row in (
         ("build", "gauge", "build_info", "1; the version.", ("version",)),
         (
             *("request_seconds", "histogram", "request_seconds"),
-            "Time from a whole request to its answer, by verb: filter or prioritize.",
+            "Time from a complete request to its response, by verb: filter or prioritize.",
             ("verb",),
         ),
         (
@@ -41,9 +41,9 @@ DECLARED = tuple(
             ("verb", "outcome"),
         ),
         (
-            *("opened", "counter", "failed_open_total"),
-            "Requests that all nodes passed with equal scores, by reason: server, late, untrained, "
-            "unknown (none of the nodes) or fault.",
+            *("failed_open", "counter", "failed_open_total"),
+            "Requests that all nodes passed with equal scores, by reason: server, late, "
+            "untrained, unknown (none of the nodes) or fault.",
             ("reason",),
         ),
         (
@@ -53,17 +53,17 @@ DECLARED = tuple(
         ),
         (
             *("annotations", "counter", "wrong_annotations_total"),
-            "Pods asked about with an annotation that could not be understood.",
+            "Requests for pods with an annotation that is not valid and was ignored.",
         ),
-        ("tables", "gauge", "rankings", "Rankings that are kept, one for each application asked."),
+        ("rankings", "gauge", "rankings", "Rankings in the cache."),
         (
-            *("table_age", "gauge", "ranking_age_seconds"),
-            "Age of the ranking that the last answer rests on.",
+            *("ranking_age", "gauge", "ranking_age_seconds"),
+            "Age of the ranking that the last response used.",
         ),
-        ("nodes", "gauge", "nodes", "Nodes that the server knows and that are ready."),
+        ("nodes", "gauge", "nodes", "Nodes of the server that are ready."),
         (
             *("server_seconds", "histogram", "server_call_seconds"),
-            "Time that calls of the server took, by call.",
+            "Duration of calls of the server, by call.",
             ("call",),
         ),
         (
@@ -77,13 +77,18 @@ DECLARED = tuple(
             "Times that all pods were listed, by cause: start, gone (410), error or doubt.",
             ("cause",),
         ),
-        ("events", "counter", "watch_events_total", "Changes of pods that were told.", ("type",)),
+        ("events", "counter", "watch_events_total", "Events of the watch, by type.", ("type",)),
         ("pods", "gauge", "pods", "Pods that name their application and are bound to a node."),
-        ("waiting", "gauge", "placements_waiting", "Placements that the server is to be told of."),
         (
-            *("told", "counter", "placements_total"),
-            "What the server was told of placements, by action (guess, reserve, bind, release) and "
-            "outcome (done, refused).",
+            "waiting",
+            "gauge",
+            "assignments_waiting",
+            "Assignments that the server has not acknowledged.",
+        ),
+        (
+            *("assignments", "counter", "assignments_total"),
+            "Updates of assignments that were sent to the server, by action (guess, reserve, bind, "
+            "release) and outcome (done, refused).",
             ("action", "outcome"),
         ),
         (
@@ -101,16 +106,16 @@ DECLARED = tuple(
 
 
 class Metrics:
-    """Each metric as an attribute, in a registry of its own."""
+    """Every metric as an attribute, in a registry of its own."""
 
     build: Gauge
     request_seconds: Histogram
     requests: Counter
-    opened: Counter
+    failed_open: Counter
     refused: Counter
     annotations: Counter
-    tables: Gauge
-    table_age: Gauge
+    rankings: Gauge
+    ranking_age: Gauge
     nodes: Gauge
     server_seconds: Histogram
     server_errors: Counter
@@ -119,24 +124,31 @@ class Metrics:
     events: Counter
     pods: Gauge
     waiting: Gauge
-    told: Counter
+    assignments: Counter
     guesses: Counter
     runs: Counter
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
-        for one in DECLARED:
-            setattr(self, one.attribute, self._made(one))
+        for declaration in DECLARED:
+            setattr(self, declaration.attribute, self._create(declaration))
         self.build.labels(__version__).set(1)
 
     def text(self) -> tuple[bytes, str]:
         """The body and the content type of /metrics."""
         return generate_latest(self.registry), CONTENT_TYPE_LATEST
 
-    def _made(self, one: Declared) -> Any:
-        name = PREFIX + one.name
-        if one.kind == "histogram":
-            return Histogram(name, one.help, one.labels, buckets=_BUCKETS_S, registry=self.registry)
-        kind = Counter if one.kind == "counter" else Gauge
-        return kind(name, one.help, one.labels, registry=self.registry)
+    def observe_call(self, method: str, seconds: float | None) -> None:
+        """Count a call of the server; ``seconds`` None for one that failed."""
+        if seconds is None:
+            self.server_errors.labels(method).inc()
+        else:
+            self.server_seconds.labels(method).observe(seconds)
+
+    def _create(self, declaration: Declaration) -> Any:
+        name, text, labels = PREFIX + declaration.name, declaration.help, declaration.labels
+        if declaration.kind == "histogram":
+            return Histogram(name, text, labels, buckets=_BUCKETS_S, registry=self.registry)
+        kind = Counter if declaration.kind == "counter" else Gauge
+        return kind(name, text, labels, registry=self.registry)

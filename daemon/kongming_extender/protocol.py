@@ -22,10 +22,10 @@ from typing import Any
 
 import orjson
 
-from kongming.errors import InputError
+from kongming.records.errors import InputError
 
-MOST_POINTS = 10
-"""MaxExtenderPriority: the scheduler multiplies what it is given by 10 and by the weight."""
+MAX_PRIORITY = 10
+"""MaxExtenderPriority: the scheduler multiplies a priority by 10 and by the extender's weight."""
 
 _NODES = b',"Nodes":{'
 _ITEMS = b'"items":['
@@ -35,7 +35,7 @@ _NEXT = b"}," + _FIRST
 
 
 @dataclass(frozen=True, slots=True)
-class Args:
+class ExtenderArgs:
     """ExtenderArgs. ``names`` are the candidates in the order in which they came. ``items`` is
     None where names came alone; else the JSON text of each node, and ``head`` that of the list
     around them, up to its items."""
@@ -44,15 +44,15 @@ class Args:
     names: Sequence[str]
     items: Sequence[bytes | memoryview] | None = None
     head: bytes = b'"metadata":{},'
-    nothing: bool = False
-    """Neither NodeNames nor Nodes was there."""
+    no_candidates: bool = False
+    """Whether both NodeNames and Nodes are null."""
 
 
-def read_args(body: bytes) -> Args:
+def read_args(body: bytes) -> ExtenderArgs:
     """Raises InputError where it is no ExtenderArgs."""
-    found = _split(body)
-    if found is not None:
-        return found
+    args = _split(body)
+    if args is not None:
+        return args
     try:
         document = orjson.loads(body)
     except orjson.JSONDecodeError as error:
@@ -64,25 +64,25 @@ def read_args(body: bytes) -> Args:
     if names is not None:
         if not (isinstance(names, list) and all(type(name) is str for name in names)):
             raise InputError("is no list of names.", field="NodeNames")
-        return Args(pod, names)
+        return ExtenderArgs(pod, names)
     if nodes is None:
-        return Args(pod, (), nothing=True)
+        return ExtenderArgs(pod, (), no_candidates=True)
     if not isinstance(nodes, dict):
         raise InputError("is no NodeList.", field="Nodes")
     items = nodes.get("items")
     try:
-        named = [str(item["metadata"]["name"]) for item in items or ()]
+        node_names = [str(item["metadata"]["name"]) for item in items or ()]
     except (TypeError, KeyError) as error:
-        raise InputError("holds something without a name.", field="Nodes.items") from error
-    return Args(pod, named, [orjson.dumps(item) for item in items or ()])
+        raise InputError("holds a node without a name.", field="Nodes.items") from error
+    return ExtenderArgs(pod, node_names, [orjson.dumps(item) for item in items or ()])
 
 
-def _split(body: bytes) -> Args | None:
-    """Whole nodes as Go writes them, without taking each of them apart: a node is tens of
-    kilobytes, of which nothing but the name matters here, and what is kept goes back as it came.
+def _split(body: bytes) -> ExtenderArgs | None:
+    """Split complete nodes as Go writes them, without parsing each: a node is tens of kilobytes, of
+    which only the name matters here, and those that pass are sent back unchanged.
 
-    None where it looks different; then all of it is parsed. Quotes within strings are escaped in
-    JSON, so that the marks that are looked for cannot be part of one, and no list within a node
+    None where the text has another form; then all of it is parsed. Quotes within strings are
+    escaped in JSON, so that the delimiters cannot be part of a string, and no list within a node
     has elements that begin with metadata.
     """
     if not (body.startswith(b'{"Pod":{') and body.endswith(_END)):
@@ -110,23 +110,23 @@ def _split(body: bytes) -> Args | None:
         ends.append(brace + 1)
         starts.append(brace + 2)
     ends.append(end)
-    if not all(names) or any("\\" in one for one in names):
+    if not all(names) or any("\\" in name for name in names):
         return None
-    whole = memoryview(body)
-    return Args(pod, names, [whole[a:b] for a, b in zip(starts, ends, strict=True)], head)
+    view = memoryview(body)
+    return ExtenderArgs(pod, names, [view[a:b] for a, b in zip(starts, ends, strict=True)], head)
 
 
-def filter_result(args: Args, failed: Mapping[str, str]) -> bytes:
-    """ExtenderFilterResult: all candidates but those in ``failed``, which says why not."""
+def filter_result(args: ExtenderArgs, failed: Mapping[str, str]) -> bytes:
+    """ExtenderFilterResult: all candidates but those in ``failed``, which has the reasons."""
     rest = b'"FailedNodes":%s,"FailedAndUnresolvableNodes":{},"Error":""}' % orjson.dumps(
         dict(failed)
     )
-    if args.nothing:
+    if args.no_candidates:
         return b'{"Nodes":null,"NodeNames":null,' + rest
     if args.items is None:
-        kept = [name for name in args.names if name not in failed] if failed else args.names
-        return b'{"Nodes":null,"NodeNames":%s,%s' % (orjson.dumps(list(kept)), rest)
-    # Tens of megabytes are put together once.
+        passing = [name for name in args.names if name not in failed] if failed else args.names
+        return b'{"Nodes":null,"NodeNames":%s,%s' % (orjson.dumps(list(passing)), rest)
+    # Tens of megabytes are joined once.
     parts: list[bytes | memoryview] = [b'{"Nodes":{', args.head, b'"items":[']
     for name, item in zip(args.names, args.items, strict=True):
         if name not in failed:
@@ -136,15 +136,18 @@ def filter_result(args: Args, failed: Mapping[str, str]) -> bytes:
     return b"".join((*parts, b']},"NodeNames":null,', rest))
 
 
-def priority_list(names: Sequence[str], points: Sequence[int]) -> bytes:
-    """HostPriorityList: each candidate's score, 0 to 10, more for better."""
+def priority_list(names: Sequence[str], priorities: Sequence[int]) -> bytes:
+    """HostPriorityList: each candidate's priority, 0 to 10, more for better."""
     return orjson.dumps(
-        [{"Host": name, "Score": score} for name, score in zip(names, points, strict=True)]
+        [
+            {"Host": name, "Score": priority}
+            for name, priority in zip(names, priorities, strict=True)
+        ]
     )
 
 
-def failure(message: str) -> bytes:
-    """ExtenderFilterResult of a request that cannot be read; it goes with another status."""
+def error_result(message: str) -> bytes:
+    """ExtenderFilterResult of a request that is refused; its status is not 200."""
     return orjson.dumps(
         {
             "Nodes": None,

@@ -1,4 +1,4 @@
-"""TLS towards the scheduler: version 1.2 or newer, and its certificate where one is asked for."""
+"""TLS towards the scheduler: version 1.2 or newer, and its certificate where that is required."""
 
 from __future__ import annotations
 
@@ -7,43 +7,43 @@ import ssl
 from pathlib import Path
 from typing import Any
 
-from kongming.errors import AccessError, InputError
+from kongming.records.errors import AccessError, InputError
 from kongming_extender.config import Security
 
 _log = logging.getLogger(__name__)
 
 
 def context(security: Security) -> ssl.SSLContext | None:
-    """None without TLS. The files are looked at again for each connection, so that renewed
-    certificates count without a restart; while they cannot be used the last ones stay.
+    """The server's context; None without TLS. The files are checked for each connection, so that
+    renewed certificates count without a restart; while they cannot be used the last ones stay.
 
     Raises:
         InputError: a file cannot be read, or certificate and key do not belong together.
     """
     if not security.tls:
         return None
-    made = _made(security)
-    seen: list[Any] = [_stamp(security), made]
+    first = _load(security)
+    latest: list[Any] = [_stamp(security), first]
 
-    def renewed(tls: ssl.SSLObject | ssl.SSLSocket, *_: object) -> None:
+    def renew(tls: ssl.SSLObject | ssl.SSLSocket, *_: object) -> None:
         try:
             stamp = _stamp(security)
-            if stamp != seen[0]:
-                seen[:] = [stamp, _made(security)]
+            if stamp != latest[0]:
+                latest[:] = [stamp, _load(security)]
         except (OSError, InputError) as error:
             _log.warning("Certificates could not be read again; the last ones stay: %s", error)
-        tls.context = seen[1]
+        tls.context = latest[1]
 
-    made.sni_callback = renewed  # called for each connection, whether it names a host or not
-    return made
+    first.sni_callback = renew  # called for each connection, whether it names a host or not
+    return first
 
 
 def check_caller(security: Security, certificate: Any) -> None:
-    """Return where this caller may ask; ``certificate`` is what it showed, as ``getpeercert``
+    """Return where this caller is allowed; ``certificate`` is the caller's, as ``getpeercert``
     has it.
 
     Raises:
-        AccessError: it showed none, or one of another name.
+        AccessError: it has none, or its name is not allowed.
     """
     if not security.client_ca:
         return
@@ -71,13 +71,13 @@ def check_caller(security: Security, certificate: Any) -> None:
         )
 
 
-def _made(security: Security) -> ssl.SSLContext:
-    made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    made.minimum_version = ssl.TLSVersion.TLSv1_2
+def _load(security: Security) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
-        made.load_cert_chain(security.certificate, security.key, password="")
+        context.load_cert_chain(security.certificate, security.key, password="")
         if security.client_ca:
-            made.load_verify_locations(security.client_ca)
+            context.load_verify_locations(security.client_ca)
     except (OSError, ssl.SSLError) as error:
         reason = getattr(error, "strerror", None) or getattr(error, "reason", None) or "not PEM"
         raise InputError(
@@ -86,13 +86,13 @@ def _made(security: Security) -> ssl.SSLContext:
             hint="Make working ones with: kongming-server init-tls DIR --name NAME",
         ) from error
     if security.client_ca:
-        # Probes of the kubelet have none; who may ask what is decided for each path.
-        made.verify_mode = ssl.CERT_OPTIONAL
-    return made
+        # Probes of the kubelet have none; callers are checked for each path.
+        context.verify_mode = ssl.CERT_OPTIONAL
+    return context
 
 
 def _stamp(security: Security) -> tuple[tuple[int, int], ...]:
     paths = filter(None, (security.certificate, security.key, security.client_ca))
     return tuple(
-        (found.st_mtime_ns, found.st_size) for found in (Path(path).stat() for path in paths)
+        (status.st_mtime_ns, status.st_size) for status in (Path(path).stat() for path in paths)
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,42 +15,40 @@ from aiohttp import web
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from kongming.errors import KongmingError
+from kongming.engine.engine import Engine
+from kongming.engine.settings import Settings
+from kongming.records.errors import KongmingError
 from kongming.rpc.v1 import (
+    assignments_pb2,
+    assignments_pb2_grpc,
     fleet_pb2,
     fleet_pb2_grpc,
-    placements_pb2,
-    placements_pb2_grpc,
     predictor_pb2,
     predictor_pb2_grpc,
     profiles_pb2,
     profiles_pb2_grpc,
 )
-from kongming.settings.bounded import split_address
+from kongming.settings import split_address
 from kongming.store import Change, Store, default_url
-from kongming_server import garbage
+from kongming_server import garbage_collection as garbage
 from kongming_server.clock import SteadyClock
-from kongming_server.closed_loop import ClosedLoop
-from kongming_server.core.engine import Engine
-from kongming_server.core.questions import Settings
-from kongming_server.echo import SETTING as ECHO_SETTING
-from kongming_server.echo import add_echo
 from kongming_server.http.app import make_http
-from kongming_server.hub import Hub
-from kongming_server.ingest import Ingest
+from kongming_server.ingest.write import Ingest
 from kongming_server.interceptors import interceptors, server_options
 from kongming_server.metrics import Metrics
-from kongming_server.ownership import Ownership
-from kongming_server.periodic import Every, Upkeep
+from kongming_server.nodes.ownership import Ownership
+from kongming_server.quality.closed_loop import ClosedLoop
 from kongming_server.restore import Restore
 from kongming_server.security import Guard, TokenBook, check_bind
 from kongming_server.security.credentials import add_port, http_ssl
+from kongming_server.services.assignments import AssignmentsService
 from kongming_server.services.counted import CountedPredictor
 from kongming_server.services.fleet import FleetService
-from kongming_server.services.placements import PlacementsService
 from kongming_server.services.profiles import ProfilesService
 from kongming_server.settings import Config
-from kongming_server.training import Training
+from kongming_server.state import Hub
+from kongming_server.training.queue import Training
+from kongming_server.upkeep import Every, Upkeep
 
 log = logging.getLogger(__name__)
 
@@ -61,7 +58,7 @@ SERVICES = tuple(
         (predictor_pb2, "Predictor"),
         (fleet_pb2, "Fleet"),
         (profiles_pb2, "Profiles"),
-        (placements_pb2, "Placements"),
+        (assignments_pb2, "Assignments"),
     )
 )
 
@@ -169,14 +166,14 @@ class App:
 
         guard = Guard(config.security, config.limits, metrics=self._metrics, tokens=tokens)
         predictor = CountedPredictor(engine, hub.now, self._metrics)
-        placements = PlacementsService(hub, closed_loop)
+        assignments = AssignmentsService(hub, closed_loop)
         server = grpc.aio.server(
             interceptors=interceptors(guard), options=server_options(config.limits)
         )
         predictor_pb2_grpc.add_PredictorServicer_to_server(predictor, server)
-        placements_pb2_grpc.add_PlacementsServicer_to_server(placements, server)
+        assignments_pb2_grpc.add_AssignmentsServicer_to_server(assignments, server)
         ownership = Ownership(lambda token_id: tokens.in_force(token_id, time.time()))
-        fleet = FleetService(hub, ingest, closed_loop, placements, ownership)
+        fleet = FleetService(hub, ingest, closed_loop, assignments, ownership)
         fleet_pb2_grpc.add_FleetServicer_to_server(fleet, server)
         profiles = ProfilesService(store, engine, training, closed_loop)
         profiles_pb2_grpc.add_ProfilesServicer_to_server(profiles, server)
@@ -184,8 +181,6 @@ class App:
         reflection.enable_server_reflection(
             (*SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME), server
         )
-        if os.environ.get(ECHO_SETTING):
-            add_echo(server)
         host, _ = split_address(config.server.listen, "server.listen")
         port = add_port(server, config.server.listen, config.security)
 

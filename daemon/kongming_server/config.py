@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from kongming.errors import InputError
-from kongming.settings import bounded
-from kongming.settings.bounded import Setting, split_address
+from kongming import settings as declared
+from kongming.records.errors import InputError
+from kongming.settings import Setting, split_address
 from kongming_server.settings import Config
 
 __all__ = ["load", "split_address", "table"]
@@ -16,7 +16,7 @@ __all__ = ["load", "split_address", "table"]
 
 def table() -> list[Setting]:
     """Every setting, in the order of the sections."""
-    return bounded.table(Config)
+    return declared.table(Config)
 
 
 def load(path: Path | None = None, options: Mapping[str, Any] | None = None) -> Config:
@@ -26,13 +26,13 @@ def load(path: Path | None = None, options: Mapping[str, Any] | None = None) -> 
         InputError: the file cannot be read, or a value is of the wrong kind or out of range.
         UnknownNameError: a key that no setting has.
     """
-    made = bounded.load(Config, path, options)
+    made = declared.load(Config, path, options)
     _check_together(made)
     return made
 
 
 def _check_together(config: Config) -> None:
-    fleet, placements = config.fleet, config.placements
+    fleet, assignments = config.fleet, config.assignments
     if fleet.silent_after_s <= fleet.heartbeat_period_s:
         raise InputError(
             "is not allowed.",
@@ -40,12 +40,13 @@ def _check_together(config: Config) -> None:
             found=fleet.silent_after_s,
             allowed=f"more than fleet.heartbeat_period_s, {fleet.heartbeat_period_s:g}",
         )
-    if placements.reservation_ttl_s > placements.reservation_ttl_max_s:
+    if assignments.reservation_ttl_s > assignments.reservation_ttl_max_s:
         raise InputError(
             "is not allowed.",
-            field="placements.reservation_ttl_s",
-            found=placements.reservation_ttl_s,
-            allowed=f"up to placements.reservation_ttl_max_s, {placements.reservation_ttl_max_s:g}",
+            field="assignments.reservation_ttl_s",
+            found=assignments.reservation_ttl_s,
+            allowed="up to assignments.reservation_ttl_max_s, "
+            f"{assignments.reservation_ttl_max_s:g}",
         )
     security = config.security
     if bool(security.certificate) != bool(security.key):

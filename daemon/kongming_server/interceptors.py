@@ -16,19 +16,22 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import grpc
 from google.protobuf.message import DecodeError
 
-from kongming.errors import InputError, KongmingError
+from kongming.records.errors import InputError, KongmingError
 from kongming.rpc.errors import to_status
 from kongming.rpc.v1 import predictor_pb2
 from kongming_server.security.admission import Call, Caller, Guard, Ticket, current_call
 from kongming_server.settings import Limits
 
-__all__ = ["RequestIds", "check_batch", "interceptors", "request_id_of", "server_options"]
+__all__ = [
+    "RequestIds",
+    "check_batch",
+    "check_length",
+    "interceptors",
+    "request_id_of",
+    "server_options",
+]
 
 _log = logging.getLogger(__name__)
-
-UNGUARDED = "/kongming.benchmark."
-"""Methods of the benchmarks' own echo, which only a benchmark registers: what a call costs without
-anything of ours."""
 
 REQUEST_ID_KEY = "x-request-id"
 _LONGEST_REQUEST_ID = 128
@@ -84,13 +87,20 @@ def request_id_of(given: str) -> str:
 def check_batch(request: Any, limits: Limits) -> None:
     """Raises InputError where a request asks more at once than ``limits.batch``."""
     for kind, name in _BATCHES:
-        if isinstance(request, kind) and len(getattr(request, name)) > limits.batch:
-            raise InputError(
-                "has too many entries.",
-                field=name,
-                found=len(getattr(request, name)),
-                allowed=f"up to {limits.batch} in one request",
-            )
+        if isinstance(request, kind):
+            check_length(request, name, limits.batch)
+
+
+def check_length(request: Any, name: str, most: int) -> None:
+    """Raises InputError where a field of a request has more than ``most`` entries."""
+    found = len(getattr(request, name))
+    if found > most:
+        raise InputError(
+            "has too many entries.",
+            field=name,
+            found=found,
+            allowed=f"up to {most} in one request",
+        )
 
 
 _BATCHES = (
@@ -130,8 +140,6 @@ class _Gate(grpc.aio.ServerInterceptor):
         return wrapped
 
     def _wrap(self, method: str, handler: Any) -> Handler:
-        if method.startswith(UNGUARDED):
-            return handler  # type: ignore[no-any-return]
         decode = handler.request_deserializer
         coding = {
             # Of a stream it raises where the servicer reads, which is inside of the gate.

@@ -7,7 +7,6 @@ Exit status: 0 ended by SIGTERM or Ctrl-C in good order; 1 failed; 2 wrong input
 from __future__ import annotations
 
 import asyncio
-import importlib
 import logging
 import os
 import signal
@@ -18,13 +17,24 @@ from typing import Any
 
 import click
 
-from kongming import __version__, entry
-from kongming.settings.bounded import as_file
+from kongming import __version__
+from kongming import process as entry
+from kongming.lazy_group import Entry, LazyGroup
+from kongming.settings import as_file
 from kongming_server import config as settings
 from kongming_server.settings import Config
 
-_COMMANDS = {"init-tls": "init_tls", "token": "token"}
-"""Commands beside serving, by their names in ``security.commands``."""
+_COMMANDS = {
+    "init-tls": Entry(
+        "kongming_server.security.commands:init_tls",
+        "Make a private authority and certificates in DIRECTORY.",
+    ),
+    "token": Entry(
+        "kongming_server.security.commands:token",
+        "Make, list and revoke the tokens by which callers are known.",
+    ),
+}
+"""Commands beside serving."""
 
 _OPTIONS = {
     "listen": "server.listen",
@@ -42,21 +52,6 @@ _OPTIONS = {
 _HELP = {one.key: one.help for one in settings.table()}
 
 
-class Commands(click.Group):
-    """A group whose commands are imported when they are called."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(_COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _COMMANDS:
-            return None
-        module = importlib.import_module("kongming_server.security.commands")
-        command = getattr(module, _COMMANDS[cmd_name])
-        assert isinstance(command, click.Command)
-        return command
-
-
 def _option(
     name: str, metavar: str | None = None, **more: Any
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -67,7 +62,8 @@ def _option(
 
 
 @click.group(
-    cls=Commands,
+    cls=LazyGroup,
+    entries=_COMMANDS,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Every setting, with its default: kongming-server --settings. KONGMING_STORE names the "

@@ -75,13 +75,13 @@ DECLARED: tuple[Declared, ...] = tuple(
             ("state",),
         ),
         (
-            *("placements", "gauge", "kongming_server_placements", "placements"),
-            "Placements by state: reserved or bound.",
+            *("assignments", "gauge", "kongming_server_assignments", "assignments"),
+            "Assignments by state: reserved or bound.",
             ("state",),
         ),
         (
             *("accepted", "counter", "kongming_server_records_accepted_total", "records"),
-            "Reported records that were kept, by kind: fingerprint, run, signature or peer-timing.",
+            "Reported records that were kept, by kind: fingerprint, run or signature.",
             ("kind",),
         ),
         (
@@ -93,18 +93,6 @@ DECLARED: tuple[Declared, ...] = tuple(
             *("rejected", "counter", "kongming_server_records_rejected_total", "records"),
             "Reported records that cannot be true or are of the wrong form, by kind.",
             ("kind",),
-        ),
-        (
-            *("peer_round_trip", "histogram", "kongming_server_peer_round_trip_seconds", "s"),
-            "Median round trips between two nodes, as their agents timed them.",
-            (),
-            (2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2, 5e-2, 0.25, 1.0),
-        ),
-        (
-            *("peer_rate", "histogram", "kongming_server_peer_rate_bytes", "bytes/s"),
-            "Bytes a second between two nodes, as their agents timed them.",
-            (),
-            (1e6, 1e7, 5e7, 1.25e8, 3e8, 6e8, 1.25e9, 3e9, 6e9, 1.25e10, 2.5e10, 5e10),
         ),
         (
             *("ingest_waiting", "gauge", "kongming_server_ingest_waiting", "records"),
@@ -213,12 +201,10 @@ class Metrics:
     calls_at_work: Gauge
     streams_open: Gauge
     nodes: Gauge
-    placements: Gauge
+    assignments: Gauge
     accepted: Counter
     duplicates: Counter
     rejected: Counter
-    peer_round_trip: Histogram
-    peer_rate: Histogram
     ingest_waiting: Gauge
     oldest_fingerprint: Gauge
     matrix_staleness: Gauge

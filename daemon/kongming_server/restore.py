@@ -13,21 +13,24 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from kongming.errors import KongmingError, StoreError
-from kongming.models import persist
-from kongming.models.persist import ModelFile
-from kongming.scale import persist as scale_persist
-from kongming.scale.model import ScaleFile
+from kongming.engine.load.models import widenings
+from kongming.engine.load.nodes import (
+    current_assignments,
+    newest_references,
+    recent_fingerprints,
+    resident_of,
+)
+from kongming.engine.settings import Purpose
+from kongming.learning import model_file as persist
+from kongming.learning.model_file import ModelFile
+from kongming.records.errors import KongmingError, StoreError
+from kongming.scale.fit import model_file as scale_persist
+from kongming.scale.fit.model import ScaleFile
 from kongming.store import Change, Reference
 from kongming.store.models import SCALE, SCALE_PREFIX
-from kongming_server.core.questions import Purpose
-from kongming_server.hub import Hub, resident_of
-from kongming_server.widenings import widenings
+from kongming_server.state import Hub
 
 log = logging.getLogger(__name__)
-
-ENDED_S = 3600.0
-"""Placements that ended longer ago matter to no fingerprint."""
 
 ModelKey = tuple[str, str]
 """Application and placement."""
@@ -63,10 +66,8 @@ class Restore:
         await self.models(None)
         await self.scale_models(None)
         await self.signatures(None)
-        for row in await hub.stored(hub.store.placements):
-            resident = resident_of(row)
-            if resident.active or hub.now() - (resident.ended_at or 0.0) < ENDED_S:
-                hub.placed(resident)
+        for resident in await hub.stored(lambda: current_assignments(hub.store, hub.now())):
+            hub.placed(resident)
         return since
 
     def is_own(self, change: Change) -> bool:
@@ -100,8 +101,8 @@ class Restore:
         if owners["signature"]:
             await self.signatures(owners["signature"])
         for change in changes:
-            if change.kind == "placement" and not self.is_own(change):
-                row = await hub.stored(lambda key=change.key: hub.store.placement(key))  # type: ignore[misc]
+            if change.kind == "assignment" and not self.is_own(change):
+                row = await hub.stored(lambda key=change.key: hub.store.assignment(key))  # type: ignore[misc]
                 if row is not None:
                     hub.placed(resident_of(row))
         hub.watchers.changed(*owners["node"], *owners["reference"], *owners["fingerprint"])
@@ -116,7 +117,6 @@ class Restore:
             if agent is None:
                 continue
             agent.restore(row.document)
-            hub.agents.put_peer(agent, agent.peer_address)
             if agent.suspect is None:
                 hub.engine.clear_suspect(row.node_id)
             else:
@@ -134,16 +134,16 @@ class Restore:
                 for node_id in node_ids
                 for one in await hub.stored(lambda n=node_id: hub.store.references(node_id=n))  # type: ignore[misc]
             ]
-        newest: dict[tuple[str, int], Reference] = {}
+        by_node: dict[str, list[Reference]] = defaultdict(list)
         for one in found:
-            agent = hub.agents.get(one.node_id)
-            domain = None if agent is None else agent.domain_of(one.cpu)
-            if domain is not None:
-                # Newest first: the first one of a domain is it.
-                newest.setdefault((one.node_id, domain), one)
-        for (node_id, domain), one in newest.items():
-            with _tolerated(f"The reference of {node_id}"):
-                hub.engine.put_reference(node_id, domain, one.times, one.suite_version)
+            by_node[one.node_id].append(one)
+        for node_id, references in by_node.items():
+            agent = hub.agents.get(node_id)
+            if agent is None:
+                continue
+            for domain, one in newest_references(hub.store, agent.facts, references):
+                with _tolerated(f"The reference of {node_id}"):
+                    hub.engine.put_reference(node_id, domain, one.times, one.suite_version)
 
     async def fingerprints(self, node_ids: Collection[str] | None) -> None:
         hub = self._hub
@@ -164,18 +164,13 @@ class Restore:
         """
         hub = self._hub
         for agent in list(hub.agents):
-            node_id = agent.facts.id
-            wanted = hub.engine_settings.history * agent.domains
+            size = hub.engine_settings.history
             found = await hub.stored(
-                lambda node_id=node_id, wanted=wanted: hub.store.fingerprints(  # type: ignore[misc]
-                    node_id=node_id, purpose="live", limit=wanted
-                )
+                lambda facts=agent.facts, size=size: recent_fingerprints(hub.store, facts, size)  # type: ignore[misc]
             )
-            for fingerprint in reversed(found[1:]):
-                domain = agent.domain_of(fingerprint.cpu)
-                if domain is not None:
-                    with _tolerated(f"The fingerprint {fingerprint.id}"):
-                        hub.use_fingerprint(agent, domain, fingerprint, Purpose.LIVE)
+            for domain, fingerprint in found:
+                with _tolerated(f"The fingerprint {fingerprint.id}"):
+                    hub.use_fingerprint(agent, domain, fingerprint, Purpose.LIVE)
             await asyncio.sleep(0)
 
     async def models(self, apps: Collection[str] | None) -> None:
@@ -183,6 +178,8 @@ class Restore:
         hub = self._hub
         in_service = await hub.stored(hub.store.models_in_service)
         versions: dict[ModelKey, dict[int, str]] = defaultdict(dict)
+        applications = await hub.stored(hub.store.applications)
+        hub.engine.put_applications(one.name for one in applications)
         for entry in await hub.stored(hub.store.models):
             if apps is None or entry.app in apps:
                 versions[entry.app, entry.placement][entry.version] = entry.trained_at
@@ -249,8 +246,8 @@ class Restore:
         """Widen intervals by the co-runs of other applications."""
         hub = self._hub
         files = [self._loaded[key][version].file for key, version in self._serving.items()]
-        for one in await hub.stored(lambda: widenings(hub.store, files)):
-            hub.engine.put_widening(one.app, one.placement, one.widening)
+        for key, widening in (await hub.stored(lambda: widenings(hub.store, files))).items():
+            hub.engine.put_widening(*key, widening)
 
     async def signatures(self, apps: Collection[str] | None) -> None:
         hub = self._hub

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kongming.settings.bounded import setting
+from kongming.settings import setting
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +74,6 @@ class Fleet:
         maximum=3600,
         help="A reported time further ahead than this is replaced by the server's own.",
     )
-    peer_period_s: float = setting(
-        600.0,
-        unit="s",
-        minimum=1,
-        maximum=86400,
-        help="How often an agent is named a peer to time the network to.",
-    )
     spread_period_s: float = setting(
         10.0,
         unit="s",
@@ -94,7 +87,7 @@ class Fleet:
 
 
 @dataclass(frozen=True, slots=True)
-class Placements:
+class Assignments:
     reservation_ttl_s: float = setting(
         60.0,
         unit="s",
@@ -137,13 +130,12 @@ class Ingest:
         maximum=600,
         help="How long a record waits for a place in that queue before it is refused.",
     )
-    stream_records: int = setting(
+    report_records: int = setting(
         5000,
         unit="records",
         minimum=1,
         maximum=1000000,
-        help="Fingerprints in one ReportFingerprints, after which it is answered and closed; and "
-        "in one Report.",
+        help="Fingerprints in one Report.",
     )
 
 
@@ -362,12 +354,12 @@ class Retention:
         maximum=1e10,
         help="The feed of changes: a server that was away for longer reads everything again.",
     )
-    placements_s: float = setting(
+    assignments_s: float = setting(
         90 * 86400.0,
         unit="s",
         minimum=3600,
         maximum=1e10,
-        help="Placements that have ended, and forecasts for them.",
+        help="Assignments that have ended, and forecasts for them.",
     )
     realised_s: float = setting(
         400 * 86400.0,
@@ -393,7 +385,7 @@ class Config:
 
     server: Server = Server()
     fleet: Fleet = Fleet()
-    placements: Placements = Placements()
+    assignments: Assignments = Assignments()
     ingest: Ingest = Ingest()
     matrix: Matrix = Matrix()
     security: Security = Security()

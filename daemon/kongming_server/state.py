@@ -1,255 +1,234 @@
-"""What the server knows of each node's agent, and who watches which node. No I/O."""
+"""What all services of one server share: the store, the engine, the agents, the assignments."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+import time
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Executor
+from typing import TypeVar
 
-from kongming.errors import InputError, OverloadedError, UnknownNameError
-from kongming.fingerprint import NodeFacts
-from kongming_server.core.questions import NodeState
+from kongming.engine.assignments import AssignmentBook, Resident
+from kongming.engine.engine import Engine
+from kongming.engine.load.nodes import resident_of, stored_assignment
+from kongming.engine.settings import Purpose, Settings
+from kongming.records.errors import StoreError, UnknownNameError
+from kongming.records.fingerprint import Fingerprint, NodeFacts
+from kongming.records.run import Run, Signature
+from kongming.store import Accepted, Store
+from kongming_server.clock import SteadyClock
+from kongming_server.ingest.decode import taken_at
+from kongming_server.ingest.write import Report
+from kongming_server.metrics import Metrics
+from kongming_server.nodes.profile_requests import ProfileRequests
+from kongming_server.nodes.registry import Agent, Agents, Watchers
+from kongming_server.settings import Config
+
+T = TypeVar("T")
 
 
-class PeerTiming(NamedTuple):
-    """The network from a node to another one: the median round trip in seconds, bytes a second (0
-    where that was not timed), and when (unix seconds)."""
+class Hub:
+    """State that outlives a call. Everything but the store is touched on the event loop alone."""
 
-    round_trip_s: float
-    bytes_per_s: float
-    taken_at: float
-
-
-PEERS_KEPT = 16
-"""Timings that are kept of each node: the newest, one of each peer."""
-
-
-@dataclass(slots=True)
-class Agent:
-    """A node and its agent. Times are unix seconds, None before there was one.
-
-    ``registered`` is False for a node that is only known from what was measured there by hand;
-    ``suspect`` says why what the node reports is not believed; ``sense`` counts the plausible
-    fingerprints since then; ``bound_to`` whose node it is (kongming_server.ownership), empty for
-    nobody's; ``peer_timings`` are by the other node's id, the oldest first.
-    """
-
-    facts: NodeFacts
-    registered: bool = False
-    agent_version: str = ""
-    suite_version: str = ""
-    peer_address: str = ""
-    allowed_apps: tuple[str, ...] = ()
-    wanted_profiles: tuple[str, ...] = ()
-    suspect: str | None = None
-    sense: int = 0
-    silent: bool = False
-    last_heartbeat: float | None = None
-    last_fingerprint: float | None = None
-    probe_cost: float = 0.0
-    spooled: int = 0
-    passive: Mapping[str, float] = field(default_factory=dict)
-    probe_now: bool = False
-    peer_due_at: float = 0.0
-    bound_to: str = ""
-    peer_timings: dict[str, PeerTiming] = field(default_factory=dict)
-
-    def timed(self, peer_node_id: str, timing: PeerTiming) -> None:
-        """Keep what was timed to a peer, in place of what was timed before."""
-        self.peer_timings.pop(peer_node_id, None)
-        self.peer_timings[peer_node_id] = timing
-        while len(self.peer_timings) > PEERS_KEPT:
-            del self.peer_timings[next(iter(self.peer_timings))]
+    def __init__(
+        self,
+        config: Config,
+        store: Store,
+        executor: Executor,
+        engine: Engine,
+        clock: SteadyClock,
+        metrics: Metrics,
+        engine_settings: Settings,
+    ) -> None:
+        self.config = config
+        self.store = store
+        self.engine = engine
+        self.clock = clock
+        self.metrics = metrics
+        self.engine_settings = engine_settings
+        self.agents = Agents()
+        self.profile_requests = ProfileRequests(self)
+        self.book = AssignmentBook()
+        self.watchers = Watchers(config.fleet.watchers)
+        self.ending = asyncio.Event()
+        self._executor = executor
+        self._active: dict[str, dict[str, None]] = {}
+        self._heard: dict[str, float] = {}
+        self._waiting: dict[str, Agent] = {}
 
     @property
-    def state(self) -> NodeState:
-        if self.suspect is not None:
-            return NodeState.SUSPECT
-        return NodeState.SILENT if self.silent else NodeState.READY
+    def shared(self) -> bool:
+        """Whether other servers may be at work on this store."""
+        return self.store.url.startswith("postgresql")
 
-    @property
-    def domains(self) -> int:
-        """Last-level cache domains; one where the node tells of none."""
-        return max(1, len(self.facts.llc_cpus))
+    def now(self) -> float:
+        return self.clock.now()
 
-    def domain_of(self, cpu: int) -> int | None:
-        """The last-level cache domain of a CPU; 0 where the node tells of none, None if unknown."""
-        if not self.facts.llc_cpus:
-            return 0
-        for number, cpus in enumerate(self.facts.llc_cpus):
-            if cpu in cpus:
-                return number
-        return None
+    async def stored(self, call: Callable[[], T], work: str = "other") -> T:
+        """The result of a call to the store, which blocks a thread and not the event loop.
 
-    def to_document(self) -> dict[str, Any]:
-        """What outlives a restart, as JSON."""
-        return {
-            "schema": 1,
-            "agent_version": self.agent_version,
-            "suite_version": self.suite_version,
-            "peer_address": self.peer_address,
-            "allowed_apps": list(self.allowed_apps),
-            "wanted_profiles": list(self.wanted_profiles),
-            "suspect": self.suspect,
-            "bound_to": self.bound_to,
-            "peer_timings": {peer: list(one) for peer, one in self.peer_timings.items()},
-        }
-
-    def restore(self, document: Mapping[str, Any]) -> None:
-        """Take over what ``to_document`` wrote."""
-        self.registered = True
-        self.agent_version = str(document.get("agent_version", ""))
-        self.suite_version = str(document.get("suite_version", ""))
-        self.peer_address = str(document.get("peer_address", ""))
-        self.allowed_apps = tuple(map(str, document.get("allowed_apps", ())))
-        self.wanted_profiles = tuple(map(str, document.get("wanted_profiles", ())))
-        suspect = document.get("suspect")
-        self.suspect = None if suspect is None else str(suspect)
-        self.bound_to = str(document.get("bound_to", ""))
-        timings = document.get("peer_timings", {})
-        self.peer_timings = {
-            str(peer): PeerTiming(*map(float, one)) for peer, one in timings.items()
-        }
-
-
-class Agents:
-    """All nodes by id and by name."""
-
-    def __init__(self) -> None:
-        self._by_id: dict[str, Agent] = {}
-        self._by_name: dict[str, set[str]] = {}
-        self._ever_peers: set[str] = set()
-        self._peer_ids: list[str] = []
-
-    def __iter__(self) -> Iterator[Agent]:
-        return iter(self._by_id.values())
-
-    def __len__(self) -> int:
-        return len(self._by_id)
-
-    def get(self, node_id: str) -> Agent | None:
-        return self._by_id.get(node_id)
-
-    def put(self, facts: NodeFacts) -> Agent:
-        """The node's agent, with these facts from now on."""
-        agent = self._by_id.get(facts.id)
-        if agent is None:
-            agent = self._by_id[facts.id] = Agent(facts)
-        elif agent.facts.name != facts.name:
-            self._by_name[agent.facts.name].discard(facts.id)
-        agent.facts = facts
-        self._by_name.setdefault(facts.name, set()).add(facts.id)
-        return agent
-
-    def known(self, node_id: str, field_name: str = "node_id") -> Agent:
-        """By id alone: what agents call themselves. Raises UnknownNameError."""
-        agent = self._by_id.get(node_id)
-        if agent is None:
-            error = UnknownNameError("node", node_id, (), hint="Register it first.")
-            error.field = field_name
-            raise error
-        return agent
-
-    def named(self, node: str, field_name: str = "node") -> Agent:
-        """By id or name: what people call it.
-
-        Raises:
-            UnknownNameError: nothing is called so.
-            InputError: several nodes have this name.
+        ``work`` is what the metrics call it. Raises what the call raises.
         """
-        agent = self._by_id.get(node)
-        if agent is not None:
-            return agent
-        ids = self._by_name.get(node, set())
-        if not ids:
-            names = [name for name, of in self._by_name.items() if of]
-            error = UnknownNameError("node", node, names)
-            error.field = field_name
-            raise error
-        if len(ids) > 1:
-            raise InputError(
-                "is the name of several nodes.",
-                field=field_name,
-                found=node,
-                allowed=f"an id: {', '.join(sorted(ids)[:5])}",
-            )
-        return self._by_id[next(iter(ids))]
-
-    def put_peer(self, agent: Agent, address: str) -> None:
-        """Where other agents may time the network to this one; empty for nowhere."""
-        agent.peer_address = address
-        if address and agent.facts.id not in self._ever_peers:
-            self._ever_peers.add(agent.facts.id)
-            self._peer_ids.append(agent.facts.id)
-
-    def peer_for(self, node_id: str, seed: int) -> Agent | None:
-        """Another node that is not silent and takes network probes; another one for each seed.
-
-        A few are looked at, not all: None may also mean that these few were silent.
-        """
-        for place in range(seed, seed + min(_PEERS_LOOKED_AT, len(self._peer_ids))):
-            agent = self._by_id[self._peer_ids[place % len(self._peer_ids)]]
-            if agent.peer_address and agent.facts.id != node_id and not agent.silent:
-                return agent
-        return None
-
-
-_PEERS_LOOKED_AT = 16
-
-
-class Watchers:
-    """Who is told when a node changes. Changes that come together are told once."""
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._events: dict[str, set[asyncio.Event]] = {}
-        self._count = 0
-
-    @property
-    def count(self) -> int:
-        return self._count
-
-    @contextmanager
-    def watching(self, node_id: str) -> Iterator[asyncio.Event]:
-        """An event that is set at each change of the node. Raises OverloadedError."""
-        if self._count >= self._limit:
-            raise OverloadedError(
-                f"There are {self._count} watchers already.", hint="Try again later."
-            )
-        event = asyncio.Event()
-        self._count += 1
-        self._events.setdefault(node_id, set()).add(event)
+        begun = time.perf_counter()
         try:
-            yield event
+            return await asyncio.get_running_loop().run_in_executor(self._executor, call)
+        except StoreError:
+            self.metrics.store_errors.inc()
+            raise
         finally:
-            self._count -= 1
-            events = self._events[node_id]
-            events.discard(event)
-            if not events:
-                del self._events[node_id]
+            self.metrics.store_seconds.labels(work).observe(time.perf_counter() - begun)
 
-    def changed(self, *node_ids: str) -> None:
-        for node_id in node_ids:
-            for event in self._events.get(node_id, ()):
-                event.set()
+    def end(self) -> None:
+        """Calls that wait for something to happen are to come to their end."""
+        self.ending.set()
+        self.watchers.all_changed()
 
-    def all_changed(self) -> None:
-        """Every watcher looks again: at the end of the server, and after a lost change feed."""
-        self.changed(*self._events)
+    # -- nodes ---------------------------------------------------------------------------------
 
+    def put_node(self, facts: NodeFacts) -> Agent:
+        """Raises InputError for a node that the engine cannot hold."""
+        self.engine.put_node(facts)
+        return self.agents.put(facts)
 
-def allowed(apps: Sequence[str], agent: Agent) -> tuple[str, ...]:
-    """The applications, all of which the node's own list allows. Raises InputError."""
-    for app in apps:
-        if app not in agent.allowed_apps:
-            listed = ", ".join(sorted(agent.allowed_apps)) or "none"
-            raise InputError(
-                "is not in the node's own list of applications that it may be asked to profile.",
-                field="apps",
-                found=app,
-                allowed=listed,
-                hint=f"Add it to the agent's configuration on {agent.facts.name}.",
+    def reference_of(self, agent: Agent) -> Callable[[int], Mapping[str, float] | None]:
+        """The idle reference of each of a node's cache domains."""
+        return lambda domain: self.engine.reference(agent.facts.id, domain)
+
+    def alive(self, agent: Agent, now: float) -> None:
+        """Its agent has spoken to this server."""
+        self.seen(agent, now)
+        self._heard[agent.facts.id] = now
+
+    def seen(self, agent: Agent, at: float) -> None:
+        """Its agent has spoken to some server."""
+        agent.last_heartbeat = max(at, agent.last_heartbeat or 0.0)
+        self.engine.heartbeat(agent.facts.id, agent.last_heartbeat, agent.probe_cost)
+        if agent.silent and self.now() - at < self.config.fleet.silent_after_s:
+            agent.silent = False
+            self.watchers.changed(agent.facts.id)
+
+    def heard(self) -> dict[str, float]:
+        """When agents spoke to this server, since the last time that this was asked."""
+        heard, self._heard = self._heard, {}
+        return heard
+
+    def use_fingerprint(
+        self, agent: Agent, domain: int, fingerprint: Fingerprint, purpose: Purpose
+    ) -> None:
+        """A live fingerprint that is on disk, or an estimate."""
+        self.engine.put_fingerprint(agent.facts.id, domain, fingerprint, purpose, self.now())
+        agent.last_fingerprint = max(taken_at(fingerprint), agent.last_fingerprint or 0.0)
+        self.watchers.changed(agent.facts.id)
+
+    def use_report(self, report: Report, accepted: Accepted) -> None:
+        """What was just committed, in the order of the commits."""
+        refused = {one.id for one in accepted.refused}
+        new = set(accepted.new)
+        for reported in report.records:
+            record = reported.record
+            counter = (
+                self.metrics.rejected
+                if record.id in refused
+                else self.metrics.accepted
+                if record.id in new
+                else self.metrics.duplicates
             )
-    return tuple(dict.fromkeys(apps))
+            counter.labels(type(record).__name__.lower()).inc()
+            agent = self.agents.get(reported.node_id)
+            if record.id in refused or agent is None or isinstance(record, Run):
+                continue
+            if isinstance(record, Signature):
+                self.engine.put_signatures([record])
+            elif reported.purpose == Purpose.REFERENCE.value:
+                self.engine.put_reference(reported.node_id, report.domain, record)
+                self.watchers.changed(reported.node_id)
+            else:
+                self.use_fingerprint(agent, report.domain, record, Purpose.LIVE)
+
+    async def keep(self, agent: Agent) -> None:
+        """Put on disk what is known of an agent."""
+        node_id, document = agent.facts.id, agent.to_document()
+        seen_at = agent.last_heartbeat or 0.0
+        await self.stored(lambda: self.store.put_agent(node_id, document, seen_at), "agent")
+
+    def keep_soon(self, agent: Agent) -> None:
+        """Put it on disk with the next ``keep_waiting``: many agents in one transaction."""
+        self._waiting[agent.facts.id] = agent
+
+    async def keep_waiting(self) -> None:
+        waiting, self._waiting = self._waiting, {}
+        rows = {
+            node_id: (agent.to_document(), agent.last_heartbeat or 0.0)
+            for node_id, agent in waiting.items()
+        }
+        try:
+            await self.stored(lambda: self.store.put_agents(rows), "agent")
+        except StoreError:
+            self._waiting = waiting | self._waiting
+            raise
+
+    async def doubt(self, agent: Agent, reason: str) -> None:
+        """It reported what cannot be true: it is not ranked until it reports sense again."""
+        agent.sense = 0
+        if agent.suspect == reason:
+            return
+        agent.suspect = reason
+        self.engine.mark_suspect(agent.facts.id, reason)
+        self.watchers.changed(agent.facts.id)
+        await self.keep(agent)
+
+    async def reassure(self, agent: Agent) -> None:
+        """It reported something plausible."""
+        if agent.suspect is None:
+            return
+        agent.sense += 1
+        if agent.sense < self.config.fleet.sense_before_trust:
+            return
+        agent.suspect = None
+        self.engine.clear_suspect(agent.facts.id)
+        self.watchers.changed(agent.facts.id)
+        await self.keep(agent)
+
+    # -- assignments ----------------------------------------------------------------------------
+
+    async def keep_assignment(self, resident: Resident) -> Resident:
+        """Put an assignment on disk, and only then into the matrix; returns what is held there.
+
+        Another server may have gone further with it: then that is held.
+        """
+        row = stored_assignment(resident)
+        held = resident_of(await self.stored(lambda: self.store.put_assignment(row), "assignment"))
+        self.placed(held)
+        return held
+
+    def assignments_on(self, node_id: str) -> Iterable[str]:
+        """Ids of the assignments that are reserved or bound there."""
+        return self._active.get(node_id, ())
+
+    def placed(self, resident: Resident) -> None:
+        """What is on disk of a placement is known from now on; its node is probed soon.
+
+        Older news of it, which another thread or server brought late, change nothing.
+        """
+        try:
+            known = self.book.get(resident.assignment_id)
+        except UnknownNameError:
+            pass
+        else:
+            if _ORDER.index(resident.state) < _ORDER.index(known.state):
+                return
+        active = self._active.setdefault(resident.node_id, {})
+        if resident.active:
+            active[resident.assignment_id] = None
+        else:
+            active.pop(resident.assignment_id, None)
+        self.book.put(resident)
+        self.engine.put_assignment(resident)
+        agent = self.agents.get(resident.node_id)
+        if agent is not None and resident.state != "reserved":
+            agent.probe_now = True
+        self.watchers.changed(resident.node_id)
+
+
+_ORDER = ("reserved", "expired", "bound", "released")
+"""States of a placement: a later one is never followed by an earlier one."""

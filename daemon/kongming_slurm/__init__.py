@@ -1,1 +1,1 @@
-"""KONGMING beside Slurm: rankings for job_submit.lua, weights, pending jobs, prolog and epilog."""
+"""KONGMING for Slurm: rankings for job_submit.lua, weights, pending jobs, prolog and epilog."""

@@ -1,9 +1,10 @@
-"""Keeps the file of rankings fresh, and with it the weights, the jobs that wait, and the placements
-of jobs that are gone."""
+"""Keep the ranking file fresh, and with it node weights, pending jobs, and the assignments of jobs
+that have ended."""
 
 from __future__ import annotations
 
 import logging
+import math
 import random
 import threading
 import time
@@ -11,27 +12,29 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from kongming.errors import KongmingError, UnavailableError
-from kongming.rpc.answers import ApplicationReport, NodeReport, RankedNode, Ranking, Reservation
-from kongming.rpc.questions import RankQuestion
-from kongming_slurm import choosing, rankings
+from kongming_scheduling.log_throttle import LogThrottle
+
+from kongming.records.answers import ApplicationReport, Assignment, NodeReport, RankedNode, Ranking
+from kongming.records.errors import KongmingError, UnavailableError
+from kongming.records.questions import RankQuestion
+from kongming_slurm import policy, ranking_file
 from kongming_slurm.config import Settings
-from kongming_slurm.hooks import of_placement
-from kongming_slurm.hostlist import MOST_NODES, expanded
-from kongming_slurm.rankings import NEVER, Rankings
-from kongming_slurm.slurm import Nodes, Slurm, Waiting
+from kongming_slurm.hooks import job_of_assignment
+from kongming_slurm.hostlist import MAX_NODES, expand
+from kongming_slurm.ranking_file import NEVER, RankingFile
+from kongming_slurm.slurm_commands import PendingJob, Slurm, SlurmNodes
 from kongming_slurm.tags import is_name
 
 _log = logging.getLogger(__name__)
-_Found = TypeVar("_Found")
+_Result = TypeVar("_Result")
 
 _FIRST_RETRY_S = 1.0
-_AGE_OF_ORPHAN_S = 60.0
-"""A placement is not taken for left behind before it is so old: its job may be just starting."""
+_ORPHAN_AGE_S = 60.0
+"""A younger assignment is not taken for an orphan: its job may be just starting."""
 
 
-class Asked(Protocol):
-    """What the bridge needs of a server: the client's methods of these names."""
+class Client(Protocol):
+    """The methods of RemoteService that the bridge calls."""
 
     def rank(self, question: RankQuestion) -> Ranking: ...
 
@@ -39,25 +42,25 @@ class Asked(Protocol):
 
     def applications(self) -> tuple[ApplicationReport, ...]: ...
 
-    def placements(
+    def assignments(
         self, node: str | None = None, *, ended: bool = False
-    ) -> tuple[Reservation, ...]: ...
+    ) -> tuple[Assignment, ...]: ...
 
-    def release(self, placement_id: str, *, ended_at: float | None = None) -> Reservation: ...
+    def release(self, assignment_id: str, *, ended_at: float | None = None) -> Assignment: ...
 
     def close(self) -> None: ...
 
 
 class Bridge:
-    """``step`` does everything once, and says after how many seconds to come again.
+    """``step`` does everything once, and returns the seconds until the next step.
 
-    ``connect`` opens a client, anew after each failure: so a renewed token counts.
+    ``connect`` opens a client, again after each failure: so a renewed token counts.
     """
 
     def __init__(
         self,
         settings: Settings,
-        connect: Callable[[], Asked],
+        connect: Callable[[], Client],
         slurm: Slurm,
         *,
         now: Callable[[], float] = time.time,
@@ -65,47 +68,48 @@ class Bridge:
     ) -> None:
         self._settings, self._connect, self._slurm = settings, connect, slurm
         self._now, self._rng = now, rng or random.Random()
-        self._service: Asked | None = None
-        self._told: dict[str, str] = {}
+        self._client: Client | None = None
+        self._throttle = LogThrottle(_log, repeat_after_s=math.inf)
         self._failures = 0
-        self._known: Rankings | None = None
-        self._general: dict[str, float] = {}
+        self._rankings: RankingFile | None = None
+        self._general_slowdowns: dict[str, float] = {}
         self._orphans: set[str] = set()
         self._cluster = ""
 
     @property
-    def in_trouble(self) -> bool:
+    def failing(self) -> bool:
         """Whether something failed when it was last done."""
-        return bool(self._told)
+        return self._throttle.active
 
     def run(self, stopping: threading.Event) -> None:
-        """Until ``stopping`` is set."""
+        """Step until ``stopping`` is set."""
         while not stopping.wait(self.step()):
             pass
         self.close()
 
     def close(self) -> None:
-        service, self._service = self._service, None
-        if service is not None:
-            service.close()
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()
 
     def step(self) -> float:
-        """Trouble is told once, in a line, and the rest is done all the same."""
-        settings, began = self._settings, time.monotonic()
+        """Do everything once. A failure is logged when it begins, and the rest is done all the
+        same."""
+        settings, begun = self._settings, time.monotonic()
         nodes = self._try("Slurm", self._slurm.nodes)
-        fine = nodes is not None
+        succeeded = nodes is not None
         if nodes is not None:
-            fine &= self._try("the server", lambda: self._ask(nodes)) is not None
-            self._forget_the_stale()
+            succeeded &= self._try("the server", lambda: self._update_rankings(nodes)) is not None
+            self._drop_stale_rankings()
             if settings.weights.follow:
-                fine &= self._try("weights", lambda: self._weigh(nodes)) is not None
+                succeeded &= self._try("weights", lambda: self._update_weights(nodes)) is not None
             if settings.pending.refresh:
-                fine &= self._try("pending jobs", self._refresh) is not None
-            if self._service is not None:
-                fine &= self._try("placements", self._tidy) is not None
-        if fine:
+                succeeded &= self._try("pending jobs", self._update_pending_jobs) is not None
+            if self._client is not None:
+                succeeded &= self._try("assignments", self._release_orphans) is not None
+        if succeeded:
             self._failures = 0
-            wait_s = settings.rankings.refresh_s - (time.monotonic() - began)
+            wait_s = settings.rankings.refresh_s - (time.monotonic() - begun)
             return max(0.1 * settings.rankings.refresh_s, wait_s)
         longest_s = max(settings.rankings.refresh_s, settings.server.longest_retry_s)
         bound_s = min(_FIRST_RETRY_S * 2.0 ** min(self._failures, 30), longest_s)
@@ -113,52 +117,55 @@ class Bridge:
         return self._rng.uniform(0.5 * bound_s, bound_s)
 
     def reset(self) -> None:
-        """Everything as it was without the bridge: no file, weights of idle nodes, no exclusions.
+        """Restore the state without the bridge: no file, weights of idle nodes, no exclusions.
 
         Raises KongmingError and OSError.
         """
         Path(self._settings.rankings.file).unlink(missing_ok=True)
-        self._known, self._general = None, {}
-        self._weigh(self._slurm.nodes())
-        for job in self._slurm.waiting():
-            self._keep_from(job, ())
+        self._rankings, self._general_slowdowns = None, {}
+        self._update_weights(self._slurm.nodes())
+        for job in self._slurm.pending_jobs():
+            self._exclude(job, ())
 
     # The file
 
-    def _ask(self, nodes: Nodes) -> bool:
+    def _update_rankings(self, nodes: SlurmNodes) -> bool:
         """Raises KongmingError, and OSError where the file cannot be written."""
-        if self._service is None:
-            self._service = self._connect()
+        if self._client is None:
+            self._client = self._connect()
         try:
-            general = _by_slurm_name(self._service.nodes(), nodes.names)
-            made = self._rank(self._service, nodes)
+            general = _general_slowdowns(self._client.nodes(), nodes.names)
+            rankings = self._rank(self._client, nodes)
         except UnavailableError:
             self.close()
             raise
-        text, left = made.text(self._settings.rankings.most_bytes)
-        rankings.write(Path(self._settings.rankings.file), text)
-        self._known, self._general = made, general
-        more = f"{', '.join(left[:5])}{' and others' if len(left) > 5 else ''}"
-        self._tell("size", f"left out, for rankings.most_bytes: {more}" if left else None)
+        text, omitted = rankings.text(self._settings.rankings.most_bytes)
+        ranking_file.write(Path(self._settings.rankings.file), text)
+        self._rankings, self._general_slowdowns = rankings, general
+        if omitted:
+            names = f"{', '.join(omitted[:5])}{' and others' if len(omitted) > 5 else ''}"
+            self._throttle.warn("size", f"size: rankings.most_bytes is too small for {names}")
+        else:
+            self._recover("size")
         return True
 
-    def _rank(self, service: Asked, nodes: Nodes) -> Rankings:
-        wanted = self._settings.rankings
-        names = wanted.apps or tuple(
-            sorted(each.name for each in service.applications() if each.trained)
+    def _rank(self, client: Client, nodes: SlurmNodes) -> RankingFile:
+        settings = self._settings.rankings
+        names = settings.apps or tuple(
+            sorted(app.name for app in client.applications() if app.trained)
         )
         apps = {}
-        # Asked for first, so that the file is not taken for fresher than what it says.
+        # Before the first question, so that the file is not taken for fresher than its content.
         asked_at = self._now()
         for name in names:
             if is_name(name):
-                question = RankQuestion(name, limit=MOST_NODES, stale_policy="refuse", seed=0)
-                found = service.rank(question)
-                apps[name] = slowdowns(found.nodes, nodes.names, wanted.resident_limit)
-        return Rankings(
+                question = RankQuestion(name, limit=MAX_NODES, stale_policy="refuse", seed=0)
+                ranking = client.rank(question)
+                apps[name] = slowdowns(ranking.nodes, nodes.names, settings.resident_limit)
+        return RankingFile(
             written_at=asked_at,
-            good_for_s=wanted.good_for_s,
-            limit=wanted.limit,
+            good_for_s=settings.good_for_s,
+            limit=settings.limit,
             nodes=nodes.names,
             up=nodes.up,
             cpus=nodes.cpus,
@@ -167,96 +174,89 @@ class Bridge:
             apps=apps,
         )
 
-    def _forget_the_stale(self) -> None:
-        """What was asked too long ago is not gone by: neither here nor in job_submit.lua."""
-        known = self._known
-        if known is not None and self._now() - known.written_at > known.good_for_s:
-            self._known, self._general = None, {}
+    def _drop_stale_rankings(self) -> None:
+        """Rankings that are too old are used neither here nor in job_submit.lua."""
+        rankings = self._rankings
+        if rankings is not None and self._now() - rankings.written_at > rankings.good_for_s:
+            self._rankings, self._general_slowdowns = None, {}
 
     # Slurm
 
-    def _weigh(self, nodes: Nodes) -> bool:
-        weights = self._settings.weights
-        changes = choosing.changed_weights(
-            nodes.weights, self._general, span=weights.span, step=weights.step
+    def _update_weights(self, nodes: SlurmNodes) -> bool:
+        settings = self._settings.weights
+        changes = policy.changed_weights(
+            nodes.weights, self._general_slowdowns, span=settings.span, step=settings.step
         )
         for weight, names in changes.items():
             self._slurm.set_weight(names, weight)
         return True
 
-    def _refresh(self) -> bool:
-        """Raises KongmingError where Slurm is away; a job that cannot be changed is passed over."""
-        left = self._settings.pending.most_changes
-        for job in self._slurm.waiting():
-            wanted = self._wanted(job)
-            if wanted is None or frozenset(wanted) == job.excluded:
+    def _update_pending_jobs(self) -> bool:
+        """Raises KongmingError where Slurm is away; a job that cannot be changed is skipped."""
+        changes_left = self._settings.pending.most_changes
+        for job in self._slurm.pending_jobs():
+            names = self._exclusions(job)
+            if names is None or frozenset(names) == job.excluded:
                 continue
-            if left == 0:
+            if changes_left == 0:
                 break
-            left -= 1
+            changes_left -= 1
             try:
-                self._keep_from(job, wanted)
+                self._exclude(job, names)
             except UnavailableError:
                 raise
             except KongmingError as error:
-                # It has just started, mostly.
+                # Mostly it has just started.
                 _log.debug("%s", error)
         return True
 
-    def _wanted(self, job: Waiting) -> tuple[str, ...] | None:
-        """All that the job is to be kept from; None to leave it as it is."""
+    def _exclusions(self, job: PendingJob) -> tuple[str, ...] | None:
+        """All nodes that the job must not get; None to leave it as it is."""
         try:
-            own = tuple(expanded(job.note.own))
+            own = tuple(expand(job.note.own))
         except KongmingError:
             return None
         longest_s = self._settings.pending.longest_s
-        if self._known is None or (longest_s and job.waited_s > longest_s):
+        if self._rankings is None or (longest_s and job.waited_s > longest_s):
             return own
-        chosen = choosing.kept_from(self._known, job.note, job.partitions, own)
-        return own if chosen is None else tuple(dict.fromkeys((*own, *chosen)))
+        slow = policy.exclusions(self._rankings, job.note, job.partitions, own)
+        return own if slow is None else tuple(dict.fromkeys((*own, *slow)))
 
-    def _keep_from(self, job: Waiting, names: Sequence[str]) -> None:
-        self._slurm.exclude(job.id, names or expanded(job.note.own))
+    def _exclude(self, job: PendingJob, names: Sequence[str]) -> None:
+        self._slurm.exclude(job.id, names or expand(job.note.own))
 
-    def _tidy(self) -> bool:
-        """Ends placements of this cluster whose job is gone: an epilog may never have run."""
-        assert self._service is not None
+    def _release_orphans(self) -> bool:
+        """Release assignments of this cluster whose job is gone: an epilog may never have run."""
+        assert self._client is not None
         self._cluster = self._cluster or self._slurm.cluster()
-        mine = {}
-        for held in self._service.placements():
-            job = of_placement(held.placement_id, self._cluster)
-            since = held.bound_at or held.reserved_at or 0.0
-            if job is not None and self._now() - since > _AGE_OF_ORPHAN_S:
-                mine[held.placement_id] = job
-        present = self._slurm.present() if mine else set()
-        gone = {id_ for id_, job in mine.items() if job not in present}
-        # Seen twice: the epilog may be under way.
-        for id_ in sorted(gone & self._orphans):
-            self._service.release(id_)
+        jobs = {}
+        for assignment in self._client.assignments():
+            job = job_of_assignment(assignment.assignment_id, self._cluster)
+            begun_at = assignment.bound_at or assignment.reserved_at or 0.0
+            if job is not None and self._now() - begun_at > _ORPHAN_AGE_S:
+                jobs[assignment.assignment_id] = job
+        present = self._slurm.jobs_with_nodes() if jobs else set()
+        orphans = {id_ for id_, job in jobs.items() if job not in present}
+        # Only the second time: the epilog may be under way.
+        for id_ in sorted(orphans & self._orphans):
+            self._client.release(id_)
             _log.info("%s is released: its job is gone", id_)
-        self._orphans = gone
+        self._orphans = orphans
         return True
 
-    # Trouble
+    # Failures
 
-    def _try(self, what: str, do: Callable[[], _Found]) -> _Found | None:
+    def _try(self, part: str, do: Callable[[], _Result]) -> _Result | None:
         try:
-            found = do()
+            result = do()
         except (KongmingError, OSError) as error:
-            self._tell(what, f"{error}")
+            self._throttle.warn(part, f"{part}: {error}")
             return None
-        self._tell(what, None)
-        return found
+        self._recover(part)
+        return result
 
-    def _tell(self, what: str, trouble: str | None) -> None:
-        before = self._told.get(what)
-        if trouble is None:
-            if before is not None:
-                _log.info("%s: all is well again", what)
-            self._told.pop(what, None)
-        elif before is None:
-            _log.warning("%s: %s", what, trouble)
-            self._told[what] = trouble
+    def _recover(self, part: str) -> None:
+        self._throttle.clear(part, f"{part}: works again")
 
 
 def slowdowns(
@@ -264,31 +264,31 @@ def slowdowns(
 ) -> tuple[float | None, ...]:
     """Median slowdowns in the order of Slurm's ``names``; None for a node that is not ranked, and
     NEVER where a resident would be slowed down beyond the limit (0 for none). Pure."""
-    found: dict[str, float] = {}
+    by_name: dict[str, float] = {}
     for node in ranked:
         over = resident_limit and node.worst_resident_slowdown > resident_limit
-        found[node.name] = NEVER if over else node.slowdown.median
-    return _of_each(found, names)
+        by_name[node.name] = NEVER if over else node.slowdown.median
+    return _in_order(by_name, names)
 
 
-def _by_slurm_name(reports: Sequence[NodeReport], names: Sequence[str]) -> dict[str, float]:
+def _general_slowdowns(reports: Sequence[NodeReport], names: Sequence[str]) -> dict[str, float]:
     """General slowdowns of the nodes in service, by their name in Slurm."""
-    told = {
+    by_name = {
         node.facts.name: node.general_slowdown
         for node in reports
         if node.state == "ready" and node.general_slowdown is not None
     }
-    values = zip(names, _of_each(told, names), strict=True)
+    values = zip(names, _in_order(by_name, names), strict=True)
     return {name: value for name, value in values if value is not None}
 
 
-def _of_each(told: Mapping[str, float], names: Sequence[str]) -> tuple[float | None, ...]:
-    """By the name in Slurm, else by a host name of which it is the first part, if just one is."""
-    short: dict[str, list[float]] = {}
-    for name, value in told.items():
-        short.setdefault(name.partition(".")[0], []).append(value)
-    found = []
+def _in_order(by_name: Mapping[str, float], names: Sequence[str]) -> tuple[float | None, ...]:
+    """Look up each name in Slurm, else the only host name of which it is the first part."""
+    by_short_name: dict[str, list[float]] = {}
+    for name, value in by_name.items():
+        by_short_name.setdefault(name.partition(".")[0], []).append(value)
+    values = []
     for name in names:
-        known = [told[name]] if name in told else short.get(name, [])
-        found.append(known[0] if len(known) == 1 else None)
-    return tuple(found)
+        matches = [by_name[name]] if name in by_name else by_short_name.get(name, [])
+        values.append(matches[0] if len(matches) == 1 else None)
+    return tuple(values)

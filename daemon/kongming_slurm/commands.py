@@ -12,7 +12,9 @@ from types import FrameType
 
 import click
 
-from kongming import __version__, entry
+from kongming import __version__
+from kongming import process as entry
+from kongming.settings import as_file
 from kongming_slurm import config, hooks
 from kongming_slurm.config import Settings
 
@@ -23,11 +25,11 @@ _CONFIG = click.option("--config", "file", type=_FILE, help="Settings, as TOML."
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="kongming-slurm", message="%(prog)s %(version)s")
 def cli() -> None:
-    """KONGMING beside Slurm: see docs/slurm.md."""
+    """KONGMING for Slurm: see docs/slurm.md."""
 
 
-@cli.command("bridge", short_help="Keep the file of rankings fresh; runs beside slurmctld.")
-@click.option("--server", "address", metavar="HOST:PORT", help="Who is asked.")
+@cli.command("bridge", short_help="Keep the ranking file fresh; runs where slurmctld does.")
+@click.option("--server", "address", metavar="HOST:PORT", help="The server's gRPC address.")
 @_CONFIG
 @click.option("--ca", metavar="FILE", help="Authority of the server's certificate.")
 @click.option("--cert", metavar="FILE", help="The bridge's own certificate.")
@@ -36,7 +38,7 @@ def cli() -> None:
 @click.option("--once", is_flag=True, help="Do everything once, and end.")
 @click.option("--reset", is_flag=True, help="Undo it: no file, no weights, no exclusions; and end.")
 @click.option("--settings", "show", is_flag=True, help="Print a file of all defaults, and end.")
-@click.option("--verbose", "-v", is_flag=True, help="Tell more.")
+@click.option("--verbose", "-v", is_flag=True, help="Log more.")
 def bridge_cli(
     address: str | None,
     file: Path | None,
@@ -49,10 +51,10 @@ def bridge_cli(
     show: bool,
     verbose: bool,
 ) -> int:
-    """Keep the file of rankings fresh until it is ended, and with it the weights of nodes and the
-    exclusions of jobs that wait.
+    """Keep the ranking file fresh until it is ended, and with it the weights of nodes and the
+    exclusions of pending jobs.
 
-    Flags win over the file. Status 1 of --once: something was in trouble, and was told.
+    Flags win over the file. Status 1 of --once: something failed, and was logged.
     """
     if show:
         click.echo(defaults(), nl=False)
@@ -62,67 +64,48 @@ def bridge_cli(
         format="%(asctime)s %(levelname)s %(message)s",
         stream=sys.stderr,
     )
-    given = {"address": address, "ca": ca, "cert": cert, "key": key, "token_file": token_file}
-    return _bridge(config.load(file, server=given), once=once, reset=reset)
+    options = {"address": address, "ca": ca, "cert": cert, "key": key, "token_file": token_file}
+    return _bridge(config.load(file, server=options), once=once, reset=reset)
 
 
-@cli.command("prolog", short_help="Slurm's Prolog: tell the agent that a job has started.")
+@cli.command("prolog", short_help="Slurm's Prolog: report to the agent that a job has started.")
 @_CONFIG
 def prolog_cli(file: Path | None) -> int:
-    """Tell this node's agent that a job has started. Reads Slurm's environment; status 0 always."""
+    """Report to this node's agent that a job has started. Reads Slurm's environment; status 0
+    always."""
     return hooks.run("prolog", file, hooks.environment())
 
 
-@cli.command("epilog", short_help="Slurm's Epilog: tell the agent how long a job has run.")
+@cli.command("epilog", short_help="Slurm's Epilog: report to the agent how long a job has run.")
 @_CONFIG
 def epilog_cli(file: Path | None) -> int:
-    """Tell this node's agent how long a job has run. Reads Slurm's environment; status 0 always."""
+    """Report to this node's agent how long a job has run. Reads Slurm's environment; status 0
+    always."""
     return hooks.run("epilog", file, hooks.environment())
 
 
 def defaults() -> str:
-    """A file of settings with every default, each under what it means."""
-    import json
-
-    lines: list[str] = []
-    section = ""
-    for row in config.table():
-        name, _, key = row.key.partition(".")
-        if name != section:
-            lines += [*([""] if lines else []), f"[{name}]"]
-            section = name
-        lines += [f"# {row.meaning}", f"{key} = {json.dumps(row.default)}"]
-    return "\n".join(lines) + "\n"
+    """A file of settings with every default, each under its meaning."""
+    return as_file(config.table())
 
 
 def _bridge(settings: Settings, *, once: bool, reset: bool) -> int:
-    from kongming.rpc.channel import Connection, read_token
+    from kongming.rpc.channel import Connection, connection_from_settings
     from kongming.rpc.client import RemoteService
     from kongming_slurm.bridge import Bridge
-    from kongming_slurm.slurm import Slurm
+    from kongming_slurm.slurm_commands import Slurm
 
     server = settings.server
 
-    def path(name: str) -> Path | None:
-        return Path(name) if name else None
-
     def connection() -> Connection:
-        token = path(server.token_file)
-        return Connection(
-            target=server.address,
-            ca=path(server.ca),
-            cert=path(server.cert),
-            key=path(server.key),
-            token=None if token is None else read_token(token),
-            timeout_s=server.timeout_s,
-        )
+        return connection_from_settings(server, server.timeout_s)
 
     slurm = Slurm(
         folder=settings.slurm.commands,
         configuration=settings.slurm.configuration,
         timeout_s=settings.slurm.timeout_s,
     )
-    # A file that cannot be read is told at once, not when it is first needed.
+    # A file that cannot be read is an error at once, not when it is first needed.
     connection().open().close()
     bridge = Bridge(settings, lambda: RemoteService(connection()), slurm)
     try:
@@ -131,7 +114,7 @@ def _bridge(settings: Settings, *, once: bool, reset: bool) -> int:
             return 0
         if once:
             bridge.step()
-            return 1 if bridge.in_trouble else 0
+            return 1 if bridge.failing else 0
         stopping = threading.Event()
 
         def stop(signum: int, frame: FrameType | None) -> None:
@@ -146,9 +129,9 @@ def _bridge(settings: Settings, *, once: bool, reset: bool) -> int:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Runs ``kongming-slurm ARGUMENTS`` and returns its exit status; errors are printed."""
-    return entry.run(cli, "kongming-slurm", arguments, tell=_tell, failures=(OSError,))
+    """Run ``kongming-slurm ARGUMENTS`` and return its exit status; errors are printed."""
+    return entry.run(cli, "kongming-slurm", arguments, tell=_print_error, failures=(OSError,))
 
 
-def _tell(error: Exception) -> None:
+def _print_error(error: Exception) -> None:
     print(f"kongming-slurm: {error}", file=sys.stderr)  # noqa: T201

@@ -6,14 +6,14 @@ Only the standard library is imported here: prolog and epilog read it before eve
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kongming.errors import InputError
-from kongming.settings import checked
-from kongming.settings.checked import ABOVE_ZERO, ANY, NOT_NEGATIVE, Check, Row, is_address, setting
+from kongming import settings as declared
+from kongming.records.errors import InputError
+from kongming.settings import ABOVE_ZERO, ANY, NOT_NEGATIVE, Check, Setting, is_address, setting
 
 _RATIO: Check = (lambda value: 1.0 <= value < math.inf, "1 or more")
 _RATIO_OR_NONE: Check = (
@@ -132,51 +132,37 @@ class Hooks:
 class Settings:
     """Everything that can be set, by section of the file."""
 
-    server: Server = field(default_factory=Server)
-    rankings: Rankings = field(default_factory=Rankings)
-    weights: Weights = field(default_factory=Weights)
-    pending: Pending = field(default_factory=Pending)
-    slurm: Slurm = field(default_factory=Slurm)
-    hooks: Hooks = field(default_factory=Hooks)
+    server: Server = Server()
+    rankings: Rankings = Rankings()
+    weights: Weights = Weights()
+    pending: Pending = Pending()
+    slurm: Slurm = Slurm()
+    hooks: Hooks = Hooks()
 
 
-_SECTIONS: dict[str, type[Any]] = {
-    "server": Server,
-    "rankings": Rankings,
-    "weights": Weights,
-    "pending": Pending,
-    "slurm": Slurm,
-    "hooks": Hooks,
-}
-
-
-def table() -> Iterator[Row]:
+def table() -> list[Setting]:
     """Every setting, in the order of the file."""
-    return checked.table(_SECTIONS)
+    return declared.table(Settings)
 
 
 def load(path: Path | None, **given: Mapping[str, Any]) -> Settings:
-    """The settings of a file (all defaults for None), with what was ``given`` by section: None
-    changes nothing.
+    """The defaults, what the file at ``path`` says, and over both what was ``given`` by section;
+    None says nothing.
 
     Raises:
-        InputError: it cannot be read, is no TOML, or a key is wrong (with the key).
+        InputError: the file cannot be read, or a value is of the wrong kind or out of range.
+        UnknownNameError: a section or key that no setting has.
     """
-    document: dict[str, Any] = {} if path is None else checked.read(path)
-    for section, values in given.items():
-        told = {key: value for key, value in values.items() if value is not None}
-        if told and isinstance(document.setdefault(section, {}), dict):
-            document[section] |= told
-    return parse(document)
+    options = {f"{name}.{key}": v for name, values in given.items() for key, v in values.items()}
+    return _consistent(declared.load(Settings, path, options))
 
 
 def parse(document: Mapping[str, Any]) -> Settings:
-    """The settings of a document as TOML gives it. Pure.
+    """The settings of a document as TOML gives it. Raises as ``load``."""
+    return _consistent(declared.parse(Settings, document))
 
-    Raises:
-        InputError: a section or key is unknown, or a value is of the wrong kind or out of range.
-    """
-    settings = Settings(**checked.parse(_SECTIONS, document))
+
+def _consistent(settings: Settings) -> Settings:
     if settings.rankings.good_for_s < 2.0 * settings.rankings.refresh_s:
         raise InputError(
             "would be over before the file is written again.",

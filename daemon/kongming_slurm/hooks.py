@@ -1,8 +1,8 @@
-"""Prolog and epilog: tell the node's agent that a job has started, and how long it ran.
+"""Prolog and epilog: report to the node's agent that a job has started, and how long it ran.
 
 A job must never fail or wait because of them: they work within two seconds or not at all, and end
 with status 0. Only the standard library is imported, before it is clear that there is something to
-tell.
+report.
 """
 
 from __future__ import annotations
@@ -31,34 +31,35 @@ PREFIX = "slurm"
 _PLAIN = re.compile(r"[A-Za-z0-9_.+-]+")
 
 
-class _TooLate(Exception):  # it is a deadline, and told to nobody
+class _DeadlineExceeded(Exception):  # raised by the timer, caught here
     pass
 
 
 def run(hook: Hook, config: Path | None, environment: Mapping[str, str]) -> int:
-    """Whatever happens it takes two seconds at the most, and the answer is 0."""
+    """Run a hook within two seconds, and return 0 whatever happens."""
 
     def late(signum: int, frame: FrameType | None) -> NoReturn:
-        raise _TooLate
+        raise _DeadlineExceeded
 
     try:
         previous = signal.signal(signal.SIGALRM, late)
         signal.setitimer(signal.ITIMER_REAL, LONGEST_S)
         try:
-            _tell(hook, config, environment)
+            _report(hook, config, environment)
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0.0)
             signal.signal(signal.SIGALRM, previous)
-    except _TooLate:
-        _say(hook, f"given up after {LONGEST_S:g} s")
+    except _DeadlineExceeded:
+        _log(hook, f"given up after {LONGEST_S:g} s")
     except Exception as error:
-        _say(hook, f"{error}")
+        _log(hook, f"{error}")
     return 0
 
 
-def placement_id(environment: Mapping[str, str]) -> str:
-    """The id of a job's placement on this node: cluster, job, how often it was started again,
-    and node. Raises KeyError and ValueError where Slurm says none."""
+def assignment_id(environment: Mapping[str, str]) -> str:
+    """The id of a job's assignment on this node: cluster, job, count of restarts, and node.
+
+    Raises KeyError and ValueError where Slurm's environment has none."""
     parts = (
         environment.get("SLURM_CLUSTER_NAME") or "cluster",
         environment["SLURM_JOB_ID"],
@@ -71,9 +72,9 @@ def placement_id(environment: Mapping[str, str]) -> str:
     return ":".join((PREFIX, *parts))
 
 
-def of_placement(text: str, cluster: str) -> tuple[str, str] | None:
-    """(Job, how often it was started again) of a placement of that cluster; else None."""
-    parts = text.split(":")
+def job_of_assignment(assignment_id: str, cluster: str) -> tuple[str, str] | None:
+    """(Job, count of restarts) of an assignment of that cluster; else None."""
+    parts = assignment_id.split(":")
     if len(parts) != 5 or parts[:2] != [PREFIX, cluster]:
         return None
     return parts[2], parts[3]
@@ -84,33 +85,33 @@ def exit_status(environment: Mapping[str, str]) -> int:
 
     Slurm gives it as wait() does: the low byte is a signal.
     """
-    told = int(environment.get("SLURM_JOB_EXIT_CODE") or 0)
-    return -(told & 0x7F) if told & 0x7F else told >> 8
+    code = int(environment.get("SLURM_JOB_EXIT_CODE") or 0)
+    return -(code & 0x7F) if code & 0x7F else code >> 8
 
 
-def _tell(hook: Hook, config: Path | None, environment: Mapping[str, str]) -> None:
-    named = tag(environment.get("SLURM_JOB_COMMENT", ""))
-    if named is None:
+def _report(hook: Hook, config: Path | None, environment: Mapping[str, str]) -> None:
+    job_tag = tag(environment.get("SLURM_JOB_COMMENT", ""))
+    if job_tag is None:
         return
     from kongming_slurm.config import load
 
     hooks = load(config).hooks
-    id_, node = placement_id(environment), environment["SLURMD_NODENAME"]
+    id_, node = assignment_id(environment), environment["SLURMD_NODENAME"]
     started = Path(hooks.state.replace("%n", node)) / f"{id_}.started"
     if hook == "prolog":
         now = time.time()
         started.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         started.write_text(f"{now:.6f} {time.monotonic():.6f}\n", encoding="ascii")
-        _leave(hooks, node, "placement", id_, named.app, now)
+        _write_report(hooks, node, "placement", id_, job_tag.app, now)
         return
-    with contextlib.ExitStack() as after:
-        after.callback(started.unlink, missing_ok=True)
-        at, began = map(float, started.read_text(encoding="ascii").split())
-        took = time.monotonic() - began
-        _leave(hooks, node, "run", id_, named.app, at, took, exit_status(environment))
+    with contextlib.ExitStack() as cleanup:
+        cleanup.callback(started.unlink, missing_ok=True)
+        at, begun = map(float, started.read_text(encoding="ascii").split())
+        took_s = time.monotonic() - begun
+        _write_report(hooks, node, "run", id_, job_tag.app, at, took_s, exit_status(environment))
 
 
-def _leave(
+def _write_report(
     hooks: Hooks,
     node: str,
     kind: Literal["placement", "run"],
@@ -124,7 +125,7 @@ def _leave(
 
     report: Report = handover.Report(
         kind=kind,
-        placement_id=id_,
+        assignment_id=id_,
         app=app,
         at=at,
         wall_s=wall_s,
@@ -134,9 +135,9 @@ def _leave(
     handover.leave(Path(hooks.inbox.replace("%n", node)), report)
 
 
-def _say(hook: Hook, what: str) -> None:
-    # Slurm puts it into the log of slurmd.
-    print(f"kongming-slurm {hook}: {what}", file=sys.stderr)  # noqa: T201
+def _log(hook: Hook, message: str) -> None:
+    # Slurm puts stderr into the log of slurmd.
+    print(f"kongming-slurm {hook}: {message}", file=sys.stderr)  # noqa: T201
 
 
 def environment() -> dict[str, str]:

@@ -15,7 +15,7 @@ def main() -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Runs ``kongming-slurm ARGUMENTS`` and returns its exit status; errors are printed."""
+    """Run ``kongming-slurm ARGUMENTS`` and return its exit status; errors are printed."""
     # A job waits for its prolog: nothing that is slow to load is loaded for it.
     if arguments and arguments[0] in _HOOKS and "--help" not in arguments:
         return _hook(arguments)
@@ -27,8 +27,8 @@ def run(arguments: Sequence[str]) -> int:
 def _hook(arguments: Sequence[str]) -> int:
     from kongming_slurm import hooks
 
-    given = dict(zip(arguments[1::2], arguments[2::2], strict=False))
-    file = Path(given["--config"]) if "--config" in given else None
+    options = dict(zip(arguments[1::2], arguments[2::2], strict=False))
+    file = Path(options["--config"]) if "--config" in options else None
     name: hooks.Hook = "prolog" if arguments[0] == "prolog" else "epilog"
     return hooks.run(name, file, hooks.environment())
 

@@ -1,4 +1,4 @@
-"""What a job says of its application, and what job_submit.lua notes of a job. Pure."""
+"""The tag of a job's comment, and the note that job_submit.lua makes of a job. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Tag:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """What job_submit.lua wrote into a job's admin comment when it chose.
+    """What job_submit.lua wrote into a job's admin comment when it excluded nodes.
 
     ``nodes`` is how many nodes the job needs at least, ``cpus`` and ``memory_mb`` what it needs of
     each, ``total`` how many CPUs it needs together, and ``own`` the nodes that its user excluded.
@@ -37,43 +37,43 @@ class Note:
 
 
 def is_name(text: str) -> bool:
-    """Whether it can be an application or a node in the file of rankings."""
+    """Whether it can be an application or a node in the ranking file."""
     return _NAME.fullmatch(text) is not None
 
 
 def number(text: str) -> float | None:
-    """A number above or equal to 0 as job_submit.lua reads it, or None."""
+    """A number of 0 or more as job_submit.lua reads it, or None."""
     if len(text) > 24 or _NUMBER.fullmatch(text) is None:
         return None
     return float(text)
 
 
 def tag(comment: str) -> Tag | None:
-    """The tag of a comment; None where there is none, or none that is understood in whole."""
-    found = _TAG.search(comment)
-    if found is None:
+    """The tag of a comment; None where there is none, or any part of it is not valid."""
+    match = _TAG.search(comment)
+    if match is None:
         return None
     app, limit = "", None
-    for part in found[1].split(","):
+    for part in match[1].split(","):
         key, equals, value = part.partition("=")
         if not part:
             continue
         if key == "app" and equals and is_name(value):
             app = value
-        elif key == "limit" and (told := number(value)) is not None and told >= 1.0:
-            limit = told
+        elif key == "limit" and (ratio := number(value)) is not None and ratio >= 1.0:
+            limit = ratio
         else:
             return None
     return Tag(app, limit) if app else None
 
 
 def note(admin_comment: str) -> Note | None:
-    """What job_submit.lua noted; None where it noted nothing, or somebody changed it."""
-    # An administrator's own words may stand before it.
-    for found in reversed(_TAG.findall(admin_comment)):
-        told, _, own = found.partition(",own=")
+    """The note of job_submit.lua; None where there is none, or it is not valid."""
+    # An administrator's own words may be before it.
+    for match in reversed(_TAG.findall(admin_comment)):
+        text, _, own = match.partition(",own=")
         values: dict[str, str] = {}
-        for part in told.split(","):
+        for part in text.split(","):
             key, _, value = part.partition("=")
             values[key] = value
         if not {"app", "limit", "nodes", "cpus", "memory", "total"} <= values.keys():
@@ -81,14 +81,14 @@ def note(admin_comment: str) -> Note | None:
         numbers = {key: number(value) for key, value in values.items() if key != "app"}
         if not is_name(values["app"]) or None in numbers.values():
             continue
-        whole = {key: int(value or 0.0) for key, value in numbers.items()}
+        integers = {key: int(value or 0.0) for key, value in numbers.items()}
         return Note(
             app=values["app"],
             limit=numbers["limit"] or 1.0,
-            nodes=max(1, whole["nodes"]),
-            cpus=whole["cpus"],
-            memory_mb=whole["memory"],
-            total=whole["total"],
+            nodes=max(1, integers["nodes"]),
+            cpus=integers["cpus"],
+            memory_mb=integers["memory"],
+            total=integers["total"],
             own=own,
         )
     return None

@@ -1,4 +1,4 @@
-"""Observations of machines over time: what they are kept in, and what they say of the machines.
+"""Observations of machines over time: their files, their analysis and reports.
 
 Nothing here measures: readings come from files that ``kongming observe`` wrote.
 """

@@ -1,11 +1,11 @@
-"""Observations without what tells whose they are: names, ids, paths, commands, tags."""
+"""Anonymisation of observations: names, ids, paths, commands and tags are removed or hashed."""
 
 from __future__ import annotations
 
 import hashlib
 import re
 import secrets
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,37 +36,36 @@ _SESSION = (
 )
 
 FAILED = "failed"
-"""What is left of a reason, which can hold paths and a program's output."""
+"""The text for a reason that may hold paths or a program's output."""
 
 _HARMLESS = re.compile(r"exit status \d+|did not end within [0-9.]+ s|was killed by SIG[A-Z0-9]+")
 
 
 @dataclass(frozen=True, slots=True)
 class Salt:
-    """What ids are hashed with. One salt gives one machine the same id in every export, and
-    whoever does not know it cannot find out which machine that is. Drawn unless given."""
+    """Salt of the hashes of ids. With the same salt a machine has the same id in every export;
+    without the salt an id cannot be traced to a machine. Random unless given."""
 
     text: str = field(default_factory=lambda: secrets.token_hex(16))
 
     def hashed(self, identifier: str) -> str:
-        """12 hexadecimal digits."""
+        """The hash of an id: 12 hexadecimal digits."""
         return hashlib.sha256(f"{self.text}\n{identifier}".encode()).hexdigest()[:12]
 
 
 def anonymised(
     observations: Observations, salt: Salt, *, keep_tags: Collection[str] = ()
 ) -> Observations:
-    """The same readings, with sessions, machines and instances as salted hashes.
+    """Anonymise: sessions, machines and instances become salted hashes.
 
-    Of the facts those of the hardware, its kernel and hypervisor stay, of the instance its
-    provider and type, of the programs their names, units and identities (by which programs of
-    several machines are known to be the same), of tags those of ``keep_tags``, of reasons their
-    kind.
+    What remains is the hardware, kernel and hypervisor, the provider and type of the instance, the
+    names, units and identities of programs (which match programs across machines), the tags of
+    ``keep_tags``, and the kinds of reasons.
     """
     table = observations.table
     for column in ("session", "machine"):
-        table = _put(table, column, _replaced(table[column], salt.hashed))
-    table = _put(table, "reason", _replaced(table["reason"], _reason))
+        table = _set_column(table, column, _replaced(table[column], salt.hashed))
+    table = _set_column(table, "reason", _replaced(table["reason"], _reason))
     sessions = {
         salt.hashed(name): _session(session, salt, keep_tags)
         for name, session in observations.sessions.items()
@@ -114,20 +113,22 @@ def _only(values: Mapping[str, Any], keys: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _reason(text: str) -> str:
-    found = _HARMLESS.match(text)
-    return FAILED if found is None else found[0]
+    match = _HARMLESS.match(text)
+    return FAILED if match is None else match[0]
 
 
-def _replaced(column: pyarrow.ChunkedArray, made: Any) -> pyarrow.ChunkedArray:
-    """Each of the column's strings as ``made`` makes it; each different one is made once."""
+def _replaced(
+    column: pyarrow.ChunkedArray, replacement: Callable[[str], str]
+) -> pyarrow.ChunkedArray:
+    """Replace the strings of a column; ``replacement`` is called once for each distinct one."""
     encoded = column.combine_chunks().dictionary_encode()
     values = pyarrow.array(
-        [None if value is None else made(value) for value in encoded.dictionary.to_pylist()],
+        [None if value is None else replacement(value) for value in encoded.dictionary.to_pylist()],
         type=pyarrow.string(),
     )
     return pyarrow.chunked_array([compute.take(values, encoded.indices)])
 
 
-def _put(table: pyarrow.Table, name: str, column: pyarrow.ChunkedArray) -> pyarrow.Table:
+def _set_column(table: pyarrow.Table, name: str, column: pyarrow.ChunkedArray) -> pyarrow.Table:
     at = table.schema.get_field_index(name)
     return table.set_column(at, table.schema.field(at), column)

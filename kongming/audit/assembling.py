@@ -1,10 +1,9 @@
-"""A journal becomes an observation file, and an observation file a journal that goes on."""
+"""Conversion of a journal to an observation file, and back to resume it."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,18 +19,20 @@ from kongming.audit.readings import (
     write_observations,
 )
 from kongming.audit.steps import Reading, Step
-from kongming.errors import InputError
+from kongming.records import moments
+from kongming.records.errors import InputError
 
-_STEPS_AT_ONCE = 500
+_BATCH_STEPS = 500
 
 
 def assemble(journal: Path, out: Path, *, salt: Salt | None = None) -> int:
-    """Write what a journal holds to ``out``; returns how many readings that are.
+    """Convert a journal to the observation file ``out``; returns the number of readings.
 
-    With ``salt`` the file is anonymised by it. 0 where the journal has no step: no file then.
+    With ``salt`` the file is anonymised. For a journal without steps there is no file, and 0 is
+    returned.
 
     Raises:
-        InputError: it is no journal, or damaged before its end.
+        InputError: it is not a journal, or damaged before its end.
         StoreError: the file cannot be written.
     """
     header = header_of(journal)
@@ -41,49 +42,52 @@ def assemble(journal: Path, out: Path, *, salt: Salt | None = None) -> int:
     steps = steps_of(journal)
     tables = []
     observed_s = 0.0
-    # Rows are many and Python's objects are large: they become columns a few at a time.
-    while some := list(itertools.islice(steps, _STEPS_AT_ONCE)):
-        tables.append(table_of_columns(_columns(some, header.session, machine)))
-        observed_s = some[-1].elapsed_s
+    # In batches, since rows are many and Python's objects are large.
+    while batch := list(itertools.islice(steps, _BATCH_STEPS)):
+        tables.append(table_of_columns(_columns(batch, header.session, machine)))
+        observed_s = batch[-1].elapsed_s
     if not tables:
         return 0
     table = pyarrow.concat_tables(tables).unify_dictionaries()
     document = {**header.document, "seed": header.seed, "key": dict(header.key)}
-    found = Observations(table, {header.session: {**document, "observed_s": observed_s}})
+    sessions = {header.session: {**document, "observed_s": observed_s}}
+    observations = Observations(table, sessions)
     if salt is not None:
-        found = anonymised(found, salt)
-    write_observations(out, found.table, found.sessions, anonymised=found.anonymised)
-    return int(found.table.num_rows)
+        observations = anonymised(observations, salt)
+    write_observations(
+        out, observations.table, observations.sessions, anonymised=observations.anonymised
+    )
+    return int(observations.table.num_rows)
 
 
 def reopen(path: Path, journal: Journal) -> None:
-    """Fill an empty journal with what an observation file holds, so that it can go on.
+    """Fill an empty journal from an observation file, to resume it.
 
     Raises:
-        InputError: it holds several sessions, or is anonymised.
+        InputError: the file has several sessions, or is anonymised.
         StoreError: the journal cannot be written.
     """
-    found = read_observations([path])
-    if len(found.sessions) != 1 or found.anonymised:
+    observations = read_observations([path])
+    if len(observations.sessions) != 1 or observations.anonymised:
         raise InputError(
-            f"{path} {'is anonymised' if found.anonymised else 'holds several sessions'}, "
-            "and cannot be gone on with.",
-            hint="Give another --out for a session of its own.",
+            f"{path} {'is anonymised' if observations.anonymised else 'has several sessions'}, "
+            "and cannot be resumed.",
+            hint="Give another --out for a new session.",
         )
-    (session, document), *_ = found.sessions.items()
+    (session, document), *_ = observations.sessions.items()
     if not {"seed", "key", "observed_s"} <= set(document):
         raise InputError(
-            f"{path} was not written by 'kongming observe' alone, and cannot be gone on with.",
-            hint="Give another --out for a session of its own.",
+            f"{path} was not written by 'kongming observe' alone, and cannot be resumed.",
+            hint="Give another --out for a new session.",
         )
     journal.begin(Header(session, int(document["seed"]), document["key"], document))
-    for step in _steps(found.table, float(document["observed_s"])):
+    for step in _steps(observations.table, float(document["observed_s"])):
         journal.add(step)
     journal.sync()
 
 
 def _columns(steps: Sequence[Step], session: str, machine: str) -> dict[str, list[Any]]:
-    """The steps' readings by column."""
+    """The readings of the steps by column."""
     readings = [reading for step in steps for reading in step.readings]
     lengths = [len(step.readings) for step in steps]
 
@@ -93,7 +97,7 @@ def _columns(steps: Sequence[Step], session: str, machine: str) -> dict[str, lis
     return {
         "session": [session] * len(readings),
         "machine": [machine] * len(readings),
-        "at": repeated(datetime.fromisoformat(step.at) for step in steps),
+        "at": repeated(moments.parse(step.at, "at") for step in steps),
         "position": repeated(step.position for step in steps),
         "round": repeated(step.round for step in steps),
         "kind": [reading.kind for reading in readings],
@@ -120,7 +124,7 @@ def _steps(table: pyarrow.Table, elapsed_s: float) -> Iterable[Step]:
 
 def _step(rows: list[Mapping[str, Any]], elapsed_s: float) -> Step:
     first = rows[0]
-    at = first["at"].isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    at = moments.format(first["at"])
     readings = tuple(
         Reading(
             row["kind"],

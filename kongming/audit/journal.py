@@ -1,9 +1,8 @@
-"""What an observation has measured so far, as JSON lines beside its output: FILE.parquet.part.
+"""The journal of an observation in progress, as JSON lines next to its output: FILE.parquet.part.
 
-The first line says what the recording is, every other one is a step. A line is in the kernel's
-hands as soon as its step has ended, so kill -9 loses the step under way alone; ``sync`` puts all
-on the disk, which is done once in a round since it is I/O. Nothing but the standard library is
-imported: what measures must not disturb.
+The first line is the header, every other line is a step. A line is written to the kernel as soon as
+its step has ended, so kill -9 loses only the current step; ``sync`` flushes to disk, once a round
+since that is I/O. Only the standard library is imported, so that measuring processes stay small.
 """
 
 from __future__ import annotations
@@ -18,18 +17,18 @@ from pathlib import Path
 from typing import IO, Any
 
 from kongming.audit.steps import Step
-from kongming.errors import IncompatibleError, InputError, StoreError
+from kongming.records.errors import IncompatibleError, InputError, StoreError
 
 FORMAT = 1
-"""Version of the lines."""
+"""Version of the format."""
 
 _BEGIN = b'{"observation":'
 
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What the recording is: ``key`` has to be the same for it to go on, ``document`` is the
-    session as an observation file describes it."""
+    """Header of a journal: ``key`` has to be the same to resume it, ``document`` is the session as
+    in an observation file."""
 
     session: str
     seed: int
@@ -37,14 +36,14 @@ class Header:
     document: Mapping[str, Any]
 
     def differences(self, key: Mapping[str, Any]) -> list[str]:
-        """The names of what is not the same in another key."""
+        """The names whose values differ in another key."""
         names = sorted({*self.key, *key})
         return [name for name in names if self.key.get(name) != key.get(name)]
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a recording is: what the next step goes on from."""
+    """Progress of a recording: where the next step continues."""
 
     position: int = 0
     round: int = 0
@@ -52,17 +51,17 @@ class Progress:
 
 
 class Journal:
-    """The open journal of one recording, locked: two commands never write to one.
+    """The open journal of one recording, locked against other commands.
 
     Raises:
-        InputError: another command writes to it, or it is no file.
-        StoreError: it cannot be made.
+        InputError: another command writes to it, or it is not a file.
+        StoreError: it cannot be created.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         if path.exists() and not path.is_file():
-            raise InputError(f"{path} is no file.", hint="Give another --out.")
+            raise InputError(f"{path} is not a file.", hint="Give another --out.")
         try:
             self._file: IO[bytes] = path.open("ab+", buffering=0)
         except OSError as error:
@@ -72,8 +71,8 @@ class Journal:
         except OSError as error:
             self._file.close()
             raise InputError(
-                f"Another command observes into {path} at this moment.",
-                hint="Let it end, or give another --out.",
+                f"Another command is writing to {path}.",
+                hint="Wait for it to end, or give another --out.",
             ) from error
 
     def __enter__(self) -> Journal:
@@ -83,14 +82,14 @@ class Journal:
         self.close()
 
     def close(self) -> None:
-        """Give it up; one that was never begun is removed."""
+        """Close and unlock; a journal without a header is removed."""
         with contextlib.suppress(OSError):
             if not self._file.closed and os.fstat(self._file.fileno()).st_size == 0:
                 self.path.unlink(missing_ok=True)
         self._file.close()
 
     def begin(self, header: Header) -> None:
-        """Write the first line. Raises StoreError, and leaves no journal then."""
+        """Write the header. Raises StoreError, and then leaves no journal."""
         line = {
             "observation": FORMAT,
             "session": header.session,
@@ -107,53 +106,53 @@ class Journal:
             raise
 
     def add(self, step: Step) -> None:
-        """Append one step. Raises StoreError when it could not be kept; those before it are."""
+        """Append one step. Raises StoreError if it cannot be written; earlier steps remain."""
         self._write(step.to_dict())
 
     def sync(self) -> None:
-        """Put all on the disk. Raises StoreError."""
+        """Flush to disk. Raises StoreError."""
         try:
             os.fsync(self._file.fileno())
         except OSError as error:
-            raise _unwritten(self.path, error) from error
+            raise _write_error(self.path, error) from error
 
     def resume(self) -> tuple[Header, Progress] | None:
-        """What the journal holds, ready to be added to; None where it is empty.
+        """Prepare to append, and return the header and the progress; None for an empty journal.
 
-        A line that was cut off is removed.
+        An incomplete last line is removed.
 
         Raises:
-            InputError: it is no journal, or damaged before its end.
+            InputError: it is not a journal, or damaged before its end.
             IncompatibleError: a newer KONGMING wrote it.
         """
-        self._refuse_stranger()
-        self._cut_torn_line()
+        self._check_format()
+        self._remove_incomplete_line()
         progress = Progress()
         for step in steps_of(self.path):
             progress = Progress(step.position + 1, step.round + 1, step.elapsed_s)
         header = header_of(self.path)
         return None if header is None else (header, progress)
 
-    def _refuse_stranger(self) -> None:
-        """Before anything is cut off: it may be somebody's file."""
+    def _check_format(self) -> None:
+        """Refuse another file before anything of it is removed."""
         self._file.seek(0)
         begin = self._file.read(len(_BEGIN)) or b""
         if not _BEGIN.startswith(begin):
-            raise _no_journal(self.path)
+            raise _not_a_journal(self.path)
 
-    def _cut_torn_line(self) -> None:
+    def _remove_incomplete_line(self) -> None:
         size = self._file.seek(0, os.SEEK_END)
-        keep = size
-        while keep > 0:
-            start = max(0, keep - 65536)
+        end = size
+        while end > 0:
+            start = max(0, end - 65536)
             self._file.seek(start)
-            at = (self._file.read(keep - start) or b"").rfind(b"\n")
+            at = (self._file.read(end - start) or b"").rfind(b"\n")
             if at >= 0:
-                keep = start + at + 1
+                end = start + at + 1
                 break
-            keep = start
-        if keep < size:
-            self._file.truncate(keep)
+            end = start
+        if end < size:
+            self._file.truncate(end)
 
     def _write(self, line: Mapping[str, Any]) -> None:
         data = json.dumps(line, separators=(",", ":"), allow_nan=False).encode() + b"\n"
@@ -164,14 +163,14 @@ class Journal:
         except OSError as error:
             with contextlib.suppress(OSError):
                 self._file.truncate(begin)
-            raise _unwritten(self.path, error) from error
+            raise _write_error(self.path, error) from error
 
 
 def header_of(path: Path) -> Header | None:
-    """The first line of a journal; None where there is none yet.
+    """Read the header of a journal; None if it has none yet.
 
     Raises:
-        InputError: it is not one.
+        InputError: it is not a journal.
         IncompatibleError: a newer KONGMING wrote it.
     """
     with path.open("rb") as file:
@@ -179,20 +178,22 @@ def header_of(path: Path) -> Header | None:
     if not line.endswith(b"\n"):
         return None
     try:
-        found = json.loads(line)
-        version = found["observation"]
+        document = json.loads(line)
+        version = document["observation"]
         if isinstance(version, int) and version > FORMAT:
             raise IncompatibleError(
                 f"{path} has format {version}; this KONGMING reads up to {FORMAT}.",
-                hint="Upgrade kongming to go on with it.",
+                hint="Upgrade kongming to resume it.",
             )
-        return Header(found["session"], int(found["seed"]), found["key"], found["document"])
+        return Header(
+            document["session"], int(document["seed"]), document["key"], document["document"]
+        )
     except (ValueError, KeyError, TypeError) as error:
-        raise _no_journal(path) from error
+        raise _not_a_journal(path) from error
 
 
 def steps_of(path: Path) -> Iterator[Step]:
-    """The steps of a journal, one after the other; a last line that was cut off is passed over.
+    """Iterate over the steps of a journal; an incomplete last line is skipped.
 
     Raises:
         InputError: a line before the last is damaged (named by number).
@@ -210,15 +211,15 @@ def steps_of(path: Path) -> Iterator[Step]:
                 ) from error
 
 
-def _no_journal(path: Path) -> InputError:
+def _not_a_journal(path: Path) -> InputError:
     return InputError(
-        f"{path} is no journal of 'kongming observe'.",
+        f"{path} is not a journal of 'kongming observe'.",
         hint="Move it away, or give another --out.",
     )
 
 
-def _unwritten(path: Path, error: OSError) -> StoreError:
+def _write_error(path: Path, error: OSError) -> StoreError:
     return StoreError(
         f"{path} cannot be written: {error.strerror or error}.",
-        hint="Free some space; the same command then goes on.",
+        hint="Free some space; the same command then resumes.",
     )

@@ -5,18 +5,18 @@ One Parquet file holds one recording (a session) or several. A row is a reading:
 | column | |
 |---|---|
 | session, machine | ids; the session's facts are in the file's metadata |
-| at | when it began, UTC |
+| at | start of the reading, UTC |
 | position | step of the session, from 0. All rows of one fingerprint have one position, with |
 | | the signals of its time; a run is the next step, with the signals of its time |
-| round | number of the block: each block has every program once, in a random order |
-| kind, name | ``surrogate``, ``program`` or ``passive``, and which |
+| round | number of the block: each block runs every program once, in a random order |
+| kind, name | ``surrogate``, ``program`` or ``passive``, and its name |
 | value, unit | mean seconds of one operation; a run's metric; a signal's value. Null if not ok |
 | median, p90, count | seconds of one operation over ``count`` timed batches, of surrogates only |
-| ok, reason | a reading that failed says why |
-| cpu | where it was measured |
+| ok, reason | whether the reading succeeded; if not, why |
+| cpu | CPU of the measurement |
 
 **A run's fingerprint** is the one of the highest position below the run's own, in the same session
-and round. One that is not there (it failed) leaves the run without.
+and round. Where that one failed the run has none.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ import pyarrow
 import pyarrow.compute as compute
 import pyarrow.parquet as parquet
 
-from kongming.errors import IncompatibleError, InputError, StoreError
+from kongming.records.errors import IncompatibleError, InputError, StoreError
 
 FORMAT = 1
 """Version of the file."""
@@ -68,7 +68,7 @@ SCHEMA = pyarrow.schema(
 _HINT = "Give files that 'kongming observe' wrote."
 
 Session = Mapping[str, Any]
-"""What a recording was: machine, started_at, suite, suite_version, kongming_version, command,
+"""The facts of a recording: machine, started_at, suite, suite_version, kongming_version, command,
 facts (``NodeFacts.to_dict()``, with ``hardware.microcode``), instance (provider, type, id, zone;
 or None), tags, surrogates (by name: family, op), programs (by name: identity, unit, better;
 command unless anonymised)."""
@@ -76,7 +76,7 @@ command unless anonymised)."""
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Observations:
-    """Readings in order of time, and the sessions that they are of, by id."""
+    """Readings in order of time, and their sessions by id."""
 
     table: pyarrow.Table
     sessions: Mapping[str, Session]
@@ -88,37 +88,40 @@ class Observations:
         return tuple(sorted({str(session["machine"]) for session in self.sessions.values()}))
 
     def select(self, kind: str, *, failed: bool = False) -> pyarrow.Table:
-        """The rows of one kind: those that are ok, or all of them with ``failed``."""
-        chosen = compute.equal(self.table["kind"].cast(pyarrow.string()), kind)
+        """The rows of one kind: the successful ones, or all of them with ``failed``."""
+        selected = compute.equal(self.table["kind"].cast(pyarrow.string()), kind)
         if not failed:
-            chosen = compute.and_(chosen, self.table["ok"])
-        return self.table.filter(chosen)
+            selected = compute.and_(selected, self.table["ok"])
+        return self.table.filter(selected)
 
 
 def table_of(rows: Sequence[Mapping[str, Any]]) -> pyarrow.Table:
-    """Rows as a table of ``SCHEMA``; a column that a row lacks is null.
+    """Convert rows to a table of ``SCHEMA``; a missing value is null.
 
     Raises:
-        InputError: a column that may not be null is, or a value is of the wrong kind.
+        InputError: a required value is null, or a value has the wrong type.
     """
     return table_of_columns({name: [row.get(name) for row in rows] for name in SCHEMA.names})
 
 
 def table_of_columns(values: Mapping[str, Sequence[Any]]) -> pyarrow.Table:
-    """Columns as a table of ``SCHEMA``. Raises InputError as ``table_of`` does."""
+    """Convert columns to a table of ``SCHEMA``. Raises InputError as ``table_of`` does."""
     try:
-        columns = [pyarrow.array(values[field.name], type=_plain(field.type)) for field in SCHEMA]
+        columns = [
+            pyarrow.array(values[field.name], type=_without_dictionary(field.type))
+            for field in SCHEMA
+        ]
     except (pyarrow.ArrowException, OverflowError, TypeError) as error:
         raise InputError(f"The readings are not valid: {error}") from error
     return _conforming(pyarrow.table(columns, names=SCHEMA.names), "the readings")
 
 
 def read_observations(paths: Iterable[str | Path]) -> Observations:
-    """Any number of files, put together and sorted by time.
+    """Read any number of files into one table, sorted by time.
 
     Raises:
-        InputError: a file is missing, damaged, of something else, or lacks a column (named);
-            a session is in two of them, or a row is of none.
+        InputError: a file is missing, damaged, not an observation, or lacks a column (named);
+            two files have the same session, or a row has an unknown one.
         IncompatibleError: a newer KONGMING wrote one of them.
     """
     tables: list[pyarrow.Table] = []
@@ -130,24 +133,24 @@ def read_observations(paths: Iterable[str | Path]) -> Observations:
         for session, facts in document["sessions"].items():
             if session in origin:
                 raise InputError(
-                    f"{path} holds the session {session}, which is in {origin[session]} as well.",
+                    f"{path} holds the session {session}, which is also in {origin[session]}.",
                     hint="Give each recording once.",
                 )
             origin[session] = path
             sessions[session] = facts
-        strangers = set(compute.unique(table["session"]).to_pylist()) - set(document["sessions"])
-        if strangers:
+        unknown = set(compute.unique(table["session"]).to_pylist()) - set(document["sessions"])
+        if unknown:
             raise InputError(
                 f"{path} has readings of a session that it does not describe.",
                 field="session",
-                found=min(strangers),
+                found=min(unknown),
             )
         anonymised.append(bool(document.get("anonymised", False)))
         tables.append(table)
     if not tables:
         raise InputError("There is no file to read.", hint=_HINT)
-    whole = pyarrow.concat_tables(tables).unify_dictionaries()
-    return Observations(_sorted(whole), sessions, all(anonymised))
+    table = pyarrow.concat_tables(tables).unify_dictionaries()
+    return Observations(_sorted(table), sessions, all(anonymised))
 
 
 def write_observations(
@@ -157,16 +160,16 @@ def write_observations(
     *,
     anonymised: bool = False,
 ) -> None:
-    """One file of all of it, sorted by time, whole or not at all.
+    """Write one file, sorted by time, atomically.
 
     Raises:
-        InputError: the table has not the columns of ``SCHEMA``, or a row is of no session.
+        InputError: the table lacks a column of ``SCHEMA``, or a row has an unknown session.
         StoreError: the file cannot be written.
     """
     target = Path(path)
     table = _sorted(_conforming(table, "the readings"))
     if set(compute.unique(table["session"]).to_pylist()) - set(sessions):
-        raise InputError("A reading is of a session that is not described.", field="session")
+        raise InputError("A reading has a session that is not described.", field="session")
     document = {"format": FORMAT, "sessions": dict(sessions), "anonymised": anonymised}
     text = json.dumps(document, sort_keys=True, allow_nan=False)
     table = table.replace_schema_metadata({METADATA_KEY: text.encode()})
@@ -178,7 +181,7 @@ def write_observations(
                 parquet.write_table(table, file, compression="zstd", compression_level=9)
                 file.flush()
                 os.fsync(file.fileno())
-            # A temporary file is private; an observation is as readable as other files.
+            # A temporary file is private; an observation has the permissions of other files.
             temporary.chmod(0o666 & ~_umask())
             temporary.replace(target)
         finally:
@@ -190,8 +193,8 @@ def write_observations(
 
 
 def machine_of(session: Session) -> dict[str, Any]:
-    """What tells machines apart and types together: cpu_model, microcode, llc_bytes, kernel,
-    hypervisor, memory_bytes, provider and type; None or 0 where it is not known."""
+    """The facts that identify a machine and its type: cpu_model, microcode, llc_bytes, kernel,
+    hypervisor, memory_bytes, provider and type; None or 0 where unknown."""
     facts = session.get("facts") or {}
     hardware = facts.get("hardware") or {}
     instance = session.get("instance") or {}
@@ -211,13 +214,13 @@ def _read(path: Path) -> tuple[dict[str, Any], pyarrow.Table]:
     if not path.is_file():
         raise InputError(f"There is no file {path}.")
     try:
-        # The file is opened here: pyarrow would take a name for a data set with partitions.
+        # The file is opened here: pyarrow would treat a name as a data set with partitions.
         with path.open("rb") as file, parquet.ParquetFile(file) as opened:
             metadata = opened.schema_arrow.metadata or {}
             document = _document(path, metadata.get(METADATA_KEY))
             missing = [name for name in SCHEMA.names if name not in opened.schema_arrow.names]
             if missing:
-                raise InputError(f"{path} has no such column.", field=missing[0], hint=_HINT)
+                raise InputError(f"{path} lacks this column.", field=missing[0], hint=_HINT)
             table = opened.read(columns=SCHEMA.names)
     except (OSError, pyarrow.ArrowException) as error:
         raise InputError(f"{path} is not a Parquet file, or is damaged.", hint=_HINT) from error
@@ -233,13 +236,13 @@ def _document(path: Path, text: bytes | None) -> dict[str, Any]:
                 f"{path} has format {version}; this KONGMING reads up to {FORMAT}.",
                 hint="Upgrade kongming to read it.",
             )
-        good = isinstance(version, int) and all("machine" in facts for facts in sessions.values())
+        valid = isinstance(version, int) and all("machine" in facts for facts in sessions.values())
     except (ValueError, KeyError, TypeError, AttributeError):
-        good = False
-    if not good:
-        raise InputError(f"{path} is no observation of kongming.", hint=_HINT)
-    found: dict[str, Any] = document
-    return found
+        valid = False
+    if not valid:
+        raise InputError(f"{path} is not an observation of kongming.", hint=_HINT)
+    result: dict[str, Any] = document
+    return result
 
 
 def _conforming(table: pyarrow.Table, where: str) -> pyarrow.Table:
@@ -250,7 +253,7 @@ def _conforming(table: pyarrow.Table, where: str) -> pyarrow.Table:
             raise InputError(f"{where}: the column is missing.", field=field.name)
         column = table[field.name]
         if not field.nullable and column.null_count:
-            raise InputError(f"{where}: a row has none.", field=field.name)
+            raise InputError(f"{where}: a row has no value.", field=field.name)
         try:
             if pyarrow.types.is_dictionary(field.type):
                 if not pyarrow.types.is_dictionary(column.type):
@@ -262,8 +265,8 @@ def _conforming(table: pyarrow.Table, where: str) -> pyarrow.Table:
             raise InputError(
                 f"{where}: the column is {column.type}, not {field.type}.", field=field.name
             ) from error
-    made = pyarrow.Table.from_arrays(columns, schema=_with_types(columns))
-    kinds = set(compute.unique(made["kind"].cast(pyarrow.string())).to_pylist())
+    result = pyarrow.Table.from_arrays(columns, schema=_with_types(columns))
+    kinds = set(compute.unique(result["kind"].cast(pyarrow.string())).to_pylist())
     if not kinds <= set(KINDS):
         raise InputError(
             f"{where}: an unknown kind.",
@@ -271,7 +274,7 @@ def _conforming(table: pyarrow.Table, where: str) -> pyarrow.Table:
             found=min(kinds - set(KINDS)),
             allowed=", ".join(KINDS),
         )
-    return made.cast(SCHEMA)
+    return result.cast(SCHEMA)
 
 
 def _with_types(columns: Sequence[Any]) -> pyarrow.Schema:
@@ -280,12 +283,12 @@ def _with_types(columns: Sequence[Any]) -> pyarrow.Schema:
     )
 
 
-def _plain(kind: pyarrow.DataType) -> pyarrow.DataType:
+def _without_dictionary(kind: pyarrow.DataType) -> pyarrow.DataType:
     return pyarrow.string() if pyarrow.types.is_dictionary(kind) else kind
 
 
 def _sorted(table: pyarrow.Table) -> pyarrow.Table:
-    """By time; within one moment by session and position, rows of one fingerprint as they were."""
+    """Sort by time, session and position; the rows of one fingerprint stay in their order."""
     order = compute.sort_indices(
         table, sort_keys=[("at", "ascending"), ("session", "ascending"), ("position", "ascending")]
     )

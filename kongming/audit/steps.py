@@ -1,4 +1,4 @@
-"""One step of an observation, a fingerprint or a run, and the readings that it yields."""
+"""A step of an observation, a fingerprint or a run, and its readings."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from kongming.fingerprint import Fingerprint
+from kongming.records.fingerprint import Fingerprint
 
 
 class Reading(NamedTuple):
-    """One row of an observation file, without what it shares with the rest of its step."""
+    """A row of an observation file, without the columns that all rows of its step share."""
 
     kind: str
     name: str
@@ -29,8 +29,8 @@ class Reading(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What was read in one go. ``at`` is UTC in ISO 8601 with a final Z; ``elapsed_s`` is how
-    long the session has observed when the step ended, interruptions left out."""
+    """A step with its readings. ``at`` is UTC in ISO 8601 with a final Z; ``elapsed_s`` is the
+    duration of the session at the end of the step, without interruptions."""
 
     at: str
     position: int
@@ -51,7 +51,7 @@ class Step:
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Step:
-        """Raises KeyError, TypeError or ValueError for what ``to_dict`` did not write."""
+        """Inverse of ``to_dict``. Raises KeyError, TypeError or ValueError for other documents."""
         return cls(
             at=str(document["at"]),
             position=int(document["position"]),
@@ -63,7 +63,7 @@ class Step:
 
 
 def of_fingerprint(fingerprint: Fingerprint) -> tuple[Reading, ...]:
-    """A reading for each surrogate, and the signals over the fingerprint's window."""
+    """The readings of a fingerprint: its surrogates, and the signals over its window."""
     surrogates = (
         Reading(
             "surrogate",
@@ -81,14 +81,14 @@ def of_fingerprint(fingerprint: Fingerprint) -> tuple[Reading, ...]:
 
 
 def of_failure(names: tuple[str, ...], reason: str) -> tuple[Reading, ...]:
-    """Surrogates that all could not be read, for one reason."""
+    """Failed readings of all these surrogates, for one reason."""
     return tuple(Reading("surrogate", name, None, "s", reason=reason) for name in names)
 
 
 def of_run(
     name: str, metric: float | None, unit: str, reason: str | None, signals: Mapping[str, float]
 ) -> tuple[Reading, ...]:
-    """A program's run, and the signals over it."""
+    """The readings of a run: the program, and the signals over the run."""
     if metric is None and reason is None:
         reason = "no metric"
     value = metric if reason is None else None
@@ -96,7 +96,7 @@ def of_run(
 
 
 def of_signals(signals: Mapping[str, float]) -> tuple[Reading, ...]:
-    """The system's own signals, in order of name; what is not a finite number is left out."""
+    """The readings of the system's own signals in order of name; those not finite are left out."""
     return tuple(
         Reading("passive", name, value, unit_of(name))
         for name, value in sorted(signals.items())
@@ -105,7 +105,7 @@ def of_signals(signals: Mapping[str, float]) -> tuple[Reading, ...]:
 
 
 def unit_of(signal: str) -> str:
-    """The unit of a signal of the system, which its name tells."""
+    """The unit of a signal of the system, by its name."""
     if signal.startswith("psi_") or signal in ("iowait", "steal", "cpu_busy"):
         return "share"
     for ending, unit in (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from types import ModuleType
 
-from kongming.errors import MissingExtraError
+from kongming.records.errors import MissingExtraError
 
 EXTRAS = {
     "deap": "predict",
@@ -17,6 +17,7 @@ EXTRAS = {
     "sklearn": "predict",
     "google": "wire",
     "grpc": "wire",
+    "jinja2": "plots",
 }
 """Top-level modules that ``pip install kongming`` alone does not bring, and their extra."""
 

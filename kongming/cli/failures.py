@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 import click
 
 from kongming.cli.extras import missing_extra
-from kongming.errors import KongmingError, UnknownNameError
+from kongming.records.errors import KongmingError, UnknownNameError
 
 _document = {"written": False}
 

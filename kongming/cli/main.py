@@ -7,29 +7,18 @@ failed; 130 on Ctrl-C; 143 on SIGTERM; 141 when the reader of stdout went away.
 from __future__ import annotations
 
 import errno
-import importlib
 import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import click
 
 from kongming import __version__
 from kongming.cli import failures
-from kongming.entry import Terminated, terminate
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """Where a command lives and its line in the help, so that the help imports no command."""
-
-    target: str
-    help: str
-    group: str
-
+from kongming.lazy_group import Entry, LazyGroup
+from kongming.process import Terminated, terminate
 
 MEASURE, PROFILE, PREDICT, FLEET, KEEP = (
     "Measure this node",
@@ -42,72 +31,88 @@ MEASURE, PROFILE, PREDICT, FLEET, KEEP = (
 COMMANDS: dict[str, Entry] = {
     name: Entry(f"kongming.cli.{module}:command", text, group)
     for name, module, text, group in (
-        ("suite", "suite", "List the surrogates that stand for a resource each.", MEASURE),
-        ("fingerprint", "fingerprint", "Time the surrogates on the node as it is now.", MEASURE),
-        ("reference", "reference", "Learn what the surrogates cost on the idle node.", MEASURE),
-        ("induce", "induce", "Load the node with one surrogate.", MEASURE),
-        ("observe", "observe", "Time fingerprints and programs by turns, for hours.", MEASURE),
-        ("init", "init", "Write a commented applications file to start from.", PROFILE),
-        ("profile", "profile", "Run applications under load and keep what they do.", PROFILE),
-        ("train", "train", "Train models on profiled applications.", PREDICT),
-        ("predict", "predict", "Predict an application's runtime, now or beside others.", PREDICT),
-        ("pair", "pair", "Predict two applications beside each other.", PREDICT),
-        ("corun", "corun", "Really run two applications side by side, and compare.", PREDICT),
-        ("scale", "scale", "Predict a job with more input, on more machines.", PREDICT),
-        ("evaluate", "evaluate", "Hold predictions against what is really measured.", PREDICT),
-        ("audit", "audit", "Tell how machines vary and differ, from observations.", PREDICT),
-        ("simulate", "simulate", "Replay a trace of jobs under several placements.", PREDICT),
-        ("nodes", "nodes", "List nodes and how loaded they are.", FLEET),
-        ("explain", "explain", "Say which surrogates a prediction comes from.", FLEET),
-        ("rank", "rank", "Order nodes by how well an application would run there.", FLEET),
-        ("watch", "watch", "Show a node as it changes.", FLEET),
-        ("placements", "placements", "List what runs where; reserve, bind, release.", FLEET),
-        ("operations", "operations", "List trainings of a server; follow, cancel.", FLEET),
-        ("register", "register", "Make applications known without running them.", FLEET),
-        ("apps", "apps", "List the applications that were profiled.", KEEP),
-        ("runs", "runs", "List runs.", KEEP),
-        ("models", "models", "List trained models.", KEEP),
-        ("model", "model", "Show one model: errors, selection, sensitivity, origin.", KEEP),
-        ("export", "export", "Write what was measured to a Parquet file.", KEEP),
-        ("import", "import_", "Read what another machine exported.", KEEP),
+        ("suite", "measure.suite", "List the surrogates that stand for a resource each.", MEASURE),
+        (
+            "fingerprint",
+            "measure.fingerprint",
+            "Time the surrogates on the node as it is now.",
+            MEASURE,
+        ),
+        (
+            "reference",
+            "measure.reference",
+            "Learn what the surrogates cost on the idle node.",
+            MEASURE,
+        ),
+        ("induce", "measure.induce", "Load the node with one surrogate.", MEASURE),
+        (
+            "observe",
+            "measure.observe",
+            "Time fingerprints and programs by turns, for hours.",
+            MEASURE,
+        ),
+        ("init", "profile.init", "Write a commented applications file to start from.", PROFILE),
+        (
+            "profile",
+            "profile.profile",
+            "Run applications under load and keep what they do.",
+            PROFILE,
+        ),
+        ("train", "predict.train", "Train models on profiled applications.", PREDICT),
+        (
+            "predict",
+            "predict.predict",
+            "Predict an application's runtime, now or beside others.",
+            PREDICT,
+        ),
+        ("pair", "predict.pair", "Predict two applications beside each other.", PREDICT),
+        (
+            "corun",
+            "profile.corun",
+            "Really run two applications side by side, and compare.",
+            PREDICT,
+        ),
+        ("scale", "scale.group", "Predict a job with more input, on more machines.", PREDICT),
+        (
+            "evaluate",
+            "evaluate.evaluate",
+            "Hold predictions against what is really measured.",
+            PREDICT,
+        ),
+        ("audit", "audit.group", "Tell how machines vary and differ, from observations.", PREDICT),
+        (
+            "simulate",
+            "simulate.simulate",
+            "Replay a trace of jobs under several placements.",
+            PREDICT,
+        ),
+        ("nodes", "fleet.nodes", "List nodes and how loaded they are.", FLEET),
+        ("explain", "predict.explain", "Say which surrogates a prediction comes from.", FLEET),
+        ("rank", "predict.rank", "Order nodes by how well an application would run there.", FLEET),
+        ("watch", "fleet.watch", "Show a node as it changes.", FLEET),
+        (
+            "assignments",
+            "fleet.assignments",
+            "List what runs where; reserve, bind, release.",
+            FLEET,
+        ),
+        ("operations", "fleet.operations", "List trainings of a server; follow, cancel.", FLEET),
+        ("register", "fleet.register", "Make applications known without running them.", FLEET),
+        ("apps", "profile.apps", "List the applications that were profiled.", KEEP),
+        ("runs", "profile.runs", "List runs.", KEEP),
+        ("models", "predict.models", "List trained models.", KEEP),
+        ("model", "predict.model", "Show one model: errors, selection, sensitivity, origin.", KEEP),
+        ("export", "store.export", "Write what was measured to a Parquet file.", KEEP),
+        ("import", "store.import_", "Read what another machine exported.", KEEP),
     )
 }
 """All commands, in the order of the work."""
 
 
-class Commands(click.Group):
-    """A group whose commands are imported when they are called."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        entry = COMMANDS.get(cmd_name)
-        if entry is None:
-            return None
-        module, _, attribute = entry.target.partition(":")
-        command = getattr(importlib.import_module(module), attribute)
-        assert isinstance(command, click.Command), entry.target
-        return command
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args[0] not in COMMANDS and not args[0].startswith("-"):
-            raise failures.unknown_command(args[0], COMMANDS)
-        return super().resolve_command(ctx, args)
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        width = max(map(len, COMMANDS))
-        for group in dict.fromkeys(entry.group for entry in COMMANDS.values()):
-            with formatter.section(group):
-                formatter.write_dl(
-                    [(n.ljust(width), e.help) for n, e in COMMANDS.items() if e.group == group]
-                )
-
-
 @click.group(
-    cls=Commands,
+    cls=LazyGroup,
+    entries=COMMANDS,
+    unknown=failures.unknown_command,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="'kongming COMMAND --help' tells more. KONGMING_STORE names the store (--store).",
 )

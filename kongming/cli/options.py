@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
-from kongming.fingerprint import PLACEMENTS
+from kongming.records.fingerprint import PLACEMENTS
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -11,13 +10,20 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 
+from kongming import quantities
 from kongming.cli import failures
+from kongming.process import json_text
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress as Bars
     from rich.progress import TaskID
     from rich.table import Table
+
+format_bandwidth = quantities.format_bandwidth
+format_bytes = quantities.format_bytes
+format_duration = quantities.format_duration
+format_seconds = quantities.format_seconds
 
 PIPE_WIDTH = 160
 """Columns of a table that goes to a file or a pipe, unless COLUMNS says otherwise."""
@@ -32,7 +38,7 @@ def emit_json(obj: Any) -> None:
     Raises:
         ValueError: it holds NaN or an infinity, which JSON has no word for.
     """
-    text = json.dumps(obj, indent=2, allow_nan=False)
+    text = json_text(obj)
     failures.note_document()
     click.echo(text)
 
@@ -85,54 +91,6 @@ def table(
             )
         )
     return made
-
-
-def format_seconds(seconds: float | None) -> str:
-    """``12.3 ns``, ``4.56 us``, ``789 ms``, ``1.50 s``: three digits in a familiar unit."""
-    if seconds is None:
-        return "-"
-    for factor, unit in ((1e9, "ns"), (1e6, "us"), (1e3, "ms")):
-        # 999.5 of a unit would be shown as 1000: that is one of the next.
-        if abs(seconds) * factor < 999.5:
-            return f"{_three_digits(seconds * factor)} {unit}"
-    return f"{_three_digits(seconds)} s"
-
-
-def format_bandwidth(bytes_per_second: float | None) -> str:
-    """``31.2 GB/s`` (powers of ten, as disks and STREAM are told)."""
-    if bytes_per_second is None:
-        return "-"
-    for factor, unit in ((1.0, "B/s"), (1e3, "kB/s"), (1e6, "MB/s")):
-        if bytes_per_second / factor < 999.5:
-            return f"{_three_digits(bytes_per_second / factor)} {unit}"
-    return f"{_three_digits(bytes_per_second / 1e9)} GB/s"
-
-
-def format_bytes(count: float | None) -> str:
-    """``1.00 MiB`` (powers of two, as memory and files are told)."""
-    if count is None:
-        return "-"
-    value = float(count)
-    for unit in ("B", "KiB", "MiB"):
-        if value < 1023.5:
-            return f"{_three_digits(value) if unit != 'B' else int(value)} {unit}"
-        value /= 1024.0
-    return f"{_three_digits(value)} GiB"
-
-
-def format_duration(seconds: float) -> str:
-    """``45 s``, ``2 min 05 s``, ``1 h 02 min``: a time to wait for."""
-    whole = max(0, round(seconds))
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60:02d} s"
-    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
-
-
-def _three_digits(value: float) -> str:
-    size = abs(value)
-    return f"{value:.{2 if size < 9.995 else 1 if size < 99.95 else 0}f}"
 
 
 class Progress(Protocol):

@@ -1,7 +1,7 @@
-"""Tables against reality: predictions scored beside trivial predictors and the repeat noise.
+"""Evaluate predictions against measurements, trivial predictors and the repeat noise.
 
-Everything here is pure: what was measured and what was predicted go in, a JSON document comes
-out, and tables and figures are made of that document. Nothing measures, stores or trains.
+Scoring is pure: measurements and predictions go in, a JSON document comes out, and tables and
+figures are rendered from that document. Nothing here measures or stores.
 """
 
 from kongming.evaluate.nodes import score_environments

@@ -1,6 +1,6 @@
-"""Measured and predicted costs side by side, one column a case, and the errors between them.
+"""Measured and predicted costs as arrays with one column per case, and the prediction errors.
 
-A case is what has one measured cost: an ordered pair, or a run in an environment.
+A case has one measured cost: an ordered pair, or a run in an environment.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ LEAST_PCT = 1e-3
 geometric mean: one exact zero would otherwise make the whole mean zero."""
 
 _DECIMALS = 9
-"""Log slowdowns that agree to so many decimals are ties: what differs beyond is rounding."""
+"""Log slowdowns that agree to this many decimals are ties: further digits are rounding errors."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -43,20 +43,19 @@ class Cases:
         )
 
     def of_app(self, position: int) -> NDArray[np.bool_]:
-        """(n,) the cases of one application."""
+        """(n,) mask of the cases of one application."""
         return np.asarray(self.app_of == position, dtype=np.bool_)
 
     def quartiles(self) -> Floats:
         """(3, models, apps): quartiles of the error over an application's cases, NaN for none."""
         errors = self.errors
-        found = np.full((3, len(self.models), len(self.apps)), np.nan)
+        quartiles = np.full((3, len(self.models), len(self.apps)), np.nan)
         for a in range(len(self.apps)):
-            mine = errors[:, self.of_app(a)]
-            for m, row in enumerate(mine):
-                known = row[np.isfinite(row)]
-                if len(known):
-                    found[:, m, a] = np.quantile(known, [0.25, 0.5, 0.75])
-        return found
+            for m, row in enumerate(errors[:, self.of_app(a)]):
+                finite = row[np.isfinite(row)]
+                if len(finite):
+                    quartiles[:, m, a] = np.quantile(finite, [0.25, 0.5, 0.75])
+        return quartiles
 
     def mean_abs_log_pct(self) -> Floats:
         """(models,): 100 x mean of |ln(predicted / measured)| over all cases, NaN for none."""
@@ -74,13 +73,13 @@ class Cases:
 
 
 def mean(values: Floats) -> float:
-    """Of the values that are there; NaN for none (without numpy's warning)."""
+    """Mean of the finite values; NaN for none (without numpy's warning)."""
     known = values[np.isfinite(values)]
     return float(np.mean(known)) if len(known) else float("nan")
 
 
 def median(values: Floats | Sequence[float]) -> float:
-    """Of the values that are there; NaN for none."""
+    """Median of the finite values; NaN for none."""
     array = np.asarray(values, dtype=np.float64)
     known = array[np.isfinite(array)]
     return float(np.median(known)) if len(known) else float("nan")
@@ -89,7 +88,7 @@ def median(values: Floats | Sequence[float]) -> float:
 def geometric(per_app: Floats) -> float:
     """Geometric mean over applications of figures in per cent, each at least LEAST_PCT.
 
-    Applications without a figure (NaN) are left out; NaN where none has one.
+    Applications without a figure (NaN) are ignored; NaN if none has one.
     """
     known = per_app[np.isfinite(per_app)]
     if not len(known):
@@ -98,7 +97,7 @@ def geometric(per_app: Floats) -> float:
 
 
 def rank_correlation(first: Floats, second: Floats) -> float:
-    """Spearman's: the correlation of ranks, ties at their mean rank. NaN if it is undefined."""
+    """Spearman's rank correlation, ties at their mean rank. NaN if it is undefined."""
     known = np.isfinite(first) & np.isfinite(second)
     a, b = _ranks(first[known]), _ranks(second[known])
     if len(a) < 3 or np.ptp(a) == 0.0 or np.ptp(b) == 0.0:

@@ -1,7 +1,7 @@
-"""Whether intervals hold as often as they say.
+"""Coverage of prediction intervals: how often they contain the measured cost.
 
-Cases of one application share its model, so they are no independent trials: the interval of the
-share that was covered counts applications, not cases. It is a t interval around that share, with
+Cases of one application share its model, so they are not independent trials: the interval of the
+covered share counts applications, not cases. It is a t interval around that share, with
 the cluster-robust variance of a ratio (applications as clusters), and never narrower than the
 binomial one of as many independent cases (with two successes and two failures added, so that a
 share of 1 has an interval too).
@@ -14,8 +14,8 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from kongming.errors import InputError
 from kongming.evaluate.cases import Floats
+from kongming.records.errors import InputError
 
 _T = (
     *(12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228),
@@ -34,19 +34,20 @@ def coverage(
     app_of: NDArray[np.intp],
     level: float | None,
 ) -> dict[str, object]:
-    """{level, actual, interval, median_width_pct}; all arrays (n,), NaN bounds for no interval.
+    """Compute {level, actual, interval, median_width_pct}; all arrays (n,), NaN bounds for no
+    interval.
 
-    ``median_width_pct`` is the median of 100 x (upper - lower) / predicted. NaN where there is
-    no interval at all; the interval of ``actual`` also where there is one application only.
+    ``median_width_pct`` is the median of 100 x (upper - lower) / predicted. Figures are NaN if
+    there is no interval at all; the interval of ``actual`` also for a single application.
     """
     known = np.isfinite(measured) & ~np.isnan(lower) & ~np.isnan(upper)
-    nothing = float("nan")
+    nan = float("nan")
     if not known.any():
         return {
             "level": level,
-            "actual": nothing,
-            "interval": [nothing, nothing],
-            "median_width_pct": nothing,
+            "actual": nan,
+            "interval": [nan, nan],
+            "median_width_pct": nan,
         }
     held = (lower[known] <= measured[known]) & (measured[known] <= upper[known])
     widths = 100.0 * (upper[known] - lower[known]) / predicted[known]
@@ -59,10 +60,10 @@ def coverage(
 
 
 def one_level(levels: set[float]) -> float | None:
-    """The level that all intervals were asked for; None for no interval.
+    """Return the common level of all intervals; None for no interval.
 
     Raises:
-        InputError: they differ, so that no single share can be right.
+        InputError: the levels differ, so that there is no single nominal coverage.
     """
     if len(levels) > 1:
         raise InputError(

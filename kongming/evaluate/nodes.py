@@ -1,7 +1,8 @@
-"""One application in changing environments, each left out in turn: the paper's Table IV.
+"""Score predictions of one application in changing environments, each left out in turn: the paper's
+Table IV.
 
-A case is one run, for each has a fingerprint of its own. Environments are cgroups, mixes of
-programs, or instances; those that only stand in for them (``synthetic``) are scored apart.
+A case is one run, since each run has its own fingerprint. Environments are cgroups, mixes of
+programs, or instances; ``synthetic`` substitutes are scored separately.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def score_environments(
     placement: str | None = None,
     seed: int = 0,
 ) -> dict[str, Any]:
-    """The JSON document of an evaluation over environments; None stands for what is not defined.
+    """Return the JSON document of an evaluation over environments; None for undefined figures.
 
     An error is |predicted - measured| / measured of one run in per cent; an application's figure
     is the median over all its runs, each predicted by a model that was not trained on its
@@ -56,20 +57,20 @@ def score_environments(
     taken off both, over the informative applications; their intervals are bootstrapped over
     applications.
 
-    The noise floor is what a perfect predictor of the environment would be off by on single
-    runs: that of repeats in one environment, median over environments. What changes between two
-    runs in one environment counts as noise, so a model that sees the change may err by less.
+    The noise floor is the error of a perfect predictor of the environment on single runs: the noise
+    of repeats in one environment, median over environments. Changes between two runs in one
+    environment count as noise, so a model that observes them may have a smaller error.
 
     The figures at the top are those of real environments; ``synthetic`` holds the same for the
     others, None where there are none. ``scored_runs`` holds every number that was scored. The
     other arguments are as ``score_pairs``'s.
 
     Raises:
-        InputError: a record is there twice, nothing was measured, an application has no solo
-            time, predictions do not match the runs in number, an environment is of two kinds, or
-            intervals of ``auto`` are of different levels.
+        InputError: a record occurs twice, there is no measurement, an application has no solo time,
+            predictions do not match the runs in number, an environment has two kinds, or intervals
+            of ``auto`` have different levels.
     """
-    models = model_order([one.model for one in predicted], _TRIVIAL)
+    models = model_order([prediction.model for prediction in predicted], _TRIVIAL)
     everything = arranged(measured, predicted, models, solo)
     real = everything.part(synthetic=False)
     synthetic = everything.part(synthetic=True)
@@ -78,7 +79,7 @@ def score_environments(
             "kind": "nodes",
             "placement": placement,
             "node": node,
-            "apps": list(dict.fromkeys(one.app for one in everything.measured)),
+            "apps": list(dict.fromkeys(record.app for record in everything.measured)),
             "environments": _environments(everything),
             "runs": runs,
             "elapsed_s": elapsed_s,
@@ -127,28 +128,28 @@ def _per_environment(cases: Cases, environments: Environments) -> dict[str, dict
 def _coverage(cases: Cases, environments: Environments) -> dict[str, Any]:
     bounds: list[tuple[float, float] | None] = []
     levels = set()
-    for one, k in environments.runs:
-        said = environments.prediction(one, AUTO)
-        if said is None or not said.lower:
+    for record, k in environments.runs:
+        prediction = environments.prediction(record, AUTO)
+        if prediction is None or not prediction.lower:
             bounds.append(None)
             continue
-        bounds.append((said.lower[k], said.upper[k]))
-        levels.add(said.level)
+        bounds.append((prediction.lower[k], prediction.upper[k]))
+        levels.add(prediction.level)
     return interval_coverage(cases, bounds, levels)
 
 
 def _marked(environments: Environments) -> dict[str, Any] | None:
-    """The share of marked runs, and the errors without them; None where nobody looked."""
-    marks = [mark for one in environments.measured for mark in one.marked]
+    """Share of marked runs, and the errors without them; None if no run was checked."""
+    marks = [mark for record in environments.measured for mark in record.marked]
     if not marks:
         return None
-    left = environments.without_marked()
-    cases = left.cases()
+    unmarked = environments.without_marked()
+    cases = unmarked.cases()
     return {
         "share": float(np.mean(marks)),
         "runs_left": len(cases.measured),
         "geomean_pct": geomeans(cases, cases.quartiles()[1]),
-        "noise_floor_pct": geometric(left.floors(cases)),
+        "noise_floor_pct": geometric(unmarked.floors(cases)),
     }
 
 
@@ -157,33 +158,33 @@ def _rows(environments: Environments) -> list[dict[str, Any]]:
     errors = cases.errors
     return [
         {
-            "app": one.app,
-            "environment": one.environment,
-            "kind": one.kind,
-            "synthetic": one.synthetic,
+            "app": record.app,
+            "environment": record.environment,
+            "kind": record.kind,
+            "synthetic": record.synthetic,
             "run": k,
-            "measured": one.values[k],
-            "slowdown": one.values[k] / cases.solo[i],
-            "marked": one.marked[k] if one.marked else None,
+            "measured": record.values[k],
+            "slowdown": record.values[k] / cases.solo[i],
+            "marked": record.marked[k] if record.marked else None,
             "predictions": {
-                model: _said(
+                model: _scored_prediction(
                     cases.predicted[m, i],
                     errors[m, i],
-                    None if model in _TRIVIAL else environments.prediction(one, model),
+                    None if model in _TRIVIAL else environments.prediction(record, model),
                     k,
                 )
                 for m, model in enumerate(cases.models)
                 if np.isfinite(cases.predicted[m, i])
             },
         }
-        for i, (one, k) in enumerate(environments.runs)
+        for i, (record, k) in enumerate(environments.runs)
     ]
 
 
-def _said(
+def _scored_prediction(
     value: float, error: float, prediction: EnvironmentPrediction | None, run: int
 ) -> dict[str, Any]:
-    said: dict[str, Any] = {
+    entry: dict[str, Any] = {
         "value": value,
         "error_pct": error,
         "lower": None,
@@ -192,26 +193,26 @@ def _said(
         "extrapolating": False,
     }
     if prediction is not None and prediction.lower:
-        said["lower"], said["upper"] = prediction.lower[run], prediction.upper[run]
-        said["level"] = prediction.level
+        entry["lower"], entry["upper"] = prediction.lower[run], prediction.upper[run]
+        entry["level"] = prediction.level
     if prediction is not None and prediction.extrapolating:
-        said["extrapolating"] = prediction.extrapolating[run]
-    return said
+        entry["extrapolating"] = prediction.extrapolating[run]
+    return entry
 
 
 def _environments(everything: Environments) -> list[dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = {}
-    for one in sorted(everything.measured, key=lambda one: one.environment):
-        entry = found.setdefault(
-            one.environment,
+    by_name: dict[str, dict[str, Any]] = {}
+    for record in sorted(everything.measured, key=lambda record: record.environment):
+        entry = by_name.setdefault(
+            record.environment,
             {
-                "name": one.environment,
-                "kind": one.kind,
-                "synthetic": one.synthetic,
+                "name": record.environment,
+                "kind": record.kind,
+                "synthetic": record.synthetic,
                 "apps": [],
                 "runs": 0,
             },
         )
-        entry["apps"].append(one.app)
-        entry["runs"] += len(one.values)
-    return list(found.values())
+        entry["apps"].append(record.app)
+        entry["runs"] += len(record.values)
+    return list(by_name.values())

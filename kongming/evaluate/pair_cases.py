@@ -1,4 +1,4 @@
-"""Records of ordered pairs, checked and laid out as cases."""
+"""Validate records of ordered pairs and arrange them as cases."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kongming.errors import InputError
 from kongming.evaluate.cases import Cases, Floats, median
 from kongming.evaluate.records import PairMeasurement, PairPrediction, unmarked
 from kongming.evaluate.summary import model_order
 from kongming.evaluate.trivial import MEAN, PAIRMEAN, SOLO, TRIVIAL, mean_of_others
-from kongming.run import geometric_mean, noise_floor_pct
+from kongming.records.errors import InputError
+from kongming.records.run import geometric_mean, noise_floor_pct
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Pairs:
-    """Measured pairs with a successful repeat, by name, and what was said about them.
+    """Measured pairs with a successful repeat, sorted by name, and their predictions.
 
-    The order of measuring changes no digit, for everything is computed in order of names.
+    Everything is computed in the order of names, so results do not depend on the measuring order.
     """
 
     measured: tuple[PairMeasurement, ...]
@@ -38,7 +38,7 @@ class Pairs:
         solo: Mapping[str, float],
         training_mean: Mapping[str, float],
     ) -> Pairs:
-        """Raises InputError as ``score_pairs`` says."""
+        """Validate and sort the records. Raises InputError as ``score_pairs`` documents."""
         ordered = sorted(measured, key=lambda pair: (pair.app, pair.beside))
         pairs = tuple(pair for pair in ordered if pair.values)
         _check_once(ordered)
@@ -54,17 +54,18 @@ class Pairs:
             pairs,
             tuple((pair.app, pair.beside) for pair in ordered if not pair.values),
             _by_key(predicted),
-            model_order([one.model for one in predicted], TRIVIAL),
+            model_order([prediction.model for prediction in predicted], TRIVIAL),
             solo,
             training_mean,
         )
 
     def prediction(self, pair: PairMeasurement, model: str) -> PairPrediction | None:
-        """What arrived for this pair under this name."""
+        """Prediction of a model for a pair, if there is one."""
         return self.predicted.get((pair.app, pair.beside, model))
 
     def cases(self) -> Cases:
-        """Measured is the geometric mean of the repeats; the trivial predictors are added."""
+        """Arrange the pairs as cases, measured by the geometric mean of their repeats, and add the
+        trivial predictors."""
         pairs = self.measured
         apps = tuple(dict.fromkeys(pair.app for pair in pairs))
         app_of = np.array([apps.index(pair.app) for pair in pairs], dtype=np.intp)
@@ -74,9 +75,9 @@ class Pairs:
         predicted = np.full((len(self.models), len(pairs)), np.nan)
         for m, model in enumerate(self.models):
             for i, pair in enumerate(pairs):
-                one = self.prediction(pair, model)
-                if one is not None:
-                    predicted[m, i] = one.value
+                prediction = self.prediction(pair, model)
+                if prediction is not None:
+                    predicted[m, i] = prediction.value
                 if model == MEAN and pair.app in self.training_mean:
                     predicted[m, i] = self.training_mean[pair.app]
         predicted[self.models.index(SOLO)] = solos
@@ -84,38 +85,40 @@ class Pairs:
         return Cases(apps, app_of, costs, solos, self.models, predicted)
 
     def repeats(self) -> Floats:
-        """(pairs, most repeats) costs, oldest first, NaN for those that are missing."""
+        """(pairs, most repeats) costs, oldest first, NaN if missing."""
         most = max(len(pair.values) for pair in self.measured)
-        found = np.full((len(self.measured), most), np.nan)
+        costs = np.full((len(self.measured), most), np.nan)
         for i, pair in enumerate(self.measured):
-            found[i, : len(pair.values)] = pair.values
-        return found
+            costs[i, : len(pair.values)] = pair.values
+        return costs
 
     def floors(self, cases: Cases) -> Floats:
-        """(apps,): median over partners of what a perfect predictor would still be off by."""
+        """(apps,): median over partners of the error that a perfect predictor would have."""
         each = [noise_floor_pct(pair.values) for pair in self.measured]
         floors = np.array([np.nan if floor is None else floor for floor in each])
         return np.array([median(floors[cases.of_app(a)]) for a in range(len(cases.apps))])
 
     def without_marked(self) -> Pairs | None:
-        """The same with unmarked repeats only; None where all of them are marked."""
-        left = [
+        """Return the same pairs with unmarked repeats only; None if all are marked."""
+        remaining = [
             PairMeasurement(pair.app, pair.beside, values)
             for pair in self.measured
             if (values := unmarked(pair.values, pair.marked))
         ]
-        if not left:
+        if not remaining:
             return None
-        return Pairs(tuple(left), (), self.predicted, self.models, self.solo, self.training_mean)
+        return Pairs(
+            tuple(remaining), (), self.predicted, self.models, self.solo, self.training_mean
+        )
 
 
 def _check_once(ordered: Sequence[PairMeasurement]) -> None:
-    for one, following in itertools.pairwise(ordered):
-        if (one.app, one.beside) == (following.app, following.beside):
+    for pair, following in itertools.pairwise(ordered):
+        if (pair.app, pair.beside) == (following.app, following.beside):
             raise InputError(
                 "is there twice.",
                 field="measured",
-                found=f"{one.app} beside {one.beside}",
+                found=f"{pair.app} beside {pair.beside}",
                 allowed="each ordered pair once",
                 hint="Put all repeats of a pair into one record.",
             )
@@ -124,24 +127,24 @@ def _check_once(ordered: Sequence[PairMeasurement]) -> None:
 def _by_key(
     predicted: Sequence[PairPrediction],
 ) -> dict[tuple[str, str, str], PairPrediction]:
-    found: dict[tuple[str, str, str], PairPrediction] = {}
-    for one in predicted:
-        key = (one.app, one.beside, one.model)
-        if key in found:
+    by_key: dict[tuple[str, str, str], PairPrediction] = {}
+    for prediction in predicted:
+        app, neighbour, model = prediction.app, prediction.beside, prediction.model
+        if (app, neighbour, model) in by_key:
             raise InputError(
                 "is there twice.",
                 field="predicted",
-                found=f"{one.model} for {one.app} beside {one.beside}",
+                found=f"{model} for {app} beside {neighbour}",
                 allowed="one prediction of a model for a pair",
             )
-        found[key] = one
-    return found
+        by_key[app, neighbour, model] = prediction
+    return by_key
 
 
 def _check_above_zero(app: str, field: str, value: float | None) -> None:
     if value is None or not (np.isfinite(value) and value > 0.0):
         raise InputError(
-            f"is missing or no cost for {app}.",
+            f"is missing or not a cost for {app}.",
             field=field,
             found=value,
             allowed="a finite number above 0 by application",

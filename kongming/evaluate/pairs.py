@@ -1,7 +1,7 @@
-"""Ordered pairs of applications: what each costs beside the other, predicted and measured.
+"""Score predictions for ordered pairs of co-located applications.
 
-The layout is the paper's Table V; the repeat noise, trivial predictors, skill, heavy pairs,
-regret and the coverage of intervals stand beside it.
+The layout is the paper's Table V, extended by the repeat noise, trivial predictors, skill, heavy
+pairs, regret and the coverage of intervals.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from kongming.evaluate.summary import (
     unpredicted,
 )
 from kongming.evaluate.trivial import PAIRMEAN, TRIVIAL
-from kongming.run import geometric_mean, noise_floor_pct
+from kongming.records.run import geometric_mean, noise_floor_pct
 
 
 def score_pairs(
@@ -42,7 +42,7 @@ def score_pairs(
     scored: Scored,
     seed: int = 0,
 ) -> dict[str, Any]:
-    """The JSON document of an evaluation over pairs; None stands for what is not defined.
+    """Return the JSON document of an evaluation over pairs; None for undefined figures.
 
     ``solo`` and ``training_mean`` (the mean cost over the training runs) are by application, on
     the scale of the measured values. MEAN, SOLO and PAIRMEAN are added here; predictions that
@@ -64,8 +64,8 @@ def score_pairs(
     about choosing.
 
     Raises:
-        InputError: a pair or a prediction is there twice, no pair at all, an application has no
-            solo time, or intervals of ``auto`` are of different levels.
+        InputError: a pair or a prediction occurs twice, there is no pair, an application has no
+            solo time, or intervals of ``auto`` have different levels.
     """
     pairs = Pairs.of(measured, predicted, solo, training_mean)
     cases = pairs.cases()
@@ -102,10 +102,10 @@ def score_pairs(
 
 
 def pressures(document: Mapping[str, Any]) -> dict[str, float]:
-    """What each application inflicts: the geometric mean slowdown of those measured beside it.
+    """Pressure of each application: the geometric mean slowdown of those co-located with it.
 
-    Of a document of ``score_pairs``; applications that nothing was measured beside are left out,
-    and so is an application beside itself.
+    Computed from a document of ``score_pairs``; applications without a measured neighbour are left
+    out, as are pairs of an application with itself.
     """
     inflicted: dict[str, list[float]] = {}
     for pair in document["pairs"]:
@@ -131,29 +131,29 @@ def _coverage(cases: Cases, pairs: Pairs) -> dict[str, Any]:
     bounds: list[tuple[float, float] | None] = []
     levels = set()
     for pair in pairs.measured:
-        said = pairs.prediction(pair, AUTO)
-        if said is None or said.lower is None or said.upper is None:
+        prediction = pairs.prediction(pair, AUTO)
+        if prediction is None or prediction.lower is None or prediction.upper is None:
             bounds.append(None)
             continue
-        bounds.append((said.lower, said.upper))
-        levels.add(said.level)
+        bounds.append((prediction.lower, prediction.upper))
+        levels.add(prediction.level)
     return interval_coverage(cases, bounds, levels)
 
 
 def _marked(pairs: Pairs) -> dict[str, Any] | None:
-    """The share of marked repeats, and the errors without them; None where nobody looked."""
+    """Share of marked repeats, and the errors without them; None if no repeat was checked."""
     marks = [mark for pair in pairs.measured for mark in pair.marked]
     if not marks:
         return None
-    left = pairs.without_marked()
-    found: dict[str, Any] = {"share": float(np.mean(marks)), "pairs_left": 0}
-    if left is None:
-        return found | {"geomean_pct": dict.fromkeys(pairs.models), "noise_floor_pct": None}
-    cases = left.cases()
-    return found | {
-        "pairs_left": len(left.measured),
+    unmarked = pairs.without_marked()
+    figures: dict[str, Any] = {"share": float(np.mean(marks)), "pairs_left": 0}
+    if unmarked is None:
+        return figures | {"geomean_pct": dict.fromkeys(pairs.models), "noise_floor_pct": None}
+    cases = unmarked.cases()
+    return figures | {
+        "pairs_left": len(unmarked.measured),
         "geomean_pct": geomeans(cases, cases.quartiles()[1]),
-        "noise_floor_pct": geometric(left.floors(cases)),
+        "noise_floor_pct": geometric(unmarked.floors(cases)),
     }
 
 
@@ -169,7 +169,7 @@ def _rows(cases: Cases, pairs: Pairs) -> list[dict[str, Any]]:
             "marked": pair.marked,
             "noise_floor_pct": noise_floor_pct(pair.values),
             "predictions": {
-                model: _said(
+                model: _scored_prediction(
                     cases.predicted[m, i],
                     errors[m, i],
                     None if model in TRIVIAL else pairs.prediction(pair, model),
@@ -182,8 +182,10 @@ def _rows(cases: Cases, pairs: Pairs) -> list[dict[str, Any]]:
     ]
 
 
-def _said(value: float, error: float, prediction: PairPrediction | None) -> dict[str, Any]:
-    said: dict[str, Any] = {
+def _scored_prediction(
+    value: float, error: float, prediction: PairPrediction | None
+) -> dict[str, Any]:
+    entry: dict[str, Any] = {
         "value": value,
         "error_pct": error,
         "lower": None,
@@ -192,7 +194,7 @@ def _said(value: float, error: float, prediction: PairPrediction | None) -> dict
         "extrapolating": False,
     }
     if prediction is not None:
-        said["lower"], said["upper"] = prediction.lower, prediction.upper
-        said["level"] = None if prediction.lower is None else prediction.level
-        said["extrapolating"] = prediction.extrapolating
-    return said
+        entry["lower"], entry["upper"] = prediction.lower, prediction.upper
+        entry["level"] = None if prediction.lower is None else prediction.level
+        entry["extrapolating"] = prediction.extrapolating
+    return entry

@@ -1,7 +1,7 @@
-"""What is scored: measured costs and predicted ones, on one scale.
+"""Records of measured and predicted costs, on one scale.
 
-The scale is either the raw cost (seconds, or 1/metric where higher is better) or the cost over
-the solo runs that bracket it; all numbers of one evaluation are of the same.
+The scale is either the raw cost (seconds, or 1/metric if higher is better) or the cost over the
+solo runs that bracket it; all numbers of one evaluation have the same scale.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from kongming.errors import InputError
+from kongming.records.errors import InputError
 
 Scored = Literal["raw", "bracketed"]
 """raw: costs as measured; bracketed: costs over the solo runs around them."""
@@ -19,10 +19,10 @@ Scored = Literal["raw", "bracketed"]
 
 @dataclass(frozen=True, slots=True)
 class PairMeasurement:
-    """One ordered pair: the cost of ``app`` in each repeat beside ``beside``, oldest first.
+    """One ordered pair: the cost of ``app`` in each repeat with ``beside``, oldest first.
 
-    Repeats that failed are left out of ``values``; where all failed it is empty. ``marked`` says
-    of each value whether the node visibly changed meanwhile; empty where nobody looked.
+    ``values`` has the successful repeats only, and is empty if all failed. ``marked``: for each
+    value, whether the node visibly changed meanwhile; empty if that was not checked.
     """
 
     app: str
@@ -37,9 +37,9 @@ class PairMeasurement:
 
 @dataclass(frozen=True, slots=True)
 class PairPrediction:
-    """What one model predicted for one ordered pair, with its interval where it has one.
+    """Prediction of one model for one ordered pair, with an optional interval.
 
-    ``upper`` may be infinite; ``level`` is the probability that the interval should hold.
+    ``upper`` may be infinite; ``level`` is the nominal coverage of the interval.
     """
 
     app: str
@@ -68,8 +68,8 @@ class PairPrediction:
 class EnvironmentMeasurement:
     """Runs of one application in one environment, oldest first.
 
-    ``kind`` says what makes the environment (cpu-quota, io-throttle, cpuset, memory-limit, mix,
-    instance ...); ``synthetic`` ones stand in for what the machine does not permit.
+    ``kind`` is the type of the environment (cpu-quota, io-throttle, cpuset, memory-limit, mix,
+    instance ...); ``synthetic`` ones substitute kinds that the machine does not permit.
     """
 
     app: str
@@ -86,10 +86,10 @@ class EnvironmentMeasurement:
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentPrediction:
-    """What one model, trained without this environment, predicted for each of its runs.
+    """Predictions of one model, trained without this environment, for each of its runs.
 
-    ``values`` (and ``lower``, ``upper``, ``extrapolating``, unless empty) run parallel to the
-    values of the measurement, for every run has a fingerprint of its own.
+    ``values`` (and ``lower``, ``upper``, ``extrapolating``, unless empty) are parallel to the
+    values of the measurement, since every run has its own fingerprint.
     """
 
     app: str
@@ -116,7 +116,7 @@ class EnvironmentPrediction:
 
 
 def unmarked(values: Sequence[float], marked: Sequence[bool]) -> tuple[float, ...]:
-    """The values that are not marked; all of them where nobody looked."""
+    """Return the values that are not marked; all of them if there are no marks."""
     if not marked:
         return tuple(values)
     return tuple(value for value, mark in zip(values, marked, strict=True) if not mark)
@@ -126,16 +126,16 @@ def _check_costs(values: Sequence[float], name: str) -> None:
     for value in values:
         if not (math.isfinite(value) and value > 0.0):
             raise InputError(
-                "is no cost.", field=name, found=value, allowed="finite numbers above 0"
+                "is not a cost.", field=name, found=value, allowed="finite numbers above 0"
             )
 
 
-def _check_length(name: str, given: Sequence[object], values: Sequence[float]) -> None:
-    if given and len(given) != len(values):
+def _check_length(name: str, column: Sequence[object], values: Sequence[float]) -> None:
+    if column and len(column) != len(values):
         raise InputError(
             "has another length than values.",
             field=name,
-            found=len(given),
+            found=len(column),
             allowed=f"one for each of the {len(values)} values, or empty",
         )
 
@@ -144,7 +144,7 @@ def _check_bounds(lower: Sequence[float], upper: Sequence[float]) -> None:
     for low, high in zip(lower, upper, strict=True):
         if not low <= high:
             raise InputError(
-                "is below the lower bound, or no number.",
+                "is below the lower bound, or not a number.",
                 field="upper",
                 found=high,
                 allowed=f"{low} or more; may be infinite",

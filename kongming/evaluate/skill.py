@@ -1,7 +1,8 @@
-"""How much of what could be gained over a trivial predictor is still missing.
+"""Skill of a predictor: its prediction error above the noise floor, relative to that of a trivial
+predictor.
 
-Skill is 0 for a predictor that errs by no more than the repeat noise, 1 for one that is no better
-than the trivial one, and may be below 0 or above 1.
+Skill is 0 for a predictor whose error equals the repeat noise, 1 for one that is no better than the
+trivial predictor, and may be below 0 or above 1.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from numpy.typing import NDArray
 from kongming.evaluate.cases import LEAST_PCT, Floats
 
 INFORMATIVE = 1.5
-"""An application tells models apart when the trivial error is this often its noise floor."""
+"""Minimum ratio of the trivial error to the noise floor at which an application can distinguish
+models."""
 
 RESAMPLES = 2000
 """Bootstrap samples of the applications."""
@@ -24,9 +26,9 @@ INTERVAL = 0.95
 
 
 def informative(trivial: Floats, floors: Floats) -> NDArray[np.bool_]:
-    """(apps,): whether the trivial error is 1.5 times the noise floor or more.
+    """(apps,): whether the trivial error is at least 1.5 times the noise floor.
 
-    An application of which either is unknown (NaN) is not.
+    An application is not informative if either is unknown (NaN).
     """
     enough = np.maximum(trivial, LEAST_PCT) >= INFORMATIVE * np.maximum(floors, LEAST_PCT)
     return np.asarray(enough & np.isfinite(trivial) & np.isfinite(floors), dtype=np.bool_)
@@ -60,12 +62,12 @@ def _logs(parts: Sequence[Floats]) -> Floats:
 def _ratio(logs: Floats, seed: int) -> tuple[float, tuple[float, float]]:
     """``logs`` is (2 or 3, apps): error, reference and, if it is to be taken off both, floor."""
     apps = logs.shape[1]
-    nothing = float("nan")
+    nan = float("nan")
     if not apps:
-        return nothing, (nothing, nothing)
+        return nan, (nan, nan)
     value = float(_quotient(np.exp(np.mean(logs, axis=1))))
     if apps < 2:
-        return value, (nothing, nothing)
+        return value, (nan, nan)
     drawn = np.random.default_rng(seed).integers(0, apps, (RESAMPLES, apps))
     quotients = _quotient(np.exp(np.mean(logs[:, drawn], axis=2)))
     tail = (1.0 - INTERVAL) / 2.0

@@ -1,4 +1,4 @@
-"""The part of the document that pairs and environments share: table, geomeans, floor, skill."""
+"""Parts of the document common to pairs and environments: table, geomeans, floor, skill."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ AUTO = "auto"
 
 
 def model_order(names: Sequence[str], trivial: Sequence[str]) -> tuple[str, ...]:
-    """The trivial ones first, then the others as they came, ``auto`` last.
+    """Order the models: trivial ones first, then the others as given, ``auto`` last.
 
-    What arrives under the name of a trivial predictor that is not of this evaluation is dropped.
+    Other trivial predictors, which are not part of this evaluation, are dropped.
     """
     others = [name for name in names if name not in TRIVIAL and name != AUTO]
     last = [AUTO] if AUTO in names else []
@@ -28,16 +28,19 @@ def model_order(names: Sequence[str], trivial: Sequence[str]) -> tuple[str, ...]
 
 
 def summary(cases: Cases, floors: Floats, *, trivial: str, seed: int) -> dict[str, Any]:
-    """table, geomean_pct, geomean_iqr_pct, noise_floor_pct, skill over ``trivial``, uninformative.
+    """Compute table, geomean_pct, geomean_iqr_pct, noise_floor_pct, skill over ``trivial`` and
+    uninformative.
 
-    ``floors`` (apps,) in per cent, NaN where there are no repeats.
+    ``floors`` (apps,) in per cent, NaN without repeats.
     """
     low, medians, high = quartiles = cases.quartiles()
     reference = medians[cases.models.index(trivial)]
-    tells = informative(reference, floors)
+    is_informative = informative(reference, floors)
     skills = {}
     for model, row in zip(cases.models, medians, strict=True):
-        value, interval = skill(row[tells], reference[tells], floors[tells], seed=seed)
+        value, interval = skill(
+            row[is_informative], reference[is_informative], floors[is_informative], seed=seed
+        )
         skills[model] = {"value": value, "interval": interval}
     return {
         "table": _table(cases, quartiles),
@@ -48,7 +51,9 @@ def summary(cases: Cases, floors: Floats, *, trivial: str, seed: int) -> dict[st
             "geomean": geometric(floors),
         },
         "skill": skills,
-        "uninformative": [app for app, tell in zip(cases.apps, tells, strict=True) if not tell],
+        "uninformative": [
+            app for app, useful in zip(cases.apps, is_informative, strict=True) if not useful
+        ],
     }
 
 
@@ -58,7 +63,7 @@ def geomeans(cases: Cases, figures: Floats) -> dict[str, float]:
 
 
 def unpredicted(cases: Cases) -> dict[str, int]:
-    """How many cases a model has no prediction for; only those that lack any."""
+    """Number of cases without a prediction, for the models that lack any."""
     missing = np.count_nonzero(np.isnan(cases.predicted), axis=1)
     return {model: int(n) for model, n in zip(cases.models, missing, strict=True) if n}
 
@@ -67,8 +72,8 @@ def interval_coverage(
     cases: Cases, bounds: Sequence[tuple[float, float] | None], levels: set[float]
 ) -> dict[str, Any]:
     """Coverage of ``auto``'s intervals: ``bounds`` (n,), None for no interval."""
-    nothing = (math.nan, math.nan)
-    array = np.array([nothing if pair is None else pair for pair in bounds], dtype=np.float64)
+    missing = (math.nan, math.nan)
+    array = np.array([missing if pair is None else pair for pair in bounds], dtype=np.float64)
     lower, upper = array.reshape(-1, 2).T
     known = AUTO in cases.models
     predicted = cases.predicted[cases.models.index(AUTO)] if known else lower
@@ -76,7 +81,7 @@ def interval_coverage(
 
 
 def document(entries: Mapping[str, Any]) -> dict[str, Any]:
-    """``entries`` as JSON's own types; NaN and infinities, which JSON has no word for, as None."""
+    """Convert ``entries`` to JSON types; NaN and infinities, which JSON lacks, become None."""
     return {key: _jsonable(value) for key, value in entries.items()}
 
 

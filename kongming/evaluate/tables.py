@@ -1,4 +1,4 @@
-"""An evaluation's document as Markdown (the paper's Tables IV and V) and as CSV (every number)."""
+"""Render an evaluation's document as Markdown (the paper's Tables IV and V) and as CSV."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _NODES = (
     "application's runs, each in an environment that was not trained on."
 )
 _LEGEND = (
-    "geo.mean: over applications. Noise floor: what a perfect predictor would still show, from "
-    "what repeats differ by."
+    "geo.mean: over applications. Noise floor: the error of a perfect predictor, from the spread "
+    "of the repeats."
 )
 _TRIVIAL = {
     "pairs": (
@@ -33,19 +33,19 @@ _TRIVIAL = {
 }
 _SKILL = (
     "Skill: (geo.mean - floor) / ({trivial}'s geo.mean - floor) with a 95 % interval over "
-    "applications; 0 errs by no more than noise, 1 is no better than {trivial}."
+    "applications; 0: the error equals the noise floor, 1: no better than {trivial}."
 )
 _ALL = (
     "Log error: mean of |ln(predicted / measured)|. Heavy: mean error on pairs slowed by more "
-    "than 1.25. Regret: what is lost by each application's best predicted partner against the "
-    "best measured one. Both pick on one half of the repeats and score on the other, both ways."
+    "than 1.25. Regret: the loss with each application's best predicted partner against the best "
+    "measured one. Both select on one half of the repeats and score on the other, both ways."
 )
 
 
 def to_markdown(document: Document) -> str:
-    """Rows are applications, columns models, cells "median / IQR"; a legend below.
+    """Render tables with applications as rows, models as columns, and cells "median / IQR".
 
-    A second table holds what is over all pairs or runs. Synthetic environments follow apart.
+    A second table has the figures over all pairs or runs. Synthetic environments follow separately.
     """
     kind = document["kind"]
     parts = [f"# {title(document)}", _grid(*accuracy(document)), _grid(*overall(document, kind))]
@@ -68,29 +68,31 @@ def to_markdown(document: Document) -> str:
 
 
 def to_csv(document: Document) -> str:
-    """One line a case and model: what was predicted, what was measured, the error, the interval.
+    """Render a line per case and model: predicted and measured cost, error, interval.
 
-    A case is a pair, or a run in an environment. What is not defined is empty.
+    A case is a pair, or a run in an environment. Undefined cells are empty.
     """
     pairs = document["kind"] == "pairs"
     cases = document["pairs"] if pairs else document["scored_runs"]
     names = ["app", "beside"] if pairs else ["app", "environment", "kind", "synthetic", "run"]
-    own = ["repeats", "noise_floor_pct"] if pairs else ["marked"]
-    said = ["error_pct", "lower", "upper", "level", "extrapolating"]
+    case_columns = ["repeats", "noise_floor_pct"] if pairs else ["marked"]
+    prediction_columns = ["error_pct", "lower", "upper", "level", "extrapolating"]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([*names, "model", "predicted", "measured", "slowdown", *own, *said])
+    header = [*names, "model", "predicted", "measured", "slowdown"]
+    writer.writerow([*header, *case_columns, *prediction_columns])
     for case in cases:
-        ours = [len(case["repeats"]), case["noise_floor_pct"]] if pairs else [case["marked"]]
+        cells = [len(case["repeats"]), case["noise_floor_pct"]] if pairs else [case["marked"]]
         for model, prediction in case["predictions"].items():
             row = [case[name] for name in names]
-            row += [model, prediction["value"], case["measured"], case["slowdown"], *ours]
-            writer.writerow(map(_plain, row + [prediction[name] for name in said]))
+            row += [model, prediction["value"], case["measured"], case["slowdown"], *cells]
+            row += [prediction[name] for name in prediction_columns]
+            writer.writerow(map(_plain, row))
     return text.getvalue()
 
 
 def title(document: Document) -> str:
-    """What was evaluated, in a line."""
+    """One-line title of the evaluation."""
     if document["kind"] == "pairs":
         return (
             f"Pairs, {document['placement']}: {len(document['pairs'])} ordered pairs of "
@@ -122,7 +124,7 @@ def accuracy(block: Document) -> Table:
 
 
 def overall(block: Document, kind: str) -> Table:
-    """Columns and rows of what is over all pairs or runs: one row a model."""
+    """Columns and rows of the figures over all pairs or runs: one row per model."""
     columns = ["model", "skill", "95 % interval", "log error %", "Spearman"]
     columns += ["heavy %", "regret %"] if kind == "pairs" else ["ratio to MEAN"]
     rows = []
@@ -144,37 +146,37 @@ def overall(block: Document, kind: str) -> Table:
 
 
 def remarks(block: Document) -> list[str]:
-    """Sentences: coverage, what is uninformative, marked runs, what was not predicted."""
-    found = []
+    """Sentences on coverage, uninformative applications, marked runs and missing predictions."""
+    sentences = []
     coverage = block["coverage"]
     if coverage["actual"] is not None:
         inside = f"{100 * coverage['actual']:.0f} %"
         low, high = coverage["interval"]
         if low is not None and high is not None:
             inside += f" ({100 * low:.0f} to {100 * high:.0f} %)"
-        found.append(
-            f"Intervals of auto at {100 * coverage['level']:.0f} %: {inside} of what was measured "
-            f"lies within, median width {_number(coverage['median_width_pct'])} %."
+        sentences.append(
+            f"Intervals of auto at {100 * coverage['level']:.0f} %: {inside} of the measured costs "
+            f"lie within, median width {_number(coverage['median_width_pct'])} %."
         )
     if block["uninformative"]:
         names = ", ".join(block["uninformative"])
-        found.append(f"Left out of skill, for noise hides what could be learned: {names}.")
+        sentences.append(f"Excluded from skill, as the noise is too large: {names}.")
     marked = block["marked"]
     if marked is not None and marked["share"] > 0:
         errors = ", ".join(
             f"{model} {_number(value)}" for model, value in marked["geomean_pct"].items()
         )
-        found.append(
+        sentences.append(
             f"The node visibly changed during {100 * marked['share']:.0f} % of the runs. "
             f"Geo.mean without them: {errors} (noise floor {_number(marked['noise_floor_pct'])})."
         )
     if block.get("unmeasured"):
         names = ", ".join(f"{app} beside {other}" for app, other in block["unmeasured"])
-        found.append(f"Every repeat failed, and so not scored: {names}.")
+        sentences.append(f"Not scored, as every repeat failed: {names}.")
     if block["unpredicted"]:
         missing = ", ".join(f"{model} {n}" for model, n in block["unpredicted"].items())
-        found.append(f"Not predicted, and so not scored: {missing}.")
-    return found
+        sentences.append(f"Not scored, as there is no prediction: {missing}.")
+    return sentences
 
 
 def _grid(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -1,4 +1,4 @@
-"""Predictors that know nothing of the environment: what every model has to beat."""
+"""Trivial predictors that ignore the environment: the baselines of every model."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ TRIVIAL = (MEAN, SOLO, PAIRMEAN)
 
 
 def mean_of_others(values: Floats, groups: NDArray[np.intp], left_out: NDArray[np.intp]) -> Floats:
-    """(n,): for each value the mean of those of its group that are not left out with it.
+    """(n,): for each value the mean of the values in its group that are not left out with it.
 
-    ``groups`` and ``left_out`` (n,) number the application and what is scored together (a
-    partner, an environment). NaN where nothing else is there.
+    ``groups`` and ``left_out`` (n,) number the application and the unit that is scored together (a
+    partner, an environment). NaN if there is no other value.
     """
-    found = np.full(len(values), np.nan)
+    means = np.full(len(values), np.nan)
     for i in range(len(values)):
         others = values[(groups == groups[i]) & (left_out != left_out[i])]
         if len(others):
-            found[i] = np.mean(others)
-    return found
+            means[i] = np.mean(others)
+    return means

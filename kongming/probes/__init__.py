@@ -1,4 +1,4 @@
-"""Runs surrogates on a node and reads the node's own signals.
+"""Run surrogates on a node and read the node's passive signals.
 
-Imports nothing outside the standard library: what measures must not disturb.
+Imports only the standard library, to keep the measuring process small.
 """

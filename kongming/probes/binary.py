@@ -1,9 +1,9 @@
-"""Finds ``kongming-microbench``, runs it and reads its JSON lines.
+"""Locate and run ``kongming-microbench``, and read its JSON lines.
 
 The binary never outlives this process: it holds the read end of a pipe (the lifeline) whose write
-end only this process has, and it is in a session of its own, so that Ctrl-C reaches Python alone
-and Python ends it in order. The kernel also ends it when the *thread* that started it ends
-(PR_SET_PDEATHSIG): start it from a thread that lives as long as it shall.
+end only this process has. It runs in its own session, so that Ctrl-C reaches only Python, which
+then stops it in order. The kernel also kills it when the *thread* that started it ends
+(PR_SET_PDEATHSIG): start it from a thread that lives long enough.
 """
 
 from __future__ import annotations
@@ -21,33 +21,33 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from kongming.errors import ProbeError
+from kongming.records.errors import ProbeError
 
 NAME = "kongming-microbench"
 SCHEMA = 1
-"""Newest version of the binary's lines that is understood here."""
+"""Newest supported schema version of the binary's output."""
 
 GRACE_S = 0.7
-"""How long the binary may clean up before it is killed: Ctrl-C has to end within a second."""
+"""Time for the binary to clean up before it is killed; Ctrl-C must finish within a second."""
 
 _ENTER_CGROUPS = 'while [ "$1" != -- ]; do echo $$ >"$1" || exit 1; shift; done; shift; exec "$@"'
 
 Event = dict[str, Any]
-"""One line of the binary: a JSON object."""
+"""Output line of the binary: a JSON object."""
 
 
 def locate() -> Path:
-    """The binary: KONGMING_MICROBENCH, else beside the interpreter or in PATH.
+    """Locate the binary: KONGMING_MICROBENCH, else the interpreter's folder or PATH.
 
     Raises:
-        ProbeError: there is none, or what was named cannot be run.
+        ProbeError: it was not found, or KONGMING_MICROBENCH is not executable.
     """
-    named = os.environ.get("KONGMING_MICROBENCH")
-    if named:
-        path = Path(named).expanduser()
+    configured = os.environ.get("KONGMING_MICROBENCH")
+    if configured:
+        path = Path(configured).expanduser()
         if not _runs(path):
             raise ProbeError(
-                f"KONGMING_MICROBENCH names {named!r}, which is not a program that can be run.",
+                f"KONGMING_MICROBENCH names {configured!r}, which is not an executable program.",
                 hint="Unset it, or point it to kongming-microbench.",
             )
         return path
@@ -57,7 +57,7 @@ def locate() -> Path:
         if _runs(folder / NAME):
             return folder / NAME
     raise ProbeError(
-        f"{NAME} was not found beside {sys.executable} or in PATH.",
+        f"{NAME} was not found next to {sys.executable} or in PATH.",
         hint="Install kongming with pip, which builds it, or set KONGMING_MICROBENCH to it.",
     )
 
@@ -67,13 +67,13 @@ def _runs(path: Path) -> bool:
 
 
 class Microbench:
-    """A running ``kongming-microbench``. Leaving the context ends it and reaps it.
+    """Running ``kongming-microbench`` process. Leaving the context stops and reaps it.
 
     ``arguments`` begin with the subcommand. ``cgroup_procs`` are ``cgroup.procs`` or ``tasks``
     files that the process enters before it starts.
 
     Raises:
-        ProbeError: it is not there or could not be started.
+        ProbeError: it was not found or could not be started.
     """
 
     def __init__(
@@ -89,8 +89,8 @@ class Microbench:
         try:
             argv = [str(locate()), command, "--lifeline", str(lifeline), *rest]
             if cgroup_procs:
-                # A shell enters the groups and becomes the binary: its workers are born inside,
-                # which writing the pid from here, after the start, could not promise.
+                # A shell enters the groups and then executes the binary, so that all workers
+                # start inside; writing the pid from here after the start would be a race.
                 files = [str(path) for path in cgroup_procs]
                 argv = ["/bin/sh", "-c", _ENTER_CGROUPS, NAME, *files, "--", *argv]
             self._process = subprocess.Popen(
@@ -121,14 +121,14 @@ class Microbench:
 
     @property
     def ended(self) -> bool:
-        """Whether it has closed its output and everything that it said was read."""
+        """Whether the binary has closed its output and all of it was read."""
         return self._eof and b"\n" not in self._buffer
 
     def read(self, timeout: float | None = None) -> Event | None:
-        """The next event, or None when the binary has closed its output.
+        """Return the next event, or None when the binary has closed its output.
 
         Raises:
-            TimeoutError: ``timeout`` seconds passed without a whole line.
+            TimeoutError: ``timeout`` seconds passed without a complete line.
             ProbeError: a line is not a JSON object, or is of a newer schema.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
@@ -140,28 +140,28 @@ class Microbench:
                     return _parse(line)
                 continue
             if self._eof:
-                # What is left has no end: it died in the middle of a line.
+                # The rest has no newline: the binary died in the middle of a line.
                 return None
             wait_ms = None
             if deadline is not None:
                 wait_ms = max(0.0, deadline - time.monotonic()) * 1000.0
             if not self._poll.poll(wait_ms):
-                raise TimeoutError(f"{NAME} said nothing for {timeout:g} s.")
+                raise TimeoutError(f"{NAME} wrote no output for {timeout:g} s.")
             data = os.read(self._stdout, 1 << 16)
             self._eof = not data
             self._buffer += data
 
     def signal(self, number: int) -> None:
-        """Sends a signal to the binary; nothing happens when it has ended."""
+        """Send a signal to the binary; does nothing when it has ended."""
         if self._process.returncode is None:
             self._process.send_signal(number)
 
     def kill(self) -> None:
-        """Ends it and all of its workers at once."""
+        """Kill the binary and all of its workers immediately."""
         self._reap(0.0)
 
     def stop(self, grace_s: float = GRACE_S) -> list[Event]:
-        """Ends it (SIGTERM, then SIGKILL after ``grace_s``) and returns its last events."""
+        """Stop it (SIGTERM, then SIGKILL after ``grace_s``) and return its last events."""
         self.signal(signal.SIGTERM)
         events: list[Event] = []
         deadline = time.monotonic() + grace_s
@@ -172,18 +172,18 @@ class Microbench:
         return events
 
     def finish(self, timeout: float = 5.0) -> None:
-        """Waits for the exit of a binary that has closed its output.
+        """Wait for the exit of a binary that has closed its output.
 
         Raises:
-            ProbeError: it did not exit with status 0; the message is its own sentence.
+            ProbeError: it did not exit with status 0; the message is its own error message.
         """
         if self._reap(timeout) != 0:
             raise ProbeError(self.failure())
 
     def failure(self) -> str:
-        """Why it ended, in one sentence: its own last line on stderr, or how it was killed.
+        """Reason for its end in one sentence: its last line on stderr, or the signal.
 
-        To be asked before the context is left.
+        Must be called before the context is left.
         """
         status = self._reap(1.0)
         if status < 0:
@@ -198,7 +198,7 @@ class Microbench:
         if lines:
             sentence = lines[-1].removeprefix(f"{NAME}:").strip()
             return sentence if sentence.endswith(".") else f"{sentence}."
-        return f"{NAME} {self.command} ended with status {status} and said nothing."
+        return f"{NAME} {self.command} ended with status {status} and no error message."
 
     def _reap(self, grace_s: float) -> int:
         if self._process.returncode is not None:
@@ -208,8 +208,8 @@ class Microbench:
             while not self._has_exited() and time.monotonic() < deadline:
                 time.sleep(0.002)
         finally:
-            # Also on a second Ctrl-C. The leader is not reaped yet, so its group's number cannot
-            # be another's; workers that a killed supervisor left behind go with it.
+            # Also on a second Ctrl-C. The leader is not reaped yet, so its process group id cannot
+            # have been reused; this also kills workers that a killed supervisor left behind.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
             status = self._process.wait()
@@ -220,7 +220,7 @@ class Microbench:
         return os.waitid(os.P_PID, self._process.pid, flags) is not None
 
     def close(self) -> None:
-        """Ends it if it still runs, and gives back what it held. May be called twice."""
+        """Stop it if it is still running, and release its resources. May be called twice."""
         if self._closed:
             return
         self._closed = True
@@ -247,10 +247,10 @@ class Microbench:
 
 
 def stream(arguments: Sequence[str], *, cgroup_procs: Sequence[str | Path] = ()) -> Iterator[Event]:
-    """Runs the binary and yields its events; closing the iterator ends it.
+    """Run the binary and yield its events; closing the iterator stops it.
 
     Raises:
-        ProbeError: it is missing, failed, died, or wrote what is not understood.
+        ProbeError: it is missing, failed, died, or wrote invalid output.
     """
     with Microbench(arguments, cgroup_procs=cgroup_procs) as running:
         while (event := running.read()) is not None:
@@ -270,6 +270,6 @@ def _parse(line: bytes) -> Event:
     if not isinstance(schema, int) or schema > SCHEMA:
         raise ProbeError(
             f"{NAME} writes schema {schema}; this kongming reads up to {SCHEMA}.",
-            hint="Both belong to one installation: install kongming again.",
+            hint="Both come from one installation: reinstall kongming.",
         )
     return event

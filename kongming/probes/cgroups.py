@@ -1,4 +1,4 @@
-"""The limits of the control groups that this process is in: version 1 and 2, nested, from files."""
+"""Limits of this process's control groups: version 1 and 2, including parent groups."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-# "No limit" in version 1 is the largest number that a page counter holds: just below 2**63.
+# Version 1 reports "no limit" as the largest value of a page counter, just below 2**63.
 _NO_LIMIT = 1 << 60
 
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """One controller's folders for this process, from its own group up to the mount's root."""
+    """Folders of one controller for this process, from its own group up to the mount's root."""
 
     version: int
     folders: tuple[Path, ...]
 
 
 def read_text(path: Path) -> str | None:
-    """The stripped content of a kernel file, or None where it cannot be read."""
+    """Read a kernel file, stripped; None if it cannot be read."""
     try:
         return path.read_text(encoding="utf-8", errors="replace").strip()
     except OSError:
@@ -29,7 +29,7 @@ def read_text(path: Path) -> str | None:
 
 
 def read_int(path: Path) -> int | None:
-    """The number in a kernel file, or None where there is none."""
+    """Read the integer in a kernel file; None if there is none."""
     text = read_text(path)
     try:
         return None if text is None else int(text)
@@ -38,9 +38,9 @@ def read_int(path: Path) -> int | None:
 
 
 def membership(controller: str, root: Path = Path("/")) -> Membership | None:
-    """Where this process is in the hierarchy of ``controller`` (cpu, memory, cpuset).
+    """Find this process in the hierarchy of ``controller`` (cpu, memory, cpuset).
 
-    A controller may be in version 1 or 2 on one system (the hybrid layout); None where neither
+    In the hybrid layout each controller is in either version 1 or 2; returns None if neither
     has it.
     """
     groups: dict[str, str] = {}
@@ -62,14 +62,15 @@ def membership(controller: str, root: Path = Path("/")) -> Membership | None:
 
 
 def cgroup_facts(root: Path = Path("/")) -> dict[str, Any]:
-    """Limits and throttling of this process's groups; an empty dict where there are no groups.
+    """Read limits and throttling of this process's groups; empty if there are no groups.
 
-    The smallest limit along the path holds. ``cpu_quota`` is in CPUs (None: none), ``period_us``
-    its period, ``memory_limit_bytes`` None without a limit, ``cpus`` the allowed list as the
-    kernel writes it, ``nr_periods``, ``nr_throttled`` and ``throttled_us`` the sums over the path.
+    The smallest limit along the path applies. ``cpu_quota`` is in CPUs (None: unlimited),
+    ``period_us`` its period, ``memory_limit_bytes`` None without a limit, ``cpus`` the allowed
+    list in the kernel's format, and ``nr_periods``, ``nr_throttled`` and ``throttled_us`` are
+    sums over the path.
     """
     cpu, memory, cpuset = (membership(name, root) for name in ("cpu", "memory", "cpuset"))
-    present = [found for found in (cpu, memory, cpuset) if found is not None]
+    present = [member for member in (cpu, memory, cpuset) if member is not None]
     if not present:
         return {}
     facts: dict[str, Any] = {
@@ -94,7 +95,7 @@ def cgroup_facts(root: Path = Path("/")) -> dict[str, Any]:
 
 
 def throttling(cpu: Membership) -> dict[str, int]:
-    """nr_periods, nr_throttled and throttled_us summed over the path; keys absent if unknown."""
+    """Sum nr_periods, nr_throttled and throttled_us over the path; unknown keys are absent."""
     totals: dict[str, int] = {}
     for folder in cpu.folders:
         counters = dict(_counters(read_text(folder / "cpu.stat") or ""))
@@ -111,7 +112,7 @@ def throttling(cpu: Membership) -> dict[str, int]:
 
 
 def cpu_quota(facts: Mapping[str, Any]) -> float | None:
-    """The quota in CPUs from a node's ``cgroup`` facts, or None."""
+    """Return the quota in CPUs from a node's ``cgroup`` facts, or None."""
     quota = facts.get("cpu_quota")
     return float(quota) if isinstance(quota, int | float) else None
 
@@ -128,7 +129,7 @@ def _controllers(folder: Path) -> list[str]:
 
 
 def _mount(root: Path, kind: str, controller: str) -> tuple[str, str] | None:
-    """(mount point, the group that is mounted there) of a hierarchy."""
+    """Find a hierarchy's mount point and the group that is mounted there."""
     for line in (read_text(root / "proc/self/mountinfo") or "").splitlines():
         before, separator, after = line.partition(" - ")
         fields, tail = before.split(), after.split()
@@ -144,10 +145,10 @@ def _unescape(field: str) -> str:
 
 
 def _chain(root: Path, point: str, mounted: str, group: str) -> Iterator[Path]:
-    """The group's folder and its parents up to the mount point.
+    """Yield the group's folder and its parents up to the mount point.
 
-    Inside a container the group may lie above what is mounted ("/../x") or be named as the host
-    sees it; then what is mounted is all that can be seen.
+    Inside a container the group may lie above the mounted group ("/../x") or have its name on
+    the host; then only the mounted group is visible.
     """
     base = root / point.lstrip("/")
     prefix = mounted.rstrip("/")

@@ -1,4 +1,4 @@
-"""Where this node keeps what it measured about itself, and where its I/O surrogates work."""
+"""Folders for the node's persistent state and for the files of the I/O surrogates."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ import contextlib
 import os
 from pathlib import Path
 
-from kongming.errors import InputError
+from kongming.records.errors import InputError
 
 
 def state_folder() -> Path:
-    """``$XDG_STATE_HOME/kongming`` or ``~/.local/state/kongming``. It may not exist yet."""
+    """Return ``$XDG_STATE_HOME/kongming`` or ``~/.local/state/kongming``; it may not exist yet."""
     return _xdg("XDG_STATE_HOME", ".local/state")
 
 
 def io_folder(directory: str | Path | None = None) -> Path:
-    """The folder whose file system the I/O surrogates measure, as an absolute path.
+    """Return the absolute path of the folder whose file system the I/O surrogates measure.
 
-    ``directory`` if it is given, else KONGMING_DIR, else ``$XDG_CACHE_HOME/kongming`` or
-    ``~/.cache/kongming``. All but the first are made when they do not exist; where they cannot
-    be, the I/O surrogates say so and the others go on.
+    ``directory`` if given, else KONGMING_DIR, else ``$XDG_CACHE_HOME/kongming`` or
+    ``~/.cache/kongming``. All but the first are created if missing; if that fails, the I/O
+    surrogates report the error and the others still run.
 
     Raises:
-        InputError: ``directory`` does not exist, or KONGMING_DIR or it is not a folder.
+        InputError: ``directory`` does not exist, or it or KONGMING_DIR is not a folder.
     """
     configured = os.environ.get("KONGMING_DIR")
     if directory is not None:
@@ -48,7 +48,7 @@ def io_folder(directory: str | Path | None = None) -> Path:
 
 
 def in_memory(folder: Path, mounts: Path = Path("/proc/self/mounts")) -> bool:
-    """Whether files in ``folder`` are kept in memory (tmpfs, ramfs); False where nobody tells."""
+    """Whether files in ``folder`` are in memory (tmpfs, ramfs); False if unknown."""
     try:
         lines = mounts.read_text(encoding="utf-8", errors="replace").splitlines()
         path = folder.resolve()
@@ -61,14 +61,14 @@ def in_memory(folder: Path, mounts: Path = Path("/proc/self/mounts")) -> bool:
             continue
         # Spaces in mount points are written as octal escapes.
         point = Path(fields[1].replace("\\040", " "))
-        # The last of several mounts at one place is the one that is seen.
+        # Of several mounts at one mount point the last one is visible.
         if path.is_relative_to(point) and len(point.parts) >= depth:
             kind, depth = fields[2], len(point.parts)
     return kind in ("tmpfs", "ramfs")
 
 
 def _xdg(variable: str, fallback: str) -> Path:
-    # A relative path in these variables is to be ignored, says the XDG specification.
+    # The XDG specification requires relative paths in these variables to be ignored.
     base = os.environ.get(variable, "")
     if not base.startswith("/"):
         return Path.home() / fallback / "kongming"

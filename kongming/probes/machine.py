@@ -1,8 +1,8 @@
-"""What a machine is beyond its node facts: the microcode, and the cloud instance that it is.
+"""Machine properties beyond the node facts: microcode revision and cloud instance.
 
-Clouds tell an instance what it is under one address that only the host answers. Three services
-are asked at once, and no longer than ``LIMIT_S`` in all: where there is none, nothing may wait.
-Only the instance's id, type and zone are asked for.
+Cloud providers describe an instance at a link-local address that only the host answers. Three
+metadata services are queried in parallel, for at most ``LIMIT_S`` in total, so that a machine
+without one is not delayed. Only the instance's id, type and zone are requested.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from typing import Any
 from kongming.probes.cgroups import read_text
 
 LIMIT_S = 0.2
-"""Within which all services together have to answer."""
+"""Time limit for all metadata services together."""
 
 ADDRESS = "169.254.169.254:80"
-"""Of all three services. KONGMING_METADATA names another."""
+"""Address of all three services. KONGMING_METADATA overrides it."""
 
 _LONGEST = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """A cloud instance: ``provider`` is ec2, gce or azure; empty strings are not told."""
+    """Cloud instance: ``provider`` is ec2, gce or azure; unknown values are empty."""
 
     provider: str
     type: str
@@ -45,7 +45,7 @@ class Instance:
 
 
 def microcode(root: Path = Path("/")) -> str | None:
-    """The first CPU's microcode revision, such as ``0x2b000603``; None where nothing tells."""
+    """Return the first CPU's microcode revision, such as ``0x2b000603``; None if unknown."""
     for line in (read_text(root / "proc/cpuinfo") or "").splitlines():
         key, colon, value = line.partition(":")
         if colon and key.strip() == "microcode":
@@ -54,18 +54,18 @@ def microcode(root: Path = Path("/")) -> str | None:
 
 
 def cloud_instance(address: str | None = None, limit_s: float = LIMIT_S) -> Instance | None:
-    """The instance that this machine is; None where no service says so within ``limit_s``."""
+    """Identify the cloud instance; None if no service answers within ``limit_s``."""
     deadline = time.monotonic() + limit_s
-    place = address or os.environ.get("KONGMING_METADATA") or ADDRESS
+    service_address = address or os.environ.get("KONGMING_METADATA") or ADDRESS
     answers: queue.SimpleQueue[Instance | None] = queue.SimpleQueue()
-    services = [_Service(place, deadline) for _ in _ASKED]
-    for service, asked in zip(services, _ASKED, strict=True):
-        threading.Thread(target=_ask, args=(asked, service, answers), daemon=True).start()
+    services = [_Service(service_address, deadline) for _ in _QUERIES]
+    for service, query in zip(services, _QUERIES, strict=True):
+        threading.Thread(target=_query, args=(query, service, answers), daemon=True).start()
     try:
         for _ in services:
-            found = answers.get(timeout=max(0.0, deadline - time.monotonic()))
-            if found is not None:
-                return found
+            instance = answers.get(timeout=max(0.0, deadline - time.monotonic()))
+            if instance is not None:
+                return instance
     except queue.Empty:
         pass
     finally:
@@ -75,7 +75,7 @@ def cloud_instance(address: str | None = None, limit_s: float = LIMIT_S) -> Inst
 
 
 class _Service:
-    """Requests to one service, each on a connection of its own, until the deadline."""
+    """Client of one metadata service; uses one connection per request, until the deadline."""
 
     def __init__(self, address: str, deadline: float) -> None:
         self._address = address
@@ -85,10 +85,10 @@ class _Service:
     def request(
         self, method: str, path: str, headers: Mapping[str, str]
     ) -> tuple[str, Mapping[str, str]]:
-        """The body and the headers of an answer.
+        """Return the body and headers of a response.
 
         Raises:
-            OSError, http.client.HTTPException, ValueError: there was none, or it was no success.
+            OSError, http.client.HTTPException, ValueError: no response, or not status 200.
         """
         left = self._deadline - time.monotonic()
         if left <= 0:
@@ -106,32 +106,32 @@ class _Service:
             connection.close()
 
     def close(self) -> None:
-        """End what still waits: a server that sends byte after byte is never through."""
+        """Abort a pending request: a server that sends one byte at a time would never finish."""
         sock = None if self._connection is None else self._connection.sock
         if sock is not None:
             with contextlib.suppress(OSError):
                 sock.shutdown(socket.SHUT_RDWR)
 
 
-def _ask(
-    asked: Callable[[_Service], Instance],
+def _query(
+    query: Callable[[_Service], Instance],
     service: _Service,
     answers: queue.SimpleQueue[Instance | None],
 ) -> None:
-    found = None
+    instance = None
     with contextlib.suppress(OSError, http.client.HTTPException, ValueError, KeyError, TypeError):
-        found = asked(service)
-    answers.put(found)
+        instance = query(service)
+    answers.put(instance)
 
 
 def _ec2(service: _Service) -> Instance:
     token, _ = service.request(
         "PUT", "/latest/api/token", {"X-aws-ec2-metadata-token-ttl-seconds": "60"}
     )
-    told = {"X-aws-ec2-metadata-token": token.strip()}
+    headers = {"X-aws-ec2-metadata-token": token.strip()}
 
     def get(name: str) -> str:
-        return _word(service.request("GET", f"/latest/meta-data/{name}", told)[0])
+        return _word(service.request("GET", f"/latest/meta-data/{name}", headers)[0])
 
     return Instance(
         "ec2", get("instance-type"), get("instance-id"), get("placement/availability-zone")
@@ -152,17 +152,17 @@ def _gce(service: _Service) -> Instance:
 
 def _azure(service: _Service) -> Instance:
     path = "/metadata/instance/compute?api-version=2021-02-01"
-    found = json.loads(service.request("GET", path, {"Metadata": "true"})[0])
-    zone = "-".join(str(found[key]) for key in ("location", "zone") if found.get(key))
-    return Instance("azure", _word(found["vmSize"]), _word(found["vmId"]), zone)
+    compute = json.loads(service.request("GET", path, {"Metadata": "true"})[0])
+    zone = "-".join(str(compute[key]) for key in ("location", "zone") if compute.get(key))
+    return Instance("azure", _word(compute["vmSize"]), _word(compute["vmId"]), zone)
 
 
 def _word(text: str) -> str:
-    """Raises ValueError for what is no name: whatever answers may not be such a service."""
+    """Validate a name. Raises ValueError: the responder may not be a metadata service."""
     word = text.strip()
     if not word or len(word) > 200 or not word.isprintable() or "<" in word:
         raise ValueError(word)
     return word
 
 
-_ASKED: tuple[Callable[[_Service], Instance], ...] = (_ec2, _gce, _azure)
+_QUERIES: tuple[Callable[[_Service], Instance], ...] = (_ec2, _gce, _azure)

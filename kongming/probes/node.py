@@ -1,4 +1,4 @@
-"""What this node is: hardware, topology, kernel and limits, read from /proc and /sys."""
+"""Node facts: hardware, topology, kernel and limits, read from /proc and /sys."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from kongming.errors import InputError
-from kongming.fingerprint import NodeFacts
 from kongming.probes.cgroups import cgroup_facts, read_int, read_text
 from kongming.probes.topology import known_siblings
+from kongming.records.errors import InputError
+from kongming.records.fingerprint import NodeFacts
 
 _SYSTEM = Path("/")
 
@@ -43,10 +43,10 @@ _ARM_PARTS = {
 
 
 def parse_cpu_list(text: str) -> tuple[int, ...]:
-    """CPUs of a kernel list such as ``0-3,8``, in ascending order.
+    """Parse a kernel CPU list such as ``0-3,8``, in ascending order.
 
     Raises:
-        ValueError: it is not such a list.
+        ValueError: it is not a valid list.
     """
     cpus: set[int] = set()
     for part in text.split(","):
@@ -57,11 +57,11 @@ def parse_cpu_list(text: str) -> tuple[int, ...]:
 
 
 def node_facts(root: Path = _SYSTEM, *, allowed: Iterable[int] | None = None) -> NodeFacts:
-    """The facts of the machine whose /proc and /sys are under ``root``.
+    """Read the facts of the machine whose /proc and /sys are under ``root``.
 
-    ``cpus`` are those that this process may run on (``allowed``, else its affinity; on another
-    root: all that are online). ``cores`` and ``sockets`` map every online CPU to its core, named
-    by the core's lowest CPU, and to its socket. What the kernel does not tell is 0, None or empty.
+    ``cpus`` are those that this process may run on (``allowed``, else its affinity; with another
+    root: all online CPUs). ``cores`` and ``sockets`` map every online CPU to its core, named by
+    the core's lowest CPU, and to its socket. Unknown values are 0, None or empty.
     """
     cpuinfo = _cpuinfo(root)
     online = _online(root)
@@ -96,16 +96,16 @@ def node_facts(root: Path = _SYSTEM, *, allowed: Iterable[int] | None = None) ->
 
 
 def memory_limit_bytes(node: NodeFacts) -> int:
-    """The memory that may be used: the smaller of the machine's and its control group's."""
+    """Usable memory in bytes: the minimum of the machine's and its control group's limit."""
     limit = node.cgroup.get("memory_limit_bytes")
     return min(node.memory_bytes, limit) if isinstance(limit, int) else node.memory_bytes
 
 
 def allowed_cpu(node: NodeFacts, cpu: int | None) -> int:
-    """``cpu`` if this process may run on it; by default the first that it may.
+    """Return ``cpu`` if this process may run on it; by default the first allowed CPU.
 
     Raises:
-        InputError: it may not; names those that are allowed.
+        InputError: it is not allowed; names those that are.
     """
     allowed = sorted(set(node.cpus) & os.sched_getaffinity(0))
     if cpu is None:
@@ -132,15 +132,15 @@ def _node_id(
     machine = ""
     for path in ("etc/machine-id", "var/lib/dbus/machine-id"):
         machine = machine or read_text(root / path) or ""
-    # A machine that was moved to another host is another node: the hardware is hashed too.
-    # Memory counts in whole GiB, since each kernel keeps a few MiB more or less for itself.
+    # A virtual machine moved to another host is another node, so the hardware is hashed too.
+    # Memory is rounded to GiB, since the amount that the kernel reserves varies.
     memory_gib = -(-memory // (1 << 30))
     parts = (machine or name, architecture, model, len(online), memory_gib, *sizes)
     return hashlib.sha256("\n".join(map(str, parts)).encode()).hexdigest()[:16]
 
 
 def _cpuinfo(root: Path) -> dict[str, str]:
-    """The first processor's fields, in lower case; the rest repeats them."""
+    """Fields of the first processor, in lower case; the other processors repeat them."""
     fields: dict[str, str] = {}
     try:
         with (root / "proc/cpuinfo").open(encoding="utf-8", errors="replace") as lines:
@@ -186,7 +186,7 @@ def _core(root: Path, cpu: int) -> int:
 
 
 def _socket(root: Path, cpu: int) -> int:
-    # -1 is what some ARM boards say for "not known".
+    # Some ARM boards report -1 for "unknown".
     path = root / f"sys/devices/system/cpu/cpu{cpu}/topology/physical_package_id"
     return max(0, read_int(path) or 0)
 
@@ -194,7 +194,7 @@ def _socket(root: Path, cpu: int) -> int:
 def _caches(
     root: Path, online: tuple[int, ...]
 ) -> tuple[tuple[int, int, int], tuple[tuple[int, ...], ...]]:
-    """((L1 data, L2, last level) bytes, groups of CPUs that share a last-level cache)."""
+    """Return ((L1 data, L2, last level) bytes, groups of CPUs sharing a last-level cache)."""
     sizes = {1: 0, 2: 0}
     last_size, groups = 0, set()
     grouped: set[int] = set()
@@ -220,7 +220,7 @@ def _caches(
 
 
 def _size(text: str | None) -> int:
-    """Bytes of a cache size such as ``1024K``; 0 where there is none."""
+    """Parse a cache size such as ``1024K`` into bytes; 0 if there is none."""
     if not text:
         return 0
     units = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
@@ -236,7 +236,7 @@ def _memory_bytes(root: Path) -> int:
 
 
 def _hypervisor(root: Path, cpuinfo: dict[str, str]) -> str | None:
-    """The hypervisor's or the virtual board's name; None on bare metal or where nothing tells."""
+    """Name of the hypervisor or virtual board; None on bare metal or if unknown."""
     kind = read_text(root / "sys/hypervisor/type")
     if kind:
         return kind
@@ -256,14 +256,14 @@ def _hypervisor(root: Path, cpuinfo: dict[str, str]) -> str | None:
         ("virtualbox", "virtualbox"),
         ("xen", "xen"),
     ):
-        # Amazon's and Google's bare-metal instances carry the vendor's name as well.
+        # Bare-metal instances of Amazon and Google have the same vendor string.
         if mark in board and "metal" not in product:
             return hypervisor
     return "unknown" if "hypervisor" in cpuinfo.get("flags", "").split() else None
 
 
 def _huge_pages(root: Path) -> str:
-    """The kernel's choice for transparent huge pages: always, madvise or never; "" if unknown."""
+    """Transparent huge pages setting: always, madvise or never; "" if unknown."""
     text = read_text(root / "sys/kernel/mm/transparent_hugepage/enabled") or ""
     _, bracket, rest = text.partition("[")
     return rest.partition("]")[0] if bracket else ""

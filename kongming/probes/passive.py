@@ -1,4 +1,4 @@
-"""The system's own signals over a window: pressure, steal, load, memory, dirty pages, disk."""
+"""Passive signals over a window: pressure, steal, load, memory, dirty pages, disk."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kongming.probes.cgroups import cgroup_facts, read_int, read_text
 
 _SYSTEM = Path("/")
 
-# Of layered devices only the lowest layer counts, and what lives in memory is no disk.
+# Count only the lowest of layered devices, and no memory-backed devices.
 _NOT_A_DISK = re.compile(r"^(loop|ram|zram|dm-|md|sr|fd|nbd)")
 _PARTITION = re.compile(r"^((s|h|v|xv)d[a-z]+\d+|(nvme\d+n\d+|mmcblk\d+)p\d+)$")
 _SECTOR_BYTES = 512
@@ -20,7 +20,7 @@ _SECTOR_BYTES = 512
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Counters and levels at one moment. ``counters`` only grow; ``levels`` are as they are."""
+    """Counters and gauges at one moment: ``counters`` are monotonic, ``levels`` are gauges."""
 
     monotonic_s: float
     counters: Mapping[str, float]
@@ -28,7 +28,7 @@ class Snapshot:
 
 
 def snapshot(root: Path = _SYSTEM) -> Snapshot:
-    """Reads the signals under ``root``; what the kernel does not have is absent, never 0."""
+    """Read the signals under ``root``; unsupported signals are absent, not 0."""
     counters: dict[str, float] = {}
     levels: dict[str, float] = {}
     for resource in ("cpu", "memory", "io"):
@@ -60,56 +60,56 @@ def snapshot(root: Path = _SYSTEM) -> Snapshot:
 
 
 def difference(before: Snapshot, after: Snapshot) -> dict[str, float]:
-    """The signals over the window between two snapshots, by name.
+    """Compute the signals over the window between two snapshots, by name.
 
     ``psi_*`` are shares of the window in which some (or all) tasks stalled; ``cpu_busy``,
     ``iowait`` and ``steal`` are shares of all CPUs' time; ``*_per_s`` are rates; ``nr_periods``,
-    ``nr_throttled`` and ``throttled_s`` grew by so much; the rest is the level at the end. A
-    signal that either snapshot lacks, or a counter that went back, is left out.
+    ``nr_throttled`` and ``throttled_s`` are increments; the rest are gauges at the end. A signal
+    that either snapshot lacks, or a counter that decreased, is left out.
     """
     window_s = after.monotonic_s - before.monotonic_s
-    found = dict(after.levels)
+    signals = dict(after.levels)
     if window_s <= 0.0:
-        return found
-    grown = {
+        return signals
+    increments = {
         key: after.counters[key] - value
         for key, value in before.counters.items()
         if key in after.counters and after.counters[key] >= value
     }
-    ticks = grown.pop("ticks_total", 0.0)
-    for key, value in grown.items():
+    ticks = increments.pop("ticks_total", 0.0)
+    for key, value in increments.items():
         if key.startswith("psi_"):
-            found[key] = min(1.0, value / 1e6 / window_s)
+            signals[key] = min(1.0, value / 1e6 / window_s)
         elif key.startswith("ticks_"):
             if ticks > 0.0:
-                found[key.removeprefix("ticks_")] = min(1.0, value / ticks)
+                signals[key.removeprefix("ticks_")] = min(1.0, value / ticks)
         elif key in ("nr_periods", "nr_throttled", "throttled_s"):
-            found[key] = value
+            signals[key] = value
         else:
-            found[f"{key}_per_s"] = value / window_s
-    return found
+            signals[f"{key}_per_s"] = value / window_s
+    return signals
 
 
 def _pressure(root: Path, resource: str) -> dict[str, float]:
-    """Stalled microseconds; nothing where the kernel was built or started without PSI."""
-    found: dict[str, float] = {}
+    """Read stalled microseconds; empty if the kernel was built or booted without PSI."""
+    stalled_us: dict[str, float] = {}
     for line in (read_text(root / "proc/pressure" / resource) or "").splitlines():
         kind, *fields = line.split()
-        # System-wide "full" CPU pressure is not defined and always 0.
+        # System-wide "full" CPU pressure is undefined and always 0.
         if resource == "cpu" and kind == "full":
             continue
         for field in fields:
             key, _, value = field.partition("=")
             if key == "total" and value.isdigit():
-                found[f"psi_{resource}_{kind}"] = float(value)
-    return found
+                stalled_us[f"psi_{resource}_{kind}"] = float(value)
+    return stalled_us
 
 
 def _stat(root: Path, counters: dict[str, float], levels: dict[str, float]) -> None:
     for line in (read_text(root / "proc/stat") or "").splitlines():
         key, *values = line.split()
         if key == "cpu":
-            # Guest time is in user and nice already.
+            # Guest time is already included in user and nice.
             ticks = [float(value) for value in values[:8]]
             idle, iowait = ticks[3], ticks[4]
             counters["ticks_total"] = sum(ticks)

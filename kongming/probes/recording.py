@@ -1,28 +1,27 @@
-"""Collects what a probing binary says and makes a fingerprint of it."""
+"""Collect the events of a probing binary and assemble a fingerprint from them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 
-from kongming.fingerprint import Fingerprint, NodeFacts, Reading
 from kongming.probes.aggregation import Chunk, aggregate
 from kongming.probes.binary import Event
 from kongming.probes.cgroups import cpu_quota
 from kongming.probes.suite import Suite
+from kongming.records.fingerprint import Fingerprint, NodeFacts, Reading
 
 COARSE_CLOCK_NS = 1000
-"""A clock that ticks more coarsely than this is said in the fingerprint."""
+"""A coarser clock granularity than this adds a warning to the fingerprint."""
 
 
 @dataclass(slots=True)
 class Record:
-    """What one run of the binary has said so far. ``layout`` is (bytes done, bytes in all)."""
+    """Events of one run of the binary so far. ``layout`` is (bytes done, total bytes)."""
 
     chunks: list[Chunk] = field(default_factory=list)
     errors: dict[str, str] = field(default_factory=dict)
-    said: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
     layout: tuple[int, int] | None = None
     clock_granularity_ns: int = 0
     ready: bool = False
@@ -30,7 +29,7 @@ class Record:
     elapsed_ns: int = 0
 
     def feed(self, event: Event) -> None:
-        """Takes one event in; kinds that a newer binary may add are passed over.
+        """Process one event; unknown kinds from a newer binary are ignored.
 
         Raises:
             ProbeError: a chunk is not valid.
@@ -47,31 +46,20 @@ class Record:
             case "error":
                 self.errors[str(event.get("name", ""))] = str(event.get("error") or "failed.")
             case "warning":
-                self.said.append(str(event.get("warning") or event.get("message") or ""))
+                self.warnings.append(str(event.get("warning") or event.get("message") or ""))
             case "end":
                 self.ended = True
                 self.elapsed_ns = int(event.get("elapsed_ns", 0))
 
     @property
     def elapsed_s(self) -> float:
-        """The measuring time: what the binary said at its end, else from first to last chunk."""
+        """Measuring time: as reported at the end, else from the first to the last chunk."""
         if self.elapsed_ns > 0:
             return self.elapsed_ns * 1e-9
         if not self.chunks:
             return 0.0
         first = min(chunk.start_ns for chunk in self.chunks)
         return (max(chunk.end_ns for chunk in self.chunks) - first) * 1e-9
-
-
-def utc_now() -> str:
-    """This moment in ISO 8601, in UTC, to the millisecond, with a final Z."""
-    return utc_ago(0.0)
-
-
-def utc_ago(seconds: float) -> str:
-    """The moment ``seconds`` before this one, written as utc_now does: strings compare in time."""
-    moment = datetime.now(UTC) - timedelta(seconds=seconds)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def assemble(
@@ -88,9 +76,9 @@ def assemble(
     warnings: Sequence[str] = (),
     unreached: str = "was not reached within the time.",
 ) -> Fingerprint:
-    """The fingerprint of a record: every name has a reading, or the reason (``unreached``)."""
+    """Assemble a record's fingerprint; missing readings get the reason (``unreached``)."""
     readings = aggregate(record.chunks, windows, suite.surrogates)
-    families = {known.name: known.family for known in suite.surrogates}
+    families = {surrogate.name: surrogate.family for surrogate in suite.surrogates}
     complete: dict[str, Reading] = {}
     for name in names:
         reading = readings.get(name)
@@ -120,27 +108,27 @@ def _warnings(
     readings: Mapping[str, Reading],
     passive: Mapping[str, float],
 ) -> list[str]:
-    found = [said for said in record.said if said]
+    warnings = [warning for warning in record.warnings if warning]
     buffered = [
         name for name, reading in readings.items() if reading.ok and reading.direct is False
     ]
     if buffered:
-        found.append(
+        warnings.append(
             f"Buffered, since this file system does not allow direct I/O: {', '.join(buffered)}."
         )
     if record.layout is not None and record.layout[0] < record.layout[1]:
         done, total = record.layout
-        found.append(f"The I/O file was laid out only in part: {done} of {total} bytes.")
+        warnings.append(f"The I/O file was laid out only in part: {done} of {total} bytes.")
     if record.clock_granularity_ns > COARSE_CLOCK_NS:
-        found.append(f"The clock ticks coarsely: every {record.clock_granularity_ns} ns.")
+        warnings.append(f"The clock has a coarse granularity of {record.clock_granularity_ns} ns.")
     if passive.get("nr_throttled", 0.0) > 0.0:
         quota = cpu_quota(node.cgroup)
         limit = "the CPU quota" if quota is None else f"the CPU quota of {quota:g} CPUs"
-        found.append(
+        warnings.append(
             f"{limit[0].upper()}{limit[1:]} stopped processes in {passive['nr_throttled']:.0f} "
             "periods while measuring."
         )
     failed = [name for name, reading in readings.items() if not reading.ok]
     if failed and len(failed) < len(readings):
-        found.append(f"{len(failed)} of {len(readings)} surrogates could not be measured.")
-    return found
+        warnings.append(f"{len(failed)} of {len(readings)} surrogates could not be measured.")
+    return warnings

@@ -1,4 +1,4 @@
-"""Which surrogates this node has, at which sizes, and in which suites."""
+"""Surrogates available on this node, with their sizes and suites."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from kongming.errors import InputError, ProbeError, UnknownNameError
-from kongming.fingerprint import NodeFacts
 from kongming.probes.binary import locate, stream
 from kongming.probes.folders import in_memory, io_folder
 from kongming.probes.node import memory_limit_bytes, node_facts
+from kongming.records.errors import InputError, ProbeError, UnknownNameError
+from kongming.records.fingerprint import NodeFacts
 
 SUITES = ("quick", "standard", "full")
 """Named suites, from the shortest to the longest."""
 
 MEMORY_SHARE = 0.25
-"""Share of the node's memory that the surrogates may use together."""
+"""Share of the node's memory that all surrogates together may use."""
 
-_LEAST_BYTES = 1 << 20
+_MINIMUM_BYTES = 1 << 20
 _IO_BYTES = 2 << 30
 _IO_WHOLE_DISK = 20 << 30
 
 
 @dataclass(frozen=True, slots=True)
 class Surrogate:
-    """One micro-benchmark, as the binary describes it for this node's sizes."""
+    """Micro-benchmark as described by the binary for this node's sizes."""
 
     name: str
     family: str
@@ -50,7 +50,7 @@ class Surrogate:
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Surrogate:
-        """Raises ProbeError when the binary's line lacks a key."""
+        """Parse the binary's description. Raises ProbeError for a missing key."""
         try:
             size, moved = document["size_bytes"], document.get("bytes_per_op")
             return cls(
@@ -73,9 +73,9 @@ class Surrogate:
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """Every surrogate that a node has. ``version`` changes when a name or a size does.
+    """All surrogates of a node. ``version`` changes when a name or a size does.
 
-    ``arguments`` are the sizes to give to the binary, ``directory`` where its files are.
+    ``arguments`` pass the sizes to the binary, ``directory`` is the folder of its files.
     """
 
     version: str
@@ -84,51 +84,55 @@ class Suite:
     directory: Path
 
     def surrogate(self, name: str) -> Surrogate:
-        """Raises UnknownNameError, which suggests the nearest names."""
-        for known in self.surrogates:
-            if known.name == name:
-                return known
+        """Return a surrogate by name. Raises UnknownNameError, which suggests similar names."""
+        for surrogate in self.surrogates:
+            if surrogate.name == name:
+                return surrogate
         hint = None
-        for known in self.surrogates:
-            if known.instead_of == name:
-                hint = f"On this node it is measured as {known.name}, for lack of room."
-        names = (known.name for known in self.surrogates)
+        for surrogate in self.surrogates:
+            if surrogate.instead_of == name:
+                hint = f"On this node it is measured as {surrogate.name}, for lack of room."
+        names = (surrogate.name for surrogate in self.surrogates)
         raise UnknownNameError("surrogate", name, names, hint=hint)
 
     def inducer(self, name: str) -> Surrogate:
-        """The surrogate, if it can be a load.
+        """Return a surrogate that can induce load.
 
         Raises:
             UnknownNameError: there is none of this name.
-            InputError: it is a probe only; says why.
+            InputError: it is a probe only; gives the reason.
         """
-        found = self.surrogate(name)
-        if "inducer" not in found.roles:
-            reason = found.no_inducer_reason or "it is a probe only."
+        surrogate = self.surrogate(name)
+        if "inducer" not in surrogate.roles:
+            reason = surrogate.no_inducer_reason or "it is a probe only."
             raise InputError(f"{name} cannot be induced: {reason}", field="surrogate")
-        return found
+        return surrogate
 
     def inducers(self) -> dict[str, str]:
-        """Resource families, by the name of each surrogate that can be a load."""
-        return {known.name: known.family for known in self.surrogates if "inducer" in known.roles}
+        """Resource families by name, of the surrogates that can induce load."""
+        return {
+            surrogate.name: surrogate.family
+            for surrogate in self.surrogates
+            if "inducer" in surrogate.roles
+        }
 
     def names_of(self, suite: str) -> tuple[str, ...]:
-        """Names in a named suite, in the binary's order. Raises UnknownNameError."""
+        """Return the names in a suite, in the binary's order. Raises UnknownNameError."""
         if suite not in SUITES:
             raise UnknownNameError("suite", suite, SUITES)
-        return tuple(known.name for known in self.surrogates if suite in known.suites)
+        return tuple(surrogate.name for surrogate in self.surrogates if suite in surrogate.suites)
 
     def probe_arguments(self, cpu: int, seed: int | None = None) -> list[str]:
-        """The binary's ``probe`` with all but the division of time and the names."""
-        given = ["probe", *self.arguments, "--dir", str(self.directory), "--cpu", str(cpu)]
-        return given if seed is None else [*given, "--seed", str(seed)]
+        """Return the arguments of ``probe``, without the schedule and the surrogate names."""
+        arguments = ["probe", *self.arguments, "--dir", str(self.directory), "--cpu", str(cpu)]
+        return arguments if seed is None else [*arguments, "--seed", str(seed)]
 
 
 def load_suite(node: NodeFacts | None = None, directory: str | Path | None = None) -> Suite:
-    """The surrogates of ``node`` (default: this one), with I/O files in ``directory``.
+    """Load the surrogates of ``node`` (default: this node), with I/O files in ``directory``.
 
-    Sizes follow from the node's total memory, its limits, its caches and the total size of the
-    file system: never from what is free at the moment.
+    Sizes depend on the node's total memory, its limits, its caches and the total size of the
+    file system, never on what is currently free.
 
     Raises:
         InputError: ``directory`` does not exist.
@@ -136,22 +140,22 @@ def load_suite(node: NodeFacts | None = None, directory: str | Path | None = Non
     """
     node = node_facts() if node is None else node
     folder = io_folder(directory)
-    budget = max(_LEAST_BYTES, int(memory_limit_bytes(node) * MEMORY_SHARE))
+    budget = max(_MINIMUM_BYTES, int(memory_limit_bytes(node) * MEMORY_SHARE))
     arguments = (
         *("--l2", str(node.l2_bytes)),
         *("--llc", str(node.llc_bytes)),
         *("--memory", str(budget)),
         *("--io-bytes", str(io_bytes(folder, budget))),
     )
-    surrogates = _listed(str(locate()), arguments)
+    surrogates = _list_surrogates(str(locate()), arguments)
     return Suite(_version(surrogates, arguments), surrogates, arguments, folder)
 
 
 def io_bytes(directory: Path, memory_budget: int | None = None) -> int:
-    """Size of the I/O file: 2 GiB, or on a small file system a tenth of it, as a power of two.
+    """Compute the I/O file size: 2 GiB, or a tenth of a small file system, as a power of two.
 
-    Where files live in memory (tmpfs) it counts as memory, and is at most an eighth of
-    ``memory_budget``: there is no device behind it to measure anyway.
+    On a memory-backed file system (tmpfs) the file counts as memory and is limited to an eighth
+    of ``memory_budget``: there is no device to measure anyway.
     """
     for folder in (directory, *directory.parents):
         try:
@@ -161,20 +165,20 @@ def io_bytes(directory: Path, memory_budget: int | None = None) -> int:
         total = status.f_blocks * status.f_frsize
         if memory_budget is not None and in_memory(folder):
             return _power_of_two(min(memory_budget // 8, total // 10 or memory_budget))
-        # A file system that tells no size (some overlays and network ones) is taken as large.
+        # Assume that a file system without a size (some overlays and network ones) is large.
         if total == 0 or total >= _IO_WHOLE_DISK:
             return _IO_BYTES
         return _power_of_two(total // 10)
     return _IO_BYTES
 
 
-def _power_of_two(most: int) -> int:
-    return max(_LEAST_BYTES, 1 << max(0, most.bit_length() - 1))
+def _power_of_two(limit: int) -> int:
+    return max(_MINIMUM_BYTES, 1 << max(0, limit.bit_length() - 1))
 
 
-# The binary's path is part of the key: tests and upgrades change it under one process.
+# The binary's path is part of the cache key: it may change within one process.
 @lru_cache(maxsize=16)
-def _listed(binary: str, arguments: tuple[str, ...]) -> tuple[Surrogate, ...]:
+def _list_surrogates(binary: str, arguments: tuple[str, ...]) -> tuple[Surrogate, ...]:
     surrogates = tuple(Surrogate.from_dict(line) for line in stream(["list", *arguments]))
     if not surrogates:
         raise ProbeError(f"{binary} lists no surrogates.")
@@ -182,7 +186,7 @@ def _listed(binary: str, arguments: tuple[str, ...]) -> tuple[Surrogate, ...]:
 
 
 def _version(surrogates: tuple[Surrogate, ...], arguments: tuple[str, ...]) -> str:
-    lines = sorted(f"{known.name} {known.size_bytes}" for known in surrogates)
-    # The size of the file that blocks are drawn from matters as much as the size of a block.
+    lines = sorted(f"{surrogate.name} {surrogate.size_bytes}" for surrogate in surrogates)
+    # The size of the I/O file matters as much as the size of a block.
     text = "\n".join([*lines, arguments[-1]])
     return "1-" + hashlib.sha256(text.encode()).hexdigest()[:8]

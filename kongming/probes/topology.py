@@ -1,9 +1,9 @@
-"""Whether two CPUs share a core: measured, since virtual machines hide it.
+"""Detection of CPUs that share a core: measured, since virtual machines hide the topology.
 
 A compute.int probe on one CPU is timed alone and with a compute.int load on the other. Two
 threads of one core share its execution units and each slows the other by a third or more; two
-cores do not. Pairs of readings are interleaved and the lowest ratio counts: any other neighbour
-can only raise one of them.
+cores do not. Pairs of readings are interleaved and the lowest ratio counts, because other
+neighbours can only raise it.
 """
 
 from __future__ import annotations
@@ -13,28 +13,28 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from kongming.errors import InputError, ProbeError
 from kongming.probes.binary import Event, Microbench
 from kongming.probes.folders import state_folder
+from kongming.records import moments
+from kongming.records.errors import InputError, ProbeError
 
 SURROGATE = "compute.int"
 SHARES_CORE_RATIO = 1.25
-"""Above this ratio of together to alone, two CPUs are taken to share a core."""
+"""Two CPUs share a core above this ratio of co-located to solo time."""
 
 _ROUNDS = 3
-_ROUNDS_TO_BE_SURE = 12
+_ROUNDS_TO_CONFIRM = 12
 _SECONDS = 0.15
-_PATIENCE_S = 30.0
+_TIMEOUT_S = 30.0
 _SCHEMA = 1
 
 
 @dataclass(frozen=True, slots=True)
 class SiblingCheck:
-    """What was measured between two CPUs: ``ratio`` is the time together over the time alone."""
+    """Result for a pair of CPUs: ``ratio`` is the co-located time over the solo time."""
 
     shares_core: bool
     ratio: float
@@ -49,10 +49,10 @@ class SiblingCheck:
 
 
 def judge(pairs: Sequence[tuple[float, float]]) -> tuple[bool, float]:
-    """(shares a core, ratio) from (alone, together) times in seconds per operation; pure.
+    """Return (shares a core, ratio) from (solo, co-located) seconds per operation. Pure.
 
     Raises:
-        ProbeError: there is no pair, or a time cannot be true.
+        ProbeError: there is no pair, or a time is not plausible.
     """
     if not pairs or any(time <= 0.0 for pair in pairs for time in pair):
         raise ProbeError("The check of two CPUs gave no valid times.")
@@ -61,10 +61,10 @@ def judge(pairs: Sequence[tuple[float, float]]) -> tuple[bool, float]:
 
 
 def check_siblings(first: int, second: int, *, seconds: float = _SECONDS) -> SiblingCheck:
-    """Measures whether two CPUs share a core; takes about 6 x ``seconds`` and keeps nothing.
+    """Measure whether two CPUs share a core; takes about 6 x ``seconds`` and stores nothing.
 
-    Where they seem to, it takes four times as long: on a busy node, what runs beside the probe is
-    driven onto its CPU by the load, round after round, until one round is spared.
+    A positive result takes four times as long: on a busy node the load can repeatedly push other
+    processes onto the probe's CPU, so the check goes on until one round is undisturbed.
 
     Raises:
         InputError: the CPUs are the same or not allowed to this process.
@@ -72,8 +72,8 @@ def check_siblings(first: int, second: int, *, seconds: float = _SECONDS) -> Sib
     """
     _check_allowed(first, second)
     pairs: list[tuple[float, float]] = []
-    for done in range(_ROUNDS_TO_BE_SURE):
-        if done >= _ROUNDS and not judge(pairs)[0]:
+    for round_number in range(_ROUNDS_TO_CONFIRM):
+        if round_number >= _ROUNDS and not judge(pairs)[0]:
             break
         alone = _time_per_op(first, seconds)
         load = ["induce", "--cpu", str(second), "--seconds", str(10 * seconds + 10), SURROGATE]
@@ -82,34 +82,36 @@ def check_siblings(first: int, second: int, *, seconds: float = _SECONDS) -> Sib
             together = _time_per_op(first, seconds)
         pairs.append((alone, together))
     shares, ratio = judge(pairs)
-    now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    now = moments.now("seconds")
     return SiblingCheck(shares, round(ratio, 4), now)
 
 
 def measure_siblings(
     node_id: str, cpus: Sequence[int], *, again: bool = False
 ) -> dict[str, dict[str, Any]]:
-    """Checks every pair of ``cpus`` that was not checked before, and keeps the results.
+    """Check every pair of ``cpus`` that was not checked before, and store the results.
 
-    Returns all that is known of the node, by pair (``"0,1"``), as ``NodeFacts.siblings`` has it.
+    Returns all results of the node, by pair (``"0,1"``), as in ``NodeFacts.siblings``.
 
     Raises:
         InputError, ProbeError: as check_siblings.
     """
-    known = {} if again else known_siblings(node_id)
+    results = {} if again else known_siblings(node_id)
     for index, first in enumerate(sorted(cpus)):
         for second in sorted(cpus)[index + 1 :]:
             pair = f"{first},{second}"
-            if pair not in known:
-                known[pair] = check_siblings(first, second).to_dict()
-                _keep(node_id, known)
-    return known
+            if pair not in results:
+                results[pair] = check_siblings(first, second).to_dict()
+                _store(node_id, results)
+    return results
 
 
 def known_siblings(node_id: str, state: Path | None = None) -> dict[str, dict[str, Any]]:
-    """What was measured on this node before, by pair; empty where nothing (readable) was kept."""
+    """Return the stored results of a node, by pair; empty without a readable file."""
     nodes = _read(_path(state)).get(node_id, {})
-    return {str(pair): dict(seen) for pair, seen in nodes.items() if isinstance(seen, Mapping)}
+    return {
+        str(pair): dict(result) for pair, result in nodes.items() if isinstance(result, Mapping)
+    }
 
 
 def _path(state: Path | None) -> Path:
@@ -121,14 +123,14 @@ def _read(path: Path) -> dict[str, Any]:
         document = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    # It is a cache of what can be measured again: what is not understood counts as not there.
+    # The file is a cache of repeatable measurements: ignore unknown formats.
     if not isinstance(document, dict) or document.get("schema") != _SCHEMA:
         return {}
     nodes = document.get("nodes")
     return nodes if isinstance(nodes, dict) else {}
 
 
-def _keep(node_id: str, pairs: Mapping[str, Mapping[str, Any]]) -> None:
+def _store(node_id: str, pairs: Mapping[str, Mapping[str, Any]]) -> None:
     path = _path(None)
     nodes = _read(path)
     nodes[node_id] = {**nodes.get(node_id, {}), **pairs}
@@ -139,7 +141,7 @@ def _keep(node_id: str, pairs: Mapping[str, Mapping[str, Any]]) -> None:
         temporary.write_text(text + "\n", encoding="utf-8")
         temporary.replace(path)
     except OSError:
-        # Without a state folder the check is simply made again the next time.
+        # Without a state folder the check is repeated the next time.
         temporary.unlink(missing_ok=True)
 
 
@@ -147,8 +149,8 @@ def _check_allowed(first: int, second: int) -> None:
     allowed = os.sched_getaffinity(0)
     for cpu in (first, second):
         if cpu not in allowed:
-            known = ", ".join(map(str, sorted(allowed)))
-            raise InputError("is not allowed here.", field="cpu", found=cpu, allowed=known)
+            allowed_list = ", ".join(map(str, sorted(allowed)))
+            raise InputError("is not allowed here.", field="cpu", found=cpu, allowed=allowed_list)
     if first == second:
         raise InputError("A CPU has no pair with itself.", field="cpu", found=second)
 
@@ -156,7 +158,7 @@ def _check_allowed(first: int, second: int) -> None:
 def _time_per_op(cpu: int, seconds: float) -> float:
     ops, total_ns = 0.0, 0
     with Microbench(["probe", "--cpu", str(cpu), "--seconds", str(seconds), SURROGATE]) as probe:
-        for event in _events(probe, seconds + _PATIENCE_S):
+        for event in _events(probe, seconds + _TIMEOUT_S):
             if event.get("event") == "chunk":
                 ops += float(event["ops"])
                 total_ns += int(event["ns"])
@@ -169,7 +171,7 @@ def _time_per_op(cpu: int, seconds: float) -> float:
 
 
 def _wait_ready(neighbour: Microbench) -> None:
-    for event in _events(neighbour, _PATIENCE_S):
+    for event in _events(neighbour, _TIMEOUT_S):
         if event.get("event") == "ready":
             return
         if event.get("event") == "error":

@@ -1,4 +1,4 @@
-"""Keeps probing in rounds until told to stop, so that only chunks inside chosen windows count."""
+"""Continuous probing in rounds until stopped, restricted to chunks inside chosen windows."""
 
 from __future__ import annotations
 
@@ -10,23 +10,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
-from kongming.errors import ProbeError
-from kongming.fingerprint import Fingerprint, NodeFacts
 from kongming.probes.aggregation import Chunk
 from kongming.probes.binary import GRACE_S, Microbench
 from kongming.probes.node import allowed_cpu, node_facts
 from kongming.probes.passive import difference, snapshot
-from kongming.probes.recording import Record, assemble, utc_now
+from kongming.probes.recording import Record, assemble
 from kongming.probes.suite import Suite, load_suite
+from kongming.records import moments
+from kongming.records.errors import ProbeError
+from kongming.records.fingerprint import Fingerprint, NodeFacts
 
-# Nothing runs for ever, not even when this process hangs while it holds the lifeline.
+# Upper bound on the run time, in case this process hangs while it holds the lifeline.
 _LONGEST_S = 6 * 3600
 
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """What a watch saw: raw chunks with their times, reasons of failed surrogates, and all of it
-    as a fingerprint (over ``windows`` if those were given to ``stop``)."""
+    """Result of a watch: raw chunks with their times, errors of failed surrogates, and a
+    fingerprint (over ``windows`` if those were given to ``stop``)."""
 
     chunks: tuple[Chunk, ...]
     errors: Mapping[str, str]
@@ -34,12 +35,12 @@ class Watched:
 
 
 class Watch:
-    """Probes on one CPU from entering the context until ``stop``. Made by ``watch``.
+    """Continuous probing on one CPU, from entering the context to ``stop``. Created by ``watch``.
 
-    ``failure`` is why the binary ended by itself, or None.
+    ``failure`` is the reason why the binary ended on its own, or None.
 
-    Entering starts it and waits until it is ready. The thread that enters has to live until the
-    end (the kernel ends the binary with it).
+    Entering starts the binary and waits until it is ready. The entering thread must live until
+    the end (the kernel kills the binary with it).
     """
 
     def __init__(
@@ -63,16 +64,16 @@ class Watch:
         self.failure: str | None = None
         self._stopping = False
         self._ready = threading.Event()
-        self._running: Microbench | None = None
+        self._process: Microbench | None = None
         self._thread: threading.Thread | None = None
         self._stopped: Watched | None = None
 
     def __enter__(self) -> Watch:
         arguments = self._suite.probe_arguments(self._cpu)
         arguments += ["--chunk", f"{self._chunk:.6g}", "--seconds", str(_LONGEST_S), *self._names]
-        self._running = Microbench(arguments, cgroup_procs=self._cgroup_procs)
+        self._process = Microbench(arguments, cgroup_procs=self._cgroup_procs)
         self._thread = threading.Thread(
-            target=self._listen, args=(self._running,), name="kongming-watch", daemon=True
+            target=self._listen, args=(self._process,), name="kongming-watch", daemon=True
         )
         self._thread.start()
         try:
@@ -82,7 +83,7 @@ class Watch:
         except BaseException:
             self._end()
             raise
-        self._started_at, self._before = utc_now(), snapshot()
+        self._started_at, self._before = moments.now(), snapshot()
         return self
 
     def __exit__(
@@ -94,20 +95,20 @@ class Watch:
         self._end()
 
     def chunks(self) -> tuple[Chunk, ...]:
-        """The chunks so far."""
+        """Return the chunks so far."""
         return tuple(self._record.chunks)
 
     def errors(self) -> dict[str, str]:
-        """Surrogates that failed so far, with the reason."""
+        """Return the surrogates that failed so far, with the reason."""
         return dict(self._record.errors)
 
     def check(self) -> None:
-        """Raises ProbeError if the binary has ended by itself."""
+        """Raise ProbeError if the binary has ended on its own."""
         if self.failure is not None:
             raise ProbeError(self.failure)
 
     def stop(self, windows: Sequence[tuple[int, int]] | None = None) -> Watched:
-        """Ends the probing. With ``windows`` the fingerprint has only chunks wholly inside one.
+        """Stop probing. With ``windows`` the fingerprint uses only chunks completely inside one.
 
         Windows are (start_ns, end_ns) of CLOCK_MONOTONIC, as time.monotonic_ns gives them.
         """
@@ -129,33 +130,33 @@ class Watch:
             self._stopped = Watched(self.chunks(), self.errors(), fingerprint)
         return self._stopped
 
-    def _listen(self, running: Microbench) -> None:
+    def _listen(self, process: Microbench) -> None:
         try:
-            while (event := running.read()) is not None:
+            while (event := process.read()) is not None:
                 self._record.feed(event)
                 if self._record.ready:
                     self._ready.set()
             if not self._stopping:
-                self.failure = running.failure()
+                self.failure = process.failure()
         except ProbeError as error:
             self.failure = error.message
         finally:
             self._ready.set()
 
     def _end(self) -> None:
-        if self._running is None or self._thread is None:
+        if self._process is None or self._thread is None:
             return
         self._stopping = True
-        running, self._running = self._running, None
+        process, self._process = self._process, None
         try:
-            running.signal(signal.SIGTERM)
+            process.signal(signal.SIGTERM)
             deadline = time.monotonic() + GRACE_S
             self._thread.join(max(0.0, deadline - time.monotonic()))
             if self._thread.is_alive():
-                running.kill()
+                process.kill()
                 self._thread.join()
         finally:
-            running.close()
+            process.close()
 
 
 def watch(
@@ -169,23 +170,23 @@ def watch(
     *,
     ready_timeout_s: float = 300.0,
 ) -> Watch:
-    """Probes ``names`` round after round until stopped; a context manager.
+    """Create a context manager that probes ``names`` in rounds until stopped.
 
     ``suite`` only names the suite in the fingerprint; ``chunk`` is the time of one slice in
     seconds; the default CPU is the first allowed one.
 
     Raises:
-        UnknownNameError, InputError: a surrogate does not exist, a folder neither.
+        UnknownNameError, InputError: a surrogate or the folder does not exist.
         ProbeError: on entering: it did not start, or was not ready in ``ready_timeout_s``.
     """
     node = node_facts() if node is None else node
-    listed = load_suite(node, directory)
+    available = load_suite(node, directory)
     for name in names:
-        listed.surrogate(name)
+        available.surrogate(name)
     return Watch(
         names,
         node=node,
-        suite=listed,
+        suite=available,
         suite_name=suite,
         cpu=allowed_cpu(node, cpu),
         chunk=chunk,

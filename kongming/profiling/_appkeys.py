@@ -1,4 +1,4 @@
-"""Checks of single values of an applications file. Every error names the key."""
+"""Validation of individual values of an applications file. Every error names the key."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from kongming.application import Command, Metric
-from kongming.errors import ApplicationFileError
+from kongming.records.application import Command, Metric
+from kongming.records.errors import ApplicationFileError
 
 
 class Table:
-    """One table of the file; ``where`` is its dotted key, empty for the file itself."""
+    """Table of the file; ``where`` is its dotted key, empty for the file itself."""
 
     COMMAND: ClassVar[str] = "a shell line, or a list of an executable and its arguments"
 
@@ -35,87 +35,87 @@ class Table:
     def string(self, key: str, allowed: str = "a string that is not empty") -> str | None:
         if key not in self._values:
             return None
-        found = self._values[key]
-        if not isinstance(found, str) or not found.strip() or "\0" in found:
-            raise self._wrong(key, found, allowed)
-        return found
+        value = self._values[key]
+        if not isinstance(value, str) or not value.strip() or "\0" in value:
+            raise self._wrong(key, value, allowed)
+        return value
 
     def command(self, key: str) -> Command | None:
-        found = self._values.get(key)
-        if not isinstance(found, list):
+        value = self._values.get(key)
+        if not isinstance(value, list):
             return self.string(key, self.COMMAND)
-        good = all(isinstance(part, str) and "\0" not in part for part in found)
-        if not found or not good or not found[0].strip():
-            raise self._wrong(key, found, self.COMMAND)
-        return tuple(found)
+        valid = all(isinstance(part, str) and "\0" not in part for part in value)
+        if not value or not valid or not value[0].strip():
+            raise self._wrong(key, value, self.COMMAND)
+        return tuple(value)
 
     def choice(self, key: str, options: Sequence[str], default: str) -> str:
-        found = self._values.get(key, default)
-        if found not in options:
-            raise self._wrong(key, found, " or ".join(f'"{option}"' for option in options))
-        return str(found)
+        value = self._values.get(key, default)
+        if value not in options:
+            raise self._wrong(key, value, " or ".join(f'"{option}"' for option in options))
+        return str(value)
 
     def integer(self, key: str, default: int | None, *, least: int) -> int | None:
         if key not in self._values:
             return default
-        found = self._values[key]
-        if not isinstance(found, int) or isinstance(found, bool) or found < least:
-            raise self._wrong(key, found, f"a whole number from {least}")
-        return found
+        value = self._values[key]
+        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            raise self._wrong(key, value, f"a whole number from {least}")
+        return value
 
     def number(self, key: str, default: float, *, above_zero: bool) -> float:
-        found = self._values.get(key, default)
-        good = isinstance(found, int | float) and not isinstance(found, bool)
-        if not good or not math.isfinite(found) or found < 0 or (above_zero and found == 0):
+        value = self._values.get(key, default)
+        valid = isinstance(value, int | float) and not isinstance(value, bool)
+        if not valid or not math.isfinite(value) or value < 0 or (above_zero and value == 0):
             limit = "above 0" if above_zero else "from 0"
-            raise self._wrong(key, found, f"a number of seconds {limit}")
-        return float(found)
+            raise self._wrong(key, value, f"a number of seconds {limit}")
+        return float(value)
 
     def strings(self, key: str) -> dict[str, str]:
-        found = self._values.get(key, {})
-        if not isinstance(found, Mapping):
-            raise self._wrong(key, found, 'a table of strings, as in { LC_ALL = "C" }')
-        for name, value in found.items():
+        values = self._values.get(key, {})
+        if not isinstance(values, Mapping):
+            raise self._wrong(key, values, 'a table of strings, as in { LC_ALL = "C" }')
+        for name, value in values.items():
             if not isinstance(value, str) or "\0" in value:
                 raise self._wrong(f"{key}.{name}", value, "a string, in quotes")
             if not name or "=" in name or "\0" in name:
                 raise self._wrong(key, name, "names of environment variables")
-        return dict(found)
+        return dict(values)
 
     def regex(self, key: str, *, group: bool = False) -> str | None:
-        found = self.string(key, "a regular expression in a string")
-        if found is None:
+        pattern = self.string(key, "a regular expression in a string")
+        if pattern is None:
             return None
         try:
-            compiled = re.compile(found, re.MULTILINE)
+            compiled = re.compile(pattern, re.MULTILINE)
         except re.error as error:
             place = "" if error.pos is None else f" at position {error.pos}"
             raise ApplicationFileError(
                 f"is not a valid regular expression: {error.msg}{place}.",
                 field=self._field(key),
-                found=found,
+                found=pattern,
             ) from error
         if group and compiled.groups < 1:
             raise ApplicationFileError(
-                "has no group, so it does not tell which part is the number.",
+                "has no group to mark the number.",
                 field=self._field(key),
-                found=found,
+                found=pattern,
                 allowed="a regular expression with a group, as in 'took ([0-9.]+) ms'",
             )
-        return found
+        return pattern
 
     def metric(self, key: str) -> Metric | None:
         if key not in self._values:
             return None
-        found = self._values[key]
-        if not isinstance(found, Mapping):
-            raise self._wrong(key, found, "a table with pattern, unit and better")
-        table = Table(self._field(key), found)
+        values = self._values[key]
+        if not isinstance(values, Mapping):
+            raise self._wrong(key, values, "a table with pattern, unit and better")
+        table = Table(self._field(key), values)
         table.refuse_unknown(("pattern", "unit", "better"))
-        for needed in ("pattern", "unit"):
-            if needed not in found:
+        for required in ("pattern", "unit"):
+            if required not in values:
                 raise ApplicationFileError(
-                    "is missing.", field=f"{self._field(key)}.{needed}", allowed="a string"
+                    "is missing.", field=f"{self._field(key)}.{required}", allowed="a string"
                 )
         better = table.choice("better", ("lower", "higher"), "lower")
         return Metric(

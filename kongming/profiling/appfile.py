@@ -1,4 +1,4 @@
-"""Reads applications files: TOML with one ``[apps.NAME]`` table for each application."""
+"""Parser of applications files: TOML with one ``[apps.NAME]`` table per application."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from kongming.application import Application
-from kongming.errors import ApplicationFileError, UnknownNameError
 from kongming.profiling._appkeys import Table
+from kongming.records.application import Application
+from kongming.records.errors import ApplicationFileError, UnknownNameError
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]+")
-_PLACE = re.compile(r"\(at line (\d+), column (\d+)\)")
+_POSITION = re.compile(r"\(at line (\d+), column (\d+)\)")
 
 SERVICE_KEYS = ("ready", "warmup_s", "load", "load_cpu")
 KEYS = (
@@ -34,11 +34,11 @@ KEYS = (
 
 
 def load(path: str | Path) -> dict[str, Application]:
-    """The applications of a file, by name, in its order. ``workdir`` is relative to its folder.
+    """Load the applications of a file by name, in its order. ``workdir`` is relative to its folder.
 
     Raises:
-        ApplicationFileError: it cannot be read, is not TOML (with line and column), or a key is
-            wrong (with the key, what was found and what is allowed).
+        ApplicationFileError: it cannot be read, is not TOML (with line and column), or has an
+            invalid key (with the key, its value and the allowed values).
     """
     file = Path(path)
     try:
@@ -52,22 +52,22 @@ def load(path: str | Path) -> dict[str, Application]:
         raise ApplicationFileError(f"{file} cannot be read: {error.strerror}.") from error
     except UnicodeDecodeError as error:
         raise ApplicationFileError(
-            f"{file} is not UTF-8 text (at byte {error.start}), which TOML has to be."
+            f"{file} is not UTF-8 text (at byte {error.start}), which TOML requires."
         ) from error
     except tomllib.TOMLDecodeError as error:
         line, column = _position(str(error), text)
-        what = _PLACE.sub("", str(error)).replace("(at end of document)", "").strip()
+        cause = _POSITION.sub("", str(error)).replace("(at end of document)", "").strip()
         raise ApplicationFileError(
-            f"{file}, line {line}, column {column}: this is not valid TOML: {what}."
+            f"{file}, line {line}, column {column}: this is not valid TOML: {cause}."
         ) from error
     return parse(document, folder=file.absolute().parent)
 
 
 def parse(document: Mapping[str, Any], *, folder: Path | None = None) -> dict[str, Application]:
-    """The applications of a document as TOML gives it. Pure.
+    """Parse the applications of a TOML document. Pure.
 
-    ``folder`` is what ``workdir`` is relative to, and the default for it; None leaves it as it
-    is found (and what runs it uses the current directory).
+    ``folder`` is the base of a relative ``workdir``, and its default; None leaves ``workdir``
+    unchanged (and applications run in the current directory).
 
     Raises:
         ApplicationFileError: as for ``load``.
@@ -89,36 +89,36 @@ def parse(document: Mapping[str, Any], *, folder: Path | None = None) -> dict[st
 
 
 def select(apps: Mapping[str, Application], names: Iterable[str]) -> dict[str, Application]:
-    """The named ones, in the order named; all of them when no name is given.
+    """Select applications by name, in the order given; all of them without names.
 
     Raises:
-        UnknownNameError: a name is not among them; suggests the nearest.
+        UnknownNameError: there is no application of a name; suggests the nearest.
     """
-    wanted = list(dict.fromkeys(names)) or list(apps)
-    for name in wanted:
+    selected = list(dict.fromkeys(names)) or list(apps)
+    for name in selected:
         if name not in apps:
             raise UnknownNameError("application", name, apps)
-    return {name: apps[name] for name in wanted}
+    return {name: apps[name] for name in selected}
 
 
-def _application(name: str, found: Any, folder: Path | None) -> Application:
+def _application(name: str, values: Any, folder: Path | None) -> Application:
     where = f"apps.{name}"
     if not _NAME.fullmatch(name):
         raise ApplicationFileError(
             "is not a valid name.", field="apps", found=name, allowed="A-Z a-z 0-9 _ . -"
         )
-    if not isinstance(found, Mapping):
+    if not isinstance(values, Mapping):
         raise ApplicationFileError(
-            "is not a table.", field=where, found=found, allowed=f"a table [{where}]"
+            "is not a table.", field=where, found=values, allowed=f"a table [{where}]"
         )
-    table = Table(where, found)
+    table = Table(where, values)
     table.refuse_unknown(KEYS)
-    if "command" not in found:
+    if "command" not in values:
         raise ApplicationFileError("is missing.", field=f"{where}.command", allowed=Table.COMMAND)
     kind = table.choice("kind", ("batch", "service"), "batch")
     if kind == "service":
         for key in ("ready", "load"):
-            if key not in found:
+            if key not in values:
                 raise ApplicationFileError(
                     "is missing: a service has one.",
                     field=f"{where}.{key}",
@@ -126,12 +126,12 @@ def _application(name: str, found: Any, folder: Path | None) -> Application:
                 )
     else:
         for key in SERVICE_KEYS:
-            if key in found:
+            if key in values:
                 raise ApplicationFileError(
                     "is for services only.",
                     field=f"{where}.{key}",
-                    found=found[key],
-                    allowed='kind = "service" beside it',
+                    found=values[key],
+                    allowed='only with kind = "service"',
                 )
     return Application(
         name=name,
@@ -154,18 +154,18 @@ def _application(name: str, found: Any, folder: Path | None) -> Application:
     )
 
 
-def _workdir(found: str | None, folder: Path | None) -> str | None:
+def _workdir(workdir: str | None, folder: Path | None) -> str | None:
     if folder is None:
-        return found
-    if found is None:
+        return workdir
+    if workdir is None:
         return str(folder)
-    # A scratch folder is absolute; what begins with it must not be put below another.
-    return found if found.startswith("{dir}") else str(folder / Path(found).expanduser())
+    # The scratch folder is absolute; do not prefix a path that begins with it.
+    return workdir if workdir.startswith("{dir}") else str(folder / Path(workdir).expanduser())
 
 
 def _position(message: str, text: str) -> tuple[int, int]:
-    place = _PLACE.search(message)
-    if place is not None:
-        return int(place[1]), int(place[2])
+    match = _POSITION.search(message)
+    if match is not None:
+        return int(match[1]), int(match[2])
     lines = text.split("\n")
     return len(lines), len(lines[-1]) + 1

@@ -1,16 +1,16 @@
-"""What a campaign yields as it goes: records to keep, and words for a person."""
+"""Events of a running campaign: records to store, and progress messages."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kongming.fingerprint import Fingerprint
-from kongming.run import Run, Signature
+from kongming.records.fingerprint import Fingerprint
+from kongming.records.run import Run, Signature
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A fingerprint to keep; ``purpose`` says what for (level, idle, signature)."""
+    """Fingerprint to store; ``purpose`` is level, idle or signature."""
 
     fingerprint: Fingerprint
     purpose: str
@@ -18,7 +18,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Doing:
-    """What is being done now; ``step`` of ``steps`` runs and signatures are behind it."""
+    """Progress message; ``step`` of ``steps`` runs and signatures are completed."""
 
     text: str
     step: int
@@ -28,7 +28,7 @@ class Doing:
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """An application that is left out from here on, and why (the end of its output)."""
+    """Application excluded from the rest of the campaign, and why (the end of its output)."""
 
     app: str
     reason: str

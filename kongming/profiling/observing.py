@@ -1,8 +1,8 @@
-"""Fingerprints and runs by turns, with nothing induced: what a machine is like as it is used.
+"""Alternate fingerprints and program runs without induced load, over long periods.
 
-The paper's EC2 experiment (section IV-A): all micro-benchmarks right before every run, again and
-again. Each round has every application once, in a fresh random order, so that neither the time of
-day nor a neighbour's phase falls on one of them alone.
+The paper's EC2 experiment (section IV-A): all micro-benchmarks right before every run,
+repeatedly. Each round runs every application once, in a new random order, so that the time of
+day or a phase of a neighbour does not affect one application only.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from kongming.application import Application
-from kongming.errors import ApplicationRunError, ProbeError
-from kongming.fingerprint import Fingerprint, NodeFacts
 from kongming.probes import passive
 from kongming.probes.fingerprinting import take_fingerprint
 from kongming.profiling.events import Dropped
-from kongming.profiling.outcome import utc_now
-from kongming.profiling.runner import AnyRunner, Outcome, open_runner
-from kongming.profiling.settle import settle
+from kongming.profiling.runs.runner import AnyRunner, Outcome, open_runner
+from kongming.profiling.runs.settle import settle
+from kongming.records import moments
+from kongming.records.application import Application
+from kongming.records.errors import ApplicationRunError, ProbeError
+from kongming.records.fingerprint import Fingerprint, NodeFacts
 
-HOPELESS = 3
-"""An application whose first runs fail so often in a row is left out."""
+MAX_FIRST_FAILURES = 3
+"""An application whose first runs all fail, this many in a row, is dropped."""
 
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """A fingerprint before a run of ``app``; or why there is none."""
+    """Fingerprint before a run of ``app``, or the error."""
 
     at: str
     round: int
@@ -42,7 +42,7 @@ class Observed:
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """A run, and the system's own signals over it."""
+    """Run with the passive signals over it."""
 
     at: str
     round: int
@@ -54,7 +54,7 @@ class Ran:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """Nothing is done for so many seconds."""
+    """Pause of the given length in seconds."""
 
     seconds: float
 
@@ -64,8 +64,8 @@ Event = Observed | Ran | Waiting | Dropped
 
 @dataclass(frozen=True)
 class Site:
-    """Where it is observed. ``cpus`` are those of each application; the first one's fingerprint
-    is taken before its runs."""
+    """Measurement site. ``cpus`` are those of each application; fingerprints are taken on the
+    first one."""
 
     node: NodeFacts
     cpus: Mapping[str, tuple[int, ...]]
@@ -75,14 +75,14 @@ class Site:
 
 @dataclass(frozen=True)
 class Pace:
-    """``every_s`` is from the begin of a round to that of the next, ``pause_s`` after each run."""
+    """Timing: ``every_s`` from the start of a round to the next, ``pause_s`` after each run."""
 
     every_s: float = 0.0
     pause_s: float = 0.0
 
 
 def order_of(names: Sequence[str], seed: int, number: int) -> tuple[str, ...]:
-    """The order of round ``number``: random, and the same for the same seed and names. Pure."""
+    """Return the order of round ``number``: random, reproducible for seed and names. Pure."""
     shuffled = sorted(names)
     random.Random(f"{seed}/{number}").shuffle(shuffled)
     return tuple(shuffled)
@@ -97,12 +97,12 @@ def observe(
     first_round: int = 0,
     stop_when: Callable[[], bool] = lambda: False,
 ) -> Generator[Event, None, None]:
-    """Rounds without end, until ``stop_when`` says so before a step, or no application is left.
+    """Run rounds until ``stop_when`` returns true before a step, or no application is left.
 
     Close the generator (or let an exception through it) to stop: every child is reaped and every
-    scratch folder removed. Dirty pages of the run before are written back before a fingerprint,
-    which is to tell of others. An application whose set-up fails, or whose first ``HOPELESS`` runs
-    do, is dropped; a failure that comes later is a reading as well.
+    scratch folder removed. Dirty pages of the previous run are written back before a
+    fingerprint, which is to measure other load only. An application whose set-up fails, or whose
+    first ``MAX_FIRST_FAILURES`` runs fail, is dropped; later failures are recorded as runs.
 
     Raises:
         ApplicationRunError: no application can be run.
@@ -116,25 +116,25 @@ def observe(
             except ApplicationRunError as error:
                 yield Dropped(name, str(error))
         failures = dict.fromkeys(runners, 0)
-        number = first_round
+        round_number = first_round
         while runners:
-            begun = time.monotonic()
-            for name in order_of(list(runners), seed, number):
+            round_started = time.monotonic()
+            for name in order_of(list(runners), seed, round_number):
                 if stop_when():
                     return
-                yield _fingerprint(site, name, number)
-                ran = _run(runners[name], site, number)
+                yield _fingerprint(site, name, round_number)
+                ran = _run(runners[name], site, round_number)
                 yield ran
                 if ran.outcome.ok:
                     failures.pop(name, None)
                 elif name in failures:
                     failures[name] += 1
-                    if failures[name] == HOPELESS:
+                    if failures[name] == MAX_FIRST_FAILURES:
                         runners.pop(name).close()
                         yield Dropped(name, ran.outcome.error or "it yields no metric")
                 yield from _wait(pace.pause_s, stop_when)
-            yield from _wait(begun + pace.every_s - time.monotonic(), stop_when)
-            number += 1
+            yield from _wait(round_started + pace.every_s - time.monotonic(), stop_when)
+            round_number += 1
     raise ApplicationRunError(
         "No application is left to observe: all were dropped.",
         hint="Run their commands by hand to see what is wrong.",
@@ -143,13 +143,15 @@ def observe(
 
 def _fingerprint(site: Site, app: str, number: int) -> Observed:
     settle()
-    at, cpu = utc_now(), site.cpus[app][0]
+    at, cpu = moments.now(), site.cpus[app][0]
     try:
-        taken = take_fingerprint(node=site.node, suite=site.suite, cpu=cpu, directory=site.io_dir)
+        fingerprint = take_fingerprint(
+            node=site.node, suite=site.suite, cpu=cpu, directory=site.io_dir
+        )
     except ProbeError as error:
         return Observed(at, number, app, cpu, None, str(error))
-    # What the binary did before it measured is no part of the window.
-    return Observed(taken.started_at, number, app, cpu, taken)
+    # The window excludes the binary's set-up.
+    return Observed(fingerprint.started_at, number, app, cpu, fingerprint)
 
 
 def _run(runner: AnyRunner, site: Site, number: int) -> Ran:
@@ -161,7 +163,7 @@ def _run(runner: AnyRunner, site: Site, number: int) -> Ran:
 
 
 def _wait(seconds: float, stop_when: Callable[[], bool]) -> Generator[Event, None, None]:
-    """Sleep in short turns, so that the end is not missed."""
+    """Sleep in short intervals, so that ``stop_when`` is checked regularly."""
     until = time.monotonic() + seconds
     while (left := until - time.monotonic()) > 0 and not stop_when():
         yield Waiting(left)

@@ -1,4 +1,4 @@
-"""Carries a plan out (paper, Algorithm 1) and yields what it measures; keeps nothing itself."""
+"""Execute a plan (paper, Algorithm 1) and yield the measurements; stores nothing itself."""
 
 from __future__ import annotations
 
@@ -7,38 +7,38 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from kongming.application import Application
-from kongming.errors import (
-    ApplicationRunError,
-    InducerError,
-    MeasurementError,
-    ProbeError,
-)
-from kongming.fingerprint import Fingerprint, NodeFacts
 from kongming.inducers import Mix, induce_all
 from kongming.probes import passive
 from kongming.probes.fingerprinting import take_fingerprint
 from kongming.probes.suite import Suite
 from kongming.profiling.events import Doing, Dropped, Event, Measured
-from kongming.profiling.identity import identity
-from kongming.profiling.placement import choose
-from kongming.profiling.plans import Plan, Step
-from kongming.profiling.runner import AnyRunner, Outcome, open_runner
-from kongming.profiling.settle import settle
-from kongming.profiling.signature import take_signature
+from kongming.profiling.plans.campaign_plan import Plan, Step
+from kongming.profiling.plans.identity import identity
+from kongming.profiling.plans.placement import choose
+from kongming.profiling.runs.runner import AnyRunner, Outcome, open_runner
+from kongming.profiling.runs.settle import settle
+from kongming.profiling.runs.signature import take_signature
 from kongming.profiling.site import Site, sharing
-from kongming.run import Run, Signature
+from kongming.records.application import Application
+from kongming.records.errors import (
+    ApplicationRunError,
+    InducerError,
+    MeasurementError,
+    ProbeError,
+)
+from kongming.records.fingerprint import Fingerprint, NodeFacts
+from kongming.records.run import Run, Signature
 
 QUICK = "quick"
-"""The suite that is timed right before and right after every run."""
+"""Suite that is timed right before and right after every run."""
 
 UNKNOWN_ITERATION_S = 3.0
-"""How long an iteration is taken to be before the first one was timed."""
+"""Assumed length of an iteration before the first one was timed."""
 
 
 @dataclass(slots=True)
 class _Campaign:
-    """What changes while a plan is carried out."""
+    """State of a plan's execution."""
 
     plan: Plan
     apps: Mapping[str, Application]
@@ -51,11 +51,11 @@ class _Campaign:
     runners: dict[str, AnyRunner] = field(default_factory=dict)
     neighbours: dict[str, AnyRunner] = field(default_factory=dict)
     walls: dict[str, float] = field(default_factory=dict)
-    behind: int = 0
+    completed: int = 0
 
     def as_neighbour(self, app: str) -> AnyRunner:
-        """What runs the application at the neighbour's seat. A service stays where it was started:
-        there it is another one, with a folder of its own, as it is in every co-run.
+        """Return the runner for the application on the neighbour's CPU. A service keeps running on
+        its own CPU, so the neighbour is a second instance with its own folder, as in co-runs.
 
         Raises:
             ApplicationRunError: its set-up failed.
@@ -69,7 +69,7 @@ class _Campaign:
         return self.neighbours[app]
 
     def doing(self, text: str, app: str | None = None) -> Doing:
-        return Doing(text, self.behind, len(self.plan.steps), app)
+        return Doing(text, self.completed, len(self.plan.steps), app)
 
 
 def profile(
@@ -85,19 +85,19 @@ def profile(
     walls: Mapping[str, float] | None = None,
     stop_when: Callable[[], bool] = lambda: False,
 ) -> Generator[Event, None, None]:
-    """Carry out the steps of ``plan`` that are not in ``done``, one event after the other.
+    """Execute the steps of ``plan`` that are not in ``done``, and yield events.
 
     Close the generator (or let an exception through it) to stop: every child is reaped and
     every scratch folder removed. A run that fails is yielded with its reason and the campaign
     goes on; an application whose set-up or first solo run fails is dropped.
 
     Args:
-        walls: seconds that an iteration of an application takes, where this is known.
-        stop_when: asked before each block; true ends the campaign early.
+        walls: seconds per iteration of an application, where known.
+        stop_when: called before each block; true ends the campaign early.
 
     Raises:
-        InputError: a placement that the node does not have.
-        ProbeError: the micro-benchmarks cannot be run at all.
+        InputError: the node does not have the placement.
+        ProbeError: the micro-benchmarks cannot be run.
     """
     sites = {
         name: Site(
@@ -120,10 +120,10 @@ def profile(
             work_dir=work_dir,
             stack=stack,
             walls=dict(walls or {}),
-            behind=len(done),
+            completed=len(done),
         )
-        todo = {step.app for step in plan.steps if step.index not in done}
-        for name in sorted(todo):
+        remaining_apps = {step.app for step in plan.steps if step.index not in done}
+        for name in sorted(remaining_apps):
             yield state.doing(f"setting up {name}", name)
             try:
                 state.runners[name] = stack.enter_context(open_runner(apps[name], work_dir))
@@ -135,7 +135,7 @@ def profile(
             if stop_when():
                 return
             steps = [s for s in block if s.index not in done and s.app in state.runners]
-            state.behind += sum(1 for s in block if s.index not in done) - len(steps)
+            state.completed += sum(1 for s in block if s.index not in done) - len(steps)
             if not steps:
                 continue
             if steps[0].kind == "signature":
@@ -145,15 +145,15 @@ def profile(
 
 
 def _timed_block(state: _Campaign, steps: Sequence[Step]) -> Iterator[Event]:
-    """One load; under it the suite, then each application once between two quick fingerprints.
+    """Under one load, time the suite, then each application between two quick fingerprints.
 
-    On hosts that move virtual CPUs about, how much two of them disturb each other changes within
-    seconds: the suite tells what the load is like, the quick fingerprints what a run met of it.
+    On hosts that migrate virtual CPUs, the interference between two of them changes within
+    seconds: the suite characterises the load, the quick fingerprints its effect during a run.
     """
     levels = steps[0].levels
     load = " + ".join(str(level) for level in levels) or "idle node"
     settled = settle()
-    left = list(steps)
+    remaining = list(steps)
     with sharing(state.sites[steps[0].app]) as site, ExitStack() as stack:
         try:
             inducers = None
@@ -168,38 +168,38 @@ def _timed_block(state: _Campaign, steps: Sequence[Step]) -> Iterator[Event]:
                         node=site.node,
                     )
                 )
-            yield state.doing(f"timing the suite under {load}", left[0].app)
+            yield state.doing(f"timing the suite under {load}", remaining[0].app)
             level = before = site_fingerprint(site, state.plan.suite, state.names)
             yield Measured(level, "level" if levels else "idle")
             if state.plan.suite != QUICK:
                 before = site_fingerprint(site, QUICK)
-            while left:
-                yield state.doing(f"{left[0].app} under {load}", left[0].app)
-                # The suite is as near as the quick fingerprint where it is the quick one.
+            while remaining:
+                yield state.doing(f"{remaining[0].app} under {load}", remaining[0].app)
+                # A quick suite serves as the quick fingerprint before the first run.
                 fingerprint = before if state.plan.suite == QUICK else level
-                run = _timed_run(state, left[0], site, fingerprint, settled)
+                run = _timed_run(state, remaining[0], site, fingerprint, settled)
                 after = site_fingerprint(site, QUICK)
                 run = replace(run, before=before, after=after)
                 before = after
-                yield from _judged(state, left.pop(0), run, inducers)
+                yield from _finish_step(state, remaining.pop(0), run, inducers)
                 if inducers is not None:
                     inducers.check()
         except (InducerError, ProbeError) as error:
-            for step in left:
-                state.behind += 1
+            for step in remaining:
+                state.completed += 1
                 yield _unmeasured(state, site, step, str(error))
 
 
-def _judged(
+def _finish_step(
     state: _Campaign, step: Step, run: Run, inducers: Mix | None
 ) -> Iterator[Run | Dropped]:
-    """The run, marked where its load did not last; and whether its application goes on."""
+    """Yield the run, marked as failed if its load ended; drop the application if needed."""
     if inducers is not None:
         try:
             inducers.check()
         except InducerError as error:
             run = replace(run, error=f"the load ended during the run: {error}")
-    state.behind += 1
+    state.completed += 1
     yield run
     if run.ok:
         state.walls[step.app] = run.wall_s
@@ -209,7 +209,7 @@ def _judged(
 
 
 def site_fingerprint(site: Site, suite: str, names: Sequence[str] | None = None) -> Fingerprint:
-    """A suite (or ``names`` of it) at the application's seat, as the application finds it."""
+    """Take a fingerprint on the application's CPU, under the same conditions."""
     return take_fingerprint(
         node=site.node,
         suite=suite,
@@ -243,7 +243,7 @@ def _timed_run(
 
 
 def as_run(outcome: Outcome, app: Application, site: Site, **fields: object) -> Run:
-    """The record of one outcome at a site; ``fields`` are those of Run that the caller knows."""
+    """Create the Run of an outcome at a site; ``fields`` are the remaining fields of Run."""
     warnings = (*site.warnings, *outcome.warnings)
     return Run(
         app=app.name,
@@ -263,7 +263,7 @@ def as_run(outcome: Outcome, app: Application, site: Site, **fields: object) -> 
 
 
 def _unmeasured(state: _Campaign, site: Site, step: Step, reason: str) -> Run:
-    """A run that never started keeps its place and its reason."""
+    """Create the failed Run of a step that never started, with the reason."""
     return as_run(
         Outcome.failed(reason),
         state.apps[step.app],
@@ -279,7 +279,7 @@ def _unmeasured(state: _Campaign, site: Site, step: Step, reason: str) -> Run:
 def _signature_block(state: _Campaign, steps: Sequence[Step]) -> Iterator[Event]:
     for step in steps:
         settle()
-        yield state.doing(f"timing the suite beside {step.app}", step.app)
+        yield state.doing(f"timing the suite co-located with {step.app}", step.app)
         with sharing(state.sites[step.app]) as site:
             try:
                 fingerprint, iterations = take_signature(
@@ -290,10 +290,10 @@ def _signature_block(state: _Campaign, steps: Sequence[Step]) -> Iterator[Event]
                     iteration_s=state.walls.get(step.app, UNKNOWN_ITERATION_S),
                 )
             except MeasurementError as error:
-                state.behind += 1
+                state.completed += 1
                 yield replace(_unmeasured(state, site, step, str(error)), kind="signature")
                 continue
-        state.behind += 1
+        state.completed += 1
         yield Signature(
             app=step.app,
             identity=state.identities[step.app],

@@ -1,4 +1,4 @@
-"""Where a campaign measures: the node, the seats of program and neighbour, and the I/O folder."""
+"""Measurement site of a campaign: node, CPUs of program and neighbour, and I/O folder."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from kongming.fingerprint import NodeFacts
 from kongming.probes.suite import Suite
-from kongming.profiling.cgroups import SiblingGroups
-from kongming.profiling.placement import Seats
+from kongming.profiling.plans.placement import Seats
+from kongming.profiling.runs.seat_groups import SiblingGroups
+from kongming.records.fingerprint import NodeFacts
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Everything that a measurement needs to know about where it happens.
+    """Location and conditions of a measurement.
 
     ``app_procs`` and ``load_procs`` are the cgroup files that the program and its neighbour
-    enter; empty where none are needed or none can be written.
+    enter; empty if none are needed or none can be written.
     """
 
     node: NodeFacts
@@ -45,10 +45,10 @@ class Site:
 
 @contextmanager
 def sharing(site: Site) -> Iterator[Site]:
-    """The site with sibling cgroups of equal weight where program and neighbour share a core.
+    """Yield the site with sibling cgroups of equal weight if program and neighbour share a core.
 
-    Without them the scheduler would weigh processes, and a neighbour with two would get twice
-    the time of a program with one. Where they cannot be written the site says so.
+    Without them the scheduler weighs processes, and a neighbour with two would get twice the
+    time of a program with one. If they cannot be written, the site has a warning.
     """
     if not site.shared_core:
         yield site

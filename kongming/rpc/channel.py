@@ -5,11 +5,12 @@ from __future__ import annotations
 import ipaddress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 import grpc
 import grpc.aio
 
-from kongming.errors import InputError
+from kongming.records.errors import InputError
 
 DEFAULT_TIMEOUT_S = 10.0
 """Seconds that a call may take."""
@@ -106,6 +107,46 @@ class Connection:
             # A proxy would look for the server on its own loopback interface.
             options.append(("grpc.enable_http_proxy", 0))
         return options
+
+
+class ServerSettings(Protocol):
+    """The section ``server`` of a program's settings: an address, and paths that may be empty."""
+
+    @property
+    def address(self) -> str: ...
+
+    @property
+    def ca(self) -> str: ...
+
+    @property
+    def cert(self) -> str: ...
+
+    @property
+    def key(self) -> str: ...
+
+    @property
+    def token_file(self) -> str: ...
+
+
+def connection_from_settings(settings: ServerSettings, timeout_s: float) -> Connection:
+    """Read the token; the other files are read when the connection is opened.
+
+    Raises:
+        InputError: a setting or the file of the token cannot be used.
+    """
+
+    def path(text: str) -> Path | None:
+        return Path(text) if text else None
+
+    token_file = path(settings.token_file)
+    return Connection(
+        settings.address,
+        ca=path(settings.ca),
+        cert=path(settings.cert),
+        key=path(settings.key),
+        token=None if token_file is None else read_token(token_file),
+        timeout_s=timeout_s,
+    )
 
 
 def is_loopback(host: str) -> bool:

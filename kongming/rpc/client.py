@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import time
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, TypeVar
 
 import grpc
 
-from kongming.errors import KongmingError
-from kongming.rpc import asking, reporting, values
-from kongming.rpc.answers import (
+from kongming.records.answers import (
     ApplicationReport,
+    Assignment,
     Colocation,
     Explanation,
     Forecast,
@@ -22,23 +20,20 @@ from kongming.rpc.answers import (
     NodeReport,
     OperationReport,
     Ranking,
-    Reservation,
 )
+from kongming.records.errors import KongmingError
+from kongming.records.questions import ColocationQuestion, Question, RankQuestion
+from kongming.records.run import Run, Signature
+from kongming.rpc import calls
+from kongming.rpc import fleet_codec as reporting
+from kongming.rpc import predictor_codec as asking
+from kongming.rpc import value_codec as values
+from kongming.rpc.calls import Call, Result, Stubs, request_id
 from kongming.rpc.channel import Connection
 from kongming.rpc.errors import from_rpc_error
-from kongming.rpc.questions import ColocationQuestion, Question, RankQuestion
-from kongming.rpc.records import run_to_message, signature_to_message
-from kongming.rpc.v1 import (
-    fleet_pb2,
-    fleet_pb2_grpc,
-    placements_pb2,
-    placements_pb2_grpc,
-    predictor_pb2,
-    predictor_pb2_grpc,
-    profiles_pb2,
-    profiles_pb2_grpc,
-)
-from kongming.run import Run, Signature
+from kongming.rpc.message_codec import from_message
+from kongming.rpc.record_codec import run_to_message, signature_to_message
+from kongming.rpc.v1 import fleet_pb2, predictor_pb2, profiles_pb2
 
 _Response = TypeVar("_Response")
 
@@ -59,10 +54,7 @@ class RemoteService:
         self._target = connection.target
         self._timeout_s = connection.timeout_s
         self._channel = connection.open() if channel is None else channel
-        self._predictor = predictor_pb2_grpc.PredictorStub(self._channel)
-        self._fleet = fleet_pb2_grpc.FleetStub(self._channel)
-        self._profiles = profiles_pb2_grpc.ProfilesStub(self._channel)
-        self._placements = placements_pb2_grpc.PlacementsStub(self._channel)
+        self._stubs = Stubs(self._channel)
 
     def __enter__(self) -> RemoteService:
         return self
@@ -83,52 +75,45 @@ class RemoteService:
     def predict(self, questions: Sequence[Question]) -> tuple[Forecast | KongmingError, ...]:
         answers: list[Forecast | KongmingError] = []
         for start in range(0, len(questions), _BATCH):
-            request = predictor_pb2.PredictRequest(
-                request_id=_request_id(),
-                questions=[asking.question_to_message(q) for q in questions[start:][:_BATCH]],
-            )
-            response = self._call(self._predictor.Predict, request)
-            answers += [asking.answer_from_message(answer) for answer in response.answers]
+            answers += self._send(calls.predict(questions[start:][:_BATCH]))
         return tuple(answers)
 
     def predict_colocation(self, question: ColocationQuestion) -> Colocation:
-        request = asking.colocation_to_message(question, _request_id())
-        return asking.colocation_from_message(
-            self._call(self._predictor.PredictColocation, request)
-        )
+        request = asking.colocation_to_message(question, request_id())
+        response = self._call(self._stubs.predictor.PredictColocation, request)
+        return from_message(Colocation, response)
 
     def rank(self, question: RankQuestion) -> Ranking:
-        request = asking.rank_to_message(question, _request_id())
-        return asking.ranking_from_message(self._call(self._predictor.RankNodes, request))
+        return self._send(calls.rank_nodes(question))
 
     def explain(self, question: Question) -> Explanation:
         request = predictor_pb2.ExplainRequest(
-            request_id=_request_id(), question=asking.question_to_message(question)
+            request_id=request_id(), question=asking.question_to_message(question)
         )
-        return asking.explanation_from_message(self._call(self._predictor.Explain, request))
+        return from_message(Explanation, self._call(self._stubs.predictor.Explain, request))
 
     # -- fleet ---------------------------------------------------------------------------------
 
     def nodes(self) -> tuple[NodeReport, ...]:
-        request = fleet_pb2.ListNodesRequest()
-        found: list[fleet_pb2.Node] = []
+        messages: list[fleet_pb2.Node] = []
+        page_token = ""
         while True:
-            response = self._call(self._fleet.ListNodes, request)
-            found += response.nodes
-            if not response.next_page_token:
+            page = self._send(calls.list_nodes(page_token))
+            messages += page.nodes
+            page_token = page.next_page_token
+            if not page_token:
                 break
-            request.page_token = response.next_page_token
-        reports = map(reporting.node_report_from_message, found)
+        reports = map(reporting.node_report_from_message, messages)
         return tuple(sorted(reports, key=lambda node: (node.facts.name, node.facts.id)))
 
     def watch_node(self, node: str, *, for_s: float | None = None) -> Iterator[NodeReport]:
         request = fleet_pb2.WatchNodeRequest(node=node)
-        for response in self._stream(self._fleet.WatchNode, request, for_s):
+        for response in self._stream(self._stubs.fleet.WatchNode, request, for_s):
             yield reporting.node_report_from_message(response.node)
 
     def request_profile(self, node: str, apps: Sequence[str]) -> None:
         request = fleet_pb2.RequestProfileRequest(node=node, apps=apps)
-        self._call(self._fleet.RequestProfile, request)
+        self._call(self._stubs.fleet.RequestProfile, request)
 
     # -- profiles ------------------------------------------------------------------------------
 
@@ -138,19 +123,17 @@ class RemoteService:
         request = profiles_pb2.RegisterApplicationRequest(
             name=name, identity=identity, document=values.struct(document, "document")
         )
-        response = self._call(self._profiles.RegisterApplication, request)
+        response = self._call(self._stubs.profiles.RegisterApplication, request)
         return reporting.application_from_message(response.application)
 
     def application(self, name: str) -> ApplicationReport:
-        request = profiles_pb2.GetApplicationRequest(name=name)
-        response = self._call(self._profiles.GetApplication, request)
-        return reporting.application_from_message(response.application)
+        return self._send(calls.get_application(name))
 
     def applications(self) -> tuple[ApplicationReport, ...]:
         request = profiles_pb2.ListApplicationsRequest()
         found: list[ApplicationReport] = []
         while True:
-            response = self._call(self._profiles.ListApplications, request)
+            response = self._call(self._stubs.profiles.ListApplications, request)
             found += map(reporting.application_from_message, response.applications)
             if not response.next_page_token:
                 return tuple(found)
@@ -173,7 +156,7 @@ class RemoteService:
                 raise
 
         try:
-            response = self._profiles.ImportRuns(messages(), timeout=_IMPORT_TIMEOUT_S)
+            response = self._stubs.profiles.ImportRuns(messages(), timeout=_IMPORT_TIMEOUT_S)
         except grpc.RpcError as error:
             if failed:
                 raise failed[0] from None
@@ -194,53 +177,55 @@ class RemoteService:
             model=model or "",
             random_state=random_state,
         )
-        response = self._call(self._profiles.Train, request)
+        response = self._call(self._stubs.profiles.Train, request)
         return reporting.operation_from_message(response.operation)
 
     def operation(self, operation_id: str) -> OperationReport:
         request = profiles_pb2.GetOperationRequest(id=operation_id)
-        response = self._call(self._profiles.GetOperation, request)
+        response = self._call(self._stubs.profiles.GetOperation, request)
         return reporting.operation_from_message(response.operation)
 
     def operations(
         self, *, ended: bool = False, limit: int | None = None
     ) -> tuple[OperationReport, ...]:
         request = profiles_pb2.ListOperationsRequest(ended=ended, limit=limit or 0)
-        response = self._call(self._profiles.ListOperations, request)
+        response = self._call(self._stubs.profiles.ListOperations, request)
         return tuple(map(reporting.operation_from_message, response.operations))
 
     def watch_operation(self, operation_id: str) -> Iterator[OperationReport]:
         request = profiles_pb2.WatchOperationRequest(id=operation_id)
-        for response in self._stream(self._profiles.WatchOperation, request):
+        for response in self._stream(self._stubs.profiles.WatchOperation, request):
             yield reporting.operation_from_message(response.operation)
 
     def cancel_operation(self, operation_id: str) -> OperationReport:
         request = profiles_pb2.CancelOperationRequest(id=operation_id)
-        response = self._call(self._profiles.CancelOperation, request)
+        response = self._call(self._stubs.profiles.CancelOperation, request)
         return reporting.operation_from_message(response.operation)
 
     def model(self, app: str, placement: str | None = None, version: int = 0) -> ModelReport:
         request = profiles_pb2.GetModelRequest(
             app=app, placement=values.placement_to_message(placement), version=version
         )
-        return reporting.model_from_message(self._call(self._profiles.GetModel, request).model)
+        return reporting.model_from_message(
+            self._call(self._stubs.profiles.GetModel, request).model
+        )
 
     def models(self, app: str | None = None) -> tuple[ModelReport, ...]:
         request = profiles_pb2.ListModelsRequest(app=app or "")
-        response = self._call(self._profiles.ListModels, request)
+        response = self._call(self._stubs.profiles.ListModels, request)
         return tuple(map(reporting.model_from_message, response.models))
 
     def delete_model(self, app: str, placement: str, version: int = 0) -> int:
         request = profiles_pb2.DeleteModelRequest(
             app=app, placement=values.placement_to_message(placement), version=version
         )
-        return self._call(self._profiles.DeleteModel, request).deleted
+        return self._call(self._stubs.profiles.DeleteModel, request).deleted
 
-    # -- placements ----------------------------------------------------------------------------
+    # -- assignments ----------------------------------------------------------------------------
 
     def reserve(
         self,
-        placement_id: str,
+        assignment_id: str,
         app: str,
         node: str,
         *,
@@ -248,52 +233,41 @@ class RemoteService:
         domain: int = 0,
         ttl_s: float | None = None,
         memory_bytes: int = 0,
-    ) -> Reservation:
-        request = placements_pb2.ReserveRequest(
-            placement_id=placement_id,
-            app=app,
-            node=node,
-            placement=values.placement_to_message(placement),
-            ttl=None if ttl_s is None else values.duration(ttl_s),
-            domain=domain,
-            memory_bytes=memory_bytes,
+    ) -> Assignment:
+        return self._send(
+            calls.reserve(
+                assignment_id,
+                app,
+                node,
+                placement=placement,
+                domain=domain,
+                ttl_s=ttl_s,
+                memory_bytes=memory_bytes,
+            )
         )
-        response = self._call(self._placements.Reserve, request)
-        return reporting.reservation_from_message(response.reservation)
 
     def bind(
         self,
-        placement_id: str,
+        assignment_id: str,
         *,
         app: str = "",
         node: str = "",
         started_at: float | None = None,
-    ) -> Reservation:
-        request = placements_pb2.BindRequest(
-            placement_id=placement_id,
-            started_at=None if started_at is None else values.timestamp(started_at),
-            app=app,
-            node=node,
-        )
-        response = self._call(self._placements.Bind, request)
-        return reporting.reservation_from_message(response.reservation)
+    ) -> Assignment:
+        return self._send(calls.bind(assignment_id, app=app, node=node, started_at=started_at))
 
-    def release(self, placement_id: str, *, ended_at: float | None = None) -> Reservation:
-        request = placements_pb2.ReleaseRequest(
-            placement_id=placement_id,
-            ended_at=None if ended_at is None else values.timestamp(ended_at),
-        )
-        response = self._call(self._placements.Release, request)
-        return reporting.reservation_from_message(response.reservation)
+    def release(self, assignment_id: str, *, ended_at: float | None = None) -> Assignment:
+        return self._send(calls.release(assignment_id, ended_at=ended_at))
 
-    def placements(
+    def assignments(
         self, node: str | None = None, *, ended: bool = False
-    ) -> tuple[Reservation, ...]:
-        request = placements_pb2.ListPlacementsRequest(node=node or "", ended=ended)
-        response = self._call(self._placements.ListPlacements, request)
-        return tuple(map(reporting.reservation_from_message, response.placements))
+    ) -> tuple[Assignment, ...]:
+        return self._send(calls.list_assignments(node or "", ended=ended))
 
     # -- calls ---------------------------------------------------------------------------------
+
+    def _send(self, call: Call[Result]) -> Result:
+        return call.decode(self._call(self._stubs.method(call), call.request))
 
     def _call(self, method: Callable[..., _Response], request: object) -> _Response:
         try:
@@ -320,7 +294,3 @@ class RemoteService:
             cancel = getattr(stream, "cancel", None)
             if cancel is not None:
                 cancel()
-
-
-def _request_id() -> str:
-    return uuid.uuid4().hex

@@ -15,8 +15,8 @@ import grpc
 from google.protobuf.message import DecodeError, Message
 from google.rpc import code_pb2, error_details_pb2, status_pb2
 
-from kongming import errors
-from kongming.errors import AccessError, InputError, KongmingError
+from kongming.records import errors
+from kongming.records.errors import AccessError, InputError, KongmingError
 from kongming.rpc.v1 import predictor_pb2
 
 DOMAIN = "kongming.dev"
@@ -34,6 +34,7 @@ _Code = grpc.StatusCode
 _CODES: dict[type[KongmingError], grpc.StatusCode] = {
     KongmingError: _Code.INTERNAL,
     InputError: _Code.INVALID_ARGUMENT,
+    errors.ImplausibleError: _Code.INVALID_ARGUMENT,
     errors.UnknownNameError: _Code.NOT_FOUND,
     errors.ApplicationFileError: _Code.INVALID_ARGUMENT,
     errors.MissingExtraError: _Code.UNIMPLEMENTED,

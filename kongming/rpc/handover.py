@@ -19,7 +19,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-FORMAT = 1
+FORMAT = 2
+"""Version 1 called the assignment a placement."""
+
 MOST_REPORTS = 10000
 """As many may lie there: beyond it new ones are dropped, for nobody reads them."""
 
@@ -33,11 +35,11 @@ class Report:
     """An application has started here (``placement``), or has run (``run``).
 
     ``at`` is when it started, in unix seconds; ``wall_s``, ``exit_status`` (negative for a signal)
-    and ``scheduler`` are of a run. ``placement_id`` is the scheduler's own.
+    and ``scheduler`` are of a run. ``assignment_id`` is the scheduler's own.
     """
 
     kind: Literal["placement", "run"]
-    placement_id: str
+    assignment_id: str
     app: str
     at: float
     wall_s: float = 0.0
@@ -47,7 +49,7 @@ class Report:
     def __post_init__(self) -> None:
         if self.kind not in ("placement", "run"):
             raise ValueError(f"unknown kind {self.kind!r}")
-        for name, text in (("placement_id", self.placement_id), ("app", self.app)):
+        for name, text in (("assignment_id", self.assignment_id), ("app", self.app)):
             if _NAME.fullmatch(text) is None:
                 raise ValueError(f"{name} {text[:40]!r} cannot be a name")
         if self.scheduler and _NAME.fullmatch(self.scheduler) is None:
@@ -120,11 +122,14 @@ def _read(path: Path) -> Report:
         if not stat.S_ISREG(about.st_mode) or about.st_size > _MOST_BYTES:
             raise ValueError("it is no report")
         document: Any = json.loads(file.read(_MOST_BYTES))
-    if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise ValueError(f"its format is not {FORMAT}")
+    version = document.get("format") if isinstance(document, dict) else None
+    if version not in (1, FORMAT):
+        raise ValueError(f"its format is {version}, and not up to {FORMAT}")
+    if version == 1 and "placement_id" in document:
+        document["assignment_id"] = document["placement_id"]
     return Report(
         kind=document["kind"],
-        placement_id=str(document["placement_id"]),
+        assignment_id=str(document["assignment_id"]),
         app=str(document["app"]),
         at=float(document["at"]),
         wall_s=float(document.get("wall_s", 0.0)),

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from kongming.errors import KongmingError
-from kongming.rpc.answers import (
+from kongming.records.answers import (
     ApplicationReport,
+    Assignment,
     Colocation,
     Explanation,
     Forecast,
@@ -16,10 +16,10 @@ from kongming.rpc.answers import (
     NodeReport,
     OperationReport,
     Ranking,
-    Reservation,
 )
-from kongming.rpc.questions import ColocationQuestion, Question, RankQuestion
-from kongming.run import Run, Signature
+from kongming.records.errors import KongmingError
+from kongming.records.questions import ColocationQuestion, Question, RankQuestion
+from kongming.records.run import Run, Signature
 
 
 class Oracle(Protocol):
@@ -30,6 +30,9 @@ class Oracle(Protocol):
 
     def rank(self, question: RankQuestion) -> Ranking:
         """An application that nobody profiled is ranked by the nodes' general slowdown."""
+
+    def predict_colocation(self, question: ColocationQuestion) -> Colocation:
+        """On an idle node beside named neighbours, and what each of them meets."""
 
     def nodes(self) -> tuple[NodeReport, ...]:
         """All nodes, by name."""
@@ -54,8 +57,6 @@ class Oracle(Protocol):
 
 class Service(Oracle, Protocol):
     """All that a server does. Every method raises KongmingError."""
-
-    def predict_colocation(self, question: ColocationQuestion) -> Colocation: ...
 
     def watch_node(self, node: str, *, for_s: float | None = None) -> Iterator[NodeReport]:
         """The node (id or name) now and after each change, for so many seconds, or until the
@@ -96,7 +97,7 @@ class Service(Oracle, Protocol):
 
     def reserve(
         self,
-        placement_id: str,
+        assignment_id: str,
         app: str,
         node: str,
         *,
@@ -104,21 +105,21 @@ class Service(Oracle, Protocol):
         domain: int = 0,
         ttl_s: float | None = None,
         memory_bytes: int = 0,
-    ) -> Reservation: ...
+    ) -> Assignment: ...
 
     def bind(
         self,
-        placement_id: str,
+        assignment_id: str,
         *,
         app: str = "",
         node: str = "",
         started_at: float | None = None,
-    ) -> Reservation:
+    ) -> Assignment:
         """``app`` and ``node`` are needed only for what was never reserved."""
 
-    def release(self, placement_id: str, *, ended_at: float | None = None) -> Reservation: ...
+    def release(self, assignment_id: str, *, ended_at: float | None = None) -> Assignment: ...
 
-    def placements(
+    def assignments(
         self, node: str | None = None, *, ended: bool = False
-    ) -> tuple[Reservation, ...]:
+    ) -> tuple[Assignment, ...]:
         """Those that are reserved or bound; with ``ended`` the others as well."""

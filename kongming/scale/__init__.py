@@ -1,7 +1,7 @@
 """Scale models: the runtime of a job as a function of its input and its machines (Ernest).
 
-``fit_runs(runs, Settings(read_terms("default", items=None)))`` is a model, ``predict`` of it a
-runtime on idle machines, and ``combine`` one on machines that are slowed.
+``fit_runs(runs, Settings(read_terms("default", items=None)))`` fits a model; its ``predict``
+returns the runtime on idle machines, and ``combine`` the runtime on loaded machines.
 """
 
 from __future__ import annotations
@@ -10,31 +10,31 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kongming.scale.combination import Combination, combine, model_for
-    from kongming.scale.design import Design, find_design, next_best
-    from kongming.scale.fitting import Settings, backbone_of, fit_runs, fit_table
-    from kongming.scale.model import ScaleFile, ScaleModel, ScalePrediction
-    from kongming.scale.persist import read, read_file, seal, write_file
+    from kongming.records.scaling import Part, Scaled, Scaling, SlowedNode
+    from kongming.scale.decide.combination import Combination, combine, model_for
+    from kongming.scale.decide.node_sets import Weights, best_set
+    from kongming.scale.decide.recommendation import recommend
+    from kongming.scale.design.candidates import Design, find_design, next_best
+    from kongming.scale.fit.fitting import Settings, backbone_of, fit_runs, fit_table
+    from kongming.scale.fit.model import ScaleFile, ScaleModel, ScalePrediction
+    from kongming.scale.fit.model_file import read, read_file, seal, write_file
+    from kongming.scale.fit.terms import Term, Terms, read_terms
     from kongming.scale.points import Configuration, Points, Runs
-    from kongming.scale.recommendation import recommend
-    from kongming.scale.sets import Weights, best_set
     from kongming.scale.table import Table, read_table
-    from kongming.scale.terms import Term, Terms, read_terms
-    from kongming.scaling import Part, Scaled, Scaling, SlowedNode
 
-# Where each name is: those who only run experiments need not load the solvers.
+# Names are imported on first use, so that running experiments does not load the solvers.
 _MODULES = {
-    "combination": ("Combination", "combine", "model_for"),
-    "design": ("Design", "find_design", "next_best"),
-    "fitting": ("Settings", "backbone_of", "fit_runs", "fit_table"),
-    "model": ("ScaleFile", "ScaleModel", "ScalePrediction"),
-    "persist": ("read", "read_file", "seal", "write_file"),
+    "decide.combination": ("Combination", "combine", "model_for"),
+    "design.candidates": ("Design", "find_design", "next_best"),
+    "fit.fitting": ("Settings", "backbone_of", "fit_runs", "fit_table"),
+    "fit.model": ("ScaleFile", "ScaleModel", "ScalePrediction"),
+    "fit.model_file": ("read", "read_file", "seal", "write_file"),
     "points": ("Configuration", "Points", "Runs"),
-    "recommendation": ("recommend",),
-    "sets": ("Weights", "best_set"),
+    "decide.recommendation": ("recommend",),
+    "decide.node_sets": ("Weights", "best_set"),
     "table": ("Table", "read_table"),
-    "terms": ("Term", "Terms", "read_terms"),
-    "..scaling": ("Part", "Scaled", "Scaling", "SlowedNode"),
+    "fit.terms": ("Term", "Terms", "read_terms"),
+    "..records.scaling": ("Part", "Scaled", "Scaling", "SlowedNode"),
 }
 _OWNERS = {name: module for module, names in _MODULES.items() for name in names}
 

@@ -1,7 +1,7 @@
-"""Terms that a user writes, as ``scale*log(machines)``: parsed into a tree of arithmetic.
+"""User-defined terms such as ``scale*log(machines)``: parsed and evaluated safely.
 
-Never ``eval``: the text is parsed to Python's syntax tree, of which only numbers, the names of
-variables, arithmetic, comparisons and a few functions are let through, and that tree is walked.
+Never ``eval``: the text is parsed to Python's syntax tree. Only numbers, variable names,
+arithmetic, comparisons and a few functions are accepted, and the tree is evaluated here.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from typing import Any
 
 import numpy as np
 
-from kongming.dataset import Floats
-from kongming.errors import InputError
+from kongming.arrays import Floats
+from kongming.records.errors import InputError
 
 __all__ = ["FUNCTIONS", "VARIABLES", "Expression", "parse"]
 
 VARIABLES = ("scale", "machines", "n")
-LONGEST = 300
+MAX_LENGTH = 300
 
 _Unary = Callable[[Floats], Floats]
 
-_ONE: dict[str, _Unary] = {
+_UNARY_FUNCTIONS: dict[str, _Unary] = {
     "log": np.log,
     "log2": np.log2,
     "log10": np.log10,
@@ -33,8 +33,8 @@ _ONE: dict[str, _Unary] = {
     "ceil": np.ceil,
     "floor": np.floor,
 }
-_MANY: dict[str, Callable[..., Floats]] = {"min": np.minimum, "max": np.maximum}
-FUNCTIONS = (*_ONE, *_MANY)
+_VARIADIC_FUNCTIONS: dict[str, Callable[..., Floats]] = {"min": np.minimum, "max": np.maximum}
+FUNCTIONS = (*_UNARY_FUNCTIONS, *_VARIADIC_FUNCTIONS)
 
 _BINARY: dict[type[ast.operator], Callable[..., Floats]] = {
     ast.Add: np.add,
@@ -43,7 +43,7 @@ _BINARY: dict[type[ast.operator], Callable[..., Floats]] = {
     ast.Div: np.divide,
     ast.Pow: np.power,
 }
-_COMPARED: dict[type[ast.cmpop], Callable[..., Any]] = {
+_COMPARISONS: dict[type[ast.cmpop], Callable[..., Any]] = {
     ast.Lt: np.less,
     ast.LtE: np.less_equal,
     ast.Gt: np.greater,
@@ -60,23 +60,23 @@ class Expression:
     names: frozenset[str]
 
     def __call__(self, values: Mapping[str, Floats]) -> Floats:
-        """(n,) for the variables' values (n,); not finite where it has no value."""
+        """(n,) values for the variables' values (n,); not finite where undefined."""
         with np.errstate(all="ignore"):
-            found = _value(self.tree, values)
+            result = _value(self.tree, values)
         size = len(next(iter(values.values())))
-        return np.array(np.broadcast_to(found, (size,)), dtype=np.float64)
+        return np.array(np.broadcast_to(result, (size,)), dtype=np.float64)
 
 
 def parse(text: str, *, field: str = "--terms") -> Expression:
-    """An expression in scale, machines and n.
+    """Parse an expression in scale, machines and n.
 
     Raises:
-        InputError: it is none, or uses more than arithmetic (with what was found).
+        InputError: the text is not an expression, or uses more than arithmetic.
     """
     stripped = text.strip()
-    if not stripped or len(stripped) > LONGEST:
+    if not stripped or len(stripped) > MAX_LENGTH:
         raise InputError(
-            "is no expression." if not stripped else f"is longer than {LONGEST} characters.",
+            "is empty." if not stripped else f"is longer than {MAX_LENGTH} characters.",
             field=field,
             found=stripped[:40],
             allowed=_ALLOWED,
@@ -94,7 +94,7 @@ def parse(text: str, *, field: str = "--terms") -> Expression:
     _check(tree, names, stripped, field)
     if not names:
         raise InputError(
-            "is a constant; the intercept is one already.", field=field, found=stripped
+            "is a constant, which the intercept already covers.", field=field, found=stripped
         )
     return Expression(stripped, tree, frozenset(names))
 
@@ -103,10 +103,10 @@ _ALLOWED = f"numbers, {', '.join(VARIABLES)}, + - * / ** < <= > >= and {', '.joi
 
 
 def _check(node: ast.expr, names: set[str], text: str, field: str) -> None:
-    """Let through what ``_value`` knows, and nothing else."""
+    """Accept only the nodes that ``_value`` evaluates, and collect variable names."""
     match node:
         case ast.Constant(value=int() | float() as value) if not isinstance(value, bool):
-            # A huge whole number has no place among floats.
+            # A huge integer does not fit into a float.
             if abs(value) > 1e300:
                 raise _refused(ast.unparse(node), text, field)
         case ast.Name(id=name) if name in VARIABLES:
@@ -116,12 +116,12 @@ def _check(node: ast.expr, names: set[str], text: str, field: str) -> None:
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
             _check(left, names, text, field)
             _check(right, names, text, field)
-        case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in _COMPARED:
+        case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in _COMPARISONS:
             _check(left, names, text, field)
             _check(right, names, text, field)
         case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if (
-            name in _ONE and len(args) == 1
-        ) or (name in _MANY and len(args) >= 2):
+            name in _UNARY_FUNCTIONS and len(args) == 1
+        ) or (name in _VARIADIC_FUNCTIONS and len(args) >= 2):
             for arg in args:
                 _check(arg, names, text, field)
         case _:
@@ -130,7 +130,7 @@ def _check(node: ast.expr, names: set[str], text: str, field: str) -> None:
 
 def _refused(found: str, text: str, field: str) -> InputError:
     return InputError(
-        f"{text!r} is no term, nor an expression that can be used.",
+        f"{text!r} is neither a term nor a supported expression.",
         field=field,
         found=found,
         allowed=_ALLOWED,
@@ -140,7 +140,7 @@ def _refused(found: str, text: str, field: str) -> InputError:
 def _value(node: ast.expr, values: Mapping[str, Floats]) -> Any:
     match node:
         case ast.Constant(value=int() | float() as value):
-            # Floats overflow to infinity; whole numbers would grow until memory ends.
+            # Floats overflow to infinity; integers would grow until memory is exhausted.
             return np.float64(value)
         case ast.Name(id=name):
             return values[name]
@@ -150,14 +150,14 @@ def _value(node: ast.expr, values: Mapping[str, Floats]) -> Any:
         case ast.BinOp(left=left, op=op, right=right):
             return _BINARY[type(op)](_value(left, values), _value(right, values))
         case ast.Compare(left=left, ops=[op_], comparators=[right]):
-            held = _COMPARED[type(op_)](_value(left, values), _value(right, values))
-            return np.asarray(held, dtype=np.float64)
+            holds = _COMPARISONS[type(op_)](_value(left, values), _value(right, values))
+            return np.asarray(holds, dtype=np.float64)
         case ast.Call(func=ast.Name(id=name), args=args):
-            found = [_value(arg, values) for arg in args]
-            if name in _ONE:
-                return _ONE[name](found[0])
-            first, *rest = found
+            arguments = [_value(arg, values) for arg in args]
+            if name in _UNARY_FUNCTIONS:
+                return _UNARY_FUNCTIONS[name](arguments[0])
+            result, *rest = arguments
             for other in rest:
-                first = _MANY[name](first, other)
-            return first
+                result = _VARIADIC_FUNCTIONS[name](result, other)
+            return result
     raise AssertionError(ast.dump(node))

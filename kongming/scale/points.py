@@ -1,4 +1,5 @@
-"""Where a job runs and how long it took: one record for scale and machines, never two arguments."""
+"""Configurations of a job and measured runs. Scale and machines are one record, never two
+arguments, so that their order cannot be confused."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kongming.dataset import Floats
+from kongming.arrays import Floats
 
 __all__ = ["Configuration", "Points", "Runs"]
 
@@ -19,7 +20,7 @@ Integers = NDArray[np.intp]
 
 @dataclass(frozen=True, slots=True, order=True)
 class Configuration:
-    """So many machines, and a share of the input (1 is all of it)."""
+    """A number of machines and a share of the input (1 is all of it)."""
 
     machines: float
     scale: float = 1.0
@@ -38,25 +39,25 @@ class Points:
 
     @classmethod
     def of(cls, configurations: Sequence[Configuration], iterations: float = 1.0) -> Points:
-        """The columns of a list."""
-        machines = np.array([one.machines for one in configurations], dtype=np.float64)
-        scale = np.array([one.scale for one in configurations], dtype=np.float64)
+        """Convert a list of configurations to columns."""
+        machines = np.array([each.machines for each in configurations], dtype=np.float64)
+        scale = np.array([each.scale for each in configurations], dtype=np.float64)
         return cls(machines, scale, np.full(len(machines), float(iterations)))
 
     def __len__(self) -> int:
         return len(self.machines)
 
     def take(self, index: Any) -> Points:
-        """The points at an index or a mask."""
+        """Select points by index or mask."""
         return Points(self.machines[index], self.scale[index], self.iterations[index])
 
     @property
     def load(self) -> Floats:
-        """(n,) scale per machine: what has to fit into one machine's memory."""
+        """(n,) scale per machine, which has to fit into one machine's memory."""
         return self.scale / self.machines
 
     def configurations(self) -> list[Configuration]:
-        """One record for each point."""
+        """Return one record per point."""
         return [
             Configuration(float(machines), float(scale))
             for machines, scale in zip(self.machines, self.scale, strict=True)
@@ -65,7 +66,7 @@ class Points:
 
 @dataclass(frozen=True, eq=False)
 class Runs:
-    """Measured runs. ``seconds`` (n,) is the whole run's; several of one configuration are its
+    """Measured runs. ``seconds`` (n,) are of entire runs; several runs of one configuration are its
     repeats, in the order of the table."""
 
     points: Points
@@ -76,29 +77,29 @@ class Runs:
 
     @cached_property
     def unit_seconds(self) -> Floats:
-        """(n,) seconds per iteration: what is modelled."""
+        """(n,) seconds per iteration, the modelled quantity."""
         return np.asarray(self.seconds / self.points.iterations, dtype=np.float64)
 
     @cached_property
     def owner(self) -> Integers:
-        """(n,) the number of each run's configuration: 0, 1, ... in the order of appearance."""
-        seen: dict[tuple[float, float, float], int] = {}
+        """(n,) index of each run's configuration: 0, 1, ... in the order of appearance."""
+        indices: dict[tuple[float, float, float], int] = {}
         rows = zip(
             self.points.machines.tolist(),
             self.points.scale.tolist(),
             self.points.iterations.tolist(),
             strict=True,
         )
-        return np.array([seen.setdefault(row, len(seen)) for row in rows], dtype=np.intp)
+        return np.array([indices.setdefault(row, len(indices)) for row in rows], dtype=np.intp)
 
     @cached_property
     def count(self) -> int:
-        """How many different configurations were run."""
+        """Number of distinct configurations."""
         return int(self.owner.max()) + 1 if len(self) else 0
 
     @cached_property
     def configurations(self) -> Points:
-        """The different configurations, (count,) each."""
+        """Distinct configurations, (count,) each."""
         first = np.array(
             [int(np.argmax(self.owner == i)) for i in range(self.count)], dtype=np.intp
         )
@@ -112,17 +113,17 @@ class Runs:
 
     @cached_property
     def repeats(self) -> Floats:
-        """(count,) runs of each configuration."""
+        """(count,) number of runs of each configuration."""
         return np.bincount(self.owner, minlength=self.count).astype(np.float64)
 
     def take(self, mask: Any) -> Runs:
-        """The runs at an index or a mask."""
+        """Select runs by index or mask."""
         return Runs(self.points.take(mask), self.seconds[mask])
 
     def within(self, configurations: Any) -> Runs:
-        """The runs of these configurations (a list of their numbers)."""
+        """Select the runs of these configurations (a list of indices)."""
         return self.take(np.isin(self.owner, np.asarray(configurations)))
 
     def without(self, configurations: Any) -> Runs:
-        """The runs of all other configurations."""
+        """Select the runs of all other configurations."""
         return self.take(~np.isin(self.owner, np.asarray(configurations)))

@@ -1,4 +1,4 @@
-"""``1..16``, ``1,2,4,8`` and ``0.01..0.1``: what a user writes for several values."""
+"""Parse ranges and lists on the command line: ``1..16``, ``1,2,4,8``, ``0.01..0.1``."""
 
 from __future__ import annotations
 
@@ -6,74 +6,74 @@ import math
 
 import numpy as np
 
-from kongming.errors import InputError
+from kongming.records.errors import InputError
 
 __all__ = ["machine_counts", "scales"]
 
-MOST = 10_000
+MAX_VALUES = 10_000
 SCALE_STEPS = 10
 
 
 def machine_counts(text: str, *, field: str = "--machines") -> tuple[int, ...]:
-    """Whole numbers from 1: a list, ``LOW..HIGH``, or ``LOW..HIGH:STEP``. Raises InputError."""
-    found: set[int] = set()
+    """Parse integers from 1: a list, ``LOW..HIGH``, or ``LOW..HIGH:STEP``. Raises InputError."""
+    counts: set[int] = set()
     for part in _parts(text, field, _MACHINES):
         ends, _, step = part.partition(":")
         low, dots, high = ends.partition("..")
-        first = _whole(low, text, field)
-        last = _whole(high, text, field) if dots else first
-        stride = _whole(step, text, field) if step else 1
-        if last < first or (last - first) // stride >= MOST:
+        first = _integer(low, text, field)
+        last = _integer(high, text, field) if dots else first
+        stride = _integer(step, text, field) if step else 1
+        if last < first or (last - first) // stride >= MAX_VALUES:
             raise InputError(
-                "counts down." if last < first else f"is more than {MOST} counts.",
+                "counts down." if last < first else f"is more than {MAX_VALUES} counts.",
                 field=field,
                 found=text,
                 allowed=_MACHINES,
             )
-        found.update(range(first, last + 1, stride))
-    return tuple(sorted(found))
+        counts.update(range(first, last + 1, stride))
+    return tuple(sorted(counts))
 
 
 def scales(text: str, *, field: str = "--scale") -> tuple[float, ...]:
-    """Numbers above 0: a list, ``LOW..HIGH`` (ten evenly spaced ones), or ``LOW..HIGH:COUNT``.
+    """Parse numbers above 0: a list, ``LOW..HIGH`` (ten evenly spaced), or ``LOW..HIGH:COUNT``.
 
     Raises:
-        InputError: it is none of these.
+        InputError: the text has none of these forms.
     """
-    found: set[float] = set()
+    values: set[float] = set()
     for part in _parts(text, field, _SCALES):
         ends, _, count = part.partition(":")
         low, dots, high = ends.partition("..")
         first = _above_zero(low, text, field)
         if not dots:
-            found.add(first)
+            values.add(first)
             continue
         last = _above_zero(high, text, field)
-        steps = _whole(count, text, field) if count else SCALE_STEPS
-        if last < first or steps > MOST:
+        steps = _integer(count, text, field) if count else SCALE_STEPS
+        if last < first or steps > MAX_VALUES:
             raise InputError(
-                "counts down." if last < first else f"is more than {MOST} scales.",
+                "counts down." if last < first else f"is more than {MAX_VALUES} scales.",
                 field=field,
                 found=text,
                 allowed=_SCALES,
             )
-        # Rounded: 0.1 is to be 0.1 wherever it comes from.
-        found.update(float(f"{value:.12g}") for value in np.linspace(first, last, steps))
-    return tuple(sorted(found))
+        # Rounded, so that 0.1 from a range equals 0.1 from a list.
+        values.update(float(f"{value:.12g}") for value in np.linspace(first, last, steps))
+    return tuple(sorted(values))
 
 
 def _parts(text: str, field: str, allowed: str) -> list[str]:
     parts = [part.strip() for part in text.split(",") if part.strip()]
     if not parts:
-        raise InputError("names no value.", field=field, found=text, allowed=allowed)
+        raise InputError("has no value.", field=field, found=text, allowed=allowed)
     return parts
 
 
-def _whole(part: str, text: str, field: str) -> int:
+def _integer(part: str, text: str, field: str) -> int:
     plain = part.strip()
     if not (plain.isascii() and plain.isdigit()) or int(plain) < 1 or len(plain) > 9:
         raise InputError(
-            f"{part.strip()!r} is no whole number from 1.",
+            f"{part.strip()!r} is not a whole number from 1.",
             field=field,
             found=text,
             allowed=_MACHINES,
@@ -88,7 +88,7 @@ def _above_zero(part: str, text: str, field: str) -> float:
         value = math.nan
     if not math.isfinite(value) or value <= 0.0:
         raise InputError(
-            f"{part.strip()!r} is no number above 0.", field=field, found=text, allowed=_SCALES
+            f"{part.strip()!r} is not a number above 0.", field=field, found=text, allowed=_SCALES
         )
     return value
 

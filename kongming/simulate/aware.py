@@ -1,5 +1,6 @@
-"""Placement by what a newcomer would suffer, and would do to who is there: KONGMING, and the
-oracle that knows what was measured."""
+"""Interference-aware placement: minimise the predicted slowdown of the new job and the slowdown it
+causes to the residents. Used by KONGMING's policies and by the oracle, which knows the measured
+slowdowns."""
 
 from __future__ import annotations
 
@@ -9,23 +10,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kongming.simulate.pairs import Beliefs
-from kongming.simulate.policies import NOWHERE, Bag, Policy, World
+from kongming.simulate.policies import NOWHERE, NodePool, Policy, PolicyContext
 
 TIE_SHARE = 0.25
-"""Of half the newcomer's interval: places as close to the best as this are drawn from, as the
-service does."""
+"""Share of half the new job's interval: states whose score is this close to the best are ties, and
+a node is drawn from all of them, as in the service."""
 
 _SPARE_STATES = 4000
-"""States without a node that are kept in order, beyond four times those with one."""
+"""Unoccupied states that are kept in the ranking, beyond four times the occupied ones."""
 
-_HAIR = 1e-9
-"""What meets a limit exactly meets it."""
+_LIMIT_TOLERANCE = 1e-9
+"""Absolute tolerance (in logs) of limit comparisons: a slowdown equal to its limit keeps it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """How limits are kept. ``constraint``: that the ``median`` or the interval's ``upper`` end
-    keeps them; ``pack``: beside others as long as limits allow it, before an idle node."""
+    """How limits are checked. ``constraint``: whether the ``median`` or the ``upper`` end of the
+    interval must keep them; ``pack``: prefer occupied nodes to idle ones as long as limits hold."""
 
     constraint: str = "median"
     pack: bool = False
@@ -33,121 +34,140 @@ class Rules:
 
 
 class Aware(Policy):
-    """The state with the least score, as the service's ranking: the newcomer's log slowdown and
-    what is added to the residents'. States that would carry the newcomer or a resident beyond
-    its limit are refused. Where several errors add up they are taken to be independent."""
+    """Choose the state with the lowest score, as the service's ranking does: the new job's log
+    slowdown plus what is added to the residents' log slowdowns. States that would push the new job
+    or a resident beyond its limit are rejected. Errors that add up are taken to be independent.
+
+    Invariants, between two calls:
+
+    - ``_node_state[node]`` is the node's state, or NOWHERE while it has no free slot; the node is
+      in ``_pools[_node_state[node]]`` and in no other pool.
+    - ``_occupied`` is the number of pools that are not empty.
+    - A state has a pool exactly if it has been scored: per job class it then has an entry in
+      ``_predicted_cost``, ``_tie_tolerance`` and ``_ranked``, and one in ``_allowed`` and
+      ``_admitted`` if every limit would hold. Entries outlive the last node in the state, so
+      ``choose`` skips empty pools.
+    - ``_ranked`` and ``_allowed`` are sorted by (is_idle, score, state); ``is_idle`` is False
+      everywhere unless ``pack`` is set.
+    """
 
     selective = True
     yields = True
 
     def __init__(
-        self, world: World, beliefs: Beliefs, limits: Sequence[float], rules: Rules
+        self, context: PolicyContext, beliefs: Beliefs, limits: Sequence[float], rules: Rules
     ) -> None:
-        self._world = world
-        self._states = world.states
+        self._context = context
+        self._states = context.states
         self._logs = beliefs.logs.tolist()
         self._squares = ((beliefs.upper - beliefs.logs) ** 2).tolist()
-        self._limits = [math.log(limit) + _HAIR for limit in limits]
+        self._log_limits = [math.log(limit) + _LIMIT_TOLERANCE for limit in limits]
         self._rules = rules
-        self._base = [-math.log(kind.speed) for kind in world.fleet.kinds]
-        self._state_of = [NOWHERE] * world.fleet.nodes
-        self._bags: dict[int, Bag] = {}
-        self._filled = 0
+        self._base = [-math.log(kind.speed) for kind in context.fleet.kinds]
+        self._node_state = [NOWHERE] * context.fleet.nodes
+        self._pools: dict[int, NodePool] = {}
+        self._occupied = 0
         classes = range(len(limits))
-        self._cost: list[dict[int, float]] = [{} for _ in classes]
-        self._tolerance: list[dict[int, float]] = [{} for _ in classes]
+        self._predicted_cost: list[dict[int, float]] = [{} for _ in classes]
+        self._tie_tolerance: list[dict[int, float]] = [{} for _ in classes]
         self._allowed: list[list[tuple[bool, float, int]]] = [[] for _ in classes]
-        self._all: list[list[tuple[bool, float, int]]] = [[] for _ in classes]
+        self._ranked: list[list[tuple[bool, float, int]]] = [[] for _ in classes]
         self._admitted: list[set[int]] = [set() for _ in classes]
 
-    def moved(self, node: int, state: int) -> None:
-        before = self._state_of[node]
-        if before != NOWHERE:
-            bag = self._bags[before]
-            bag.remove(node)
-            self._filled -= not len(bag)
+    def node_changed(self, node: int, state: int) -> None:
+        previous = self._node_state[node]
+        if previous != NOWHERE:
+            pool = self._pools[previous]
+            pool.remove(node)
+            self._occupied -= not len(pool)
         if self._states.free[state] <= 0:
-            self._state_of[node] = NOWHERE
+            self._node_state[node] = NOWHERE
             return
-        self._state_of[node] = state
-        bag_now = self._bags.get(state)
-        if bag_now is None:
-            bag_now = self._bags[state] = Bag()
-            if len(self._bags) > 4 * self._filled + _SPARE_STATES:
-                self._forget(state)
-            self._learn(state)
-        self._filled += not len(bag_now)
-        bag_now.add(node)
+        self._node_state[node] = state
+        new_pool = self._pools.get(state)
+        if new_pool is None:
+            new_pool = self._pools[state] = NodePool()
+            if len(self._pools) > 4 * self._occupied + _SPARE_STATES:
+                self._evict_unoccupied(state)
+            self._rank(state)
+        self._occupied += not len(new_pool)
+        new_pool.add(node)
 
     def choose(self, job_class: int, *, forced: bool = False) -> int:
-        bags = self._bags
-        tied: list[Bag] = []
-        flag, most = False, math.inf
-        for empty, score, state in (self._all if forced else self._allowed)[job_class]:
-            if tied and (empty != flag or score > most):
+        pools = self._pools
+        tied: list[NodePool] = []
+        best_is_idle, highest_score = False, math.inf
+        for is_idle, score, state in (self._ranked if forced else self._allowed)[job_class]:
+            if tied and (is_idle != best_is_idle or score > highest_score):
                 break
-            bag = bags[state]
-            if not len(bag):
+            pool = pools[state]
+            if not len(pool):
                 continue
             if not tied:
-                flag, most = empty, score + self._tolerance[job_class][state]
-            tied.append(bag)
+                best_is_idle = is_idle
+                highest_score = score + self._tie_tolerance[job_class][state]
+            tied.append(pool)
         if not tied:
             return NOWHERE
         if len(tied) == 1:
-            return tied[0].draw(self._world.random)
-        drawn = self._world.random.random() * sum(map(len, tied))
-        for bag in tied:
-            if drawn < len(bag):
+            return tied[0].draw(self._context.random)
+        # Each node of the tied pools is equally likely.
+        drawn = self._context.random.random() * sum(map(len, tied))
+        for pool in tied:
+            if drawn < len(pool):
                 break
-            drawn -= len(bag)
-        return bag.draw(self._world.random)
+            drawn -= len(pool)
+        return pool.draw(self._context.random)
 
     def admits(self, job_class: int, state: int) -> bool:
         return state in self._admitted[job_class]
 
-    def cost(self, job_class: int, state: int) -> float:
-        return self._cost[job_class][state]
+    def predicted_cost(self, job_class: int, state: int) -> float:
+        return self._predicted_cost[job_class][state]
 
-    def _learn(self, state: int) -> None:
-        for job_class in range(len(self._limits)):
-            score, tolerance, good = self._judged(job_class, state)
-            empty = self._rules.pack and not self._states.count[state]
-            self._cost[job_class][state] = score
-            self._tolerance[job_class][state] = tolerance
-            insort(self._all[job_class], (empty, score, state))
-            if good:
-                insort(self._allowed[job_class], (empty, score, state))
+    def _rank(self, state: int) -> None:
+        """Score a state for every job class and insert it into the rankings."""
+        for job_class in range(len(self._log_limits)):
+            score, tolerance, keeps_limits = self._score(job_class, state)
+            is_idle = self._rules.pack and not self._states.count[state]
+            self._predicted_cost[job_class][state] = score
+            self._tie_tolerance[job_class][state] = tolerance
+            insort(self._ranked[job_class], (is_idle, score, state))
+            if keeps_limits:
+                insort(self._allowed[job_class], (is_idle, score, state))
                 self._admitted[job_class].add(state)
 
-    def _judged(self, job_class: int, state: int) -> tuple[float, float, bool]:
-        """The score, what counts as tied with it, and whether all limits would hold."""
+    def _score(self, job_class: int, state: int) -> tuple[float, float, bool]:
+        """Return the score, the tolerance within which others tie with it, and whether all limits
+        would hold."""
         logs, squares, app_of = self._logs, self._squares, self._states.class_app
         by_upper = self._rules.constraint == "upper"
         base = self._base[self._states.kind[state]]
         app = app_of[job_class]
-        present = self._states.residents[state]
-        others = [app_of[one] for one in present]
-        newcomer = base + math.fsum(logs[app][other] for other in others)
-        spread = math.sqrt(math.fsum(squares[app][other] for other in others))
-        good = newcomer + (spread if by_upper else 0.0) <= self._limits[job_class]
-        harm = math.fsum(logs[other][app] for other in others)
-        for place, resident in enumerate(present):
-            own = others[place]
-            company = [*others[:place], *others[place + 1 :], app]
-            after = base + math.fsum(logs[own][other] for other in company)
+        residents = self._states.residents[state]
+        resident_apps = [app_of[resident] for resident in residents]
+        own_slowdown = base + math.fsum(logs[app][other] for other in resident_apps)
+        spread = math.sqrt(math.fsum(squares[app][other] for other in resident_apps))
+        upper = own_slowdown + (spread if by_upper else 0.0)
+        keeps_limits = upper <= self._log_limits[job_class]
+        harm = math.fsum(logs[other][app] for other in resident_apps)
+        for i, resident in enumerate(residents):
+            resident_app = resident_apps[i]
+            neighbours = [*resident_apps[:i], *resident_apps[i + 1 :], app]
+            slowdown = base + math.fsum(logs[resident_app][other] for other in neighbours)
             if by_upper:
-                after += math.sqrt(math.fsum(squares[own][other] for other in company))
-            good = good and after <= self._limits[resident]
-        return newcomer + harm, self._rules.tie_share * spread, good
+                slowdown += math.sqrt(math.fsum(squares[resident_app][n] for n in neighbours))
+            keeps_limits = keeps_limits and slowdown <= self._log_limits[resident]
+        return own_slowdown + harm, self._rules.tie_share * spread, keeps_limits
 
-    def _forget(self, newest: int) -> None:
-        """Drop the states that no node is in: they are learned again when one is."""
-        kept = {state for state, bag in self._bags.items() if len(bag) or state == newest}
-        self._bags = {state: bag for state, bag in self._bags.items() if state in kept}
-        for job_class in range(len(self._limits)):
-            for lists in (self._all, self._allowed):
-                lists[job_class] = [one for one in lists[job_class] if one[2] in kept]
-            for known in (self._cost, self._tolerance):
-                known[job_class] = {s: v for s, v in known[job_class].items() if s in kept}
-            self._admitted[job_class] &= kept
+    def _evict_unoccupied(self, new_state: int) -> None:
+        """Drop the states without a node, except ``new_state``, whose first node is about to be
+        added. They are scored again when a node enters them."""
+        retained = {state for state, pool in self._pools.items() if len(pool) or state == new_state}
+        self._pools = {state: pool for state, pool in self._pools.items() if state in retained}
+        for job_class in range(len(self._log_limits)):
+            for ranking in (self._ranked, self._allowed):
+                ranking[job_class] = [entry for entry in ranking[job_class] if entry[2] in retained]
+            for values in (self._predicted_cost, self._tie_tolerance):
+                values[job_class] = {s: v for s, v in values[job_class].items() if s in retained}
+            self._admitted[job_class] &= retained

@@ -1,12 +1,12 @@
-"""The nodes that jobs are placed on, kind by kind."""
+"""The simulated nodes that jobs are placed on, by node kind."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
 
-from kongming.errors import InputError
-from kongming.simulate.rows import read_rows
+from kongming.csv_rows import read_rows
+from kongming.records.errors import InputError
 
 COLUMNS = ("name", "nodes", "slots", "speed", "weight")
 
@@ -16,8 +16,8 @@ MOST_SLOTS = 64
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """So many ``nodes`` that are alike: jobs side by side at the most, speed (1 is the node that
-    solo times are of), and Slurm's weight (lower ones are filled first)."""
+    """``nodes`` identical nodes: job slots per node, speed relative to the node of the solo times,
+    and Slurm weight (lower weights are filled first)."""
 
     name: str
     nodes: int
@@ -28,21 +28,21 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """All nodes, numbered through in the order of the kinds."""
+    """All nodes, numbered consecutively in the order of their kinds."""
 
     kinds: tuple[Kind, ...]
 
     def __post_init__(self) -> None:
         if not self.kinds:
-            raise InputError("A fleet needs a node.", field="nodes")
+            raise InputError("A fleet needs at least one node.", field="nodes")
         for kind in self.kinds:
-            for name, value, most in (
+            for name, value, maximum in (
                 ("nodes", kind.nodes, MOST_NODES),
                 ("slots", kind.slots, MOST_SLOTS),
             ):
-                if not 1 <= value <= most:
+                if not 1 <= value <= maximum:
                     raise InputError(
-                        "is out of range.", field=name, found=value, allowed=f"1 to {most}"
+                        "is out of range.", field=name, found=value, allowed=f"1 to {maximum}"
                     )
         if self.nodes > MOST_NODES:
             raise InputError(
@@ -59,23 +59,24 @@ class Fleet:
 
     @property
     def capacity(self) -> float:
-        """Solo seconds that all slots do in a second where no neighbour slows another."""
+        """Solo seconds of work that all slots complete per second without interference."""
         return sum(kind.nodes * kind.slots * kind.speed for kind in self.kinds)
 
     def kind_of(self) -> list[int]:
-        """For each node the place of its kind."""
-        return [place for place, kind in enumerate(self.kinds) for _ in range(kind.nodes)]
+        """Index of each node's kind in ``kinds``."""
+        return [index for index, kind in enumerate(self.kinds) for _ in range(kind.nodes)]
 
 
 def alike(nodes: int, slots: int) -> Fleet:
+    """Build a fleet of identical nodes of speed 1."""
     return Fleet((Kind("node", nodes, slots),))
 
 
 def read_fleet(path: Path) -> Fleet:
-    """A CSV with a header: name, nodes, and where they are not the same slots, speed, weight.
+    """Read a fleet from a CSV with a header: name, nodes, and optionally slots, speed, weight.
 
     Raises:
-        InputError: it cannot be read, or a cell is out of range (with row and column).
+        InputError: the file cannot be read, or a cell is out of range (with row and column).
     """
     kinds = []
     for row in read_rows(path, COLUMNS[:2], COLUMNS):
@@ -90,5 +91,5 @@ def read_fleet(path: Path) -> Fleet:
             )
         )
     if not kinds:
-        raise InputError(f"{path} has a header and no row.")
+        raise InputError(f"{path} has a header but no rows.")
     return Fleet(tuple(kinds))

@@ -1,4 +1,4 @@
-"""Figures of merit of a replayed trace, among them those of Bubble-Up and of Paragon."""
+"""Figures of merit of a replayed trace, including those of Bubble-Up and Paragon."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from kongming.dataset import Floats
+from kongming.arrays import Floats
 from kongming.simulate.fleet import Fleet
 from kongming.simulate.replay import Outcome
 from kongming.simulate.trace import Trace
 
 UNDEGRADED = 0.95
-"""Quality (speed over the speed alone) from which a job counts as not degraded, as in Paragon."""
+"""Lowest quality (speed over solo speed) at which a job counts as undegraded, as in Paragon."""
 
 HELD = (0.90, 0.95, 0.98, 0.99)
-"""Qualities that jobs are counted at."""
+"""Quality levels at which the share of jobs is reported."""
 
 _ROUNDING = 1e-6
 
@@ -28,22 +28,22 @@ COMPARED = (
     ("stretch", "mean"),
     ("work_per_busy_node",),
 )
-"""Figures whose ratio to random's and to the oracle's is told."""
+"""Figures that are reported relative to the random policy and to the oracle."""
 
 
 def slowdowns(trace: Trace, outcome: Outcome) -> Floats:
-    """(n,) run time over the time alone on a node of speed 1."""
+    """(n,) run time over the solo time on a node of speed 1."""
     return np.asarray((outcome.end_s - outcome.start_s) / trace.work_s)
 
 
 def merit(trace: Trace, outcome: Outcome, fleet: Fleet) -> dict[str, Any]:
-    """The figures of one policy.
+    """Compute the figures of one policy.
 
-    ``slowdown`` is run time over work, ``stretch`` waiting and run time over work, ``quality``
-    one over the slowdown. ``alone_gap_pct`` is how far the mean quality is from running alone,
-    ``undegraded_share`` the share of jobs of quality 0.95 or more (Paragon's figures);
-    ``work_per_busy_node`` solo seconds done per second that a node is in use: 1 without
-    co-location, and ``gained_pct`` what is above (Bubble-Up's utilisation gained).
+    ``slowdown`` is run time over work, ``stretch`` waiting plus run time over work, and ``quality``
+    the reciprocal of the slowdown. ``alone_gap_pct`` is the gap between the mean quality and 1,
+    ``undegraded_share`` the share of jobs of quality 0.95 or more (Paragon's figures).
+    ``work_per_busy_node`` is solo seconds of work per second that a node is in use: 1 without
+    co-location; ``gained_pct`` is the excess over 1 (Bubble-Up's gained utilisation).
     """
     slowed = slowdowns(trace, outcome)
     waits = np.maximum(outcome.start_s - trace.arrival_s, 0.0)
@@ -78,12 +78,12 @@ def merit(trace: Trace, outcome: Outcome, fleet: Fleet) -> dict[str, Any]:
 
 
 def held(slowed: Floats, quality: float) -> float:
-    """The share of jobs of this quality or more."""
+    """Share of jobs with at least this quality."""
     return float(np.mean(slowed <= (1.0 + _ROUNDING) / quality))
 
 
-def beside(figures: Mapping[str, Mapping[str, Any]], references: Sequence[str]) -> None:
-    """Put each policy's ratios to the references' figures beside its own, under ``over``."""
+def add_ratios(figures: Mapping[str, Mapping[str, Any]], references: Sequence[str]) -> None:
+    """Add each policy's ratios to the figures of the reference policies, under ``over``."""
     for own in figures.values():
         own["over"] = {  # type: ignore[index]
             name: {
@@ -98,7 +98,7 @@ def beside(figures: Mapping[str, Mapping[str, Any]], references: Sequence[str]) 
 def captured(
     figures: Mapping[str, Mapping[str, Any]], name: str, path: tuple[str, ...]
 ) -> float | None:
-    """How much of what the oracle gains over random a policy gains: 1 is all of it."""
+    """Share of the oracle's gain over random that a policy achieves: 1 is all of it."""
     if not {"random", "oracle"} <= figures.keys():
         return None
     random, oracle = _at(figures["random"], path), _at(figures["oracle"], path)
@@ -119,10 +119,10 @@ def _spread(values: Floats) -> dict[str, float]:
 
 
 def _at(figures: Mapping[str, Any], path: Sequence[str]) -> float:
-    found: Any = figures
+    value: Any = figures
     for name in path:
-        found = found[name]
-    return float(found)
+        value = value[name]
+    return float(value)
 
 
 def _ratio(own: float, other: float) -> float | None:

@@ -1,4 +1,5 @@
-"""Tables of measured pairs from files: a CSV, or what ``kongming evaluate --pairs --json`` said."""
+"""Read tables of measured pairs from a CSV or from the output of ``kongming evaluate --pairs
+--json``."""
 
 from __future__ import annotations
 
@@ -9,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kongming.errors import InputError
-from kongming.run import geometric_mean
+from kongming.csv_rows import Row, read_rows
+from kongming.records.errors import InputError
+from kongming.records.run import geometric_mean
 from kongming.simulate.pairs import MeasuredPair, PairTable
-from kongming.simulate.rows import Row, read_rows
 
 COLUMNS = ("app", "beside", "slowdown", "solo_s", "predicted", "predicted_upper")
 
@@ -21,7 +22,7 @@ Predicted = dict[tuple[str, str], tuple[float, float | None]]
 
 @dataclass(frozen=True, slots=True)
 class PairFile:
-    """A table and what it says about predictions, by application and neighbour."""
+    """A table of pairs and the predictions in the same file, by application and neighbour."""
 
     table: PairTable
     predicted: Predicted
@@ -30,13 +31,13 @@ class PairFile:
 
 
 def read_pairs(path: Path, model: str = "auto") -> PairFile:
-    """A ``.json`` document of an evaluation (``model`` of its predictions), or a CSV.
+    """Read a ``.json`` evaluation document (predictions of ``model``), or a CSV.
 
-    The CSV has a header: app, beside, slowdown, and where known solo_s (seconds alone),
-    predicted and predicted_upper (slowdowns). Several rows of a pair are its repeats.
+    The CSV has a header: app, beside, slowdown, and optionally solo_s (seconds alone),
+    predicted and predicted_upper (slowdowns). Several rows of one pair are its repeats.
 
     Raises:
-        InputError: it cannot be read, or a cell cannot be true (with row and column).
+        InputError: the file cannot be read, or a cell is not plausible (with row and column).
     """
     if path.suffix.lower() == ".json":
         return _of_document(path, model)
@@ -46,37 +47,39 @@ def read_pairs(path: Path, model: str = "auto") -> PairFile:
 def _of_csv(path: Path) -> PairFile:
     pairs: list[MeasuredPair] = []
     solos: dict[str, list[float]] = {}
-    said: dict[tuple[str, str], tuple[tuple[float, float | None], Row]] = {}
+    predicted: dict[tuple[str, str], tuple[tuple[float, float | None], Row]] = {}
     for row in read_rows(path, COLUMNS[:3], COLUMNS):
-        app, beside = row.name("app"), row.name("beside")
-        pairs.append(MeasuredPair(app, beside, (row.number_in("slowdown", above=True),)))
+        app, neighbour = row.name("app"), row.name("beside")
+        pairs.append(MeasuredPair(app, neighbour, (row.number_in("slowdown", above=True),)))
         solo = row.optional("solo_s")
         if solo is not None:
             solos.setdefault(app, []).append(solo)
         median, upper = row.optional("predicted"), row.optional("predicted_upper")
         if median is None:
             if upper is not None:
-                raise InputError("stands without 'predicted'.", field=row.where("predicted_upper"))
+                raise InputError(
+                    "is set, but 'predicted' is empty.", field=row.where("predicted_upper")
+                )
             continue
         if upper is not None and upper < median:
             raise InputError(
-                "is below what is predicted.",
+                "is below the predicted median.",
                 field=row.where("predicted_upper"),
                 found=upper,
                 allowed=f"{median:g} or more",
             )
-        before = said.setdefault((app, beside), ((median, upper), row))
-        if before[0] != (median, upper):
+        (first_values, first_row) = predicted.setdefault((app, neighbour), ((median, upper), row))
+        if first_values != (median, upper):
             raise InputError(
-                f"differs from row {before[1].number}, which is of the same pair.",
+                f"differs from row {first_row.number}, which has the same pair.",
                 field=row.where("predicted"),
                 found=median,
             )
     if not pairs:
-        raise InputError(f"{path} has a header and no row.")
+        raise InputError(f"{path} has a header but no rows.")
     solo_s = {app: geometric_mean(values) for app, values in solos.items()}
     table = PairTable.of(pairs, solo_s)
-    return PairFile(table, {pair: one for pair, (one, _) in said.items()}, str(path))
+    return PairFile(table, {pair: values for pair, (values, _) in predicted.items()}, str(path))
 
 
 def _of_document(path: Path, model: str) -> PairFile:
@@ -88,24 +91,26 @@ def _of_document(path: Path, model: str) -> PairFile:
         raise InputError(f"{path} is not JSON ({error}).") from error
     if not isinstance(document, dict) or document.get("kind") != "pairs":
         raise InputError(
-            f"{path} is no evaluation of pairs.",
-            hint="Make one: kongming evaluate APPS.toml --pairs --json > FILE.json",
+            f"{path} is not an evaluation of pairs.",
+            hint="Create one: kongming evaluate APPS.toml --pairs --json > FILE.json",
         )
     pairs: list[MeasuredPair] = []
     predicted: Predicted = {}
     solos: dict[str, list[float]] = {}
     for number, entry in enumerate(document.get("pairs", []), start=1):
         try:
-            pair, solo, one = _entry(entry, model)
+            pair, solo, prediction = _entry(entry, model)
         except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
             raise InputError(f"{path}: pair {number} is not valid ({error!r}).") from error
         pairs.append(pair)
         solos.setdefault(pair.app, []).append(solo)
-        if one is not None:
-            predicted[pair.app, pair.beside] = one
-    # Bracketed costs are slowdowns already: seconds are not in such a document.
-    known = {} if document.get("scored") == "bracketed" else solos
-    table = PairTable.of(pairs, {app: geometric_mean(values) for app, values in known.items()})
+        if prediction is not None:
+            predicted[pair.app, pair.beside] = prediction
+    # Bracketed costs are slowdowns already: such a document has no solo seconds.
+    solo_seconds = {} if document.get("scored") == "bracketed" else solos
+    table = PairTable.of(
+        pairs, {app: geometric_mean(values) for app, values in solo_seconds.items()}
+    )
     return PairFile(table, predicted, str(path), document.get("placement"))
 
 
@@ -115,10 +120,10 @@ def _entry(
     solo = float(entry["measured"]) / float(entry["slowdown"])
     repeats = tuple(float(value) / solo for value in entry["repeats"])
     pair = MeasuredPair(str(entry["app"]), str(entry["beside"]), repeats)
-    said = entry["predictions"].get(model)
-    if said is None:
+    prediction = entry["predictions"].get(model)
+    if prediction is None:
         return pair, solo, None
-    upper = said.get("upper")
+    upper = prediction.get("upper")
     if upper is not None and not math.isfinite(upper):
         upper = None
-    return pair, solo, (said["value"] / solo, None if upper is None else upper / solo)
+    return pair, solo, (prediction["value"] / solo, None if upper is None else upper / solo)

@@ -1,7 +1,7 @@
-"""What applications cost each other: measured slowdowns, and what is believed of them.
+"""Pairwise slowdowns of co-located applications: measured ones, and the estimates a policy uses.
 
-Everything is in natural logs of slowdowns. Beside several neighbours the logs add up, as
-``kongming.colocation`` adds up the logs of what each neighbour does to a surrogate, and no
+All values are natural logs of slowdowns. With several neighbours the logs add up, as
+``kongming.learning.colocation`` adds up the logs of each neighbour's effect on a surrogate, and no
 neighbour makes a program faster.
 """
 
@@ -14,17 +14,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from kongming.dataset import Floats
-from kongming.errors import InputError, UnknownNameError, UntrainedError
-from kongming.run import geometric_mean, noise_floor_pct
+from kongming.arrays import Floats
+from kongming.records.errors import InputError, UnknownNameError, UntrainedError
+from kongming.records.run import geometric_mean, noise_floor_pct
 
 NORMAL_95 = 1.6448536269514722
-"""Standard deviations that 95 of 100 normal errors stay below."""
+"""95th percentile of the standard normal distribution."""
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredPair:
-    """The slowdown of ``app`` beside ``beside``, repeat by repeat."""
+    """Slowdown of ``app`` co-located with ``beside``, one value per repeat."""
 
     app: str
     beside: str
@@ -33,13 +33,13 @@ class MeasuredPair:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class PairTable:
-    """Measured pairs of ``apps`` (by name).
+    """Measured pairs of ``apps`` (sorted by name).
 
-    ``logs`` (a, a): log slowdown of the row's application beside the column's, 0 or more, NaN
-    where nothing is known. ``solo_s`` (a,): seconds alone, NaN where unknown. ``estimated`` are
-    the pairs that were not measured but filled in, ``floored`` how many measured ones said that a
-    neighbour makes a program faster, and count as no slowdown. ``noise_pct`` is the geometric
-    mean of the pairs' repeat noise, None without repeats.
+    ``logs`` (a, a): log slowdown of the row's application co-located with the column's, 0 or more,
+    NaN where unknown. ``solo_s`` (a,): solo seconds, NaN where unknown. ``estimated`` lists the
+    pairs that were filled in instead of measured; ``floored`` counts measured pairs with a slowdown
+    below 1, which is set to 1. ``noise_pct`` is the geometric mean of the pairs' repeat noise, None
+    without repeats.
     """
 
     apps: tuple[str, ...]
@@ -53,12 +53,12 @@ class PairTable:
 
     @classmethod
     def of(cls, pairs: Iterable[MeasuredPair], solo_s: Mapping[str, float]) -> PairTable:
-        """Rows of one pair are its repeats, and their geometric mean counts.
+        """Build a table from measurements; repeats of a pair are averaged geometrically.
 
         Raises:
             InputError: there is no pair, or a slowdown is not a finite number above 0.
         """
-        found: dict[tuple[str, str], list[float]] = {}
+        slowdowns: dict[tuple[str, str], list[float]] = {}
         for pair in pairs:
             for value in pair.slowdowns:
                 if not (math.isfinite(value) and value > 0.0):
@@ -68,37 +68,37 @@ class PairTable:
                         found=value,
                         allowed="a finite number above 0",
                     )
-                found.setdefault((pair.app, pair.beside), []).append(value)
-        if not found:
+                slowdowns.setdefault((pair.app, pair.beside), []).append(value)
+        if not slowdowns:
             raise InputError("There is no measured pair.", field="pairs")
-        apps = tuple(sorted({name for pair in found for name in pair}))
-        place = {app: i for i, app in enumerate(apps)}
+        apps = tuple(sorted({name for pair in slowdowns for name in pair}))
+        index = {app: i for i, app in enumerate(apps)}
         logs = np.full((len(apps), len(apps)), math.nan)
         floored = 0
-        for (app, beside), values in sorted(found.items()):
+        for (app, neighbour), values in sorted(slowdowns.items()):
             log = math.log(geometric_mean(values))
             floored += log < 0.0
-            logs[place[app], place[beside]] = max(log, 0.0)
-        noises = [noise_floor_pct(values) for values in found.values() if len(values) > 1]
-        known = [noise for noise in noises if noise is not None and noise > 0.0]
+            logs[index[app], index[neighbour]] = max(log, 0.0)
+        noises = [noise_floor_pct(values) for values in slowdowns.values() if len(values) > 1]
+        positive = [noise for noise in noises if noise is not None and noise > 0.0]
         return cls(
             apps=apps,
             logs=logs,
             solo_s=np.array([solo_s.get(app, math.nan) for app in apps], dtype=np.float64),
-            measured=len(found),
-            repeats=min(len(values) for values in found.values()),
+            measured=len(slowdowns),
+            repeats=min(len(values) for values in slowdowns.values()),
             floored=floored,
-            noise_pct=geometric_mean(known) if known else None,
+            noise_pct=geometric_mean(positive) if positive else None,
         )
 
     def place(self, app: str) -> int:
-        """Raises UnknownNameError for an application that no pair names."""
+        """Index of an application. Raises UnknownNameError if no pair names it."""
         if app not in self.apps:
             raise UnknownNameError("application in the table of pairs", app, self.apps)
         return self.apps.index(app)
 
     def only(self, apps: Sequence[str]) -> PairTable:
-        """The table of these applications alone."""
+        """Restrict the table to these applications."""
         rows = np.array([self.place(app) for app in sorted(set(apps))], dtype=np.intp)
         return replace(
             self,
@@ -108,23 +108,23 @@ class PairTable:
         )
 
     def filled(self, *, everything: bool = False) -> PairTable:
-        """With pairs that were not measured estimated: of an application beside itself, or
-        (``everything``) any. ``estimate`` says how.
+        """Fill in pairs that were not measured with ``estimate``: those of an application
+        co-located with itself, or all (``everything``).
 
         Raises:
-            UntrainedError: other pairs are missing, or nothing can be estimated from the rest.
+            UntrainedError: other pairs are missing, or the rest does not suffice for an estimate.
         """
         missing = [
             (self.apps[i], self.apps[j]) for i, j in np.argwhere(np.isnan(self.logs)).tolist()
         ]
         if not missing:
             return self
-        lacking = [(a, b) for a, b in missing if a != b]
-        if lacking and not everything:
-            shown = ", ".join(f"{a} beside {b}" for a, b in lacking[:3])
-            more = f" and {len(lacking) - 3} more" if len(lacking) > 3 else ""
+        unmeasured = [(a, b) for a, b in missing if a != b]
+        if unmeasured and not everything:
+            shown = ", ".join(f"{a} beside {b}" for a, b in unmeasured[:3])
+            more = f" and {len(unmeasured) - 3} more" if len(unmeasured) > 3 else ""
             raise UntrainedError(
-                f"Nobody measured {shown}{more}.",
+                f"There is no measurement of {shown}{more}.",
                 hint="Measure them (kongming evaluate APPS.toml --pairs), leave those applications "
                 "out, or estimate them from the others with --estimate-missing.",
             )
@@ -133,10 +133,10 @@ class PairTable:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Beliefs:
-    """What a policy thinks that applications cost each other.
+    """The pairwise slowdowns that a policy assumes.
 
     ``logs`` and ``upper`` (a, a): the median and the upper end of its interval, in logs.
-    ``source`` says where they are from; ``made_up`` that no model said so.
+    ``source`` names their origin; ``made_up`` marks synthetic errors instead of a model.
     """
 
     logs: Floats
@@ -146,24 +146,24 @@ class Beliefs:
     estimated: int = 0
 
     def slowdowns(self) -> tuple[Floats, Floats]:
-        """(a, a) each: the medians, and the upper ends."""
+        """(a, a) each: the medians and the upper ends as factors."""
         return np.exp(self.logs), np.exp(self.upper)
 
     def error_pct(self, table: PairTable) -> float | None:
-        """The median over measured pairs of |predicted - measured| / measured, in per cent;
-        None where no measured pair is left."""
-        guessed = {(table.place(a), table.place(b)) for a, b in table.estimated}
+        """Median prediction error over measured pairs, |predicted - measured| / measured in per
+        cent; None without a measured pair."""
+        estimated = {(table.place(a), table.place(b)) for a, b in table.estimated}
         shape = table.logs.shape
-        known = [i for i in np.ndindex(*shape) if i not in guessed]
-        if not known:
+        measured = [i for i in np.ndindex(*shape) if i not in estimated]
+        if not measured:
             return None
-        rows, columns = np.array(known, dtype=np.intp).T
+        rows, columns = np.array(measured, dtype=np.intp).T
         errors = np.abs(np.expm1(self.logs[rows, columns] - table.logs[rows, columns]))
         return float(100.0 * np.median(errors))
 
 
 def known_truth(table: PairTable) -> Beliefs:
-    """The oracle's: the measured slowdowns themselves."""
+    """Return the measured slowdowns themselves, for the oracle."""
     return Beliefs(table.logs, table.logs, "measured")
 
 
@@ -174,9 +174,10 @@ def beliefs_of(
     source: str,
     everything: bool = False,
 ) -> Beliefs:
-    """Predicted slowdowns (median, upper end or None) by application and neighbour.
+    """Build beliefs from predicted slowdowns (median, upper end or None) by application and
+    neighbour.
 
-    Where an application beside itself was not predicted, it is estimated from the others.
+    A missing prediction of an application co-located with itself is estimated from the others.
 
     Raises:
         UntrainedError: a pair has no prediction.
@@ -184,32 +185,33 @@ def beliefs_of(
     shape = table.logs.shape
     logs, widths = np.full(shape, math.nan), np.zeros(shape)
     for i, app in enumerate(table.apps):
-        for j, beside in enumerate(table.apps):
-            said = predicted.get((app, beside))
-            if said is None:
+        for j, neighbour in enumerate(table.apps):
+            prediction = predicted.get((app, neighbour))
+            if prediction is None:
                 continue
-            median, upper = said
+            median, upper = prediction
             logs[i, j] = max(math.log(median), 0.0)
             if upper is not None:
                 widths[i, j] = max(math.log(upper) - logs[i, j], 0.0)
-    lacking = np.isnan(logs)
-    for i, j in np.argwhere(lacking).tolist():
+    missing = np.isnan(logs)
+    for i, j in np.argwhere(missing).tolist():
         if i != j and not everything:
             raise UntrainedError(
-                f"Nothing was predicted for {table.apps[i]} beside {table.apps[j]}.",
-                hint="Give every pair a prediction, or train and profile what lacks one.",
+                f"There is no prediction for {table.apps[i]} beside {table.apps[j]}.",
+                hint="Give every pair a prediction, or profile and train the missing applications.",
             )
-    if lacking.any():
+    if missing.any():
         logs = estimate(logs)
-        widths[lacking] = float(np.median(widths[~lacking]))
-    return Beliefs(logs, logs + widths, source, estimated=int(np.count_nonzero(lacking)))
+        widths[missing] = float(np.median(widths[~missing]))
+    return Beliefs(logs, logs + widths, source, estimated=int(np.count_nonzero(missing)))
 
 
 def made_up(table: PairTable, error: float, seed: int) -> Beliefs:
-    """The measured slowdowns with normal errors of standard deviation ``error`` in logs.
+    """Add synthetic normal errors of standard deviation ``error`` (in logs) to the measured
+    slowdowns.
 
-    No model predicted so: what rests on it has to say so. The interval's upper end is that of a
-    predictor that knows the size of its errors (95% stay below).
+    No model predicts these values, so results based on them must say so. The upper end of the
+    interval is that of a predictor that knows the size of its errors (95% stay below it).
     """
     noise = np.random.default_rng([seed, 7]).normal(0.0, error, table.logs.shape)
     logs = np.maximum(table.logs + noise, 0.0)
@@ -222,18 +224,18 @@ def made_up(table: PairTable, error: float, seed: int) -> Beliefs:
 
 
 def estimate(logs: Floats) -> Floats:
-    """``logs`` (a, a) with NaN replaced by what the row's application suffers and the column's
-    inflicts: two sums of main effects by least squares, 0 or more.
+    """Replace NaN in ``logs`` (a, a) by an additive main-effects model: the row application's
+    sensitivity plus the column application's pressure, fitted by least squares, 0 or more.
 
     Raises:
-        UntrainedError: an application has no pair in which it suffers, or none in which it
-            inflicts.
+        UntrainedError: an application has no known pair as the slowed one, or none as the
+            neighbour.
     """
     n = len(logs)
     known: NDArray[np.bool_] = ~np.isnan(logs)
     if not (known.any(axis=1).all() and known.any(axis=0).all()):
         raise UntrainedError(
-            "An application was never measured beside another, or no other beside it.",
+            "An application lacks measurements as the slowed one or as the neighbour of another.",
             hint="Measure at least one pair of each application.",
         )
     rows, columns = np.nonzero(known)
@@ -241,5 +243,5 @@ def estimate(logs: Floats) -> Floats:
     design[np.arange(len(rows)), rows] = 1.0
     design[np.arange(len(rows)), n + columns] = 1.0
     effects = np.linalg.lstsq(design, logs[known], rcond=None)[0]
-    guess = np.maximum(effects[:n, None] + effects[None, n:], 0.0)
-    return np.where(known, logs, guess)
+    estimated = np.maximum(effects[:n, None] + effects[None, n:], 0.0)
+    return np.where(known, logs, estimated)

@@ -1,8 +1,8 @@
-"""What nodes look like: the kind of a node and the classes of the jobs on it, each met once.
+"""Node states: the kind of a node and the classes of the jobs on it, each stored once.
 
-Applications are few, so ten thousand nodes are in few states. Everything that depends on a state
-alone (how fast each resident is, where a job comes in, what is left when one goes) is worked out
-when the state is first seen and looked up from then on.
+There are few applications, so ten thousand nodes share few states. Everything that depends on the
+state alone (the rate of each resident, the state after an arrival or a departure) is computed when
+it is first needed and cached.
 """
 
 from __future__ import annotations
@@ -11,15 +11,16 @@ import math
 from bisect import bisect_right
 from collections.abc import Sequence
 
-from kongming.dataset import Floats
+from kongming.arrays import Floats
 from kongming.simulate.fleet import Kind
 
 
 class States:
-    """States by number. A job's class is a pair of application and limit.
+    """States by number. A job class is a pair of application and limit.
 
-    ``residents[state]`` are the classes on the node, in ascending order, and ``rates[state]`` how
-    many solo seconds each does in a second: the node's speed over its slowdown beside the others.
+    ``residents[state]`` are the classes on the node, in ascending order; ``rates[state]`` the solo
+    seconds of work that each completes per second: the node's speed over the resident's slowdown
+    when co-located with the others.
     """
 
     def __init__(self, kinds: Sequence[Kind], logs: Floats, class_app: Sequence[int]) -> None:
@@ -39,27 +40,28 @@ class States:
         return len(self.kind)
 
     def empty(self, kind: int) -> int:
-        """The state of an idle node of this kind."""
+        """State of an idle node of this kind."""
         return self._number(kind, ())
 
     def added(self, state: int, job_class: int) -> tuple[int, int]:
-        """The state once a job of this class is there too, and its place among the residents."""
-        found = self._added[state].get(job_class)
-        if found is None:
+        """State after a job of this class arrives, and the job's position among the residents."""
+        transition = self._added[state].get(job_class)
+        if transition is None:
             residents = self.residents[state]
-            place = bisect_right(residents, job_class)
-            then = (*residents[:place], job_class, *residents[place:])
-            found = self._added[state][job_class] = (self._number(self.kind[state], then), place)
-        return found
+            position = bisect_right(residents, job_class)
+            after = (*residents[:position], job_class, *residents[position:])
+            transition = self._number(self.kind[state], after), position
+            self._added[state][job_class] = transition
+        return transition
 
-    def removed(self, state: int, place: int) -> int:
-        """The state once the resident at ``place`` has gone."""
-        found = self._removed[state].get(place)
-        if found is None:
+    def removed(self, state: int, position: int) -> int:
+        """State after the resident at ``position`` departs."""
+        new_state = self._removed[state].get(position)
+        if new_state is None:
             residents = self.residents[state]
-            then = (*residents[:place], *residents[place + 1 :])
-            found = self._removed[state][place] = self._number(self.kind[state], then)
-        return found
+            after = (*residents[:position], *residents[position + 1 :])
+            new_state = self._removed[state][position] = self._number(self.kind[state], after)
+        return new_state
 
     def _number(self, kind: int, residents: tuple[int, ...]) -> int:
         key = (kind, residents)
@@ -76,12 +78,12 @@ class States:
         return number
 
     def _rates(self, kind: int, residents: tuple[int, ...]) -> tuple[float, ...]:
-        apps = [self.class_app[one] for one in residents]
+        apps = [self.class_app[job_class] for job_class in residents]
         speed = self.kinds[kind].speed
         return tuple(
             speed
             * math.exp(
-                -math.fsum(self._logs[app][other] for k, other in enumerate(apps) if k != place)
+                -math.fsum(self._logs[app][other] for k, other in enumerate(apps) if k != position)
             )
-            for place, app in enumerate(apps)
+            for position, app in enumerate(apps)
         )

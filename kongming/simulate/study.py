@@ -1,4 +1,4 @@
-"""One trace under several policies: what ``kongming simulate`` computes."""
+"""Replay one trace under several policies and compare them, for ``kongming simulate``."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from typing import Any
 
 import numpy as np
 
-from kongming.dataset import Floats
-from kongming.errors import UnknownNameError, UntrainedError
+from kongming.arrays import Floats
+from kongming.records.errors import UnknownNameError, UntrainedError
 from kongming.simulate.aware import Aware, Rules
 from kongming.simulate.fleet import Fleet
-from kongming.simulate.merit import beside, captured, held, merit, slowdowns
+from kongming.simulate.merit import add_ratios, captured, held, merit, slowdowns
 from kongming.simulate.pairs import Beliefs, PairTable, known_truth
 from kongming.simulate.policies import (
     Exclusive,
     FirstFit,
     LeastLoaded,
     Policy,
+    PolicyContext,
     RandomNode,
     SlurmBestFit,
-    World,
 )
-from kongming.simulate.replay import Outcome, Told, replay
+from kongming.simulate.replay import Outcome, Progress, replay
 from kongming.simulate.states import States
 from kongming.simulate.trace import Trace
 from kongming.simulate.waiting import Queueing
@@ -34,7 +34,7 @@ __all__ = ["DEFAULT", "NAMES", "Study", "documented"]
 
 RANDOM, ORACLE = "random", "oracle"
 
-_SIMPLE: dict[str, Callable[[World], Policy]] = {
+_SIMPLE: dict[str, Callable[[PolicyContext], Policy]] = {
     RANDOM: RandomNode,
     "least-loaded": LeastLoaded,
     "first-fit": FirstFit,
@@ -43,8 +43,8 @@ _SIMPLE: dict[str, Callable[[World], Policy]] = {
 }
 
 _PREDICTING = {"kongming": "median", "kongming-upper": "upper"}
-"""What has to keep the limits: the predicted median, as in the service's ranking, or the upper
-end of its interval."""
+"""Which prediction must keep the limits: the median, as in the service's ranking, or the upper end
+of its interval."""
 
 _AWARE = (*_PREDICTING, ORACLE)
 
@@ -52,15 +52,16 @@ NAMES = (*_SIMPLE, *_AWARE)
 DEFAULT = (RANDOM, "least-loaded", "slurm", "kongming", ORACLE)
 
 CDF_POINTS = 400
-"""Points of a slowdown's distribution that a document keeps."""
+"""Points of each slowdown distribution in the document."""
 
-TargetTold = Callable[[str, int], None]
+LabelledProgress = Callable[[str, int], None]
+"""Called with the name of the replay and the number of jobs that have arrived."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Study:
-    """What is the same for all policies. ``beliefs`` are KONGMING's, None where there are none;
-    ``seed`` draws ties, policy by policy alike."""
+    """Inputs common to all policies. ``beliefs`` are KONGMING's predictions, None if there are
+    none; ``seed`` seeds the draws of each policy."""
 
     trace: Trace
     fleet: Fleet
@@ -70,40 +71,40 @@ class Study:
     queueing: Queueing = field(default_factory=Queueing)
     seed: int = 0
 
-    def run(self, name: str, told: Told = lambda started: None) -> Outcome:
-        """The trace under one policy.
+    def run(self, name: str, progress: Progress = lambda arrived: None) -> Outcome:
+        """Replay the trace under one policy.
 
         Raises:
             UnknownNameError: there is no such policy.
-            UntrainedError: KONGMING's is asked for without predictions.
+            UntrainedError: a KONGMING policy without predictions.
         """
         if name not in NAMES:
             raise UnknownNameError("policy", name, NAMES)
         _, class_app, class_limit = self.trace.classes()
         states = States(self.fleet.kinds, self.table.logs, class_app)
-        # Of a string, Python's own generator is seeded by a hash that is the same everywhere.
-        world = World(self.fleet, states, Random(f"{self.seed} {name}"))
-        policy = self._policy(name, world, class_limit)
-        return replay(self.trace, self.fleet, states, policy, self.queueing, told)
+        # Random seeds itself from a string by SHA-512, which does not differ between processes.
+        context = PolicyContext(self.fleet, states, Random(f"{self.seed} {name}"))
+        policy = self._policy(name, context, class_limit)
+        return replay(self.trace, self.fleet, states, policy, self.queueing, progress)
 
-    def _policy(self, name: str, world: World, limits: Sequence[float]) -> Policy:
+    def _policy(self, name: str, context: PolicyContext, limits: Sequence[float]) -> Policy:
         if name in _SIMPLE:
-            return _SIMPLE[name](world)
+            return _SIMPLE[name](context)
         if name == ORACLE:
             rules = replace(self.rules, constraint="median", tie_share=0.0)
-            return Aware(world, known_truth(self.table), limits, rules)
+            return Aware(context, known_truth(self.table), limits, rules)
         if self.beliefs is None:
             raise UntrainedError(
-                "KONGMING places by predicted slowdowns, and there are none.",
-                hint="Take those of stored models (--predicted store), give the table of pairs a "
-                "column 'predicted', or make errors up and say so (--prediction-error 0.1).",
+                "KONGMING places by predicted slowdowns, but there are none.",
+                hint="Use those of stored models (--predicted store), add a column 'predicted' to "
+                "the table of pairs, or simulate prediction errors (--prediction-error 0.1).",
             )
         rules = replace(self.rules, constraint=_PREDICTING[name])
-        return Aware(world, self.beliefs, limits, rules)
+        return Aware(context, self.beliefs, limits, rules)
 
     def at_quality(self, target: float) -> Study:
-        """The same, every job's limit being that its quality is ``target``, kept however long it
-        waits, and packed: beside others as long as the limits allow it. What Bubble-Up asks."""
+        """Return the study for a quality target, as in Bubble-Up: every job's limit is a quality
+        of ``target``, kept however long the job waits, and nodes are packed within the limits."""
         limit = np.full(len(self.trace), 1.0 / target)
         return replace(
             self,
@@ -117,19 +118,17 @@ def documented(
     study: Study,
     names: Sequence[str],
     targets: Sequence[float] = (),
-    told: TargetTold = lambda text, started: None,
+    progress: LabelledProgress = lambda text, arrived: None,
 ) -> dict[str, Any]:
-    """Figures of merit by policy, each beside random's and the oracle's, and by quality target.
-
-    ``told`` gets what is being replayed and how many of its jobs have started.
-    """
+    """Compute the figures of merit by policy, relative to random and to the oracle, and by quality
+    target."""
     figures: dict[str, dict[str, Any]] = {}
     curves: dict[str, list[list[float]]] = {}
     for name in names:
-        outcome = study.run(name, lambda started, name=name: told(name, started))  # type: ignore[misc]
+        outcome = study.run(name, lambda arrived, name=name: progress(name, arrived))  # type: ignore[misc]
         figures[name] = merit(study.trace, outcome, study.fleet)
         curves[name] = _curve(slowdowns(study.trace, outcome))
-    beside(figures, (RANDOM, ORACLE))
+    add_ratios(figures, (RANDOM, ORACLE))
     for name, own in figures.items():
         own["captured"] = {
             "slowdown.mean": captured(figures, name, ("slowdown", "mean")),
@@ -137,7 +136,7 @@ def documented(
         }
     return {
         "policies": figures,
-        "quality": [_at_target(study, names, figures, target, told) for target in targets],
+        "quality": [_at_target(study, names, figures, target, progress) for target in targets],
         "slowdown_cdf": curves,
     }
 
@@ -147,31 +146,33 @@ def _at_target(
     names: Sequence[str],
     figures: Mapping[str, Mapping[str, Any]],
     target: float,
-    told: TargetTold,
+    progress: LabelledProgress,
 ) -> dict[str, Any]:
-    """Those that heed limits are replayed with the target as everybody's; the others as is."""
-    asked = study.at_quality(target)
-    found = {}
+    """Figures at a quality target. Policies that check limits are replayed with the target as every
+    job's limit; the others do not depend on it."""
+    targeted = study.at_quality(target)
+    policies = {}
     for name in names:
         if name not in _AWARE:
-            kept = figures[name]["quality"]["held"].get(f"{target:.2f}")
-            if kept is None:
-                kept = held(slowdowns(study.trace, study.run(name)), target)
-            found[name] = _utilised(figures[name], kept)
+            held_share = figures[name]["quality"]["held"].get(f"{target:.2f}")
+            if held_share is None:
+                held_share = held(slowdowns(study.trace, study.run(name)), target)
+            policies[name] = _utilisation(figures[name], held_share)
             continue
         text = f"{name}, quality {target:g}"
-        outcome = asked.run(name, lambda started, text=text: told(text, started))  # type: ignore[misc]
-        own = merit(asked.trace, outcome, asked.fleet)
-        found[name] = _utilised(own, held(slowdowns(asked.trace, outcome), target))
-    return {"target": target, "policies": found}
+        outcome = targeted.run(name, lambda arrived, text=text: progress(text, arrived))  # type: ignore[misc]
+        own = merit(targeted.trace, outcome, targeted.fleet)
+        held_share = held(slowdowns(targeted.trace, outcome), target)
+        policies[name] = _utilisation(own, held_share)
+    return {"target": target, "policies": policies}
 
 
-def _utilised(figures: Mapping[str, Any], kept: float) -> dict[str, Any]:
+def _utilisation(figures: Mapping[str, Any], held_share: float) -> dict[str, Any]:
     return {
         "gained_pct": figures["gained_pct"],
         "work_per_busy_node": figures["work_per_busy_node"],
-        "held_share": kept,
-        "violated_share": 1.0 - kept,
+        "held_share": held_share,
+        "violated_share": 1.0 - held_share,
         "waiting_s": figures["waiting_s"]["mean"],
         "makespan_s": figures["makespan_s"],
         "forced_jobs": figures["forced_jobs"],
@@ -179,7 +180,7 @@ def _utilised(figures: Mapping[str, Any], kept: float) -> dict[str, Any]:
 
 
 def _curve(slowed: Floats) -> list[list[float]]:
-    """Quantiles: [slowdown, share of jobs that are no slower]."""
+    """Empirical distribution: [slowdown, share of jobs that are no slower] at quantiles."""
     shares = np.linspace(0.0, 1.0, min(CDF_POINTS, len(slowed)) + 1)
     return [
         [float(value), float(share)]

@@ -1,4 +1,4 @@
-"""Jobs as they arrive: from a CSV, or made up."""
+"""Traces of arriving jobs: read from a CSV, or synthetic."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kongming.dataset import Floats
-from kongming.errors import InputError, UnknownNameError, UntrainedError
-from kongming.simulate.rows import read_rows
+from kongming.arrays import Floats
+from kongming.csv_rows import read_rows
+from kongming.records.errors import InputError, UnknownNameError, UntrainedError
 
 COLUMNS = ("arrival_s", "app", "limit", "work")
 
@@ -25,8 +25,8 @@ ARRIVALS = ("poisson", "bursty")
 class Trace:
     """n jobs in the order of their arrival.
 
-    ``app_of`` (n,) are places in ``apps``, ``work_s`` (n,) seconds alone on a node of speed 1,
-    ``limit`` (n,) the slowdown that the job may have, infinite for none.
+    ``app_of`` (n,) are indices into ``apps``, ``work_s`` (n,) solo seconds on a node of speed 1,
+    ``limit`` (n,) the largest acceptable slowdown, infinite for none.
     """
 
     apps: tuple[str, ...]
@@ -49,7 +49,7 @@ class Trace:
         limit: Any,
         source: str,
     ) -> Trace:
-        """Sorted by arrival; jobs that arrive together keep their order.
+        """Build a trace sorted by arrival; jobs that arrive together keep their order.
 
         Raises:
             InputError: there is no job, or a value is out of range.
@@ -60,21 +60,21 @@ class Trace:
             raise InputError("There is no job to place.", field="trace")
         work = np.asarray(work_s, dtype=np.float64)
         limits = np.broadcast_to(np.asarray(limit, dtype=np.float64), n)
-        for name, values, good in (
+        for name, values, valid in (
             ("arrival_s", arrival, np.isfinite(arrival) & (arrival >= 0.0)),
             ("work", work, np.isfinite(work) & (work > 0.0)),
             ("limit", limits, limits >= 1.0),
         ):
-            if not good.all():
-                bad = int(np.argmin(good))
+            if not valid.all():
+                bad = int(np.argmin(valid))
                 raise InputError("is out of range.", field=name, found=float(values[bad]))
         order = np.argsort(arrival, kind="stable")
-        places = np.asarray(app_of, dtype=np.int32)
-        return cls(tuple(apps), arrival[order], places[order], work[order], limits[order], source)
+        indices = np.asarray(app_of, dtype=np.int32)
+        return cls(tuple(apps), arrival[order], indices[order], work[order], limits[order], source)
 
     def classes(self) -> tuple[NDArray[np.int32], list[int], list[float]]:
-        """Jobs that a policy cannot tell apart: the class of each job (n,), and by class its
-        application's place and its limit."""
+        """Classes of jobs that are equal to a policy: the class of each job (n,), and per class
+        its application's index and its limit."""
         limits, limit_of = np.unique(self.limit, return_inverse=True)
         codes, class_of = np.unique(
             self.app_of.astype(np.int64) * len(limits) + limit_of.ravel(), return_inverse=True
@@ -86,30 +86,30 @@ class Trace:
         )
 
     def used(self) -> Trace:
-        """The same jobs, with only those applications that one of them is of, by name."""
-        places = np.unique(self.app_of)
-        names = sorted(self.apps[place] for place in places)
-        then = np.zeros(len(self.apps), dtype=np.int32)
-        for place in places.tolist():
-            then[place] = names.index(self.apps[place])
-        return replace(self, apps=tuple(names), app_of=then[self.app_of])
+        """Return the same jobs with only the applications that occur, sorted by name."""
+        indices = np.unique(self.app_of)
+        names = sorted(self.apps[index] for index in indices)
+        new_index = np.zeros(len(self.apps), dtype=np.int32)
+        for index in indices.tolist():
+            new_index[index] = names.index(self.apps[index])
+        return replace(self, apps=tuple(names), app_of=new_index[self.app_of])
 
 
 def read_trace(path: Path, apps: Sequence[str], solo_s: Floats, limit: float) -> Trace:
-    """A CSV with a header: arrival_s, app, and where they differ limit (a slowdown) and work
-    (seconds alone). ``apps`` and ``solo_s`` are what is known; ``limit`` where a row has none.
+    """Read a trace from a CSV with a header: arrival_s, app, and optionally limit (a slowdown) and
+    work (solo seconds). Missing values default to ``limit`` and to the application's ``solo_s``.
 
     Raises:
-        InputError: it cannot be read, or a cell cannot be true (with row and column).
+        InputError: the file cannot be read, or a cell is not plausible (with row and column).
         UntrainedError: a row has neither work nor an application whose solo time is known.
     """
-    place = {app: i for i, app in enumerate(apps)}
+    index = {app: i for i, app in enumerate(apps)}
     solos = solo_s.tolist()
     arrivals, works, limits, jobs = array("d"), array("d"), array("d"), array("i")
     for row in read_rows(path, COLUMNS[:2], COLUMNS):
         arrivals.append(row.number_in("arrival_s"))
         name = row.name("app")
-        if name not in place:
+        if name not in index:
             unknown = UnknownNameError("application in the table of pairs", name, apps)
             raise InputError(
                 "is not in the table of pairs.",
@@ -117,7 +117,7 @@ def read_trace(path: Path, apps: Sequence[str], solo_s: Floats, limit: float) ->
                 found=name,
                 hint=unknown.hint,
             )
-        app = place[name]
+        app = index[name]
         jobs.append(app)
         own = row.text("limit")
         limits.append(row.number_in("limit", least=1.0) if own else limit)
@@ -126,22 +126,23 @@ def read_trace(path: Path, apps: Sequence[str], solo_s: Floats, limit: float) ->
             work = solos[app]
             if math.isnan(work):
                 raise UntrainedError(
-                    f"{row.where('work')}: is empty, and nobody knows how long {name} takes alone.",
+                    f"{row.where('work')}: is empty, and the solo time of {name} is unknown.",
                     hint="Fill the column 'work', or give solo_s in the table of pairs.",
                 )
         works.append(work)
     if not arrivals:
-        raise InputError(f"{path} has a header and no row.")
+        raise InputError(f"{path} has a header but no rows.")
     return Trace.of(apps, arrivals, jobs, works, limits, str(path))
 
 
 @dataclass(frozen=True, slots=True)
 class Synthetic:
-    """Jobs that were never submitted.
+    """Parameters of a synthetic trace.
 
-    ``load`` is the solo work that arrives, over what all slots could do undisturbed. Applications
-    are drawn by Zipf's law with exponent ``zipf``, in an order drawn by ``seed``. ``bursty``
-    jobs come in groups of one application, of geometric size with mean ``burst``, at once.
+    ``load`` is the solo work that arrives, over the capacity of all slots without interference.
+    Applications follow Zipf's law with exponent ``zipf``, in a random order from ``seed``. With
+    ``bursty`` arrivals, jobs come in simultaneous groups of one application, of geometric size with
+    mean ``burst``.
     """
 
     arrivals: str
@@ -152,22 +153,23 @@ class Synthetic:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name, value, good, allowed in (
+        for name, value, valid, allowed in (
             ("arrivals", self.arrivals, self.arrivals in ARRIVALS, " or ".join(ARRIVALS)),
             ("jobs", self.jobs, self.jobs >= 1, "1 or more"),
             ("load", self.load, 0.0 < self.load < math.inf, "above 0"),
-            ("zipf", self.zipf, 0.0 <= self.zipf < math.inf, "0 (all alike) or more"),
+            ("zipf", self.zipf, 0.0 <= self.zipf < math.inf, "0 (uniform) or more"),
             ("burst", self.burst, 1.0 <= self.burst < math.inf, "1 or more"),
         ):
-            if not good:
+            if not valid:
                 raise InputError("is out of range.", field=name, found=value, allowed=allowed)
 
     def made(self, apps: Sequence[str], solo_s: Floats, capacity: float, limit: float) -> Trace:
-        """Raises UntrainedError where the solo time of an application is not known."""
-        lacking = [app for app, solo in zip(apps, solo_s, strict=True) if math.isnan(solo)]
-        if lacking:
+        """Generate the trace. Raises UntrainedError if the solo time of an application is
+        unknown."""
+        unknown = [app for app, solo in zip(apps, solo_s, strict=True) if math.isnan(solo)]
+        if unknown:
             raise UntrainedError(
-                f"Nobody knows how long {', '.join(lacking[:3])} takes alone.",
+                f"The solo time of {', '.join(unknown[:3])} is unknown.",
                 hint="Give solo_s in the table of pairs, take the pairs from the store, or give a "
                 "trace with the column 'work'.",
             )
@@ -186,5 +188,5 @@ class Synthetic:
             arrival = np.repeat(times, sizes[:groups])[: self.jobs]
             drawn = random.choice(len(apps), groups, p=weights)
             app_of = np.repeat(drawn, sizes[:groups])[: self.jobs]
-        told = f"{self.arrivals}, load {self.load:g}, Zipf {self.zipf:g}, seed {self.seed}"
-        return Trace.of(apps, arrival, app_of, solo_s[app_of], limit, told)
+        source = f"{self.arrivals}, load {self.load:g}, Zipf {self.zipf:g}, seed {self.seed}"
+        return Trace.of(apps, arrival, app_of, solo_s[app_of], limit, source)

@@ -1,4 +1,4 @@
-"""Jobs that wait, and which of them starts when a slot is freed. Decides, and runs nothing."""
+"""Queues of waiting jobs: which of them starts when a slot is freed."""
 
 from __future__ import annotations
 
@@ -12,20 +12,21 @@ from kongming.simulate.policies import NOWHERE, Policy
 
 @dataclass(frozen=True, slots=True)
 class Queueing:
-    """How jobs wait. ``patience``: after so many times its own work alone, a job takes the best
-    free slot whatever the limits say. ``best_fit``: of the waiting jobs that a freed slot admits
-    the one that fits best starts, not the one that came first."""
+    """Queueing options. ``patience``: after waiting this multiple of its solo time, a job takes the
+    best free slot regardless of limits. ``best_fit``: among the waiting jobs that a freed slot
+    admits, the one with the lowest predicted cost starts instead of the oldest."""
 
     patience: float = 1.0
     best_fit: bool = False
 
 
 class Waiting:
-    """Jobs by number, in the order of their arrival: of ``class_of`` (n,), that arrive at
-    ``arrival`` (n,) and have ``work`` (n,) seconds alone.
+    """Waiting jobs by number, in order of arrival. ``class_of``, ``arrival`` and ``work`` (solo
+    seconds) are (n,).
 
-    A job waits only while no node has a place for it, so when a node changes no other needs a
-    look. A policy that takes whatever is free has one queue; another has one for each class.
+    Invariant: a job waits only while no node admits it, so a change on one node cannot make
+    another node available to it. A selective policy has one queue per job class, any other a
+    single queue, number 0. Empty queues are deleted.
     """
 
     def __init__(
@@ -47,69 +48,71 @@ class Waiting:
         return bool(self._queues)
 
     def arrive(self, job: int) -> int:
-        """The node where the job starts now, or NOWHERE: it waits."""
+        """Node where the job starts now, or NOWHERE if it has to wait."""
         job_class = self._class_of[job]
-        line = job_class if self._policy.selective else 0
-        queue = self._queues.get(line)
+        number = job_class if self._policy.selective else 0
+        queue = self._queues.get(number)
         if queue is None:
             node = self._policy.choose(job_class)
             if node != NOWHERE:
                 return node
-            queue = self._queues[line] = deque()
+            queue = self._queues[number] = deque()
         queue.append(job)
         return NOWHERE
 
     def patient_until(self, job: int) -> float:
-        """When the job's patience ends; infinite for a policy that does not yield."""
+        """Time when the job's patience ends; infinite for a policy that does not yield."""
         return self._arrival[job] + self._patience * self._work[job]
 
     def next_for(self, state: int, now: float) -> int:
-        """The job that starts on a node in this state, which has a slot free; or NOWHERE."""
+        """Dequeue the job that starts on a node in this state, which has a free slot, or return
+        NOWHERE."""
         if not self._queues:
             return NOWHERE
         if not self._policy.selective:
-            return self._taken(0)
+            return self._dequeue(0)
         best: tuple[bool, float, int] | None = None
         chosen, forced = NOWHERE, False
-        for line, queue in self._queues.items():
+        for job_class, queue in self._queues.items():
             job = queue[0]
-            admitted = self._policy.admits(line, state)
+            admitted = self._policy.admits(job_class, state)
             overdue = now >= self.patient_until(job)
             if not (admitted or overdue):
                 continue
-            fit = self._policy.cost(line, state) if self._best_fit and not overdue else 0.0
-            key = (not overdue, fit, job)
+            compare_cost = self._best_fit and not overdue
+            cost = self._policy.predicted_cost(job_class, state) if compare_cost else 0.0
+            key = (not overdue, cost, job)
             if best is None or key < best:
-                best, chosen, forced = key, line, not admitted
+                best, chosen, forced = key, job_class, not admitted
         if best is None:
             return NOWHERE
         self.forced += forced
-        return self._taken(chosen)
+        return self._dequeue(chosen)
 
     def wake(self, job: int, now: float) -> tuple[int, int] | None:
-        """A job whose patience has ended, and the node where it starts, if there is any. It is
-        the first of its class: ``job`` itself may have started, or stand behind another."""
+        """Place a job whose patience has ended: the job and its node, or None. The first job of the
+        class is placed: ``job`` itself may have started already, or be behind another."""
         job_class = self._class_of[job]
         queue = self._queues.get(job_class)
         if queue is None or now < self.patient_until(queue[0]):
             return None
-        return self._forced_out(job_class)
+        return self._force_first(job_class)
 
     def force(self) -> tuple[int, int] | None:
-        """The job that has waited longest, and a node for it though limits refuse it."""
+        """Place the job that has waited longest, ignoring limits: the job and its node, or None."""
         first = min(queue[0] for queue in self._queues.values())
-        return self._forced_out(self._class_of[first])
+        return self._force_first(self._class_of[first])
 
-    def _forced_out(self, job_class: int) -> tuple[int, int] | None:
+    def _force_first(self, job_class: int) -> tuple[int, int] | None:
         node = self._policy.choose(job_class, forced=True)
         if node == NOWHERE:
             return None
         self.forced += 1
-        return self._taken(job_class if self._policy.selective else 0), node
+        return self._dequeue(job_class if self._policy.selective else 0), node
 
-    def _taken(self, line: int) -> int:
-        queue = self._queues[line]
+    def _dequeue(self, number: int) -> int:
+        queue = self._queues[number]
         job = queue.popleft()
         if not queue:
-            del self._queues[line]
+            del self._queues[number]
         return job

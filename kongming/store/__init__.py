@@ -1,4 +1,4 @@
-"""The store: everything that was measured and learned, in SQLite or PostgreSQL."""
+"""Persistent store for measurements, models and service state: SQLite or PostgreSQL."""
 
 from kongming.store.campaigns import ApplicationEntry, Campaign, Campaigns, StoredApplication
 from kongming.store.connection import default_url
@@ -15,9 +15,9 @@ from kongming.store.service_entries import (
     Refused,
     Reported,
     StoredAgent,
+    StoredAssignment,
     StoredForecast,
     StoredOperation,
-    StoredPlacement,
     StoredRealised,
     StoredToken,
 )
@@ -41,9 +41,9 @@ __all__ = [
     "Store",
     "StoredAgent",
     "StoredApplication",
+    "StoredAssignment",
     "StoredForecast",
     "StoredOperation",
-    "StoredPlacement",
     "StoredRealised",
     "StoredToken",
     "Watch",
@@ -61,8 +61,8 @@ class Store(
     Watching,
     Retaining,
 ):
-    """All of the store: ``with Store.open(url) as store: store.add_run(run)``.
+    """Complete store interface: ``with Store.open(url) as store: store.add_run(run)``.
 
-    What is added is on disk when the call returns; adding a record again (by id) changes
+    Writes are durable when the call returns; adding a record again (same id) changes
     nothing. Every method raises StoreError when the database cannot be read or written.
     """

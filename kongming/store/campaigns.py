@@ -1,4 +1,4 @@
-"""Applications, and the campaigns that profile them: what lets interrupted work resume."""
+"""Applications and the campaigns that profile them; interrupted campaigns can be resumed."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
+from kongming.records import moments
 from kongming.store import schema
 from kongming.store.connection import Connection
-from kongming.store.writing import insert, iso, now
+from kongming.store.writing import insert, now
 
 
 @dataclass(frozen=True, slots=True)
 class StoredApplication:
-    """An application as it was profiled; ``document`` is what the profiling command gave."""
+    """Profiled application; ``document`` holds the settings that the profiling command stored."""
 
     name: str
     identity: str
@@ -25,7 +26,7 @@ class StoredApplication:
 
 
 class ApplicationEntry(NamedTuple):
-    """A line of the list of applications. ``last_run_at`` is UTC in ISO 8601, None before any."""
+    """Entry of the application list. ``last_run_at`` is UTC in ISO 8601, None without runs."""
 
     name: str
     identity: str
@@ -35,7 +36,7 @@ class ApplicationEntry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Campaign:
-    """One profiling campaign; ``finished_at`` None while it is under way or interrupted."""
+    """Profiling campaign; ``finished_at`` is None while it is running or interrupted."""
 
     id: str
     key: str
@@ -45,10 +46,10 @@ class Campaign:
 
 
 class Campaigns(Connection):
-    """The part of the store that holds applications and campaigns."""
+    """Store methods for applications and campaigns."""
 
     def put_application(self, name: str, identity: str, document: Mapping[str, Any]) -> None:
-        """Keep an application, in place of what was kept for this name and identity."""
+        """Insert or replace the application of this name and identity."""
         with self._writing() as connection:
             statement = insert(connection, schema.application).values(
                 name=name, identity=identity, put_at=now(), document=dict(document)
@@ -62,7 +63,7 @@ class Campaigns(Connection):
             )
 
     def application(self, name: str, identity: str | None = None) -> StoredApplication | None:
-        """The application that was put last under this name (and identity); None without any."""
+        """Return the most recently stored application of this name (and identity), or None."""
         table = schema.application
         query = sa.select(table).where(table.c.name == name).order_by(table.c.put_at.desc())
         if identity is not None:
@@ -72,44 +73,47 @@ class Campaigns(Connection):
         return None if row is None else StoredApplication(row.name, row.identity, row.document)
 
     def stored_applications(self) -> list[StoredApplication]:
-        """Every application that was put, in the order of time."""
+        """Return all stored applications, oldest first."""
         query = sa.select(schema.application).order_by(schema.application.c.put_at)
         with self._reading() as connection:
             rows = connection.execute(query).all()
         return [StoredApplication(row.name, row.identity, row.document) for row in rows]
 
     def applications(self) -> list[ApplicationEntry]:
-        """Every application that was put or has runs; by name, of one name the latest first."""
-        put, run = schema.application, schema.run
-        ran = sa.select(
+        """List applications that are stored or have runs, by name, then most recent run first."""
+        stored, run = schema.application, schema.run
+        runs = sa.select(
             run.c.app,
             run.c.identity,
             sa.func.max(run.c.metric_unit),
             sa.func.max(run.c.started_at),
         ).group_by(run.c.app, run.c.identity)
         with self._reading() as connection:
-            seen: dict[tuple[str, str], tuple[str, datetime | None]] = {
+            latest: dict[tuple[str, str], tuple[str, datetime | None]] = {
                 (row.name, row.identity): (_unit(row.document), None)
-                for row in connection.execute(sa.select(put))
+                for row in connection.execute(sa.select(stored))
             }
-            for app, identity, unit, last in connection.execute(ran):
-                seen[app, identity] = (unit, last)
-        ordered = sorted(seen.items(), key=lambda item: item[1][1] or datetime.min, reverse=True)
+            for app, identity, unit, last in connection.execute(runs):
+                latest[app, identity] = (unit, last)
+        ordered = sorted(latest.items(), key=lambda item: item[1][1] or datetime.min, reverse=True)
         return [
-            ApplicationEntry(name, identity, unit, None if last is None else iso(last))
+            ApplicationEntry(name, identity, unit, None if last is None else _iso(last))
             for (name, identity), (unit, last) in sorted(ordered, key=lambda item: item[0][0])
         ]
 
-    def open_campaign(self, key: str, document: Mapping[str, Any]) -> Campaign:
-        """The unfinished campaign of this key, else a new one with this document.
+    def open_campaign(
+        self, key: str, document: Mapping[str, Any], *, campaign_id: str | None = None
+    ) -> Campaign:
+        """Return the unfinished campaign of this key, or create one with this document (and id).
 
-        The document of an unfinished campaign stays what it was: resuming keeps its seed.
+        An unfinished campaign keeps its document: resuming reuses its seed.
         """
+        new_id = campaign_id or uuid.uuid4().hex
         table = schema.campaign
         with self._writing() as connection:
             connection.execute(
                 insert(connection, table)
-                .values(id=uuid.uuid4().hex, key=key, opened_at=now(), document=dict(document))
+                .values(id=new_id, key=key, opened_at=now(), document=dict(document))
                 .on_conflict_do_nothing(
                     index_elements=["key"], index_where=table.c.finished_at.is_(None)
                 )
@@ -118,18 +122,18 @@ class Campaigns(Connection):
             return _campaign(connection.execute(query).one())
 
     def campaign_steps_done(self, campaign_id: str) -> set[int]:
-        """Steps of which there is a run, good or failed, or a signature."""
-        found: set[int] = set()
+        """Return the steps with a stored run (successful or failed) or signature."""
+        steps: set[int] = set()
         with self._reading() as connection:
             for table in (schema.run, schema.signature):
                 query = sa.select(table.c.step).where(
                     table.c.campaign == campaign_id, table.c.step >= 0
                 )
-                found.update(connection.scalars(query))
-        return found
+                steps.update(connection.scalars(query))
+        return steps
 
     def finish_campaign(self, campaign_id: str) -> None:
-        """No step is left: the next campaign of this key is a new one."""
+        """Mark a campaign as finished; opening its key again creates a new campaign."""
         table = schema.campaign
         with self._writing() as connection:
             connection.execute(
@@ -139,19 +143,23 @@ class Campaigns(Connection):
             )
 
     def campaigns(self) -> list[Campaign]:
-        """All campaigns, newest first."""
+        """Return all campaigns, newest first."""
         query = sa.select(schema.campaign).order_by(schema.campaign.c.opened_at.desc())
         with self._reading() as connection:
             return [_campaign(row) for row in connection.execute(query)]
 
 
+def _iso(moment: datetime) -> str:
+    return moments.format(moment, "seconds")
+
+
 def _campaign(row: sa.Row[Any]) -> Campaign:
-    finished = None if row.finished_at is None else iso(row.finished_at)
-    return Campaign(row.id, row.key, row.document, iso(row.opened_at), finished)
+    finished = None if row.finished_at is None else _iso(row.finished_at)
+    return Campaign(row.id, row.key, row.document, _iso(row.opened_at), finished)
 
 
 def _unit(document: Mapping[str, Any]) -> str:
-    """The unit of an application that has no run yet."""
+    """Metric unit of an application without runs, from its settings."""
     metric = document.get("metric")
     if isinstance(metric, Mapping) and isinstance(metric.get("unit"), str):
         return str(metric["unit"])

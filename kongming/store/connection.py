@@ -1,4 +1,4 @@
-"""A connection to the store: its URL, its transactions, and the form of its tables."""
+"""Database connection of the store: URL, transactions and schema migration."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from typing import Any, Self
 import sqlalchemy as sa
 from sqlalchemy import event, exc
 
-from kongming.errors import IncompatibleError, InputError, KongmingError, StoreError
+from kongming.records.errors import InputError, KongmingError, StoreError
 from kongming.store.schema import HEAD, VERSION_TABLE
 
 BUSY_TIMEOUT_S = 30.0
-"""How long a writer waits for another one before it gives up."""
+"""Time in seconds that a writer waits for another writer's lock."""
 
 MIGRATION_LOCK = 4_716_533_890
-"""PostgreSQL's advisory lock for whoever makes or migrates the tables; any fixed number does."""
+"""Key of PostgreSQL's advisory lock for creating or migrating tables; any fixed number works."""
 
 _POSTGRESQL_OPTIONS: dict[str, Any] = {
-    # A connection that died with its server is replaced, instead of failing what uses it next.
+    # Replace connections that were closed by the server instead of failing their next use.
     "pool_pre_ping": True,
     "pool_size": 8,
     "max_overflow": 8,
@@ -35,7 +35,7 @@ _POSTGRESQL_OPTIONS: dict[str, Any] = {
     "connect_args": {
         "application_name": "kongming",
         "connect_timeout": 5,
-        # A server that is gone without a word is noticed within half a minute.
+        # Detect a server that disappeared without closing the connection within 30 s.
         "keepalives_idle": 10,
         "keepalives_interval": 5,
         "keepalives_count": 3,
@@ -49,7 +49,7 @@ URL_FORMS = "sqlite:///relative/file.db, sqlite:////absolute/file.db or postgres
 
 
 def default_url() -> str:
-    """``KONGMING_STORE``, else a SQLite file in the XDG data folder."""
+    """Return ``KONGMING_STORE``, or else the URL of a SQLite file in the XDG data folder."""
     url = os.environ.get("KONGMING_STORE")
     if url:
         return url
@@ -59,28 +59,28 @@ def default_url() -> str:
 
 
 class Connection:
-    """An open store: transactions, and nothing that knows a record."""
+    """Open database with transactions; independent of the record types."""
 
     def __init__(self, engine: sa.Engine, url: str) -> None:
         self._engine = engine
         self.url = url
         self.origin = uuid.uuid4().hex
-        """What changes made through this opening are marked with."""
+        """Unique id of this connection; changes written through it carry it."""
 
     @classmethod
     def open(cls, url: str | None = None) -> Self:
-        """Open or make the store at ``url`` (None: ``default_url()``), and migrate an old one.
+        """Open or create the store at ``url`` (None: ``default_url()``); migrate an older one.
 
         Raises:
-            InputError: the URL is none that can be understood.
+            InputError: the URL is not valid.
             IncompatibleError: the store was written by a newer KONGMING.
-            StoreError: it cannot be opened, or is something else.
+            StoreError: it cannot be opened, or is not a store.
         """
-        given = url or default_url()
-        engine = _engine(given)
+        store_url = url or default_url()
+        engine = _engine(store_url)
         try:
-            with _explained(engine.url):
-                _bring_up_to_date(engine)
+            with _translate_errors(engine.url):
+                _migrate_if_needed(engine)
         except BaseException:
             engine.dispose()
             raise
@@ -97,18 +97,21 @@ class Connection:
 
     @contextmanager
     def _reading(self) -> Iterator[sa.Connection]:
-        with _explained(self._engine.url), self._engine.connect() as connection:
+        with _translate_errors(self._engine.url), self._engine.connect() as connection:
             yield connection
 
     @contextmanager
     def _writing(self) -> Iterator[sa.Connection]:
-        """A transaction that is committed, and on disk, when the block is left."""
+        """Write transaction; committed and durable when the block is left."""
         try:
-            with _explained(self._engine.url), _write_transaction(self._engine) as connection:
+            with (
+                _translate_errors(self._engine.url),
+                _write_transaction(self._engine) as connection,
+            ):
                 yield connection
         except (ValueError, OverflowError) as error:
-            # NaN in a document, where the driver writes JSON after SQLAlchemy's checks; or a number
-            # that is too large for a column.
+            # NaN in a document, where the driver encodes JSON after SQLAlchemy's checks, or a
+            # number that is too large for a column.
             raise InputError(f"A record cannot be kept: {error}.") from error
 
 
@@ -120,22 +123,22 @@ def _write_transaction(engine: sa.Engine) -> Iterator[sa.Connection]:
             yield connection
 
 
-def _engine(given: str) -> sa.Engine:
+def _engine(store_url: str) -> sa.Engine:
     try:
-        url = sa.make_url(given)
+        url = sa.make_url(store_url)
     except exc.ArgumentError as error:
         raise InputError(
-            "is no database URL.",
+            "is not a database URL.",
             field="store",
-            found=re.sub("//[^/]*@", "//***@", given),
+            found=re.sub("//[^/]*@", "//***@", store_url),
             allowed=URL_FORMS,
         ) from error
     if url.get_backend_name() == "sqlite":
         if url.host:
             raise InputError(
-                "has too few slashes.", field="store", found=given, allowed="sqlite:///file.db"
+                "has too few slashes.", field="store", found=store_url, allowed="sqlite:///file.db"
             )
-        url = _with_folder(url, is_default=given == default_url())
+        url = _with_folder(url, is_default=store_url == default_url())
     options: dict[str, Any] = {}
     if url.get_backend_name() in ("postgresql", "postgres"):
         if url.drivername in ("postgresql", "postgres"):
@@ -145,7 +148,7 @@ def _engine(given: str) -> sa.Engine:
         engine = sa.create_engine(
             url,
             **options,
-            # NaN is not JSON, and no measurement.
+            # NaN is neither valid JSON nor a measurement.
             json_serializer=_AS_JSON.encode,
         )
     except exc.NoSuchModuleError as error:
@@ -176,31 +179,31 @@ def _with_folder(url: sa.URL, *, is_default: bool) -> sa.URL:
             path.parent.mkdir(parents=True, exist_ok=True)
         elif not path.parent.is_dir():
             raise StoreError(
-                f"The folder of the store {path} does not exist.", hint="Make it first."
+                f"The folder of the store {path} does not exist.", hint="Create it first."
             )
     except OSError as error:
         raise StoreError(
-            f"The folder of the store {path} cannot be made: {error.strerror}.",
-            hint="Name another place with --store or KONGMING_STORE.",
+            f"The folder of the store {path} cannot be created: {error.strerror}.",
+            hint="Name another path with --store or KONGMING_STORE.",
         ) from error
     return url.set(database=str(path))
 
 
 def _prepare_sqlite(connection: Any, record: object) -> None:
-    # SQLAlchemy says when a transaction begins, not the driver, whose own late BEGIN lets two
-    # writers read the same state before either has locked.
+    # SQLAlchemy begins transactions, not the driver: the driver's deferred BEGIN lets two
+    # writers read the same state before either holds the lock.
     connection.isolation_level = None
     cursor = connection.cursor()
     cursor.execute(f"PRAGMA busy_timeout = {int(1000 * BUSY_TIMEOUT_S)}")
     cursor.execute("PRAGMA foreign_keys = ON")
     _use_write_ahead_log(cursor)
-    # In WAL mode NORMAL may lose the last commits when power fails.
+    # In WAL mode, synchronous = NORMAL may lose the last commits on a power failure.
     cursor.execute("PRAGMA synchronous = FULL")
     cursor.close()
 
 
 def _use_write_ahead_log(cursor: Any) -> None:
-    """Switching to WAL wants the file alone, and does not wait for it as other statements do."""
+    """Switch to WAL mode, with retries: it needs exclusive access and ignores busy_timeout."""
     deadline = time.monotonic() + BUSY_TIMEOUT_S
     while True:
         try:
@@ -213,31 +216,31 @@ def _use_write_ahead_log(cursor: Any) -> None:
 
 
 def _begin_sqlite(connection: sa.Connection) -> None:
-    # A writer takes the lock at once: upgrading a reader's lock fails instead of waiting.
+    # Writers lock immediately: upgrading a read lock fails instead of waiting.
     write = connection.get_execution_options().get("kongming_write", False)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
 
 
-def _bring_up_to_date(engine: sa.Engine) -> None:
+def _migrate_if_needed(engine: sa.Engine) -> None:
     with engine.connect() as connection:
         if _revision(connection) == HEAD:
             return
-    # Asked again with the lock held: another process may be migrating at this moment.
+    # Check again while holding the lock: another process may have migrated meanwhile.
     with _write_transaction(engine) as connection:
         if engine.dialect.name == "postgresql":
             connection.execute(sa.select(sa.func.pg_advisory_xact_lock(MIGRATION_LOCK)))
-        found = _revision(connection)
-        if found == HEAD:
+        revision = _revision(connection)
+        if revision == HEAD:
             return
-        if found is None and engine.dialect.name == "sqlite":
+        if revision is None and engine.dialect.name == "sqlite":
             _refuse_foreign(connection)
         from kongming.store.migrations import migrate
 
-        migrate(connection, found)
+        migrate(connection, revision)
 
 
 def _revision(connection: sa.Connection) -> str | None:
-    """The revision of the tables, None for a new store."""
+    """Return the schema revision of the tables, None for a new store."""
     if not sa.inspect(connection).has_table(VERSION_TABLE):
         return None
     version: str | None = connection.scalar(sa.text(f"SELECT version_num FROM {VERSION_TABLE}"))
@@ -255,14 +258,14 @@ def _refuse_foreign(connection: sa.Connection) -> None:
 
 
 @contextmanager
-def _explained(url: sa.URL) -> Iterator[None]:
-    """Database errors as one sentence."""
+def _translate_errors(url: sa.URL) -> Iterator[None]:
+    """Translate database errors into one-sentence KONGMING errors."""
     try:
         yield
     except KongmingError:
         raise
     except exc.StatementError as error:
-        # A JSON document with NaN in it is refused by the serializer.
+        # The serializer rejects JSON documents that contain NaN.
         if isinstance(error.orig, ValueError):
             raise InputError(f"A record cannot be kept: {error.orig}.") from error
         if isinstance(error.orig, TypeError):
@@ -274,21 +277,21 @@ def _explained(url: sa.URL) -> Iterator[None]:
         raise _store_error(url, str(error)) from error
 
 
-_AGAIN = "Try again in a moment."
+_RETRY = "Try again in a moment."
 _CAUSES = (
     ("not a database", "is not a database.", "Name another file with --store or KONGMING_STORE."),
     ("malformed", "is damaged ({}).", "Restore it from a copy or an export."),
-    ("unable to open", "cannot be opened.", "Check that the folder is there and can be written."),
+    ("unable to open", "cannot be opened.", "Check that the folder exists and is writable."),
     ("readonly", "cannot be written.", "Check the permissions of the file and of its folder."),
     ("locked", "is in use by another process.", "Try again when that has ended."),
     ("full", "cannot grow: the disk is full.", "Free some space."),
     ("No space left", "cannot grow: the disk is full.", "Free some space."),
-    ("shutting down", "is going down.", _AGAIN),
-    ("starting up", "is not up yet.", _AGAIN),
+    ("shutting down", "is shutting down.", _RETRY),
+    ("starting up", "is still starting.", _RETRY),
     ("connection failed", "cannot be reached ({}).", "Check that the server runs, and the URL."),
-    ("terminating connection", "ended the connection.", _AGAIN),
-    ("server closed the connection", "ended the connection.", _AGAIN),
-    ("QueuePool limit", "has no free connection.", "Ask for less at a time."),
+    ("terminating connection", "ended the connection.", _RETRY),
+    ("server closed the connection", "ended the connection.", _RETRY),
+    ("QueuePool limit", "has no free connection.", "Send fewer requests at a time."),
 )
 
 
@@ -303,11 +306,3 @@ def _store_error(url: sa.URL, cause: str) -> StoreError:
 
 def _first_line(text: str) -> str:
     return text.strip().splitlines()[0].rstrip(".") if text.strip() else "no reason given"
-
-
-def incompatible(found: str) -> IncompatibleError:
-    """The error for a store of a revision that this version has never heard of."""
-    return IncompatibleError(
-        f"The store has revision {found!r}, which this KONGMING does not know.",
-        hint="Upgrade kongming, or name another store with --store or KONGMING_STORE.",
-    )

@@ -1,4 +1,4 @@
-"""Trained models: versioned JSON documents, never a pickle."""
+"""Trained models, stored as versioned JSON documents (never pickled)."""
 
 from __future__ import annotations
 
@@ -8,24 +8,25 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from kongming.errors import StoreError
+from kongming.records import moments
+from kongming.records.errors import StoreError
 from kongming.store import schema
 from kongming.store.feed import Feed
 from kongming.store.writing import now
 
 SCALE = "scale"
-"""What stands for the placement of a scale model: it is of an idle node, beside nobody."""
+"""Placement of scale models, which describe an idle node without co-located jobs."""
 
 SCALE_PREFIX = "scale:"
-"""Of the names of scale models, which are kept apart from those of applications by it."""
+"""Prefix of scale model names, so that they do not collide with application names."""
 
 _ATTEMPTS = 5
-"""How often a version number is tried for that another writer took."""
+"""Attempts to get a version number while other writers take the same one."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelEntry:
-    """A line of the list of models. ``trained_at`` is UTC in ISO 8601."""
+    """Entry of the model list. ``trained_at`` is UTC in ISO 8601."""
 
     app: str
     placement: str
@@ -36,7 +37,7 @@ class ModelEntry:
 
 
 class Models(Feed):
-    """The part of the store that holds models."""
+    """Store methods for trained models."""
 
     def put_model(
         self,
@@ -46,10 +47,10 @@ class Models(Feed):
         placement: str,
         document: Mapping[str, Any],
     ) -> int:
-        """Keep a model and return its version: 1 and upward per application and placement.
+        """Store a model and return its version, counted from 1 per application and placement.
 
         Raises:
-            InputError: the document holds what JSON cannot, as NaN.
+            InputError: the document has a value that JSON does not have, such as NaN.
         """
         table = schema.model
         for _ in range(_ATTEMPTS):
@@ -75,10 +76,10 @@ class Models(Feed):
                     noted.note("model", app, placement)
                     return version
             except StoreError as error:
-                # Where writers do not wait for each other, two may have read the same number.
+                # Concurrent writers may have read the same number.
                 if not isinstance(error.__cause__, sa.exc.IntegrityError):
                     raise
-        raise StoreError(f"Others keep storing models of {app}.", hint="Try again.")
+        raise StoreError(f"Other writers keep storing models of {app}.", hint="Try again.")
 
     def model(
         self,
@@ -88,7 +89,7 @@ class Models(Feed):
         version: int | None = None,
         identity: str | None = None,
     ) -> dict[str, Any] | None:
-        """The document of the newest model that matches all that is given; None without any."""
+        """Return the document of the newest model that matches all filters, or None."""
         table = schema.model
         query = sa.select(table.c.document).where(
             table.c.app == app, table.c.placement == placement
@@ -101,11 +102,11 @@ class Models(Feed):
             if value is not None:
                 query = query.where(column == value)
         with self._reading() as connection:
-            found = connection.scalar(query.order_by(table.c.version.desc()).limit(1))
-        return None if found is None else dict(found)
+            document = connection.scalar(query.order_by(table.c.version.desc()).limit(1))
+        return None if document is None else dict(document)
 
     def models(self, *, app: str | None = None, placement: str | None = None) -> list[ModelEntry]:
-        """All models without their documents: by application and placement, newest first.
+        """List models without their documents, by application and placement, newest first.
 
         Scale models are listed only by their own ``placement``, ``SCALE``.
         """
@@ -125,14 +126,14 @@ class Models(Feed):
                     version=row.version,
                     identity=row.identity,
                     node_id=row.node_id,
-                    # Two that follow each other at once are told apart by it.
-                    trained_at=row.trained_at.isoformat(timespec="microseconds") + "Z",
+                    # Distinguishes models trained within the same second.
+                    trained_at=moments.format(row.trained_at, "microseconds"),
                 )
                 for row in connection.execute(query)
             ]
 
     def delete_model(self, app: str, placement: str, version: int | None = None) -> int:
-        """Delete one version or all of them; returns how many there were."""
+        """Delete one version, or all; return the number of deleted versions."""
         table = schema.model
         query = sa.delete(table).where(table.c.app == app, table.c.placement == placement)
         if version is not None:

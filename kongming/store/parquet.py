@@ -1,7 +1,7 @@
-"""Export and import: what was measured as one Parquet file, to move it between machines.
+"""Export and import of measurements as one Parquet file, to move them between machines.
 
-A row is a record: its kind, its id, its whole JSON document, and beside that a few columns for
-people and their tools. The file's metadata carries the format's version.
+A row is a record: its kind, its id, its complete JSON document, and a few flat columns for
+analysis tools. The file's metadata holds the format version.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from kongming.errors import IncompatibleError, InputError, MissingExtraError, StoreError
+from kongming.records.errors import IncompatibleError, InputError, MissingExtraError, StoreError
 from kongming.store import Store, rows
 
 FORMAT = 1
-"""Version of the file."""
+"""Version of the file format."""
 
 _FORMAT_KEY = b"kongming.format"
 _ROWS_PER_GROUP = 500
@@ -26,10 +26,10 @@ _ROWS_PER_GROUP = 500
 def export_runs(
     store: Store, path: str | Path, apps: Collection[str] | None = None
 ) -> dict[str, int]:
-    """Write a store to ``path``, whole or not at all; returns how many records of each kind.
+    """Export a store to ``path`` atomically; return the number of records of each kind.
 
-    ``apps`` restricts it to the runs and signatures of these applications, with the
-    fingerprints, nodes and references that belong to them.
+    ``apps`` restricts the export to the runs and signatures of these applications, with the
+    fingerprints, nodes and references that they refer to.
 
     Raises:
         UnknownNameError: an application without runs or signatures.
@@ -44,7 +44,7 @@ def export_runs(
         + [("document", arrow.string())],
         metadata={_FORMAT_KEY: str(FORMAT).encode()},
     )
-    found = list(rows.of_store(store, apps))
+    exported_rows = list(rows.of_store(store, apps))
     try:
         handle, name = tempfile.mkstemp(prefix=f".{target.name}-", dir=target.parent)
         temporary = Path(name)
@@ -53,10 +53,10 @@ def export_runs(
                 os.fdopen(handle, "wb") as file,
                 parquet.ParquetWriter(file, schema, compression="zstd") as writer,
             ):
-                for start in range(0, len(found), _ROWS_PER_GROUP):
-                    batch = found[start : start + _ROWS_PER_GROUP]
+                for start in range(0, len(exported_rows), _ROWS_PER_GROUP):
+                    batch = exported_rows[start : start + _ROWS_PER_GROUP]
                     writer.write_table(arrow.Table.from_pylist(batch, schema=schema))
-            # A temporary file is private; an export is as readable as other files.
+            # mkstemp creates a private file; give the export the permissions of a normal file.
             temporary.chmod(0o666 & ~_umask())
             temporary.replace(target)
         finally:
@@ -65,14 +65,14 @@ def export_runs(
         raise StoreError(
             f"The file {target} cannot be written: {error.strerror or error}."
         ) from error
-    return dict(Counter(row["record"] for row in found))
+    return dict(Counter(row["record"] for row in exported_rows))
 
 
 def import_runs(store: Store, path: str | Path) -> dict[str, int]:
-    """Read an export into a store, all of it or nothing; returns how many records were new.
+    """Import an export into a store atomically; return the number of new records.
 
     Raises:
-        InputError: the file is no export, or a record in it is not valid (named by row).
+        InputError: the file is not an export, or a record in it is not valid (named by row).
         IncompatibleError: a newer KONGMING wrote it.
         MissingExtraError: pyarrow is not installed.
     """
@@ -80,8 +80,10 @@ def import_runs(store: Store, path: str | Path) -> dict[str, int]:
 
 
 def read_export(path: str | Path) -> dict[str, list[Any]]:
-    """The records of an export by kind, named as ``Store.add_all`` takes them. Raises as
-    ``import_runs``."""
+    """Read the records of an export by kind, keyed as ``Store.add_all`` takes them.
+
+    Raises: as ``import_runs``.
+    """
     return rows.to_records(_read(Path(path)), str(path))
 
 
@@ -99,23 +101,24 @@ def _read(path: Path) -> list[rows.Row]:
     version = (table.schema.metadata or {}).get(_FORMAT_KEY, b"").decode(errors="replace")
     if not version.isdigit() or not {"record", "document", "kind"} <= set(table.column_names):
         raise InputError(
-            f"{path} is no export of kongming.", hint="Give a file that 'kongming export' wrote."
+            f"{path} is not an export of kongming.",
+            hint="Give a file that 'kongming export' wrote.",
         )
     if int(version) > FORMAT:
         raise IncompatibleError(
             f"{path} has format {version}; this KONGMING reads up to {FORMAT}.",
             hint="Upgrade kongming to read it.",
         )
-    found: list[rows.Row] = table.select(["record", "document", "kind"]).to_pylist()
-    return found
+    records: list[rows.Row] = table.select(["record", "document", "kind"]).to_pylist()
+    return records
 
 
-def _pyarrow(what: str) -> tuple[Any, Any]:
+def _pyarrow(feature: str) -> tuple[Any, Any]:
     try:
         import pyarrow
         import pyarrow.parquet
     except ModuleNotFoundError as error:
-        raise MissingExtraError(what, "predict", "pyarrow") from error
+        raise MissingExtraError(feature, "predict", "pyarrow") from error
     return pyarrow, pyarrow.parquet
 
 

@@ -1,4 +1,4 @@
-"""Nodes, fingerprints, runs, signatures and references: what was measured, kept as it was."""
+"""Nodes, fingerprints, runs, signatures and references: measurements, stored unchanged."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from datetime import datetime
 
 import sqlalchemy as sa
 
-from kongming.errors import UnknownNameError
-from kongming.fingerprint import Fingerprint, NodeFacts
-from kongming.run import Run, Signature
+from kongming.records.errors import UnknownNameError
+from kongming.records.fingerprint import Fingerprint, NodeFacts
+from kongming.records.run import Run, Signature
 from kongming.store import schema, writing
 from kongming.store.campaigns import StoredApplication
 from kongming.store.reference import Reference
@@ -19,42 +19,42 @@ from kongming.store.writing import batches
 
 
 class Records(Unpacking):
-    """The part of the store that holds measurements."""
+    """Store methods for measurements."""
 
     # -- nodes ---------------------------------------------------------------------------------
 
     def put_node(self, node: NodeFacts) -> None:
-        """Keep a node's facts as they are now, in place of older ones."""
+        """Insert or replace a node's facts."""
         with self._changing() as (connection, noted):
             writing.put_node(connection, noted, node, writing.now())
 
     def nodes(self, *, node_ids: Collection[str] | None = None) -> list[NodeFacts]:
-        """All nodes, or those of these ids that are held; by name."""
+        """Return all nodes, or those of ``node_ids`` that are stored; by name."""
         table = schema.node
         with self._reading() as connection:
             if node_ids is None:
-                found = list(connection.scalars(sa.select(table.c.document)))
+                documents = list(connection.scalars(sa.select(table.c.document)))
             else:
-                found = [
+                documents = [
                     document
                     for batch in batches(node_ids)
                     for document in connection.scalars(
                         sa.select(table.c.document).where(table.c.id.in_(batch))
                     )
                 ]
-        return sorted((NodeFacts.from_dict(d) for d in found), key=lambda n: (n.name, n.id))
+        return sorted((NodeFacts.from_dict(d) for d in documents), key=lambda n: (n.name, n.id))
 
     def node(self, node_id: str) -> NodeFacts:
-        """Raises UnknownNameError."""
-        found = self.nodes(node_ids=[node_id])
-        if not found:
+        """Return a node's facts. Raises UnknownNameError."""
+        matches = self.nodes(node_ids=[node_id])
+        if not matches:
             raise UnknownNameError("node", node_id, {node.id for node in self.nodes()})
-        return found[0]
+        return matches[0]
 
     # -- fingerprints --------------------------------------------------------------------------
 
     def add_fingerprint(self, fingerprint: Fingerprint, purpose: str = "adhoc") -> None:
-        """Keep a fingerprint and its node; one that is there already (by id) stays as it is."""
+        """Store a fingerprint and its node; one that is already stored (by id) is unchanged."""
         with self._changing() as (connection, noted):
             writing.add_fingerprint(connection, noted, fingerprint, purpose)
 
@@ -67,7 +67,7 @@ class Records(Unpacking):
         cpu: int | None = None,
         limit: int | None = None,
     ) -> list[Fingerprint]:
-        """Fingerprints that match all that is given, newest first."""
+        """Return the fingerprints that match all filters, newest first."""
         table = schema.fingerprint
         query = (
             sa.select(*COLUMNS)
@@ -80,7 +80,7 @@ class Records(Unpacking):
             return list(self._unpacked(connection, query))
 
     def fingerprint_purposes(self) -> dict[str, str]:
-        """Why each fingerprint was taken, by id."""
+        """Return the purpose of each fingerprint, by id."""
         table = schema.fingerprint
         with self._reading() as connection:
             return {i: p for i, p in connection.execute(sa.select(table.c.id, table.c.purpose))}
@@ -88,12 +88,12 @@ class Records(Unpacking):
     # -- runs ----------------------------------------------------------------------------------
 
     def add_run(self, run: Run) -> None:
-        """Keep a run with the fingerprints that it holds; on disk when this returns.
+        """Store a run with its fingerprints; durable when this returns.
 
-        A run that is there already (by id) stays as it is.
+        A run that is already stored (by id) is unchanged.
 
         Raises:
-            InputError: a number that cannot be true (negative or infinite time, NaN).
+            InputError: a value that is not plausible (negative or infinite time, NaN).
         """
         with self._changing() as (connection, noted):
             writing.add_run(connection, noted, run)
@@ -111,9 +111,9 @@ class Records(Unpacking):
         limit: int | None = None,
         fingerprints: bool = True,
     ) -> list[Run]:
-        """Runs that match all that is given, oldest first; ``limit`` keeps the newest ones.
+        """Return the runs that match all filters, oldest first; ``limit`` selects the newest ones.
 
-        ``fingerprints`` False leaves those of the runs None, which is faster.
+        With ``fingerprints`` False the runs' fingerprints are None, which is faster.
         """
         table = schema.run
         query = (
@@ -138,6 +138,7 @@ class Records(Unpacking):
         ]
 
     def count_runs(self, *, app: str | None = None) -> int:
+        """Count the runs, of all applications or of one."""
         query = sa.select(sa.func.count()).select_from(schema.run)
         with self._reading() as connection:
             return connection.scalar(query.where(*_equal(schema.run, app=app))) or 0
@@ -145,7 +146,7 @@ class Records(Unpacking):
     # -- signatures ----------------------------------------------------------------------------
 
     def add_signature(self, signature: Signature) -> None:
-        """Keep a signature and its fingerprint; one that is there already stays as it is."""
+        """Store a signature and its fingerprint; one that is already stored is unchanged."""
         with self._changing() as (connection, noted):
             writing.add_signature(connection, noted, signature)
 
@@ -158,7 +159,7 @@ class Records(Unpacking):
         placement: str | None = None,
         campaign: str | None = None,
     ) -> list[Signature]:
-        """Signatures that match all that is given, newest first."""
+        """Return the signatures that match all filters, newest first."""
         table = schema.signature
         query = (
             sa.select(table.c.document, table.c.fingerprint_id)
@@ -168,10 +169,10 @@ class Records(Unpacking):
         )
         with self._reading() as connection:
             rows = connection.execute(query).all()
-            prints = self._by_id(connection, {seen for _, seen in rows})
+            prints = self._by_id(connection, {fingerprint_id for _, fingerprint_id in rows})
         return [
-            Signature.from_dict(document | {"fingerprint": prints[seen].to_dict()})
-            for document, seen in rows
+            Signature.from_dict(document | {"fingerprint": prints[fingerprint_id].to_dict()})
+            for document, fingerprint_id in rows
         ]
 
     # -- references ----------------------------------------------------------------------------
@@ -185,7 +186,7 @@ class Records(Unpacking):
         readings: int,
         taken_at: str,
     ) -> None:
-        """Keep what surrogates cost on the idle node, in place of an older reference of that CPU.
+        """Store the surrogates' times on the idle node; replaces an older reference of that CPU.
 
         ``times`` are seconds per operation by surrogate, ``taken_at`` is UTC in ISO 8601.
         """
@@ -196,9 +197,9 @@ class Records(Unpacking):
     def reference(
         self, node_id: str, suite_version: str, cpu: int | None = None
     ) -> Reference | None:
-        """The newest reference of a node, for one CPU or any; None without any."""
-        found = self.references(node_id=node_id, suite_version=suite_version, cpu=cpu)
-        return found[0] if found else None
+        """Return the newest reference of a node, for one CPU or any; None if there is none."""
+        matches = self.references(node_id=node_id, suite_version=suite_version, cpu=cpu)
+        return matches[0] if matches else None
 
     def references(
         self,
@@ -207,7 +208,7 @@ class Records(Unpacking):
         suite_version: str | None = None,
         cpu: int | None = None,
     ) -> list[Reference]:
-        """References that match all that is given, newest first."""
+        """Return the references that match all filters, newest first."""
         table = schema.reference
         query = (
             sa.select(table.c.document)
@@ -217,7 +218,7 @@ class Records(Unpacking):
         with self._reading() as connection:
             return [Reference.from_dict(d) for d in connection.scalars(query)]
 
-    # -- whole exports -------------------------------------------------------------------------
+    # -- imports -------------------------------------------------------------------------------
 
     def add_all(
         self,
@@ -229,10 +230,10 @@ class Records(Unpacking):
         signatures: Iterable[Signature] = (),
         references: Iterable[Reference] = (),
     ) -> dict[str, int]:
-        """Keep all of it or, on an error, nothing; tells how many of each kind were new.
+        """Store all records atomically; return the number of new records of each kind.
 
-        ``fingerprints`` come with their purposes. Nodes, references and applications that are
-        known already stay, unless a reference or a fingerprint's node is newer.
+        ``fingerprints`` are pairs with their purposes. Stored nodes, references and applications
+        are kept, unless a reference or a fingerprint's node is newer.
         """
         with self._changing() as (connection, noted):
             tables = ("node", "application", "fingerprint", "run", "signature", "reference")

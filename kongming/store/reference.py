@@ -1,4 +1,4 @@
-"""The idle node's reference: what each surrogate costs when nothing disturbs it."""
+"""Reference of an idle node: time per operation of each surrogate without interference."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kongming.errors import InputError
-from kongming.fingerprint import SCHEMA, check_schema
+from kongming.records.errors import ImplausibleError, InputError
+from kongming.records.fingerprint import SCHEMA, check_schema
+from kongming.records.moments import unix
 
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """What each surrogate costs on the idle node: ``times`` in seconds per operation by name.
+    """Surrogate times on the idle node: ``times`` in seconds per operation by name.
 
-    ``readings`` fingerprints stand behind it, taken on CPU ``cpu`` until ``taken_at`` (UTC).
+    Computed from ``readings`` fingerprints on CPU ``cpu``, the last at ``taken_at`` (UTC).
     """
 
     node_id: str
@@ -24,6 +25,17 @@ class Reference:
     times: Mapping[str, float]
     readings: int
     taken_at: str
+
+    def __post_init__(self) -> None:
+        unix(self.taken_at)
+        for name, seconds in self.times.items():
+            if not 0.0 < seconds < math.inf:
+                raise ImplausibleError(
+                    "cannot be true.",
+                    field=f"times.{name}",
+                    found=seconds,
+                    allowed="a finite time above 0 s",
+                )
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -40,7 +52,7 @@ class Reference:
     def from_dict(cls, document: Mapping[str, Any]) -> Reference:
         check_schema(document, "reference")
         try:
-            made = cls(
+            return cls(
                 node_id=str(document["node_id"]),
                 suite_version=str(document["suite_version"]),
                 cpu=int(document["cpu"]),
@@ -52,12 +64,3 @@ class Reference:
             raise InputError(
                 f"The reference is not valid ({error!r}).", field="reference"
             ) from error
-        for name, seconds in made.times.items():
-            if not 0.0 < seconds < math.inf:
-                raise InputError(
-                    "cannot be true.",
-                    field=f"times.{name}",
-                    found=seconds,
-                    allowed="a finite time above 0 s",
-                )
-        return made

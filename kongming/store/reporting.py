@@ -1,15 +1,14 @@
-"""What agents deliver: many records of many nodes in one transaction, each taken once."""
+"""Ingestion of agents' reports: records of many nodes in one transaction, each stored once."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 
 import sqlalchemy as sa
 
-from kongming.errors import InputError
-from kongming.fingerprint import Fingerprint
-from kongming.run import Run, Signature
+from kongming.records.errors import InputError
+from kongming.records.fingerprint import Fingerprint
+from kongming.records.run import Run, Signature
 from kongming.store import schema, service_schema, writing
 from kongming.store.reference import Reference
 from kongming.store.service_entries import Accepted, Refused, Reported
@@ -19,12 +18,12 @@ from kongming.store.writing import batches
 
 
 class Reporting(Unpacking):
-    """The part of the store that takes what agents report."""
+    """Store methods for agents' reports."""
 
     def add_reported(self, batch: Sequence[Reported]) -> Accepted:
-        """Keep what was reported, of any number of nodes, all of it in one transaction.
+        """Store reported records of any number of nodes in one transaction.
 
-        A record whose id is known is a duplicate, and changes nothing. One that cannot be true is
+        A record whose id is known is a duplicate, and changes nothing. One that cannot be kept is
         refused and the others are kept. The nodes' acknowledged numbers rise to the highest
         sequence here, refused ones included: sending those again would not help. A fingerprint of
         purpose ``reference`` becomes the reference of its CPU where it is newer.
@@ -39,36 +38,36 @@ class Reporting(Unpacking):
                 if isinstance(record, Fingerprint):
                     prints.append(writing.pack_fingerprint(record, reported.purpose, self._facts))
                 elif isinstance(record, Run):
-                    _check(record, (record.before, record.fingerprint, record.after))
-                    writing.check_run(record)
                     runs.append(record)
                 else:
-                    _check(record, (record.fingerprint,))
                     signatures.append(record)
             except InputError as error:
                 refused.append(Refused(record.id, error.field or "", str(error)))
-        numbers: dict[str, int] = {}
+        sequences: dict[str, int] = {}
         for reported in batch:
-            numbers[reported.node_id] = max(numbers.get(reported.node_id, 0), reported.sequence)
+            sequences[reported.node_id] = max(sequences.get(reported.node_id, 0), reported.sequence)
         with self._changing() as (connection, noted):
             new = writing.add_fingerprints(connection, noted, prints)
-            for one in prints:
-                if one.purpose == "reference" and one.fingerprint.id in new:
-                    writing.put_reference(connection, noted, _reference(one.fingerprint))
+            for packed in prints:
+                if packed.purpose == "reference" and packed.fingerprint.id in new:
+                    reference = _reference(packed.fingerprint)
+                    writing.put_reference(connection, noted, reference)
             new |= writing.add_runs(connection, noted, runs)
             new |= writing.add_signatures(connection, noted, signatures)
-            if numbers:
-                acknowledge(connection, numbers)
-        left_out = {one.id for one in refused}
-        taken = list(dict.fromkeys(r.record.id for r in batch if r.record.id not in left_out))
+            if sequences:
+                acknowledge(connection, sequences)
+        refused_ids = {record.id for record in refused}
+        committed = list(
+            dict.fromkeys(r.record.id for r in batch if r.record.id not in refused_ids)
+        )
         return Accepted(
-            new=tuple(key for key in taken if key in new),
-            duplicates=tuple(key for key in taken if key not in new),
+            new=tuple(key for key in committed if key in new),
+            duplicates=tuple(key for key in committed if key not in new),
             refused=tuple(refused),
         )
 
     def latest_fingerprints(self, node_ids: Collection[str] | None = None) -> list[Fingerprint]:
-        """The newest live fingerprint of each CPU, of these nodes or of all."""
+        """Return the newest live fingerprint of each CPU, of ``node_ids`` or of all nodes."""
         latest, table = service_schema.latest, schema.fingerprint
         query = (
             sa.select(*COLUMNS)
@@ -85,16 +84,6 @@ class Reporting(Unpacking):
                     connection, query.where(latest.c.node_id.in_(batch))
                 )
             ]
-
-
-def _check(record: Run | Signature, prints: Iterable[Fingerprint | None]) -> None:
-    for fingerprint in prints:
-        if fingerprint is not None:
-            writing.pack_fingerprint(fingerprint, "live")
-    try:
-        json.dumps(record.to_dict(), allow_nan=False)
-    except ValueError as error:
-        raise InputError(f"A record cannot be kept: {error}.") from error
 
 
 def _reference(fingerprint: Fingerprint) -> Reference:

@@ -1,7 +1,7 @@
-"""Retention: live fingerprints become hourly figures, and what is too old is deleted.
+"""Retention: aggregate live fingerprints into hourly statistics and delete expired rows.
 
-Only live fingerprints are thinned; runs, signatures, references, models, and the fingerprints
-that belong to them are never deleted. Everything happens in short transactions.
+Only live fingerprints are aggregated; runs, signatures, references, models, and the fingerprints
+that they refer to are never deleted. All work is done in short transactions.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from kongming.errors import InputError
-from kongming.fingerprint import Fingerprint
+from kongming.records.errors import InputError
+from kongming.records.fingerprint import Fingerprint
 from kongming.store import compact, schema
 from kongming.store import service_schema as tables
 from kongming.store.feed import Noted
@@ -26,49 +26,49 @@ from kongming.store.unpacking import COLUMNS, Unpacking
 from kongming.store.writing import batches, insert, put_parts
 
 RETENTION_LOCK = 4_716_533_891
-"""PostgreSQL's advisory lock: one server thins at a time."""
+"""Key of PostgreSQL's advisory lock: one server at a time runs retention."""
 
 DAY_S = 86_400.0
 
 _ROWS = 2_000
-"""Rows that one transaction takes at most (a node's single hour is taken whole)."""
+"""Maximum number of rows per transaction (a single hour of a node is never split)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retention:
-    """How long things are kept, in seconds."""
+    """Retention periods in seconds."""
 
     live_s: float = 3 * DAY_S
-    """Live fingerprints as they were reported; older ones become hourly figures."""
+    """Live fingerprints as reported; older ones are aggregated into hourly statistics."""
     hourly_s: float = 400 * DAY_S
-    """Hourly figures of fingerprints."""
+    """Hourly statistics of fingerprints."""
     changes_s: float = 3600.0
-    """The feed of changes: a server that was away for longer reads everything again."""
-    placements_s: float = 90 * DAY_S
-    """Placements that have ended, and forecasts for them."""
+    """Change feed: a server that was disconnected for longer reloads everything."""
+    assignments_s: float = 90 * DAY_S
+    """Assignments that have ended, and forecasts for them."""
     realised_s: float = 400 * DAY_S
-    """Finished runs beside their predictions."""
+    """Finished runs with their predictions."""
     operations_s: float = 90 * DAY_S
     """Operations that have ended."""
 
     def __post_init__(self) -> None:
-        for name, least in _LEAST_S.items():
+        for name, minimum in _MINIMUM_S.items():
             value = getattr(self, name)
-            if not least <= value < math.inf:
+            if not minimum <= value < math.inf:
                 raise InputError(
-                    "is too short.", field=name, found=value, allowed=f"{least:g} s or more"
+                    "is too short.", field=name, found=value, allowed=f"{minimum:g} s or more"
                 )
 
 
-_LEAST_S = {one.name: 3600.0 for one in fields(Retention)} | {"changes_s": 60.0}
+_MINIMUM_S = {period.name: 3600.0 for period in fields(Retention)} | {"changes_s": 60.0}
 
 
 @dataclass(frozen=True, slots=True)
 class Retained:
-    """What one call did. ``finished`` False means that its time was up: call again.
+    """Result of one retention pass. ``finished`` False: the time budget ended; call again.
 
-    ``rolled_up`` live fingerprints became ``hours`` hourly figures; ``deleted`` counts rows by
-    table.
+    ``rolled_up`` live fingerprints were aggregated into ``hours`` hourly statistics; ``deleted``
+    counts rows by table.
     """
 
     rolled_up: int = 0
@@ -78,7 +78,7 @@ class Retained:
 
 
 class Retaining(Unpacking):
-    """The part of the store that forgets."""
+    """Store methods for retention."""
 
     def retain(
         self,
@@ -87,11 +87,11 @@ class Retaining(Unpacking):
         now: float | None = None,
         budget_s: float = math.inf,
     ) -> Retained:
-        """Thin the store once, for at most about ``budget_s``; ``now`` is unix seconds.
+        """Run one retention pass of at most about ``budget_s``; ``now`` is in unix seconds.
 
-        Where another server is at it, nothing happens and ``finished`` is False.
+        While another server runs retention, nothing happens and ``finished`` is False.
         """
-        kept = retention or Retention()
+        periods = retention or Retention()
         at = time.time() if now is None else now
         deadline = time.monotonic() + budget_s
         deleted: dict[str, int] = defaultdict(int)
@@ -100,18 +100,18 @@ class Retaining(Unpacking):
         def result(finished: bool) -> Retained:
             return Retained(rolled_up, hours, dict(deleted), finished)
 
-        ended = _moment(at - kept.hourly_s)
-        hour = _moment(at - kept.live_s).replace(minute=0, second=0, microsecond=0)
-        for node_id in self._thinned_nodes():
+        hourly_limit = _moment(at - periods.hourly_s)
+        hour = _moment(at - periods.live_s).replace(minute=0, second=0, microsecond=0)
+        for node_id in self._reporting_nodes():
             while self._has_older(node_id, hour):
                 if time.monotonic() > deadline:
                     return result(False)
-                rows, made = self._roll_up(node_id, hour)
+                rows, hours_written = self._roll_up(node_id, hour)
                 if not rows:
                     return result(False)
-                rolled_up, hours = rolled_up + rows, hours + made
+                rolled_up, hours = rolled_up + rows, hours + hours_written
                 deleted["fingerprint"] += rows
-        for table, condition in self._outdated(kept, at, ended):
+        for table, condition in self._outdated(periods, at, hourly_limit):
             while True:
                 if time.monotonic() > deadline:
                     return result(False)
@@ -119,7 +119,7 @@ class Retaining(Unpacking):
                 deleted[table.name] += count
                 if count < _ROWS:
                     break
-        while count := self._trim_feed(at - kept.changes_s):
+        while count := self._trim_feed(at - periods.changes_s):
             deleted["change"] += count
             if time.monotonic() > deadline:
                 return result(False)
@@ -133,9 +133,9 @@ class Retaining(Unpacking):
         since: float | None = None,
         until: float | None = None,
     ) -> list[HourlyFingerprint]:
-        """Hourly figures of a node, oldest first; hours that began in ``since`` <= t < ``until``.
+        """Return a node's hourly statistics, oldest first, of hours in ``since`` <= t < ``until``.
 
-        Hours whose fingerprints are still kept one by one have none yet.
+        Hours whose fingerprints are still stored individually have no statistics yet.
         """
         table = tables.fingerprint_hour
         query = sa.select(table).where(table.c.node_id == node_id)
@@ -162,7 +162,7 @@ class Retaining(Unpacking):
         ]
 
     def size_bytes(self) -> int:
-        """What the database takes on disk, indexes and free pages included."""
+        """Size of the database on disk in bytes, including indexes and free pages."""
         with self._reading() as connection:
             if connection.dialect.name == "postgresql":
                 query = sa.select(sa.func.pg_database_size(sa.func.current_database()))
@@ -171,23 +171,23 @@ class Retaining(Unpacking):
             each = connection.exec_driver_sql("PRAGMA page_size").scalar()
             return int(pages or 0) * int(each or 0)
 
-    def _thinned_nodes(self) -> list[str]:
+    def _reporting_nodes(self) -> list[str]:
         with self._reading() as connection:
-            found = connection.scalars(sa.select(tables.latest.c.node_id).distinct())
-            return sorted(found)
+            node_ids = connection.scalars(sa.select(tables.latest.c.node_id).distinct())
+            return sorted(node_ids)
 
     def _has_older(self, node_id: str, hour: datetime) -> bool:
         with self._reading() as connection:
-            query = _thinnable(node_id, hour).with_only_columns(sa.literal(1)).limit(1)
+            query = _expired_live(node_id, hour).with_only_columns(sa.literal(1)).limit(1)
             return connection.scalar(query) is not None
 
     def _roll_up(self, node_id: str, hour: datetime) -> tuple[int, int]:
-        """Whole hours of a node before ``hour`` in one transaction: rows taken, figures made."""
+        """Aggregate a node's complete hours before ``hour``; return rows deleted, hours written."""
         started = schema.fingerprint.c.started_at
         with self._changing() as (connection, noted):
-            if not _alone(connection):
+            if not _try_lock(connection):
                 return 0, 0
-            query = _thinnable(node_id, hour).order_by(started).limit(_ROWS)
+            query = _expired_live(node_id, hour).order_by(started).limit(_ROWS)
             times = connection.scalars(query.with_only_columns(started)).all()
             if not times:
                 return 0, 0
@@ -198,12 +198,14 @@ class Retaining(Unpacking):
                 hour = min(hour, _hour(last) + timedelta(hours=1))
             groups: dict[tuple[datetime, int, str], list[Fingerprint]] = defaultdict(list)
             ids: list[str] = []
-            rows = connection.execute(_thinnable(node_id, hour).add_columns(started)).all()
+            rows = connection.execute(_expired_live(node_id, hour).add_columns(started)).all()
             parts = self._parts_of(connection, [row.document for row in rows])
             for row in rows:
                 ids.append(row.id)
-                taken = compact.unpack(row.id, row.cpu, row.suite_version, row.document, parts)
-                groups[_hour(row.started_at), row.cpu, row.suite_version].append(taken)
+                fingerprint = compact.unpack(
+                    row.id, row.cpu, row.suite_version, row.document, parts
+                )
+                groups[_hour(row.started_at), row.cpu, row.suite_version].append(fingerprint)
             for (hour_at, cpu, version), prints in sorted(groups.items(), key=lambda item: item[0]):
                 self._put_hour(connection, noted, (node_id, hour_at, cpu, version), prints)
             for batch in batches(ids):
@@ -221,26 +223,28 @@ class Retaining(Unpacking):
         table = tables.fingerprint_hour
         node_id, hour_at, cpu, version = key
         count = len(prints)
-        made = _summary(prints)
+        summary = _summary(prints)
         query = sa.select(table.c.count, table.c.document).where(
             table.c.node_id == node_id,
             table.c.hour_at == hour_at,
             table.c.cpu == cpu,
             table.c.suite_version == version,
         )
-        held = connection.execute(query).one_or_none()
-        if held is not None:
-            # Late ones, of an agent that was cut off.
-            names = self._parts_of_ids(connection, {held.document["names"]})
-            held_count = int(held._mapping["count"])
-            made = _merged(_figures(held.document, names), held_count, made, count)
-            count += held_count
-        names_id, names_part = compact.part([list(made["surrogates"]), list(made["passive"])])
+        stored = connection.execute(query).one_or_none()
+        if stored is not None:
+            # Late reports of an agent that was disconnected.
+            names = self._parts_of_ids(connection, {stored.document["names"]})
+            stored_count = int(stored._mapping["count"])
+            summary = _merged(_figures(stored.document, names), stored_count, summary, count)
+            count += stored_count
+        names_id, names_part = compact.part([list(summary["surrogates"]), list(summary["passive"])])
         put_parts(connection, noted, {names_id: names_part})
         document = {
             "names": names_id,
-            "surrogates": [[_short(v) for v in values] for values in made["surrogates"].values()],
-            "passive": [_short(value) for value in made["passive"].values()],
+            "surrogates": [
+                [_short(v) for v in values] for values in summary["surrogates"].values()
+            ],
+            "passive": [_short(value) for value in summary["passive"].values()],
         }
         statement = insert(connection, table).values(
             node_id=node_id,
@@ -258,35 +262,35 @@ class Retaining(Unpacking):
         )
 
     def _outdated(
-        self, kept: Retention, at: float, hourly: datetime
+        self, periods: Retention, now: float, hourly_limit: datetime
     ) -> Iterable[tuple[sa.Table, sa.ColumnElement[bool]]]:
-        placement, operation = tables.placement.c, tables.operation.c
-        ended = sa.func.coalesce(placement.ended_at, placement.expires_at)
+        assignment, operation = tables.assignment.c, tables.operation.c
+        ended = sa.func.coalesce(assignment.ended_at, assignment.expires_at)
         yield (
-            tables.placement,
-            placement.state.in_(("released", "expired")) & (ended < at - kept.placements_s),
+            tables.assignment,
+            assignment.state.in_(("released", "expired")) & (ended < now - periods.assignments_s),
         )
-        # One whose application still runs is needed when it ends.
+        # The forecast of a running application is needed when it ends.
         running = sa.exists().where(
-            placement.placement_id == tables.forecast.c.placement_id,
-            placement.state.in_(("reserved", "bound")),
+            assignment.assignment_id == tables.forecast.c.assignment_id,
+            assignment.state.in_(("reserved", "bound")),
         )
-        yield tables.forecast, (tables.forecast.c.made_at < at - kept.placements_s) & ~running
-        yield tables.realised, tables.realised.c.ended_at < at - kept.realised_s
-        yield tables.operation, operation.ended_at < at - kept.operations_s
-        for node_id in self._thinned_nodes():
+        yield tables.forecast, (tables.forecast.c.made_at < now - periods.assignments_s) & ~running
+        yield tables.realised, tables.realised.c.ended_at < now - periods.realised_s
+        yield tables.operation, operation.ended_at < now - periods.operations_s
+        for node_id in self._reporting_nodes():
             hour = tables.fingerprint_hour.c
-            yield tables.fingerprint_hour, (hour.node_id == node_id) & (hour.hour_at < hourly)
+            yield tables.fingerprint_hour, (hour.node_id == node_id) & (hour.hour_at < hourly_limit)
 
     def _delete(self, table: sa.Table, condition: sa.ColumnElement[bool]) -> int:
         key = list(table.primary_key.columns)
-        some = sa.select(*key).where(condition).limit(_ROWS)
+        keys = sa.select(*key).where(condition).limit(_ROWS)
         with self._reading() as connection:
-            if connection.execute(some.limit(1)).first() is None:
+            if connection.execute(keys.limit(1)).first() is None:
                 return 0
         with self._writing() as connection:
-            chosen = sa.tuple_(*key) if len(key) > 1 else key[0]
-            return connection.execute(sa.delete(table).where(chosen.in_(some))).rowcount
+            key_columns = sa.tuple_(*key) if len(key) > 1 else key[0]
+            return connection.execute(sa.delete(table).where(key_columns.in_(keys))).rowcount
 
     def _trim_feed(self, before: float) -> int:
         change, feed = tables.change, tables.feed
@@ -306,10 +310,10 @@ class Retaining(Unpacking):
             return connection.execute(sa.delete(change).where(change.c.sequence <= last)).rowcount
 
 
-def _thinnable(node_id: str, hour: datetime) -> sa.Select[Any]:
-    """Live fingerprints of a node before ``hour`` that nothing refers to."""
+def _expired_live(node_id: str, hour: datetime) -> sa.Select[Any]:
+    """Select the unreferenced live fingerprints of a node before ``hour``."""
     table, run = schema.fingerprint, schema.run
-    used = [
+    references = [
         sa.exists().where(column == table.c.id)
         for column in (
             run.c.fingerprint_id,
@@ -323,12 +327,12 @@ def _thinnable(node_id: str, hour: datetime) -> sa.Select[Any]:
         table.c.node_id == node_id,
         table.c.purpose == "live",
         table.c.started_at < hour,
-        *(~one for one in used),
+        *(~reference for reference in references),
     )
 
 
-def _alone(connection: sa.Connection) -> bool:
-    """Whether no other server thins; SQLite's writers are alone anyway."""
+def _try_lock(connection: sa.Connection) -> bool:
+    """Try to lock retention against other servers; SQLite has a single writer anyway."""
     if connection.dialect.name != "postgresql":
         return True
     return bool(connection.scalar(sa.select(sa.func.pg_try_advisory_xact_lock(RETENTION_LOCK))))
@@ -337,10 +341,10 @@ def _alone(connection: sa.Connection) -> bool:
 def _summary(prints: list[Fingerprint]) -> dict[str, Any]:
     costs: dict[str, list[float]] = defaultdict(list)
     passive: dict[str, list[float]] = defaultdict(list)
-    for taken in prints:
-        for name, seconds in taken.times().items():
+    for fingerprint in prints:
+        for name, seconds in fingerprint.times().items():
             costs[name].append(seconds)
-        for name, value in taken.passive.items():
+        for name, value in fingerprint.passive.items():
             passive[name].append(value)
     return {
         "surrogates": {
@@ -352,19 +356,19 @@ def _summary(prints: list[Fingerprint]) -> dict[str, Any]:
 
 
 def _merged(
-    one: dict[str, Any], one_count: int, other: dict[str, Any], other_count: int
+    first: dict[str, Any], first_count: int, second: dict[str, Any], second_count: int
 ) -> dict[str, Any]:
-    """Two summaries of one hour, weighted by count: the best that is left of their quantiles."""
-    share = other_count / (one_count + other_count)
+    """Merge two summaries of one hour, weighted by count: an approximation of the quantiles."""
+    share = second_count / (first_count + second_count)
 
     def between(a: float, b: float) -> float:
         return a + (b - a) * share
 
-    surrogates, passive = dict(one["surrogates"]), dict(one["passive"])
-    for name, values in other["surrogates"].items():
-        held = surrogates.get(name, values)
-        surrogates[name] = tuple(between(a, b) for a, b in zip(held, values, strict=True))
-    for name, value in other["passive"].items():
+    surrogates, passive = dict(first["surrogates"]), dict(first["passive"])
+    for name, values in second["surrogates"].items():
+        first_values = surrogates.get(name, values)
+        surrogates[name] = tuple(between(a, b) for a, b in zip(first_values, values, strict=True))
+    for name, value in second["passive"].items():
         passive[name] = between(passive.get(name, value), value)
     return {"surrogates": surrogates, "passive": passive}
 
@@ -381,10 +385,10 @@ def _figures(document: Mapping[str, Any], parts: compact.Parts) -> dict[str, Any
 
 
 def _quantile(ordered: list[float], q: float) -> float:
-    place = q * (len(ordered) - 1)
-    low = int(place)
+    position = q * (len(ordered) - 1)
+    low = int(position)
     high = min(low + 1, len(ordered) - 1)
-    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
+    return ordered[low] + (ordered[high] - ordered[low]) * (position - low)
 
 
 def _short(value: float) -> float:

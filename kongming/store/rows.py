@@ -1,4 +1,4 @@
-"""Rows of an export, from a store and back to records."""
+"""Conversion between store records and the rows of an export."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from kongming.errors import IncompatibleError, InputError, KongmingError, UnknownNameError
-from kongming.fingerprint import Fingerprint, NodeFacts
-from kongming.run import Run, Signature
+from kongming.records.errors import IncompatibleError, InputError, KongmingError, UnknownNameError
+from kongming.records.fingerprint import Fingerprint, NodeFacts
+from kongming.records.run import Run, Signature
 from kongming.store import Store, StoredApplication
 from kongming.store.reference import Reference
 
 TEXTS = ("record", "id", "app", "node_id", "placement", "kind", "levels", "started_at")
 NUMBERS = ("wall_s", "metric")
-"""The flat columns of a row, beside its ``document``."""
+"""Flat columns of a row, in addition to its ``document``."""
 
 Row = dict[str, Any]
 
 
 def of_store(store: Store, apps: Collection[str] | None) -> Iterator[Row]:
-    """Rows in the order in which an import can use them: what is referred to comes first."""
-    known = {entry.name for entry in store.applications()}
-    known |= {signature.app for signature in store.signatures()}
+    """Yield export rows in import order: referenced records before those that refer to them."""
+    profiled = {entry.name for entry in store.applications()}
+    profiled |= {signature.app for signature in store.signatures()}
     for app in apps or ():
-        if app not in known:
-            raise UnknownNameError("profiled application", app, known)
-    # One query each: a store is small beside memory, and one export is one moment.
+        if app not in profiled:
+            raise UnknownNameError("profiled application", app, profiled)
+    # One query per kind: a store fits into memory, and the export stays consistent.
     runs = [run for run in store.runs() if apps is None or run.app in apps]
     signatures = [s for s in store.signatures() if apps is None or s.app in apps]
     purposes = store.fingerprint_purposes()
@@ -58,14 +58,14 @@ def of_store(store: Store, apps: Collection[str] | None) -> Iterator[Row]:
         if apps is None or entry.name in apps:
             document = {"name": entry.name, "identity": entry.identity, "document": entry.document}
             yield _row("application", f"{entry.name}/{entry.identity}", document, app=entry.name)
-    for print_ in prints.values():
+    for fingerprint in prints.values():
         yield _row(
             "fingerprint",
-            print_.id,
-            print_.to_dict(),
-            node_id=print_.node.id,
-            kind=purposes[print_.id],
-            started_at=print_.started_at,
+            fingerprint.id,
+            fingerprint.to_dict(),
+            node_id=fingerprint.node.id,
+            kind=purposes[fingerprint.id],
+            started_at=fingerprint.started_at,
         )
     for run in runs:
         yield _run_row(run)
@@ -85,8 +85,8 @@ def of_store(store: Store, apps: Collection[str] | None) -> Iterator[Row]:
 def _run_row(run: Run) -> Row:
     document = run.to_dict()
     prints = {"fingerprint": run.fingerprint, "before": run.before, "after": run.after}
-    for key, print_ in prints.items():
-        document[key] = None if print_ is None else print_.id
+    for key, fingerprint in prints.items():
+        document[key] = None if fingerprint is None else fingerprint.id
     return _row(
         "run",
         run.id,
@@ -108,13 +108,13 @@ def _row(record: str, key: str, document: Mapping[str, Any], **columns: Any) -> 
 
 
 def to_records(rows: Iterable[Row], source: str) -> dict[str, list[Any]]:
-    """Records by kind, named as ``Store.add_all`` takes them.
+    """Convert rows to records by kind, keyed as ``Store.add_all`` takes them.
 
     Raises:
         InputError: a row is not valid; names ``source`` and the row, from 0.
         IncompatibleError: a record has a newer schema.
     """
-    made: dict[str, list[Any]] = {
+    records: dict[str, list[Any]] = {
         "nodes": [],
         "references": [],
         "applications": [],
@@ -126,14 +126,14 @@ def to_records(rows: Iterable[Row], source: str) -> dict[str, list[Any]]:
     for number, row in enumerate(rows):
         kind = f"{row['record']}s"
         try:
-            if kind not in made:
+            if kind not in records:
                 raise InputError("is unknown.", field="record", found=row["record"])
-            made[kind].append(_record(kind, json.loads(row["document"]), row["kind"], prints))
+            records[kind].append(_record(kind, json.loads(row["document"]), row["kind"], prints))
         except (KongmingError, ValueError, KeyError, TypeError, AttributeError) as error:
-            why = error.message if isinstance(error, KongmingError) else repr(error)
-            refused = IncompatibleError if isinstance(error, IncompatibleError) else InputError
-            raise refused(f"Row {number} of {source} is not valid: {why}") from error
-    return made
+            reason = error.message if isinstance(error, KongmingError) else repr(error)
+            error_class = IncompatibleError if isinstance(error, IncompatibleError) else InputError
+            raise error_class(f"Row {number} of {source} is not valid: {reason}") from error
+    return records
 
 
 def _record(
@@ -148,9 +148,9 @@ def _record(
             str(document["name"]), str(document["identity"]), dict(document["document"])
         )
     if kind == "fingerprints":
-        print_ = Fingerprint.from_dict(document)
-        prints[print_.id] = print_
-        return print_, purpose
+        fingerprint = Fingerprint.from_dict(document)
+        prints[fingerprint.id] = fingerprint
+        return fingerprint, purpose
     during = document.get("fingerprint")
     before, after = document.get("before"), document.get("after")
     if kind == "signatures":

@@ -1,17 +1,17 @@
-"""Tables of the store. Columns are what is asked by; the rest of a record is its JSON document.
+"""Tables of the store. Queried fields are columns; the complete record is a JSON document.
 
-A change here needs a migration in ``migrations/versions`` and its name in ``HEAD``.
+A change here needs a migration in ``migrations/versions`` and its revision in ``HEAD``.
 """
 
 from __future__ import annotations
 
 import sqlalchemy as sa
 
-HEAD = "0003"
-"""The newest revision: compared first at opening, so that Alembic is seldom loaded."""
+HEAD = "0004"
+"""Newest schema revision; compared when a store is opened, so that Alembic is rarely loaded."""
 
 VERSION_TABLE = "kongming_version"
-"""Not Alembic's default name, which another program's database may have."""
+"""Differs from Alembic's default name, which another program's database may use."""
 
 metadata = sa.MetaData(
     naming_convention={
@@ -26,14 +26,14 @@ node = sa.Table(
     "node",
     metadata,
     sa.Column("id", sa.String, primary_key=True),
-    # When the facts were taken (UTC): older ones, imported later, do not replace newer ones.
+    # When the facts were read (UTC): older facts, imported later, do not replace newer ones.
     sa.Column("seen_at", sa.DateTime, nullable=False),
-    # The part that holds the same facts; absent for nodes that an older KONGMING wrote.
+    # Id of the part with the same facts; NULL for nodes written by older versions.
     sa.Column("facts", sa.String),
     sa.Column("document", sa.JSON, nullable=False),
 )
 
-# What many fingerprints have in common, by a hash of its content: kept once, never changed.
+# Content shared by many fingerprints, keyed by its hash: stored once and immutable.
 part = sa.Table(
     "part",
     metadata,
@@ -61,7 +61,7 @@ run = sa.Table(
     sa.Column("id", sa.String, primary_key=True),
     sa.Column("app", sa.String, nullable=False),
     sa.Column("identity", sa.String, nullable=False),
-    # No foreign key: a run that failed may have no fingerprint, which brings the node's facts.
+    # No foreign key: a failed run may have no fingerprint, and so no stored node.
     sa.Column("node_id", sa.String, nullable=False),
     sa.Column("placement", sa.String, nullable=False),
     sa.Column("kind", sa.String, nullable=False),
@@ -89,7 +89,7 @@ signature = sa.Table(
     sa.Column("placement", sa.String, nullable=False),
     sa.Column("campaign", sa.String, nullable=False),
     sa.Column("step", sa.Integer, nullable=False),
-    # The fingerprint's, copied: what orders signatures.
+    # Copied from the fingerprint, to order signatures.
     sa.Column("started_at", sa.DateTime, nullable=False),
     sa.Column("fingerprint_id", sa.ForeignKey("fingerprint.id"), nullable=False, index=True),
     sa.Column("document", sa.JSON, nullable=False),
@@ -125,7 +125,7 @@ campaign = sa.Table(
     sa.Column("finished_at", sa.DateTime),
     sa.Column("document", sa.JSON, nullable=False),
 )
-# At most one campaign of a key is under way, whoever opens it at the same moment.
+# At most one unfinished campaign per key, even if opened concurrently.
 sa.Index(
     "uq_campaign_under_way",
     campaign.c.key,

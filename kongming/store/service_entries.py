@@ -1,4 +1,4 @@
-"""What the service keeps, as plain frozen records. Times are unix seconds in UTC."""
+"""Records of the service, as frozen dataclasses. Times are unix seconds in UTC."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from kongming.fingerprint import Fingerprint
-from kongming.run import Run, Signature
+from kongming.records.fingerprint import Fingerprint
+from kongming.records.run import Run, Signature
 
 STATES = ("reserved", "bound", "released", "expired")
-"""Of a placement. ``reserved`` and ``bound`` ones are active."""
+"""States of an assignment. ``reserved`` and ``bound`` ones are active."""
 
 ACTIVE = ("reserved", "bound")
 
-KINDS = ("node", "fingerprint", "reference", "model", "signature", "placement", "reset")
-"""Of a change. ``reset`` says that changes were missed: read everything again."""
+KINDS = ("node", "fingerprint", "reference", "model", "signature", "assignment", "reset")
+"""Kinds of a change. ``reset`` means that changes were missed: reload everything."""
 
 
 @dataclass(frozen=True, slots=True)
-class StoredPlacement:
-    """An application that is, will be or was on a node. ``memory_bytes`` 0 means not known."""
+class StoredAssignment:
+    """Assignment: a job on a node, in any state. ``memory_bytes`` 0 means unknown."""
 
-    placement_id: str
+    assignment_id: str
     app: str
     node_id: str
     domain: int
@@ -37,7 +37,7 @@ class StoredPlacement:
 
 @dataclass(frozen=True, slots=True)
 class StoredAgent:
-    """A node's agent: ``document`` as it was put, ``seen_at`` when it last said that it lives."""
+    """Agent of a node: ``document`` as stored, ``seen_at`` the time of its last heartbeat."""
 
     node_id: str
     document: Mapping[str, Any]
@@ -46,7 +46,7 @@ class StoredAgent:
 
 @dataclass(frozen=True, slots=True)
 class Promotion:
-    """A version of a model that went into service."""
+    """Promotion of a model version into service."""
 
     app: str
     placement: str
@@ -57,9 +57,9 @@ class Promotion:
 
 @dataclass(frozen=True, slots=True)
 class StoredForecast:
-    """What was predicted for a placement; ``document`` is the prediction's JSON form."""
+    """Prediction for an assignment; ``document`` is the prediction's JSON form."""
 
-    placement_id: str
+    assignment_id: str
     app: str
     node_id: str
     placement: str
@@ -70,13 +70,13 @@ class StoredForecast:
 
 @dataclass(frozen=True, slots=True)
 class StoredRealised:
-    """A finished run beside what was predicted for it, both in ``metric_unit``.
+    """Finished run with its prediction, both in ``metric_unit``.
 
-    ``lower`` and ``upper`` should hold the metric with probability ``level``.
+    ``lower`` and ``upper`` should contain the metric with probability ``level``.
     """
 
     run_id: str
-    placement_id: str
+    assignment_id: str
     app: str
     placement: str
     node_id: str
@@ -91,19 +91,20 @@ class StoredRealised:
 
     @property
     def error_pct(self) -> float:
-        """|predicted - measured| / measured, in per cent."""
+        """Absolute relative error |predicted - measured| / measured, in percent."""
         return 100.0 * abs(self.predicted - self.measured) / self.measured
 
     @property
     def covered(self) -> bool:
+        """Whether the prediction interval contains the measured value."""
         return self.lower <= self.measured <= self.upper
 
 
 @dataclass(frozen=True, slots=True)
 class StoredOperation:
-    """A long-running operation, as training; ``progress`` 0 to 1.
+    """Long-running operation, such as training; ``progress`` 0 to 1.
 
-    ``owner`` is the server that works on it; ``document`` is what was asked and what came of it.
+    ``owner`` is the server that executes it; ``document`` holds the request and the result.
     """
 
     id: str
@@ -120,9 +121,9 @@ class StoredOperation:
 
 @dataclass(frozen=True, slots=True)
 class StoredToken:
-    """A bearer token: only the hash of its secret is kept, in hexadecimal.
+    """Bearer token: only the hash of its secret is stored, in hexadecimal.
 
-    ``expires_at`` None means never; ``subject`` is whom it was given to.
+    ``expires_at`` None means never; ``subject`` is the user or program that it was issued to.
     """
 
     id: str
@@ -136,7 +137,7 @@ class StoredToken:
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """One record as an agent delivered it. ``purpose`` counts for fingerprints alone."""
+    """Record as reported by an agent. ``purpose`` applies only to fingerprints."""
 
     node_id: str
     sequence: int
@@ -146,7 +147,7 @@ class Reported:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A reported record that cannot be kept, and why."""
+    """Reported record that was refused, and why."""
 
     id: str
     field: str
@@ -155,7 +156,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """Ids of reported records that are committed, and those that were refused."""
+    """Ids of reported records that are committed, and the refused records."""
 
     new: tuple[str, ...] = ()
     duplicates: tuple[str, ...] = ()
@@ -163,27 +164,27 @@ class Accepted:
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """All that is committed, duplicates included."""
+        """Ids of all committed records, duplicates included."""
         return self.new + self.duplicates
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Something in the store changed. Sequences rise in the order in which changes are seen.
+    """Entry of the change feed. Sequence numbers rise in the order in which changes are visible.
 
-    ========== ========== ======================
-    kind       owner      key
-    ========== ========== ======================
-    node       node id    node id
-    fingerprint node id   fingerprint id
-    reference  node id    suite version/CPU
-    model      app        placement
-    signature  app        signature id
-    placement  node id    placement id
-    reset      (empty)    (empty)
-    ========== ========== ======================
+    =========== ========== ======================
+    kind        owner      key
+    =========== ========== ======================
+    node        node id    node id
+    fingerprint node id    fingerprint id
+    reference   node id    suite version/CPU
+    model       app        placement
+    signature   app        signature id
+    assignment  node id    assignment id
+    reset       (empty)    (empty)
+    =========== ========== ======================
 
-    ``origin`` is the ``Store.origin`` of who made it: a server may skip its own.
+    ``origin`` is the ``Store.origin`` of the writer, so that a server can skip its own changes.
     """
 
     sequence: int
@@ -196,10 +197,10 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class HourlyFingerprint:
-    """What is kept of the live fingerprints of one CPU of one node over one hour.
+    """Statistics of the live fingerprints of one CPU of one node over one hour.
 
     ``surrogates`` holds, by name, seconds per operation: the median, 10th and 90th percentile
-    over the hour's ``count`` fingerprints; ``passive`` holds means. Six digits are kept.
+    over the hour's ``count`` fingerprints; ``passive`` holds means. Values have six digits.
     """
 
     node_id: str

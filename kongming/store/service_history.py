@@ -1,4 +1,4 @@
-"""Forecasts and what came of them, operations, and tokens."""
+"""Forecasts and measured outcomes, operations, and tokens."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from kongming.errors import InputError
+from kongming.records.errors import InputError
 from kongming.store import service_schema as tables
 from kongming.store.feed import Feed
 from kongming.store.service_entries import (
@@ -22,26 +22,27 @@ from kongming.store.writing import insert, wrote
 
 
 class ServiceHistory(Feed):
-    """The part of the store that remembers what the service said and did."""
+    """Store methods for forecasts, finished runs, operations and tokens."""
 
     # -- forecasts and finished runs -----------------------------------------------------------
 
     def add_forecast(self, forecast: StoredForecast) -> None:
-        """Keep what was predicted for a placement, in place of an earlier forecast."""
-        self._put(tables.forecast, "placement_id", forecast)
+        """Store the forecast for an assignment; replaces an earlier one."""
+        self._put(tables.forecast, "assignment_id", forecast)
 
-    def forecast(self, placement_id: str) -> StoredForecast | None:
+    def forecast(self, assignment_id: str) -> StoredForecast | None:
+        """Return the forecast for an assignment, or None."""
         table = tables.forecast
-        query = sa.select(table).where(table.c.placement_id == placement_id)
+        query = sa.select(table).where(table.c.assignment_id == assignment_id)
         with self._reading() as connection:
             row = connection.execute(query).one_or_none()
         return None if row is None else StoredForecast(**row._mapping)
 
     def add_realised(self, realised: StoredRealised) -> bool:
-        """Keep a finished run beside its prediction; False where the run was known already.
+        """Store a finished run with its prediction; return False if the run is already stored.
 
         Raises:
-            InputError: a number that cannot be true.
+            InputError: a value that is not plausible.
         """
         for name in ("predicted", "measured"):
             value = getattr(realised, name)
@@ -57,7 +58,7 @@ class ServiceHistory(Feed):
     def realised(
         self, app: str | None = None, placement: str | None = None, limit: int | None = None
     ) -> list[StoredRealised]:
-        """Finished runs beside what was predicted for them, newest first."""
+        """Return finished runs with their predictions, newest first."""
         table = tables.realised
         query = sa.select(table).order_by(table.c.ended_at.desc(), table.c.run_id).limit(limit)
         if app is not None:
@@ -70,15 +71,16 @@ class ServiceHistory(Feed):
     # -- operations ----------------------------------------------------------------------------
 
     def put_operation(self, operation: StoredOperation) -> None:
-        """Keep an operation as it is now, in place of what it was."""
+        """Insert or replace an operation."""
         self._put(tables.operation, "id", operation)
 
     def operation(self, operation_id: str) -> StoredOperation | None:
+        """Return the operation of this id, or None."""
         table = tables.operation
         with self._reading() as connection:
-            row = connection.execute(sa.select(table).where(table.c.id == operation_id))
-            found = row.one_or_none()
-        return None if found is None else StoredOperation(**found._mapping)
+            query = sa.select(table).where(table.c.id == operation_id)
+            row = connection.execute(query).one_or_none()
+        return None if row is None else StoredOperation(**row._mapping)
 
     def operations(
         self,
@@ -87,7 +89,7 @@ class ServiceHistory(Feed):
         states: Collection[str] | None = None,
         limit: int | None = None,
     ) -> list[StoredOperation]:
-        """Operations, newest first: those of ``kind`` and in one of ``states`` where given."""
+        """Return operations, newest first; optionally of one ``kind`` and in given ``states``."""
         table = tables.operation
         query = sa.select(table).order_by(table.c.created_at.desc(), table.c.id).limit(limit)
         if kind is not None:
@@ -100,7 +102,7 @@ class ServiceHistory(Feed):
     # -- tokens --------------------------------------------------------------------------------
 
     def add_token(self, token: StoredToken) -> None:
-        """Raises InputError where the id is taken."""
+        """Store a new token. Raises InputError if the id is taken."""
         with self._writing() as connection:
             statement = insert(connection, tables.token).values(**asdict(token))
             new = statement.on_conflict_do_nothing(index_elements=["id"])
@@ -108,21 +110,21 @@ class ServiceHistory(Feed):
                 raise InputError("is taken.", field="id", found=token.id)
 
     def token(self, token_id: str) -> StoredToken | None:
-        """The token of this id, revoked and expired ones included."""
+        """Return the token of this id, even if revoked or expired; None if there is none."""
         with self._reading() as connection:
             query = sa.select(tables.token).where(tables.token.c.id == token_id)
             row = connection.execute(query).one_or_none()
         return None if row is None else StoredToken(**row._mapping)
 
     def tokens(self) -> list[StoredToken]:
-        """All tokens, oldest first, revoked and expired ones included."""
+        """Return all tokens, oldest first, including revoked and expired ones."""
         table = tables.token
         with self._reading() as connection:
             rows = connection.execute(sa.select(table).order_by(table.c.created_at, table.c.id))
             return [StoredToken(**row._mapping) for row in rows]
 
     def revoke_token(self, token_id: str, at: float) -> bool:
-        """False where there is no such token, or it was revoked before."""
+        """Revoke a token; return False if it does not exist or was already revoked."""
         table = tables.token
         with self._writing() as connection:
             written = connection.execute(

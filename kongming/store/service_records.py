@@ -1,4 +1,4 @@
-"""Placements, agents and the models in service: what servers on one store agree on."""
+"""Assignments, agents and models in service: state shared by all servers on one store."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from kongming.errors import ConflictError, InputError, UnknownNameError
+from kongming.records.errors import ConflictError, InputError, UnknownNameError
 from kongming.store import schema
 from kongming.store import service_schema as tables
 from kongming.store.feed import Feed, Noted
@@ -18,82 +18,83 @@ from kongming.store.service_entries import (
     STATES,
     Promotion,
     StoredAgent,
-    StoredPlacement,
+    StoredAssignment,
 )
 from kongming.store.writing import batches, insert, wrote
 
 
 class ServiceRecords(Feed):
-    """The part of the store that holds what runs where, who reports, and which model answers."""
+    """Store methods for assignments, agents and the models in service."""
 
-    # -- placements ----------------------------------------------------------------------------
+    # -- assignments ----------------------------------------------------------------------------
 
-    def put_placement(self, placement: StoredPlacement) -> StoredPlacement:
-        """Keep a placement, and return what is held then.
+    def put_assignment(self, assignment: StoredAssignment) -> StoredAssignment:
+        """Store an assignment, and return the stored one.
 
-        Two servers may decide about one at the same moment; what is held only moves forward, so
-        that the later answer does not undo the earlier one: a bound placement is released but
-        never reserved again or expired, a released one stays as it is, and one whose reservation
-        was prolonged does not expire at the older time. An expired one may be bound: it runs.
+        Two servers may change an assignment concurrently; its state only moves forward, so that
+        the later write does not undo the earlier one: a bound assignment can be released but
+        not reserved again or expired, a released one is final, and one whose reservation was
+        extended does not expire at the older time. An expired one may be bound: the job runs.
 
         Raises:
             ConflictError: the id is that of another application or node.
             InputError: an unknown state.
         """
-        return self.put_placements([placement])[0]
+        return self.put_assignments([assignment])[0]
 
-    def put_placements(self, placements: Sequence[StoredPlacement]) -> list[StoredPlacement]:
-        """As ``put_placement`` for many: all of them or, on an error, none."""
-        for placement in placements:
-            if placement.state not in STATES:
+    def put_assignments(self, assignments: Sequence[StoredAssignment]) -> list[StoredAssignment]:
+        """Store many assignments atomically, each as ``put_assignment`` does."""
+        for assignment in assignments:
+            if assignment.state not in STATES:
                 raise InputError(
-                    "is unknown.", field="state", found=placement.state, allowed=", ".join(STATES)
+                    "is unknown.", field="state", found=assignment.state, allowed=", ".join(STATES)
                 )
         with self._changing() as (connection, noted):
-            held = {
-                # In one order everywhere, so that two writers never wait for each other.
-                placement.placement_id: _put_placement(connection, noted, placement)
-                for placement in sorted(placements, key=lambda one: one.placement_id)
+            stored = {
+                # The same order everywhere prevents deadlocks between writers.
+                assignment.assignment_id: _put_assignment(connection, noted, assignment)
+                for assignment in sorted(assignments, key=lambda entry: entry.assignment_id)
             }
-        return [held[placement.placement_id] for placement in placements]
+        return [stored[assignment.assignment_id] for assignment in assignments]
 
-    def placement(self, placement_id: str) -> StoredPlacement | None:
-        table = tables.placement
-        query = sa.select(table).where(table.c.placement_id == placement_id)
+    def assignment(self, assignment_id: str) -> StoredAssignment | None:
+        """Return the assignment of this id, or None."""
+        table = tables.assignment
+        query = sa.select(table).where(table.c.assignment_id == assignment_id)
         with self._reading() as connection:
             row = connection.execute(query).one_or_none()
-        return None if row is None else _placement(row)
+        return None if row is None else _assignment(row)
 
-    def placements(
+    def assignments(
         self,
         *,
         active: bool | None = None,
         node_id: str | None = None,
         limit: int | None = None,
-    ) -> list[StoredPlacement]:
-        """Placements, newest first: only those that are (or are not) active where it is given."""
-        table = tables.placement
+    ) -> list[StoredAssignment]:
+        """Return assignments, newest first; optionally only active or only inactive ones."""
+        table = tables.assignment
         query = sa.select(table)
         if active is not None:
-            chosen = table.c.state.in_(ACTIVE)
-            query = query.where(chosen if active else ~chosen)
+            is_active = table.c.state.in_(ACTIVE)
+            query = query.where(is_active if active else ~is_active)
         if node_id is not None:
             query = query.where(table.c.node_id == node_id)
         began = sa.func.coalesce(table.c.bound_at, table.c.reserved_at)
-        query = query.order_by(began.desc(), table.c.placement_id).limit(limit)
+        query = query.order_by(began.desc(), table.c.assignment_id).limit(limit)
         with self._reading() as connection:
-            return [_placement(row) for row in connection.execute(query)]
+            return [_assignment(row) for row in connection.execute(query)]
 
     # -- agents --------------------------------------------------------------------------------
 
     def put_agent(
         self, node_id: str, document: Mapping[str, Any], seen_at: float | None = None
     ) -> None:
-        """Keep what an agent said of itself, in place of what it said before."""
+        """Insert or replace an agent's description of itself."""
         self.put_agents({node_id: (document, time.time() if seen_at is None else seen_at)})
 
     def put_agents(self, agents: Mapping[str, tuple[Mapping[str, Any], float]]) -> None:
-        """As ``put_agent`` for many, by node: the document, and when the agent was seen."""
+        """Store many agents, by node: the document, and the time of the last heartbeat."""
         if not agents:
             return
         with self._changing() as (connection, noted):
@@ -113,10 +114,10 @@ class ServiceRecords(Feed):
                 noted.note("node", node_id, node_id)
 
     def agents_seen(self, seen_at: Mapping[str, float]) -> None:
-        """When agents last said that they live, by node: many heartbeats in one transaction.
+        """Store the heartbeat times of many agents, by node, in one transaction.
 
-        Unknown agents are left out; an earlier time than the one that is held changes nothing.
-        No change is noted: heartbeats are too many.
+        Unknown agents and times older than the stored ones are ignored. Heartbeats are too
+        frequent for the change feed, so no change is noted.
         """
         if not seen_at:
             return
@@ -132,7 +133,7 @@ class ServiceRecords(Feed):
             )
 
     def agents(self, *, node_ids: Collection[str] | None = None) -> list[StoredAgent]:
-        """All agents, or those of these nodes that are held; by node."""
+        """Return all agents, or those of ``node_ids`` that are stored; by node."""
         table = tables.agent
         with self._reading() as connection:
             if node_ids is None:
@@ -145,18 +146,18 @@ class ServiceRecords(Feed):
                         sa.select(table).where(table.c.node_id.in_(batch))
                     )
                 ]
-        found = (StoredAgent(row.node_id, row.document, row.seen_at) for row in rows)
-        return sorted(found, key=lambda agent: agent.node_id)
+        agents = (StoredAgent(row.node_id, row.document, row.seen_at) for row in rows)
+        return sorted(agents, key=lambda agent: agent.node_id)
 
     def acknowledged(self, node_id: str) -> int:
-        """The highest sequence number of this node that is committed; 0 for none."""
+        """Return the highest committed sequence number of a node; 0 for none."""
         table = tables.delivery
         with self._reading() as connection:
             query = sa.select(table.c.sequence).where(table.c.node_id == node_id)
             return connection.scalar(query) or 0
 
     def acknowledge(self, node_id: str, sequence: int) -> None:
-        """Raise the acknowledged number of a node; a lower one changes nothing."""
+        """Raise the acknowledged sequence number of a node; a lower one changes nothing."""
         with self._writing() as connection:
             acknowledge(connection, {node_id: sequence})
 
@@ -191,7 +192,7 @@ class ServiceRecords(Feed):
             noted.note("model", app, placement)
 
     def promotions(self, app: str, placement: str) -> list[Promotion]:
-        """What went into service and when, newest first."""
+        """Return the promotions of a model, newest first."""
         table = tables.promotion
         query = (
             sa.select(*(column for column in table.c if column.name != "id"))
@@ -202,18 +203,18 @@ class ServiceRecords(Feed):
             return [Promotion(*row) for row in connection.execute(query)]
 
     def in_service(self, app: str, placement: str) -> int | None:
-        """The version that answers: the one promoted last, else the newest; None without any."""
+        """Return the version in service: the last promoted, else the newest; None without any."""
         return self.models_in_service(app=app, placement=placement).get((app, placement))
 
     def models_in_service(
         self, *, app: str | None = None, placement: str | None = None
     ) -> dict[tuple[str, str], int]:
-        """The version that answers, by application and placement."""
+        """Return the versions in service, by application and placement."""
         model, promotion = schema.model, tables.promotion
         newest = sa.select(model.c.app, model.c.placement, sa.func.max(model.c.version)).group_by(
             model.c.app, model.c.placement
         )
-        # A version that was deleted does not answer: then the one before it does again.
+        # If the promoted version was deleted, the one promoted before it is in service again.
         promoted = (
             sa.select(promotion.c.app, promotion.c.placement, promotion.c.version)
             .join(
@@ -233,17 +234,17 @@ class ServiceRecords(Feed):
             newest = newest.where(model.c.placement == placement)
             promoted = promoted.where(promotion.c.placement == placement)
         with self._reading() as connection:
-            chosen = {(a, p): version for a, p, version in connection.execute(newest)}
-            chosen |= {
+            versions = {(a, p): version for a, p, version in connection.execute(newest)}
+            versions |= {
                 (a, p): version
                 for a, p, version in connection.execute(promoted)
-                if (a, p) in chosen
+                if (a, p) in versions
             }
-        return chosen
+        return versions
 
 
 def acknowledge(connection: sa.Connection, sequences: Mapping[str, int]) -> None:
-    """Raise the acknowledged numbers of nodes, inside a transaction of the caller's."""
+    """Raise nodes' acknowledged sequence numbers, within the caller's transaction."""
     table = tables.delivery
     statement = insert(connection, table)
     new = statement.excluded
@@ -257,40 +258,40 @@ def acknowledge(connection: sa.Connection, sequences: Mapping[str, int]) -> None
     )
 
 
-def _put_placement(
-    connection: sa.Connection, noted: Noted, placement: StoredPlacement
-) -> StoredPlacement:
-    table = tables.placement
-    values = asdict(placement)
+def _put_assignment(
+    connection: sa.Connection, noted: Noted, assignment: StoredAssignment
+) -> StoredAssignment:
+    table = tables.assignment
+    values = asdict(assignment)
     statement = insert(connection, table).values(**values)
-    new, held = statement.excluded, table.c
-    not_prolonged = sa.or_(
-        held.expires_at.is_(None),
-        held.expires_at <= sa.func.coalesce(new.expires_at, held.expires_at),
+    new, current = statement.excluded, table.c
+    not_extended = sa.or_(
+        current.expires_at.is_(None),
+        current.expires_at <= sa.func.coalesce(new.expires_at, current.expires_at),
     )
     moves_forward = sa.or_(
-        (held.state == "reserved") & ((new.state != "expired") | not_prolonged),
-        (held.state == "bound") & new.state.in_(("bound", "released")),
-        (held.state == "expired") & (new.state != "expired"),
+        (current.state == "reserved") & ((new.state != "expired") | not_extended),
+        (current.state == "bound") & new.state.in_(("bound", "released")),
+        (current.state == "expired") & (new.state != "expired"),
     )
     forward = statement.on_conflict_do_update(
-        index_elements=["placement_id"],
-        set_={name: new[name] for name in values if name != "placement_id"},
-        where=(held.app == new.app) & (held.node_id == new.node_id) & moves_forward,
+        index_elements=["assignment_id"],
+        set_={name: new[name] for name in values if name != "assignment_id"},
+        where=(current.app == new.app) & (current.node_id == new.node_id) & moves_forward,
     )
-    if wrote(connection, forward, held.placement_id):
-        noted.note("placement", placement.node_id, placement.placement_id)
-    query = sa.select(table).where(held.placement_id == placement.placement_id)
-    found = _placement(connection.execute(query).one())
-    if (found.app, found.node_id) != (placement.app, placement.node_id):
+    if wrote(connection, forward, current.assignment_id):
+        noted.note("assignment", assignment.node_id, assignment.assignment_id)
+    query = sa.select(table).where(current.assignment_id == assignment.assignment_id)
+    stored = _assignment(connection.execute(query).one())
+    if (stored.app, stored.node_id) != (assignment.app, assignment.node_id):
         raise ConflictError(
-            f"is that of {found.app} on {found.node_id}.",
-            field="placement_id",
-            found=placement.placement_id,
-            hint="Choose another id for another placement.",
+            f"belongs to {stored.app} on {stored.node_id}.",
+            field="assignment_id",
+            found=assignment.assignment_id,
+            hint="Choose another id for another assignment.",
         )
-    return found
+    return stored
 
 
-def _placement(row: sa.Row[Any]) -> StoredPlacement:
-    return StoredPlacement(**row._mapping)
+def _assignment(row: sa.Row[Any]) -> StoredAssignment:
+    return StoredAssignment(**row._mapping)

@@ -1,6 +1,6 @@
 """Tables of the service. Times are unix seconds in UTC.
 
-A change here needs a migration in ``migrations/versions`` and its name in ``schema.HEAD``.
+A change here needs a migration in ``migrations/versions`` and its revision in ``schema.HEAD``.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from kongming.store.schema import metadata
 
-# The newest live fingerprint of each CPU: asked for far more often than history.
+# Newest live fingerprint of each CPU: queried far more often than the history.
 latest = sa.Table(
     "latest_fingerprint",
     metadata,
@@ -38,7 +38,7 @@ agent = sa.Table(
     sa.Column("document", sa.JSON, nullable=False),
 )
 
-# How far each agent's spool was taken over.
+# Highest committed sequence number of each agent's spool.
 delivery = sa.Table(
     "delivery",
     metadata,
@@ -46,10 +46,10 @@ delivery = sa.Table(
     sa.Column("sequence", sa.BigInteger, nullable=False),
 )
 
-placement = sa.Table(
-    "placement",
+assignment = sa.Table(
+    "assignment",
     metadata,
-    sa.Column("placement_id", sa.String, primary_key=True),
+    sa.Column("assignment_id", sa.String, primary_key=True),
     sa.Column("app", sa.String, nullable=False),
     sa.Column("node_id", sa.String, nullable=False),
     sa.Column("domain", sa.Integer, nullable=False),
@@ -79,7 +79,7 @@ promotion = sa.Table(
 forecast = sa.Table(
     "forecast",
     metadata,
-    sa.Column("placement_id", sa.String, primary_key=True),
+    sa.Column("assignment_id", sa.String, primary_key=True),
     sa.Column("app", sa.String, nullable=False),
     sa.Column("node_id", sa.String, nullable=False),
     sa.Column("placement", sa.String, nullable=False),
@@ -92,7 +92,7 @@ realised = sa.Table(
     "realised",
     metadata,
     sa.Column("run_id", sa.String, primary_key=True),
-    sa.Column("placement_id", sa.String, nullable=False),
+    sa.Column("assignment_id", sa.String, nullable=False),
     sa.Column("app", sa.String, nullable=False),
     sa.Column("placement", sa.String, nullable=False),
     sa.Column("node_id", sa.String, nullable=False),
@@ -134,8 +134,8 @@ token = sa.Table(
     sa.Column("subject", sa.String, nullable=False),
 )
 
-# One row: the last sequence number of a change, and up to which changes were deleted. Whoever
-# writes changes holds its lock until it commits, so that numbers become visible in their order.
+# A single row: the last sequence number, and the number up to which changes were deleted.
+# Writers hold its lock until the commit, so that changes become visible in sequence order.
 feed = sa.Table(
     "feed",
     metadata,

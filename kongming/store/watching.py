@@ -1,8 +1,8 @@
-"""Watching the feed: others' changes within a second, through outages of the database.
+"""Change feed subscription: delivers changes within a second and survives database outages.
 
-PostgreSQL notifies; SQLite is asked whether its file was written to, which costs microseconds.
-Either way what counts is the sequence number: a notification that is lost delays a change by a
-second and loses nothing.
+PostgreSQL notifies; SQLite is polled for writes to its file, which takes microseconds. In both
+cases the sequence number decides what is delivered: a lost notification delays a change by a
+second, but no change is lost.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ from typing import Any, Self
 
 import sqlalchemy as sa
 
-from kongming.errors import StoreError
+from kongming.records.errors import StoreError
 from kongming.store.feed import CHANNEL, Feed
 from kongming.store.service_entries import Change
 
 LOG = logging.getLogger(__name__)
 
 POLL_S = 1.0
-"""On PostgreSQL the feed is read this often even without a notification."""
+"""Polling interval of the feed on PostgreSQL in the absence of notifications."""
 
 SQLITE_POLL_S = 0.2
 
 BACK_OFF_S = (0.1, 1.0)
-"""First and longest wait before a lost connection is tried again."""
+"""Initial and maximum delay in seconds before reconnecting."""
 
-_BREATH_S = 0.02
-"""Changes that follow each other closely are taken together."""
+_BATCH_DELAY_S = 0.02
+"""Delay after each delivery, so that changes in quick succession form one batch."""
 
 Callback = Callable[[Sequence[Change]], None]
 
 
 class Watching(Feed):
-    """The part of the store that watches for changes."""
+    """Store methods for subscribing to changes."""
 
     def watch_changes(
         self,
@@ -49,21 +49,21 @@ class Watching(Feed):
         after: int | None = None,
         own: Collection[str] | None = None,
     ) -> Watch:
-        """Call ``callback`` with changes, oldest first, on a thread of its own until closed.
+        """Call ``callback`` with changes, oldest first, on a separate thread until closed.
 
-        Changes after the sequence number ``after`` are given, or from now on; those of this very
-        ``Store`` too (their ``origin`` is the store's own), where ``own`` does not name the kinds
-        that are wanted of them. A change of kind ``reset`` says that some are not known any more,
-        or that the callback failed: read everything again.
+        Delivers the changes after sequence number ``after`` (default: from now on). Changes of
+        this same ``Store`` (with its ``origin``) are included; ``own`` restricts them to some
+        kinds. A change of kind ``reset`` means that changes were missed, or that the callback
+        failed: reload everything.
         """
         first = self.last_change() if after is None else after
         return Watch(self, self._engine, callback, first, own)
 
 
 class Watch:
-    """A watch under way; close it before the store, or use it as a context.
+    """Active subscription; close it before the store, or use it as a context manager.
 
-    ``position`` is the sequence number up to which changes were given, ``seen_at`` the
+    ``position`` is the sequence number up to which changes were delivered, ``seen_at`` the
     monotonic time at which the feed was last read to its end.
     """
 
@@ -89,7 +89,7 @@ class Watch:
         self._thread.start()
 
     def close(self) -> None:
-        """Returns when the callback is not running and will not be called again."""
+        """Stop; on return the callback is not running and will not be called again."""
         if self._closing.is_set():
             return
         self._closing.set()
@@ -105,31 +105,33 @@ class Watch:
         self.close()
 
     def _run(self) -> None:
-        first, longest = BACK_OFF_S
-        wait_s = first
+        initial, longest = BACK_OFF_S
+        wait_s = initial
         postgresql = self._engine.dialect.name == "postgresql"
         while not self._closing.is_set():
             try:
-                with self._listening() if postgresql else self._looking() as waited:
-                    wait_s = first
-                    self._follow(waited)
+                with self._listening() if postgresql else self._polling() as wait:
+                    wait_s = initial
+                    self._follow(wait)
             except Exception as error:
-                # Drivers raise errors of their own below SQLAlchemy; the watch outlives them all.
-                if self.connected or wait_s == first:
-                    LOG.warning("the feed of changes is lost for now: %s", _line(error))
+                # Drivers also raise errors that SQLAlchemy does not wrap; survive all of them.
+                if self.connected or wait_s == initial:
+                    LOG.warning(
+                        "connection to the change feed lost, reconnecting: %s", _line(error)
+                    )
                 self.connected = False
                 self._closing.wait(wait_s * random.uniform(0.5, 1.0))
                 wait_s = min(longest, 2.0 * wait_s)
 
-    def _follow(self, waited: Callable[[], bool]) -> None:
-        # Whatever happened before the connection listened is read first.
+    def _follow(self, wait: Callable[[], bool]) -> None:
+        # First read the changes from before LISTEN.
         due = True
         while not self._closing.is_set():
             if due:
                 self._deliver()
                 self.connected, self.seen_at = True, time.monotonic()
-                self._closing.wait(_BREATH_S)
-            due = waited()
+                self._closing.wait(_BATCH_DELAY_S)
+            due = wait()
 
     def _deliver(self) -> None:
         while not self._closing.is_set():
@@ -143,14 +145,14 @@ class Watch:
             try:
                 self._callback(changes)
             except Exception:
-                LOG.exception("what follows changes of the store failed; it is told to reset")
+                LOG.exception("the callback for store changes failed; sending it a reset")
                 raise StoreError("The changes could not be applied.") from None
             self._failed = False
             self.position = until
 
     @contextmanager
     def _listening(self) -> Iterator[Callable[[], bool]]:
-        """Gives a call that returns, True, at a notification or after ``POLL_S``."""
+        """Yield a function that returns True on a notification or after ``POLL_S``."""
         connection = self._engine.connect()
         try:
             connection = connection.execution_options(isolation_level="AUTOCOMMIT")
@@ -165,13 +167,13 @@ class Watch:
 
             yield wait
         finally:
-            # It listens: no other may get it from the pool.
+            # Do not return a listening connection to the pool.
             connection.invalidate()
             connection.close()
 
     @contextmanager
-    def _looking(self) -> Iterator[Callable[[], bool]]:
-        """Gives a call that says, after ``SQLITE_POLL_S``, whether another wrote to the file."""
+    def _polling(self) -> Iterator[Callable[[], bool]]:
+        """Yield a function that returns, after ``SQLITE_POLL_S``, whether the file was written."""
         connection = self._engine.raw_connection()
         try:
             cursor: Any = connection.cursor()
@@ -180,13 +182,13 @@ class Watch:
                 cursor.execute("PRAGMA data_version")
                 return int(cursor.fetchone()[0])
 
-            seen = version()
+            last_version = version()
 
             def wait() -> bool:
-                nonlocal seen
+                nonlocal last_version
                 select.select([self._wake_out], [], [], SQLITE_POLL_S)
-                before, seen = seen, version()
-                return seen != before
+                before, last_version = last_version, version()
+                return last_version != before
 
             yield wait
         finally:

@@ -1,8 +1,7 @@
-"""Statements that write measurements, inside a transaction of the caller's."""
+"""Statements that write measurements, within the caller's transaction."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
@@ -10,47 +9,38 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
-from kongming.errors import InputError, UnknownNameError
-from kongming.fingerprint import Fingerprint, NodeFacts
-from kongming.run import Run, Signature
+from kongming.records import moments
+from kongming.records.errors import UnknownNameError
+from kongming.records.fingerprint import Fingerprint, NodeFacts
+from kongming.records.run import Run, Signature
 from kongming.store import compact, schema, service_schema
 from kongming.store.feed import Noted
 from kongming.store.reference import Reference
 
 PURPOSES = ("adhoc", "reference", "level", "before", "after", "signature", "idle", "live")
-"""Why a fingerprint was taken. Live ones are many, and become hourly figures with time."""
+"""Purposes of fingerprints. Live ones are aggregated into hourly statistics over time."""
 
-_FACTS_STAND = timedelta(hours=1)
-"""Facts that did not change are written again after so long: others may report older ones."""
+_FACTS_REFRESH = timedelta(hours=1)
+"""Unchanged facts are rewritten after this time, to outdate older facts reported late."""
 
 _FUTURE = timedelta(minutes=5)
-"""A clock that is ahead by more was wrong: what it dated does not stand before what follows."""
+"""Tolerated clock skew: later reports replace fingerprints dated further in the future."""
 
 _BATCH = 500
-"""Ids in one statement: databases bound the number of parameters."""
+"""Maximum number of ids in a statement: databases limit the number of parameters."""
 
 
 def utc(moment: str, field: str = "started_at") -> datetime:
-    """The time of an ISO 8601 text, as a UTC time without zone, as the columns have it."""
-    try:
-        parsed = datetime.fromisoformat(moment)
-    except ValueError as error:
-        raise InputError(
-            "is no time.", field=field, found=moment, allowed="ISO 8601, as 2026-01-31T12:00:00Z"
-        ) from error
-    return parsed.astimezone(UTC).replace(tzinfo=None) if parsed.tzinfo else parsed
+    """Parse an ISO 8601 time into a naive UTC datetime, the form of the columns."""
+    return moments.parse(moment, field).replace(tzinfo=None)
 
 
 def now() -> datetime:
     return datetime.now(UTC).replace(tzinfo=None)
 
 
-def iso(moment: datetime) -> str:
-    return moment.isoformat(timespec="seconds") + "Z"
-
-
 def insert(connection: sa.Connection, table: sa.Table) -> sqlite.Insert | postgresql.Insert:
-    """An INSERT that can say what happens on a conflict: each dialect has its own class."""
+    """Create the dialect's INSERT statement, which supports ON CONFLICT."""
     if connection.dialect.name == "postgresql":
         return postgresql.insert(table)
     return sqlite.insert(table)
@@ -61,12 +51,12 @@ def wrote(
     statement: sqlite.Insert | postgresql.Insert,
     column: sa.Column[Any],
 ) -> bool:
-    """Whether an INSERT wrote its row; drivers do not agree on counting the rows of one."""
+    """Execute an INSERT and return whether it wrote its row; row counts differ by driver."""
     return connection.execute(statement.returning(column)).first() is not None
 
 
 def put_node(connection: sa.Connection, noted: Noted, node: NodeFacts, seen_at: datetime) -> None:
-    """Keep a node's facts unless newer ones are held."""
+    """Store a node's facts unless newer ones are stored."""
     facts_id, _ = compact.facts(node)
     put_nodes(connection, noted, {node.id: (node, facts_id, seen_at)})
 
@@ -74,9 +64,9 @@ def put_node(connection: sa.Connection, noted: Noted, node: NodeFacts, seen_at: 
 def put_nodes(
     connection: sa.Connection, noted: Noted, nodes: Mapping[str, tuple[NodeFacts, str, datetime]]
 ) -> None:
-    """Keep nodes' facts, by node: with the id of their part, and when they were taken."""
+    """Store nodes' facts, by node: with the id of their part, and when they were read."""
     table = schema.node
-    held = {
+    stored_rows = {
         row.id: row
         for ids in batches(nodes)
         for row in connection.execute(
@@ -84,15 +74,15 @@ def put_nodes(
         )
     }
     rows = []
-    # In one order everywhere, so that two writers never wait for each other.
+    # The same order everywhere prevents deadlocks between writers.
     for node_id, (node, facts_id, seen_at) in sorted(nodes.items(), key=lambda item: item[0]):
-        found = held.get(node_id)
-        if found is not None:
-            if seen_at <= found.seen_at:
+        stored = stored_rows.get(node_id)
+        if stored is not None:
+            if seen_at <= stored.seen_at:
                 continue
-            if found.facts == facts_id and seen_at - found.seen_at < _FACTS_STAND:
+            if stored.facts == facts_id and seen_at - stored.seen_at < _FACTS_REFRESH:
                 continue
-        if found is None or found.facts != facts_id:
+        if stored is None or stored.facts != facts_id:
             noted.note("node", node_id, node_id)
         rows.append(
             {"id": node_id, "seen_at": seen_at, "facts": facts_id, "document": node.to_dict()}
@@ -112,7 +102,7 @@ def put_nodes(
 
 
 class PackedFingerprint(NamedTuple):
-    """A fingerprint as it is written: checked and in its rows' form, outside any transaction."""
+    """Checked fingerprint with its row and parts; prepared outside of any transaction."""
 
     fingerprint: Fingerprint
     purpose: str
@@ -125,7 +115,11 @@ def pack_fingerprint(
     purpose: str,
     facts_of: Callable[[NodeFacts], tuple[str, object]] = compact.facts,
 ) -> PackedFingerprint:
-    """Raises UnknownNameError for the purpose, InputError for what cannot be true."""
+    """Encode a fingerprint for storage.
+
+    Raises:
+        UnknownNameError: there is no such purpose.
+    """
     if purpose not in PURPOSES:
         raise UnknownNameError("purpose of a fingerprint", purpose, PURPOSES)
     document, parts = compact.pack(fingerprint, facts_of)
@@ -150,32 +144,32 @@ def add_fingerprint(
 def add_fingerprints(
     connection: sa.Connection, noted: Noted, packed: Sequence[PackedFingerprint]
 ) -> set[str]:
-    """Keep fingerprints and their nodes; returns the ids of those that were not there yet."""
+    """Store fingerprints and their nodes; return the ids of the new ones."""
     if not packed:
         return set()
     nodes: dict[str, tuple[NodeFacts, str, datetime]] = {}
-    for one in packed:
-        node_id, seen_at = one.row["node_id"], one.row["started_at"]
+    for entry in packed:
+        node_id, seen_at = entry.row["node_id"], entry.row["started_at"]
         if node_id not in nodes or nodes[node_id][2] < seen_at:
-            nodes[node_id] = (one.fingerprint.node, one.row["document"]["facts"], seen_at)
+            nodes[node_id] = (entry.fingerprint.node, entry.row["document"]["facts"], seen_at)
     put_nodes(connection, noted, nodes)
-    there = _there(connection, schema.fingerprint, [one.row["id"] for one in packed])
-    new = {one.row["id"]: one for one in packed if one.row["id"] not in there}
+    stored_ids = _stored_ids(connection, schema.fingerprint, [entry.row["id"] for entry in packed])
+    new = {entry.row["id"]: entry for entry in packed if entry.row["id"] not in stored_ids}
     if not new:
         return set()
     put_parts(
-        connection, noted, {key: doc for one in new.values() for key, doc in one.parts.items()}
+        connection, noted, {key: doc for entry in new.values() for key, doc in entry.parts.items()}
     )
     connection.execute(
         insert(connection, schema.fingerprint).on_conflict_do_nothing(index_elements=["id"]),
-        [one.row for one in new.values()],
+        [entry.row for entry in new.values()],
     )
-    _put_latest(connection, noted, [one.row for one in new.values() if one.purpose == "live"])
+    _put_latest(connection, noted, [entry.row for entry in new.values() if entry.purpose == "live"])
     return set(new)
 
 
 def put_parts(connection: sa.Connection, noted: Noted, parts: compact.Parts) -> None:
-    """Make sure of parts that rows of this transaction name."""
+    """Store the parts that rows of this transaction refer to, where they are missing."""
     missing = {k: v for k, v in parts.items() if k not in noted.known and k not in noted.parts}
     if missing:
         connection.execute(
@@ -188,9 +182,9 @@ def put_parts(connection: sa.Connection, noted: Noted, parts: compact.Parts) -> 
 def _put_latest(connection: sa.Connection, noted: Noted, rows: Iterable[dict[str, Any]]) -> None:
     newest: dict[tuple[str, int], dict[str, Any]] = {}
     for row in rows:
-        place = (row["node_id"], row["cpu"])
-        if place not in newest or newest[place]["started_at"] <= row["started_at"]:
-            newest[place] = row
+        slot = (row["node_id"], row["cpu"])
+        if slot not in newest or newest[slot]["started_at"] <= row["started_at"]:
+            newest[slot] = row
     if not newest:
         return
     table = service_schema.latest
@@ -222,23 +216,10 @@ def add_run(connection: sa.Connection, noted: Noted, run: Run) -> None:
     add_runs(connection, noted, [run])
 
 
-def check_run(run: Run) -> None:
-    """Refuse numbers that cannot be true. A metric of 0 or less is kept: the run is not ok."""
-    utc(run.started_at)
-    if not 0.0 <= run.wall_s < math.inf:
-        raise InputError(
-            "cannot be true.", field="wall_s", found=run.wall_s, allowed="a finite time"
-        )
-    if run.metric is not None and not math.isfinite(run.metric):
-        raise InputError("cannot be true.", field="metric", found=run.metric)
-
-
 def add_runs(connection: sa.Connection, noted: Noted, runs: Sequence[Run]) -> set[str]:
     """Keep runs with their fingerprints; returns the ids of those that were not there yet."""
-    for run in runs:
-        check_run(run)
-    there = _there(connection, schema.run, [run.id for run in runs])
-    new = {run.id: run for run in runs if run.id not in there}
+    stored = _stored_ids(connection, schema.run, [run.id for run in runs])
+    new = {run.id: run for run in runs if run.id not in stored}
     add_fingerprints(
         connection,
         noted,
@@ -297,9 +278,11 @@ def add_signature(connection: sa.Connection, noted: Noted, signature: Signature)
 def add_signatures(
     connection: sa.Connection, noted: Noted, signatures: Sequence[Signature]
 ) -> set[str]:
-    """Keep signatures with their fingerprints; returns the ids of those not there yet."""
-    there = _there(connection, schema.signature, [signature.id for signature in signatures])
-    new = {signature.id: signature for signature in signatures if signature.id not in there}
+    """Store signatures with their fingerprints; return the ids of the new ones."""
+    stored_ids = _stored_ids(
+        connection, schema.signature, [signature.id for signature in signatures]
+    )
+    new = {signature.id: signature for signature in signatures if signature.id not in stored_ids}
     add_fingerprints(
         connection,
         noted,
@@ -331,14 +314,12 @@ def add_signatures(
 
 
 def put_reference(connection: sa.Connection, noted: Noted, reference: Reference) -> None:
-    # Through the JSON form, which refuses numbers that cannot be true.
-    document = Reference.from_dict(reference.to_dict()).to_dict()
     statement = insert(connection, schema.reference).values(
         node_id=reference.node_id,
         suite_version=reference.suite_version,
         cpu=reference.cpu,
         taken_at=utc(reference.taken_at, "taken_at"),
-        document=document,
+        document=reference.to_dict(),
     )
     new = statement.excluded
     newest = statement.on_conflict_do_update(
@@ -351,20 +332,20 @@ def put_reference(connection: sa.Connection, noted: Noted, reference: Reference)
         noted.note("reference", reference.node_id, key)
 
 
-def _there(connection: sa.Connection, table: sa.Table, ids: Collection[str]) -> set[str]:
-    """Which of these ids the table has."""
+def _stored_ids(connection: sa.Connection, table: sa.Table, ids: Collection[str]) -> set[str]:
+    """Ids that the table already contains."""
     return {
-        found
+        row_id
         for batch in batches(ids)
-        for found in connection.scalars(sa.select(table.c.id).where(table.c.id.in_(batch)))
+        for row_id in connection.scalars(sa.select(table.c.id).where(table.c.id.in_(batch)))
     }
 
 
 def batches(ids: Iterable[str]) -> Iterator[list[str]]:
-    """Ids in lists of what one statement takes."""
-    listed = list(ids)
-    for start in range(0, len(listed), _BATCH):
-        yield listed[start : start + _BATCH]
+    """Split ids into lists that fit into one statement."""
+    all_ids = list(ids)
+    for start in range(0, len(all_ids), _BATCH):
+        yield all_ids[start : start + _BATCH]
 
 
 def _without_fingerprints(document: dict[str, Any]) -> dict[str, Any]:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
-import subprocess
+import sqlite3
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 
 import pytest
-from kongming_agent.spool import Spool
+from kongming_agent.reporting.spool import Spool
 
+from tests import warm_start
 from tests.agent.fleet import Fleet, serve
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -46,6 +48,12 @@ def spool(tmp_path: Path) -> Iterator[Spool]:
     opened.close()
 
 
+def refused_records(spool: Spool) -> list[tuple[str, str]]:
+    """(id, reason) of the runs and signatures that a server refused, from the spool's file."""
+    with closing(sqlite3.connect(spool.path)) as database:
+        return database.execute("SELECT id, reason FROM refused ORDER BY refused_at").fetchall()
+
+
 @pytest.fixture
 def fleet(tmp_path: Path) -> Iterator[tuple[Fleet, str]]:
     """A running server, and its address."""
@@ -56,20 +64,21 @@ def fleet(tmp_path: Path) -> Iterator[tuple[Fleet, str]]:
     servicer.close()
 
 
-Agent = Callable[..., "subprocess.Popen[bytes]"]
+Agent = Callable[..., warm_start.Started]
 
 
 @pytest.fixture
 def agent_process(tmp_path: Path, fake: Path) -> Iterator[Agent]:
     """Starts a real agent: ``agent_process("--server", address)``; it is ended after the test."""
-    started: list[subprocess.Popen[bytes]] = []
+    started: list[warm_start.Started] = []
 
-    def start(*arguments: str, settings: str = "") -> subprocess.Popen[bytes]:
+    def start(*arguments: str, settings: str = "") -> warm_start.Started:
         file = tmp_path / "agent.toml"
         file.write_text(settings)
         with (tmp_path / "agent.log").open("ab") as log:
-            process = subprocess.Popen(
-                agent_command("--config", str(file), "--metrics", "", *arguments),
+            process = warm_start.start(
+                "kongming_agent.main",
+                *("--config", file, "--metrics", "", *arguments),
                 cwd=tmp_path,
                 stdout=log,
                 stderr=log,

@@ -12,23 +12,22 @@ import os
 import sqlite3
 import sys
 import threading
-from collections.abc import Iterator
 from concurrent import futures
 from pathlib import Path
 from typing import Any
 
 import grpc
 
-from kongming.errors import InputError
+from kongming.records.errors import InputError
 from kongming.rpc.errors import to_status
-from kongming.rpc.records import (
+from kongming.rpc.record_codec import (
     fingerprint_from_message,
     node_from_message,
     run_from_message,
     signature_from_message,
 )
 from kongming.rpc.v1 import fleet_pb2, fleet_pb2_grpc
-from kongming.rpc.values import duration
+from kongming.rpc.value_codec import duration
 
 
 class Fleet(fleet_pb2_grpc.FleetServicer):
@@ -38,13 +37,13 @@ class Fleet(fleet_pb2_grpc.FleetServicer):
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
         self._lock = threading.Lock()
-        self.orders = fleet_pb2.HeartbeatResponse()
+        self.orders = fleet_pb2.Instructions()
         self.refuse: set[str] = set()
         self.broken = ""
         self.unbelieving = False
         self.registered: list[fleet_pb2.RegisterRequest] = []
-        self.beats: list[fleet_pb2.HeartbeatRequest] = []
-        self.estimates: list[fleet_pb2.ReportFingerprintsRequest] = []
+        self.beats: list[fleet_pb2.Heartbeat] = []
+        self.estimates: list[fleet_pb2.ReportedFingerprint] = []
         self.acknowledged = 0
         self.reports = 0
         self.heartbeat_s = 0.2
@@ -81,37 +80,29 @@ class Fleet(fleet_pb2_grpc.FleetServicer):
             acknowledged=self.acknowledged,
         )
 
-    def ReportFingerprints(  # noqa: N802
-        self,
-        request_iterator: Iterator[fleet_pb2.ReportFingerprintsRequest],
-        context: grpc.ServicerContext,
-    ) -> fleet_pb2.ReportFingerprintsResponse:
-        answer = fleet_pb2.ReportFingerprintsResponse()
-        rows = []
-        for request in request_iterator:
-            self._check(request.node_id, context)
-            message = request.fingerprint
-            message.node.CopyFrom(self._node(request.node_id))
-            fingerprint = fingerprint_from_message(message)
-            if request.purpose == fleet_pb2.PURPOSE_ESTIMATE:
-                self.estimates.append(request)
-            elif fingerprint.id in self.refuse:
-                answer.rejected.add(id=fingerprint.id, field="fingerprint", message="refused")
-            else:
-                kind = (fingerprint.id, "fingerprint", request.sequence, request.purpose)
-                rows.append((*kind, request.domain))
-        answer.accepted.extend(self._commit(rows))
-        return answer
-
     def Report(  # noqa: N802
         self, request: fleet_pb2.ReportRequest, context: grpc.ServicerContext
     ) -> fleet_pb2.ReportResponse:
         self.reports += 1
-        answer = fleet_pb2.ReportResponse(
-            reported=self.ReportFingerprints(iter(request.fingerprints), context)
-        )
+        answer = fleet_pb2.ReportResponse()
+        rows = []
+        for reported in request.fingerprints:
+            self._check(request.node_id, context)
+            message = reported.fingerprint
+            message.node.CopyFrom(self._node(request.node_id))
+            fingerprint = fingerprint_from_message(message)
+            if reported.purpose == fleet_pb2.PURPOSE_ESTIMATE:
+                self.estimates.append(reported)
+            elif fingerprint.id in self.refuse:
+                answer.rejected.add(id=fingerprint.id, field="fingerprint", message="refused")
+            else:
+                kind = (fingerprint.id, "fingerprint", reported.sequence, reported.purpose)
+                rows.append((*kind, reported.domain))
+        answer.accepted.extend(self._commit(rows))
         if request.HasField("heartbeat"):
-            answer.heartbeat.CopyFrom(self.Heartbeat(request.heartbeat, context))
+            self.beats.append(request.heartbeat)
+            orders, self.orders = self.orders, fleet_pb2.Instructions()
+            answer.instructions.CopyFrom(orders)
         return answer
 
     def ReportRuns(  # noqa: N802
@@ -133,13 +124,6 @@ class Fleet(fleet_pb2_grpc.FleetServicer):
             rows.append((signature_from_message(message).id, "signature", 0, 0, 0))
         answer.accepted.extend(self._commit(rows))
         return answer
-
-    def Heartbeat(  # noqa: N802
-        self, request: fleet_pb2.HeartbeatRequest, context: grpc.ServicerContext
-    ) -> fleet_pb2.HeartbeatResponse:
-        self.beats.append(request)
-        orders, self.orders = self.orders, fleet_pb2.HeartbeatResponse()
-        return orders
 
     def kept(self) -> list[tuple[Any, ...]]:
         """(id, kind, sequence, purpose, domain) in the order of their commit."""

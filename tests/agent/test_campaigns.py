@@ -7,8 +7,8 @@ import time
 from pathlib import Path
 
 import pytest
-from kongming_agent.campaigns import Campaigns
-from kongming_agent.spool import Spool
+from kongming_agent.profile_orders import Campaigns
+from kongming_agent.reporting.spool import Spool
 
 from tests.agent.conftest import wait_until
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from kongming_agent import config
 
-from kongming.errors import InputError
+from kongming.records.errors import InputError
 from tests import builders
 
 
@@ -56,22 +56,25 @@ def test_a_file_that_is_no_toml_or_not_there_is_refused(tmp_path: Path) -> None:
         config.load(file)
 
 
-def test_flags_win_over_the_file_and_those_not_given_change_nothing() -> None:
-    settings = config.parse({"server": {"address": "a:1", "ca": "ca.pem"}})
-    changed = config.changed(settings, server={"address": "b:2", "ca": None})
-    assert changed.server.address == "b:2"
-    assert changed.server.ca == "ca.pem"
+def test_flags_win_over_the_file_and_those_not_given_change_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "agent.toml"
+    file.write_text('[server]\naddress = "a:1"\nca = "ca.pem"\n')
+    settings = config.load(file, {"server.address": "b:2", "server.ca": None})
+    assert settings.server.address == "b:2"
+    assert settings.server.ca == "ca.pem"
     with pytest.raises(InputError, match=r"server\.address"):
-        config.changed(settings, server={"address": "b"})
+        config.load(file, {"server.address": "b"})
 
 
 def test_the_table_states_every_setting_with_a_default_that_passes_its_own_check() -> None:
     document: dict[str, dict[str, object]] = {}
     for row in config.table():
-        assert row.meaning.endswith(".")
+        assert row.help.endswith(".")
         assert row.allowed
         section, _, key = row.key.partition(".")
-        document.setdefault(section, {})[key] = row.default
+        document.setdefault(section, {})[key] = (
+            list(row.default) if isinstance(row.default, tuple) else row.default
+        )
     assert config.parse(document) == config.Settings()
 
 

@@ -53,5 +53,4 @@ def test_the_settings_in_the_manifest_are_valid() -> None:
     assert block is not None
     lines = [line[4:] for line in block[1].splitlines()]
     settings = config.parse(tomllib.loads("\n".join(lines)))
-    assert settings.peer.listen
     assert settings.server.token_file

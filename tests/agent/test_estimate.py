@@ -7,8 +7,8 @@ import random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kongming_agent.estimate import LEAST_PAIRS, Estimator
-from kongming_agent.features import NAMES, Lately, features, step
+from kongming_agent.probing.estimate import LEAST_PAIRS, Estimator
+from kongming_agent.probing.features import NAMES, Lately, features, step
 
 CPU = NAMES.index("cpu_busy")
 

@@ -1,7 +1,8 @@
-"""What prolog and epilog left is carried to the server: placements at once, runs by the spool."""
+"""What prolog and epilog left is carried to the server: assignments at once, runs by the spool."""
 
 from __future__ import annotations
 
+import json
 import logging
 import random
 import time
@@ -11,36 +12,37 @@ from pathlib import Path
 
 import grpc
 import pytest
-from kongming_agent.intake import Intake
-from kongming_agent.spool import Spool
+from kongming_agent.reporting.run_listener import Intake
+from kongming_agent.reporting.spool import Spool
 
-from kongming.fingerprint import Fingerprint
+from kongming.records.fingerprint import Fingerprint
+from kongming.records.run import Run
 from kongming.rpc import handover
 from kongming.rpc.handover import Report
-from kongming.rpc.v1 import placements_pb2, placements_pb2_grpc
-from kongming.run import Run
+from kongming.rpc.v1 import assignments_pb2, assignments_pb2_grpc
+from tests.agent.spooled import assignment_of, record_of
 from tests.builders import fingerprint as made_fingerprint
 
 
-class Placements(placements_pb2_grpc.PlacementsServicer):
+class Assignments(assignments_pb2_grpc.AssignmentsServicer):
     def __init__(self) -> None:
-        self.bound: list[placements_pb2.BindRequest] = []
+        self.bound: list[assignments_pb2.BindRequest] = []
         self.refuse: grpc.StatusCode | None = None
 
     def Bind(  # noqa: N802
-        self, request: placements_pb2.BindRequest, context: grpc.ServicerContext
-    ) -> placements_pb2.BindResponse:
+        self, request: assignments_pb2.BindRequest, context: grpc.ServicerContext
+    ) -> assignments_pb2.BindResponse:
         if self.refuse is not None:
             context.abort(self.refuse, "not now")
         self.bound.append(request)
-        return placements_pb2.BindResponse()
+        return assignments_pb2.BindResponse()
 
 
 @pytest.fixture
-def placements() -> Iterator[tuple[Placements, str]]:
-    servicer = Placements()
+def assignments() -> Iterator[tuple[Assignments, str]]:
+    servicer = Assignments()
     server = grpc.server(futures.ThreadPoolExecutor(max_workers=1))
-    placements_pb2_grpc.add_PlacementsServicer_to_server(servicer, server)
+    assignments_pb2_grpc.add_AssignmentsServicer_to_server(servicer, server)
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
     yield servicer, f"127.0.0.1:{port}"
@@ -49,7 +51,7 @@ def placements() -> Iterator[tuple[Placements, str]]:
 
 @pytest.fixture
 def intake(
-    tmp_path: Path, spool: Spool, placements: tuple[Placements, str]
+    tmp_path: Path, spool: Spool, assignments: tuple[Assignments, str]
 ) -> Iterator[Callable[..., Intake]]:
     made: list[Intake] = []
 
@@ -57,7 +59,7 @@ def intake(
         made.append(
             Intake(
                 tmp_path / "local",
-                lambda: grpc.insecure_channel(placements[1]),
+                lambda: grpc.insecure_channel(assignments[1]),
                 spool,
                 node="node-1",
                 placement="cross-core",
@@ -88,21 +90,24 @@ def ended(id_: str = "slurm:c:1:0:n1", status: int = 0, at: float = 1e9) -> Repo
 
 
 def test_a_placement_is_bound_and_its_run_is_spooled(
-    tmp_path: Path, spool: Spool, placements: tuple[Placements, str], intake: Callable[..., Intake]
+    tmp_path: Path,
+    spool: Spool,
+    assignments: tuple[Assignments, str],
+    intake: Callable[..., Intake],
 ) -> None:
     before = made_fingerprint({"compute.float": 1e-9})
     taking = intake({0: before})
     handover.leave(tmp_path / "local", started())
     taking.turn()
-    (bound,) = placements[0].bound
-    assert (bound.placement_id, bound.app, bound.node) == ("slurm:c:1:0:n1", "xz", "node-1")
+    (bound,) = assignments[0].bound
+    assert (bound.assignment_id, bound.app, bound.node) == ("slurm:c:1:0:n1", "xz", "node-1")
     assert left(tmp_path) == []
     handover.leave(tmp_path / "local", ended())
     taking.turn()
     (entry,) = spool.oldest()
-    run = entry.record
+    run = record_of(entry)
     assert isinstance(run, Run)
-    assert entry.placement_id == "slurm:c:1:0:n1"
+    assert assignment_of(entry) == "slurm:c:1:0:n1"
     assert (run.app, run.node_id, run.kind, run.metric, run.ok) == (
         *("xz", "node-1", "environment", 2.5, True),
     )
@@ -120,8 +125,9 @@ def test_what_was_read_after_the_start_does_not_pass_for_before(
     handover.leave(tmp_path / "local", ended(at=1.0))
     taking.turn()
     (entry,) = spool.oldest()
-    assert isinstance(entry.record, Run)
-    assert entry.record.before is None
+    run = record_of(entry)
+    assert isinstance(run, Run)
+    assert run.before is None
 
 
 def test_a_run_that_failed_says_so(
@@ -131,19 +137,20 @@ def test_a_run_that_failed_says_so(
     handover.leave(tmp_path / "local", ended(status=-9))
     taking.turn()
     (entry,) = spool.oldest()
-    assert isinstance(entry.record, Run)
-    assert (entry.record.ok, entry.record.exit_status) == (False, -9)
-    assert "-9" in (entry.record.error or "")
+    run = record_of(entry)
+    assert isinstance(run, Run)
+    assert (run.ok, run.exit_status) == (False, -9)
+    assert "-9" in (run.error or "")
 
 
 def test_a_placement_waits_for_a_server_that_is_away(
     tmp_path: Path,
-    placements: tuple[Placements, str],
+    assignments: tuple[Assignments, str],
     intake: Callable[..., Intake],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.WARNING)
-    placements[0].refuse = grpc.StatusCode.UNAVAILABLE
+    assignments[0].refuse = grpc.StatusCode.UNAVAILABLE
     taking = intake()
     handover.leave(tmp_path / "local", started())
     for _ in range(3):
@@ -151,21 +158,21 @@ def test_a_placement_waits_for_a_server_that_is_away(
         time.sleep(0.02)
     assert len(left(tmp_path)) == 1
     assert len(caplog.records) == 1
-    placements[0].refuse = None
+    assignments[0].refuse = None
     # Whoever takes over has it still.
     intake().turn()
-    assert len(placements[0].bound) == 1
+    assert len(assignments[0].bound) == 1
     assert left(tmp_path) == []
 
 
 @pytest.mark.parametrize("code", [grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.ALREADY_EXISTS])
 def test_a_placement_that_is_refused_is_given_up(
     tmp_path: Path,
-    placements: tuple[Placements, str],
+    assignments: tuple[Assignments, str],
     intake: Callable[..., Intake],
     code: grpc.StatusCode,
 ) -> None:
-    placements[0].refuse = code
+    assignments[0].refuse = code
     handover_folder = tmp_path / "local"
     taking = intake()
     handover.leave(handover_folder, started())
@@ -174,9 +181,12 @@ def test_a_placement_that_is_refused_is_given_up(
 
 
 def test_a_run_is_kept_whether_its_placement_was_told_or_not(
-    tmp_path: Path, spool: Spool, placements: tuple[Placements, str], intake: Callable[..., Intake]
+    tmp_path: Path,
+    spool: Spool,
+    assignments: tuple[Assignments, str],
+    intake: Callable[..., Intake],
 ) -> None:
-    placements[0].refuse = grpc.StatusCode.UNAVAILABLE
+    assignments[0].refuse = grpc.StatusCode.UNAVAILABLE
     taking = intake()
     handover.leave(tmp_path / "local", started())
     handover.leave(tmp_path / "local", ended())
@@ -205,3 +215,18 @@ def test_what_is_no_report_is_told_and_removed(
     assert "1.report" in caplog.text
     assert list((tmp_path / "local").iterdir()) == []
     assert (tmp_path / "local").stat().st_mode & 0o777 == 0o700
+
+
+def test_files_of_the_version_before_are_read_and_newer_ones_named(tmp_path: Path) -> None:
+    said = {"kind": "run", "app": "xz", "at": 1.0, "wall_s": 2.5}
+    for name, document in (
+        ("1", {"format": 1, "placement_id": "job-1"}),
+        ("2", {"format": 1, "assignment_id": "job-2"}),
+        ("3", {"format": handover.FORMAT + 1, "assignment_id": "job-3"}),
+    ):
+        (tmp_path / f"{name}.report").write_text(json.dumps(said | document))
+    first, second, newer = (report for _, report in handover.waiting(tmp_path))
+    assert isinstance(first, Report)
+    assert isinstance(second, Report)
+    assert (first.assignment_id, second.assignment_id) == ("job-1", "job-2")
+    assert newer == f"its format is {handover.FORMAT + 1}, and not up to {handover.FORMAT}"

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import grpc
 import pytest
-from kongming_agent.link import Backoff, Beat, Link, Orders, Registration
-from kongming_agent.peers import PeerTiming
-from kongming_agent.spool import Spool
+from kongming_agent.reporting.link import Backoff, Beat, Link, Orders, Registration
+from kongming_agent.reporting.spool import Spool
 
 from kongming.rpc.v1 import fleet_pb2
+from tests.agent.conftest import refused_records
 from tests.agent.fleet import Fleet, serve
 from tests.builders import fingerprint, node, run, signature
 
@@ -26,7 +26,6 @@ class Told:
         self.orders: list[Orders] = []
         self.estimates: dict[int, object] = {}
         self.reference = fingerprint(TIMES)
-        self.timing: PeerTiming | None = None
 
     def registration(self) -> Registration:
         return Registration(
@@ -34,7 +33,7 @@ class Told:
         )
 
     def beat(self) -> Beat:
-        return Beat(0.004, {"load1": 0.5}, dict(self.estimates), self.timing)  # type: ignore[arg-type]
+        return Beat(0.004, {"load1": 0.5}, dict(self.estimates))  # type: ignore[arg-type]
 
     def ordered(self, orders: Orders) -> None:
         self.orders.append(orders)
@@ -120,7 +119,7 @@ def test_what_the_server_refuses_is_put_aside_and_the_rest_goes_on(
         link.step()
         assert link.refused == 1
     assert [row[0] for row in servicer.kept()] == [runs[0].id, runs[2].id]
-    assert spool.put_aside() == [(runs[1].id, "run: refused")]
+    assert refused_records(spool) == [(runs[1].id, "run: refused")]
 
 
 def test_one_record_that_spoils_a_call_does_not_hold_up_the_others(
@@ -135,22 +134,9 @@ def test_one_record_that_spoils_a_call_does_not_hold_up_the_others(
         link.step()
         assert link.connected
     assert [row[0] for row in servicer.kept()] == [runs[0].id, runs[2].id]
-    ((id, reason),) = spool.put_aside()
+    ((id, reason),) = refused_records(spool)
     assert id == runs[1].id
     assert "cannot be true" in reason
-
-
-def test_a_record_that_does_not_fit_a_message_is_put_aside(
-    fleet: tuple[Fleet, str], spool: Spool
-) -> None:
-    servicer, address = fleet
-    odd, sound = run("sort", 1.0, started_at="yesterday"), run("sort", 1.0)
-    spool.add_run(odd)
-    spool.add_run(sound)
-    with linked(address, spool) as link:
-        link.step()
-    assert [row[0] for row in servicer.kept()] == [sound.id]
-    assert spool.put_aside()[0][0] == odd.id
 
 
 def test_it_registers_again_when_the_reference_changed_or_the_server_forgot(
@@ -170,7 +156,7 @@ def test_it_registers_again_when_the_reference_changed_or_the_server_forgot(
         spool.add_run(run("sort", 1.0))
         assert link.flush(5.0)
         assert len(servicer.registered) == 3
-        servicer.orders = fleet_pb2.HeartbeatResponse(register_again=True)
+        servicer.orders = fleet_pb2.Instructions(register_again=True)
         time.sleep(0.25)
         link.step()
         link.step()
@@ -193,34 +179,17 @@ def test_a_reference_that_is_not_believed_does_not_keep_the_runs_back(
 
 def test_orders_reach_the_node(fleet: tuple[Fleet, str], spool: Spool) -> None:
     servicer, address = fleet
-    servicer.orders = fleet_pb2.HeartbeatResponse(
-        peer_address="10.0.0.2:7403",
-        peer_node_id="n2",
+    servicer.orders = fleet_pb2.Instructions(
         profile_apps=["sort"],
         probe_now=True,
-        placement_ids=["job-1"],
+        assignment_ids=["job-1"],
     )
     told = Told()
     with linked(address, spool, told) as link:
         link.step()
     assert told.orders == [
-        Orders("10.0.0.2:7403", "n2", ("sort",), True, frozenset({"job-1"})),
+        Orders(("sort",), True, frozenset({"job-1"})),
     ]
-
-
-def test_what_was_timed_to_a_peer_is_told_once(fleet: tuple[Fleet, str], spool: Spool) -> None:
-    servicer, address = fleet
-    servicer.heartbeat_s = 0.1
-    told = Told()
-    told.timing = PeerTiming("n2", "10.0.0.2:7403", 0.0004, 1.1e9, 1 << 20, 0.1)
-    with linked(address, spool, told) as link:
-        while len(servicer.beats) < 3:
-            time.sleep(link.step())
-    first, *others = servicer.beats
-    assert first.peer_timing.peer_node_id == "n2"
-    assert first.peer_timing.round_trip_seconds == 0.0004
-    assert first.peer_timing.bytes_per_second == 1.1e9
-    assert not any(beat.HasField("peer_timing") for beat in others)
 
 
 def test_estimates_are_sent_without_a_place_in_the_spool(

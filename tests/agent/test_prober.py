@@ -5,12 +5,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from kongming_agent.prober import Prober, domains_of, needed_bytes
-from kongming_agent.schedule import Probe
+from kongming_agent.probing.prober import Prober, domains_of, needed_bytes
+from kongming_agent.probing.schedule import Probe
 
-from kongming.errors import ProbeError
 from kongming.probes.node import node_facts
 from kongming.probes.suite import Suite, load_suite
+from kongming.records.errors import ProbeError
 from tests.builders import node
 
 WRITING = "iobench.write.4M"

@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from kongming_agent import references
+from kongming_agent.probing import references
 
 from kongming import Fingerprint, Reading
 from tests.builders import fingerprint

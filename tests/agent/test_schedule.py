@@ -7,9 +7,9 @@ import random
 from collections.abc import Callable, Mapping
 
 import pytest
-from kongming_agent.budget import Cost
 from kongming_agent.config import Budget, Probing
-from kongming_agent.schedule import Probe, Schedule, Wait
+from kongming_agent.probing.budget import Cost
+from kongming_agent.probing.schedule import Probe, Schedule, Wait
 
 IDLE = {"cpu_busy": 0.01}
 BUSY = {"cpu_busy": 0.6}
@@ -99,10 +99,10 @@ def test_one_odd_sample_is_no_step() -> None:
 def test_a_placement_and_the_server_call_for_a_fingerprint() -> None:
     schedule = made(Probing(period_s=1000.0))
     live(schedule, 100.0)
-    schedule.placements(frozenset({"job-1"}))
+    schedule.assignments(frozenset({"job-1"}))
     done = live(schedule, 30.0, start=100.0)
     assert [probe.reason for _, probe in done] == ["a placement changed"]
-    schedule.placements(frozenset({"job-1"}))
+    schedule.assignments(frozenset({"job-1"}))
     assert live(schedule, 30.0, start=130.0) == []
     schedule.asked("the server asked")
     done = live(schedule, 30.0, start=160.0)
@@ -187,7 +187,7 @@ def test_an_idle_node_gets_its_reference_and_again_after_a_day() -> None:
 def test_a_busy_node_or_one_with_placements_gets_none() -> None:
     assert all(probe.suite == "quick" for _, probe in live(made(), 7200.0, BUSY))
     schedule = made()
-    schedule.placements(frozenset({"job"}))
+    schedule.assignments(frozenset({"job"}))
     assert all(probe.suite == "quick" for _, probe in live(schedule, 7200.0, IDLE))
 
 
@@ -223,17 +223,6 @@ def test_asking_changes_nothing() -> None:
     schedule = made()
     live(schedule, 500.0)
     assert schedule.next(501.0) == schedule.next(501.0)
-
-
-def test_the_network_is_timed_only_within_the_budget_and_without_pressure() -> None:
-    schedule = made()
-    live(schedule, 100.0)
-    assert schedule.may_time_peer(100.0)
-    schedule.spent(Cost(wall_s=100.0), 100.0)
-    assert not schedule.may_time_peer(100.0)
-    pressed = made()
-    live(pressed, 10.0, {"cpu_busy": 0.5, "psi_memory_full": 0.5})
-    assert not pressed.may_time_peer(10.0)
 
 
 def test_other_domains_keep_what_is_known_of_them_and_new_ones_are_probed_soon() -> None:

@@ -4,7 +4,7 @@ import time
 from pathlib import Path
 
 import pytest
-from kongming_agent import signals
+from kongming_agent.probing import signals
 
 
 def write(root: Path, name: str, text: str) -> None:

@@ -1,17 +1,26 @@
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
-from kongming_agent.spool import Spool
+from kongming_agent.reporting.delivery import runs_of
+from kongming_agent.reporting.spool import Spool
 
-from kongming.errors import IncompatibleError, StoreError
+from kongming import Fingerprint, Run, Signature
+from kongming.records.errors import IncompatibleError, StoreError
+from kongming.rpc.record_codec import run_to_message
+from kongming.rpc.v1 import fleet_pb2
+from tests.agent.conftest import refused_records
+from tests.agent.spooled import assignment_of, record_of, reported
 from tests.builders import fingerprint, run, signature
 
 TIMES = {"memory.random.8M": 2e-8, "compute.int": 1e-9}
@@ -20,13 +29,14 @@ TIMES = {"memory.random.8M": 2e-8, "compute.int": 1e-9}
 def test_what_was_added_comes_out_in_its_order_as_it_went_in(spool: Spool) -> None:
     records = [fingerprint(TIMES), run("sort", 1.5, TIMES), signature("sort", TIMES)]
     first = spool.add_fingerprint(records[0], "live", 1)
-    spool.add_run(records[1], placement_id="job-7")
+    spool.add_run(records[1], assignment_id="job-7")
     spool.add_signature(records[2])
     found = spool.oldest()
-    assert [entry.record for entry in found] == records
+    assert [record_of(entry) for entry in found] == records
     assert [entry.sequence for entry in found] == [first, first + 1, first + 2]
-    assert (found[0].purpose, found[0].domain) == ("live", 1)
-    assert found[1].placement_id == "job-7"
+    kept = reported(found[0])
+    assert (kept.purpose, kept.domain) == (fleet_pb2.PURPOSE_LIVE, 1)
+    assert assignment_of(found[1]) == "job-7"
     assert spool.counts() == {"fingerprint": 1, "run": 1, "signature": 1}
 
 
@@ -87,7 +97,7 @@ def test_a_refused_run_is_put_aside_and_a_refused_fingerprint_dropped(spool: Spo
     spool.refused(bad.id, "run.metric: cannot be true.")
     spool.refused(print_.id, "no")
     assert spool.oldest() == []
-    assert spool.put_aside() == [(bad.id, "run.metric: cannot be true.")]
+    assert refused_records(spool) == [(bad.id, "run.metric: cannot be true.")]
 
 
 def test_a_run_and_its_step_are_kept_together_or_not_at_all(spool: Spool) -> None:
@@ -136,7 +146,7 @@ def test_two_processes_may_add_at_once(tmp_path: Path) -> None:
 def test_what_add_has_returned_for_survives_a_kill(tmp_path: Path) -> None:
     path = tmp_path / "spool.db"
     script = (
-        "import sys; from pathlib import Path; from kongming_agent.spool import Spool\n"
+        "import sys; from pathlib import Path; from kongming_agent.reporting.spool import Spool\n"
         "from tests.builders import run\n"
         f"spool = Spool(Path({str(path)!r}))\n"
         "while True:\n"
@@ -165,6 +175,64 @@ def test_a_damaged_file_is_put_aside_and_the_agent_goes_on(tmp_path: Path) -> No
     aside = [each for each in tmp_path.iterdir() if "damaged" in each.name]
     assert aside[0].read_bytes().startswith(b"this is no database")
     spool.close()
+
+
+OLDER = Path(__file__).with_name("fixtures") / "spool-1"
+"""Written by version 1; the JSON says what it held."""
+
+
+@pytest.mark.parametrize("renamed", [False, True], ids=["placement_id", "assignment_id"])
+def test_a_spool_of_version_1_is_upgraded_without_loss(tmp_path: Path, renamed: bool) -> None:
+    path = tmp_path / "spool.db"
+    shutil.copy(OLDER.with_suffix(".db"), path)
+    if renamed:
+        with closing(sqlite3.connect(path)) as database:
+            database.execute("ALTER TABLE records RENAME COLUMN placement_id TO assignment_id")
+    held = json.loads(OLDER.with_suffix(".json").read_text())
+    spool = Spool(path)
+    entries = spool.oldest()
+    kinds = {"fingerprint": Fingerprint, "run": Run, "signature": Signature}
+    assert [(entry.sequence, entry.kind, record_of(entry)) for entry in entries] == [
+        (one["sequence"], one["kind"], kinds[one["kind"]].from_dict(one["record"]))
+        for one in held["records"]
+    ]
+    for entry, one in zip(entries, held["records"], strict=True):
+        if entry.kind == "fingerprint":
+            purpose = fleet_pb2.Purpose.Name(reported(entry).purpose)
+            assert purpose == f"PURPOSE_{one['purpose'].upper()}"
+            assert reported(entry).domain == one["domain"]
+        elif entry.kind == "run":
+            assert assignment_of(entry) == one["assignment_id"]
+    assert refused_records(spool) == [("run-refused", "run.metric: cannot be true.")]
+    assert spool.steps_done("campaign:abc") == {3, 4}
+    assert spool.get("state") == {"left": 3}
+    # The last number was given to a run that is delivered.
+    assert spool.add_run(run("sort", 1.0)) == held["highest"] + 1
+    spool.close()
+    again = Spool(path)
+    assert again.counts() == {"fingerprint": 2, "run": 3, "signature": 1}
+    again.close()
+
+
+def test_an_older_row_that_fits_no_message_is_put_aside(tmp_path: Path) -> None:
+    path = tmp_path / "spool.db"
+    shutil.copy(OLDER.with_suffix(".db"), path)
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute("UPDATE records SET body = x'00' WHERE id = 'run-placed'")
+    spool = Spool(path)
+    assert spool.counts() == {"fingerprint": 2, "run": 1, "signature": 1}
+    assert [id for id, _ in refused_records(spool)] == ["run-refused", "run-placed"]
+    spool.close()
+
+
+def test_what_was_spooled_is_sent_as_it_lies(spool: Spool) -> None:
+    kept = run("sort", 1.5, TIMES)
+    spool.add_run(kept, assignment_id="job-7")
+    (entry,) = spool.oldest()
+    expected = fleet_pb2.ReportedRun(
+        sequence=entry.sequence, run=run_to_message(kept), assignment_id="job-7"
+    )
+    assert list(runs_of("node-1", [entry]).runs) == [expected]
 
 
 def test_a_newer_spool_is_refused(tmp_path: Path) -> None:

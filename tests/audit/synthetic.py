@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pyarrow
 
+from kongming.arrays import Floats
 from kongming.audit.readings import SCHEMA, Observations
-from kongming.dataset import Floats
 
 START_S = 1_772_323_200.0
 """A midnight, UTC."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import shutil
 from collections.abc import Sequence
 from html.parser import HTMLParser
@@ -83,10 +84,31 @@ def test_a_page_runs_and_fetches_nothing(
     tags = Tags(text)
     assert not tags.names & {"script", "img", "iframe", "link", "object", "b>odd"}
     assert tags.active == []
-    assert "default-src &#x27;none&#x27;" in text
+    assert "default-src 'none'" in text
     assert "prefers-color-scheme: dark" in text
-    # Each plot says what it shows.
+    # Each plot has a description, and its colours from the style sheet.
     assert text.count("<svg") == text.count('role="img"') > 5
+    assert not re.search(r'style="[^"]*#[0-9a-f]{3}', text)
+
+
+@pytest.mark.parametrize("module", ["jinja2", "matplotlib"])
+def test_a_page_without_its_libraries_names_the_extra(
+    kongming: Kongming, fleet: list[Path], tmp_path: Path, module: str
+) -> None:
+    blocked = tmp_path / "blocked"
+    blocked.mkdir()
+    (blocked / f"{module}.py").write_text(
+        f"raise ModuleNotFoundError(\"No module named '{module}'\", name='{module}')"
+    )
+    done = kongming(
+        "audit", "report", *fleet, "--out", "report.html", env={"PYTHONPATH": str(blocked)}
+    )
+    assert done.returncode == 2
+    assert "pip install 'kongming[plots]'" in done.stderr
+    assert not (tmp_path / "report.html").exists()
+    # Tables need neither.
+    done = kongming("audit", "report", *fleet, "--json", env={"PYTHONPATH": str(blocked)})
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("width", [390, 1280])
@@ -179,7 +201,7 @@ def test_compare_like_with_like(kongming: Kongming, tmp_path: Path) -> None:
         (r["group"], r["name"]) for r in document["comparisons"] if r["verdict"] == "differs"
     ]
     assert differing == [("node-01", "zip")]
-    assert "Only one of both has: node-02." in document["notes"]
+    assert "Only one of the two has: node-02." in document["notes"]
 
 
 @pytest.mark.parametrize("by", ["colour", "tag:"])

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kongming.audit.accuracy import accuracy
-from kongming.audit.instances import groups_of, leave_out
-from kongming.audit.joining import Joined, join
+from kongming.audit.instances.accuracy import accuracy
+from kongming.audit.instances.joining import Joined, join
+from kongming.audit.instances.leave_out import groups_of, leave_out
 from kongming.audit.readings import Observations, table_of, write_observations
 from kongming.cli.main import run
-from kongming.errors import CannotAnswerError, IncompatibleError, UnknownNameError
-from kongming.models.registry import KINDS
+from kongming.learning.registry import KINDS
+from kongming.records.errors import CannotAnswerError, IncompatibleError, UnknownNameError
 from tests.audit.sessions import fleet, later, reading, session
 
 FEW = ["LM", "RIDGE", "PLS"]

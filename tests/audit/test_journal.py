@@ -12,7 +12,7 @@ from kongming.audit.assembling import assemble, reopen
 from kongming.audit.journal import Header, Journal, Progress, steps_of
 from kongming.audit.readings import read_observations
 from kongming.audit.steps import Reading, Step, unit_of
-from kongming.errors import IncompatibleError, InputError
+from kongming.records.errors import IncompatibleError, InputError
 from tests.audit.sessions import session
 
 HEADER = Header("s1", 7, {"suite": "quick"}, session())

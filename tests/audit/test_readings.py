@@ -21,7 +21,7 @@ from kongming.audit.readings import (
     table_of,
     write_observations,
 )
-from kongming.errors import IncompatibleError, InputError, StoreError
+from kongming.records.errors import IncompatibleError, InputError, StoreError
 from tests.audit.sessions import later, reading, session
 
 
@@ -98,7 +98,7 @@ def test_what_is_no_observation_is_refused(tmp_path: Path) -> None:
         read_observations([text])
     other = tmp_path / "other.parquet"
     parquet.write_table(pyarrow.table({"a": [1]}), other)
-    with pytest.raises(InputError, match="is no observation of kongming"):
+    with pytest.raises(InputError, match="is not an observation of kongming"):
         read_observations([other])
 
 
@@ -109,7 +109,7 @@ def test_a_newer_format_and_a_missing_column_are_refused(tmp_path: Path) -> None
     with pytest.raises(IncompatibleError, match=r"a\.parquet has format 2"):
         read_observations([path])
     parquet.write_table(table.drop_columns(["round"]), path)
-    with pytest.raises(InputError, match=r"^round: .*a\.parquet has no such column"):
+    with pytest.raises(InputError, match=r"^round: .*a\.parquet lacks this column"):
         read_observations([path])
     _write(path, [reading("a", 1.0)])
     _change(path, sessions={})

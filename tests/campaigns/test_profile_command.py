@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from kongming.fingerprint import PLACEMENTS
-from kongming.profiling.cgroups import SiblingGroups
-from kongming.profiling.placement import available
-from kongming.profiling.plans import SIGNATURE_ITERATIONS
+from kongming.profiling.plans.campaign_plan import SIGNATURE_ITERATIONS
+from kongming.profiling.plans.placement import available
+from kongming.profiling.runs.seat_groups import SiblingGroups
+from kongming.records.fingerprint import PLACEMENTS
 from kongming.store import Store
 from tests.campaigns.conftest import LOADED, QUICK, Profiled, steps
 from tests.conftest import Kongming
@@ -49,7 +49,8 @@ def test_good_programs_are_run_alone_and_under_load_and_get_a_signature(
             assert len(set(steps)) == 6
             assert (told["runs"], told["failed"], told["signatures"]) == (5, 0, 1)
             assert told["solo_s"] > 0
-            assert told["noise_pct"] >= 0
+            # One of them always prints the same rate; the others are really timed.
+            assert (told["noise_pct"] == 0) == (app == "rate")
             assert (told["dropped"], told["reasons"]) == (None, [])
         assert {"level", "idle"} <= set(store.fingerprint_purposes().values())
 
@@ -91,14 +92,13 @@ def test_a_dry_run_tells_what_it_would_cost(profiled: Profiled) -> None:
     assert all(runs >= 5 + SIGNATURE_ITERATIONS[0] for runs in told["runs"].values())
     assert told["steps"] == 18
     assert told["seconds"] > 0
-    assert told["written_bytes"] >= 0
     # Those that are timed in seconds are known by now; a rate tells no duration.
     assert set(told["assumed_seconds"]) == {"lines", "rate"}
     shown = profiled.run("profile", profiled.file, *QUICK, "--dry-run").stdout
     for word in ("runs", "min", "GB written"):
         assert word in shown
     writing = profiled.json("profile", profiled.file, "--levels", "5", "--dry-run")
-    assert writing["written_bytes"] > 0
+    assert writing["written_bytes"] > told["written_bytes"]
     assert profiled.json("runs")["total"] == before
 
 
@@ -158,6 +158,7 @@ def test_one_that_does_not_work_at_all_is_left_out_at_once(
     assert "nothing to set up" in seen["unset"]["dropped"]
 
 
+@pytest.mark.alone
 def test_what_fails_under_load_is_kept_with_its_reason_and_the_campaign_goes_on(
     kongming: Kongming, tmp_path: Path, hasty: Path
 ) -> None:

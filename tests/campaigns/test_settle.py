@@ -8,8 +8,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from kongming.profiling import settle as module
-from kongming.profiling.settle import SETTLED_BYTES, dirty_bytes, settle
+from kongming.profiling.runs import settle as module
+from kongming.profiling.runs.settle import SETTLED_BYTES, dirty_bytes, settle
 from tests.profiling.processes import alive, eventually, written_pid
 
 MIB = 1 << 20
@@ -52,7 +52,8 @@ def test_it_waits_until_little_is_left(tmp_path: Path, monkeypatch: pytest.Monke
 
     sync_that(tmp_path, monkeypatch, "exit 0")
     monkeypatch.setattr(module, "dirty_bytes", dirty)
-    assert 0.0 < settle(limit_s=30.0) < 30.0
+    # What ends it is the little that is left: its limit is far away.
+    assert settle(limit_s=1e6) > 0.0
     assert asked[-1] == MIB
 
 
@@ -61,7 +62,7 @@ def test_it_writes_back_where_nothing_is_told(
 ) -> None:
     sync_that(tmp_path, monkeypatch, f"touch {tmp_path}/called")
     monkeypatch.setattr(module, "dirty_bytes", lambda: None)
-    assert 0.0 < settle(limit_s=30.0) < 30.0
+    assert settle(limit_s=1e6) > 0.0
     assert (tmp_path / "called").exists()
 
 
@@ -69,9 +70,10 @@ def test_a_write_back_that_never_ends_is_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pid_file = tmp_path / "pid"
-    sync_that(tmp_path, monkeypatch, f"echo $$ > {pid_file}; exec sleep 100")
+    sync_that(tmp_path, monkeypatch, f"echo $$ > {pid_file}; exec sleep 10000")
     monkeypatch.setattr(module, "dirty_bytes", lambda: 900 * MIB)
-    assert 0.5 <= settle(limit_s=0.5) < 30.0
+    assert settle(limit_s=0.5) >= 0.5
+    # It was ended, and did not come to its end.
     pid = written_pid(pid_file)
     assert eventually(lambda: not alive(pid))
     assert pid not in [child.pid for child in psutil.Process().children()]
@@ -82,4 +84,5 @@ def test_memory_that_stays_dirty_is_not_waited_for(
 ) -> None:
     sync_that(tmp_path, monkeypatch, "exit 0")
     monkeypatch.setattr(module, "dirty_bytes", lambda: 900 * MIB)
-    assert 0.2 <= settle(limit_s=0.2) < 30.0
+    # It never becomes less, so only the limit can end it.
+    assert settle(limit_s=0.2) >= 0.2

@@ -8,15 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kongming.application import Application
-from kongming.errors import ApplicationRunError
 from kongming.probes.aggregation import Chunk, aggregate
 from kongming.probes.node import node_facts
 from kongming.probes.suite import load_suite
-from kongming.profiling.placement import choose
-from kongming.profiling.plans import SIGNATURE_ITERATIONS
-from kongming.profiling.runner import open_runner
-from kongming.profiling.signature import (
+from kongming.profiling.plans.campaign_plan import SIGNATURE_ITERATIONS
+from kongming.profiling.plans.placement import choose
+from kongming.profiling.runs.runner import open_runner
+from kongming.profiling.runs.signature import (
     SHORTEST_SLICE_S,
     covered,
     joined,
@@ -24,6 +22,8 @@ from kongming.profiling.signature import (
     take_signature,
 )
 from kongming.profiling.site import Site
+from kongming.records.application import Application
+from kongming.records.errors import ApplicationRunError
 
 moments = st.integers(0, 60)
 spans = st.tuples(moments, moments).map(lambda pair: (min(pair), max(pair)))
@@ -71,6 +71,7 @@ def here(folder: Path) -> Site:
     return Site(node, suite, "same-core", choose(node, "same-core"), folder)
 
 
+@pytest.mark.alone
 @pytest.mark.real
 def test_it_is_taken_over_whole_iterations(tmp_path: Path) -> None:
     site = here(tmp_path)

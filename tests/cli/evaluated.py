@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from kongming.profiling.appfile import load
-from kongming.profiling.identity import identity
-from kongming.run import Run
+from kongming.profiling.plans.identity import identity
+from kongming.records.run import Run
 from kongming.store import Store
 from tests import builders
 from tests.models import synthetic

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from kongming import dataset
-from kongming.cli.evaluate_environments import by_environment, training_tasks
 from kongming.cli.main import run
+from kongming.evaluate.predicted_environments import by_environment, training_tasks
+from kongming.learning import dataset
 from kongming.store import Store
 from tests.cli import evaluated
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from kongming.cli.evaluate_training import keep
+from kongming.cli.evaluate.request import keep
 from kongming.cli.main import run
-from kongming.models.training import train_application
-from kongming.run import geometric_mean
+from kongming.learning.training import train_application
+from kongming.records.run import geometric_mean
 from kongming.store import Store
 from tests.cli import evaluated
 from tests.conftest import Kongming
@@ -258,7 +258,7 @@ def test_programs_that_have_changed_since_are_not_those_that_were_run(
     ("content", "words"),
     [
         ("{", ("is not JSON",)),
-        ("{}", ("holds no list",)),
+        ("{}", ("is not a list",)),
         ('[{"app": "sums"}]', ("entry 1", '"slowdown": NUMBER')),
         ('[{"app": "a", "beside": "b", "model": "x", "slowdown": 0}]', ("slowdown", "above 0")),
         ('[{"app": "a", "beside": "b", "model": "x", "slowdown": Infinity}]', ("slowdown",)),

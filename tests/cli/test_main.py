@@ -16,7 +16,7 @@ import pytest
 from kongming.cli import failures, output
 from kongming.cli.extras import require
 from kongming.cli.main import COMMANDS, Terminated, run
-from kongming.errors import (
+from kongming.records.errors import (
     CheckFailedError,
     InputError,
     KongmingError,
@@ -24,6 +24,7 @@ from kongming.errors import (
     StoreError,
     UntrainedError,
 )
+from tests import warm_start
 from tests.conftest import ROOT, Kongming
 
 
@@ -42,6 +43,18 @@ def test_help_names_every_command_and_imports_none() -> None:
     assert last == "0 []"
     for name, entry in COMMANDS.items():
         assert any(line.split()[:1] == [name] and entry.help in line for line in help_), name
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", COMMANDS)
+def test_each_command_imports_what_it_needs(
+    kongming: Kongming, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv(warm_start.COLD, "1")
+    done = kongming(name, "--help")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(f"Usage: kongming {name}")
+    assert done.stderr == ""
 
 
 def test_unknown_command_suggests_the_nearest(kongming: Kongming) -> None:

@@ -139,7 +139,7 @@ def test_export_and_import(kongming: Kongming, tmp_path: Path) -> None:
         (["export", "--out", "nowhere/x.parquet"], 1, "cannot be written"),
         (["import", "nothing.parquet"], 2, "There is no file"),
         (["import", "store.db"], 2, "is not a Parquet file"),
-        (["runs", "--store", "store.db"], 2, "no database URL"),
+        (["runs", "--store", "store.db"], 2, "not a database URL"),
         (["runs", "--store", "mongodb://host/x"], 2, "unknown kind"),
         (["runs", "--store", "sqlite:///letter.txt"], 1, "is not a database"),
         (["runs", "--store", "sqlite:////proc/x.db"], 1, "cannot be opened"),

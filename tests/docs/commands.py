@@ -24,10 +24,16 @@ PROGRAMS: dict[str, click.Command] = {
 
 
 def in_page(path: Path) -> list[list[str]]:
-    """The words of each command of ours within the fenced blocks of a page."""
+    """The words of each command of ours within the fenced blocks of a page.
+
+    In a transcript, which begins with a prompt, other lines are what commands printed.
+    """
     found = []
     for block in re.findall(r"^```\w*\n(.*?)^```", path.read_text(), re.MULTILINE | re.DOTALL):
+        prompt = "$ " if block.startswith("$ ") else ""
         for line in block.replace("\\\n", " ").splitlines():
+            if not line.startswith(prompt):
+                continue
             words = shlex.split(line.removeprefix("$ "), comments=True)
             words = [word for word in words if word != "&"]
             if words and words[0] in PROGRAMS:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from kongming_agent import config as agent_config
-from kongming_agent import metrics as agent_metrics
+from kongming_agent.reporting import metrics as agent_metrics
 from kongming_server import config as server_config
 from kongming_server import metrics as server_metrics
 from kongming_server.security.roles import PERMISSIONS, PUBLIC, Role
@@ -33,7 +33,7 @@ def tables() -> dict[str, str]:
         "settings of kongming-agent": _table(
             ("setting", "default", "allowed", "what it does"),
             (
-                (f"`{row.key}`", _code(row.default), row.allowed, row.meaning)
+                (f"`{row.key}`", _code(row.default), row.allowed, row.help)
                 for row in agent_config.table()
             ),
         ),

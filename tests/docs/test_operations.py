@@ -6,7 +6,7 @@ import re
 
 import pytest
 from kongming_agent import config as agent_config
-from kongming_agent import metrics as agent_metrics
+from kongming_agent.reporting import metrics as agent_metrics
 from kongming_server import config as server_config
 from kongming_server import metrics as server_metrics
 

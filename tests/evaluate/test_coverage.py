@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from kongming.errors import InputError
 from kongming.evaluate import PairMeasurement, PairPrediction, score_pairs
+from kongming.records.errors import InputError
 
 
 def covered(held: dict[str, list[bool]], **changes: Any) -> dict[str, Any]:

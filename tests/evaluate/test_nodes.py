@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from kongming.errors import InputError
 from kongming.evaluate import (
     EnvironmentMeasurement,
     EnvironmentPrediction,
@@ -16,6 +15,7 @@ from kongming.evaluate import (
     to_csv,
     to_markdown,
 )
+from kongming.records.errors import InputError
 
 
 def score(
@@ -136,5 +136,5 @@ def test_what_does_not_fit_together_is_refused(
 
 
 def test_a_missing_solo_time_is_named() -> None:
-    with pytest.raises(InputError, match="solo: is missing or no cost for a"):
+    with pytest.raises(InputError, match="solo: is missing or not a cost for a"):
         score(quotas(), [], solo={})

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 import kongming.evaluate
-from kongming.errors import InputError, MissingExtraError, UnknownNameError
 from kongming.evaluate import PairMeasurement, PairPrediction, pressures, to_csv, to_markdown
 from kongming.evaluate.figures import error_cdf, heat_map, selection, sensitivity_pressure
+from kongming.records.errors import InputError, MissingExtraError, UnknownNameError
 from tests.evaluate.programs import noisy, score, truth
 
 SELECTIONS = {

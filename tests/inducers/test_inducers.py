@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from kongming.errors import InducerError, InputError, UnknownNameError
 from kongming.inducers import induce, induce_all
-from kongming.run import LoadLevel
+from kongming.records.errors import InducerError, InputError, UnknownNameError
+from kongming.records.run import LoadLevel
 
 
 def gone(pid: int) -> bool:

@@ -1,7 +1,7 @@
-"""A made-up API server: pods in memory, listed in pages and watched, in the test's own loop.
+"""A simulated API server: pods in memory, listed in pages and watched, in the test's own loop.
 
-It checks the service account's token, forgets old versions when told to (410), and breaks off
-watches. What was asked is in ``asked``.
+It checks the service account's token, forgets old versions on demand (410), and breaks off
+watches. ``queries`` are those of all requests.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class ApiServer:
         self.pods: dict[str, dict[str, Any]] = {}
         self.version = 100
         self.oldest = 0
-        self.asked: list[dict[str, str]] = []
+        self.queries: list[dict[str, str]] = []
         self.token = "secret-1"
         self.file = folder / "token"
         self.file.write_text(self.token)
@@ -54,37 +54,37 @@ class ApiServer:
 
     @property
     def lists(self) -> list[dict[str, str]]:
-        return [words for words in self.asked if "watch" not in words]
+        return [query for query in self.queries if "watch" not in query]
 
     @property
     def watches(self) -> list[dict[str, str]]:
-        return [words for words in self.asked if "watch" in words]
+        return [query for query in self.queries if "watch" in query]
 
     async def put(self, pod: dict[str, Any]) -> None:
         uid = pod["metadata"]["uid"]
-        await self._tell("MODIFIED" if uid in self.pods else "ADDED", pod)
+        await self._emit("MODIFIED" if uid in self.pods else "ADDED", pod)
         self.pods[uid] = pod
 
     async def delete(self, pod: dict[str, Any]) -> None:
         self.pods.pop(pod["metadata"]["uid"], None)
-        await self._tell("DELETED", pod)
+        await self._emit("DELETED", pod)
 
     async def bookmark(self) -> None:
-        await self._tell("BOOKMARK", {"metadata": {}})
+        await self._emit("BOOKMARK", {"metadata": {}})
 
     async def forget(self) -> None:
-        """Everything before now, for those who watch as well."""
+        """Forget everything before now, for watches under way as well."""
         self.oldest = self.version
         status = {"code": 410, "reason": "Expired", "message": "too old resource version"}
-        await self._tell("ERROR", status)
+        await self._emit("ERROR", status)
 
     async def cut(self) -> None:
-        """Break all watches off in the middle."""
+        """Break off all watches in the middle of a line."""
         async with self._changed:
             self._cut += 1
             self._changed.notify_all()
 
-    async def _tell(self, kind: str, object_: dict[str, Any]) -> None:
+    async def _emit(self, kind: str, object_: dict[str, Any]) -> None:
         async with self._changed:
             self.version += 1
             if kind != "ERROR":
@@ -93,8 +93,8 @@ class ApiServer:
             self._changed.notify_all()
 
     async def _get(self, request: web.Request) -> web.StreamResponse:
-        words = dict(request.query)
-        self.asked.append(words)
+        query = dict(request.query)
+        self.queries.append(query)
         if request.headers.get("Authorization") != f"Bearer {self.token}":
             return web.json_response({"code": 401, "message": "Unauthorized"}, status=401)
         if self.failing > 0:
@@ -102,39 +102,39 @@ class ApiServer:
             return web.json_response({"code": 503, "message": "busy"}, status=503)
         if self.refuse is not None:
             return web.json_response({"code": self.refuse, "message": "no"}, status=self.refuse)
-        return await self._watch(request, words) if "watch" in words else self._list(words)
+        return await self._watch(request, query) if "watch" in query else self._list(query)
 
-    def _list(self, words: dict[str, str]) -> web.Response:
-        start, size = int(words.get("continue", 0)), int(words["limit"])
+    def _list(self, query: dict[str, str]) -> web.Response:
+        start, size = int(query.get("continue") or 0), int(query["limit"])
         pods = list(self.pods.values())
         metadata = {"resourceVersion": str(self.version)}
         if start + size < len(pods):
             metadata["continue"] = str(start + size)
         return web.json_response({"metadata": metadata, "items": pods[start : start + size]})
 
-    async def _watch(self, request: web.Request, words: dict[str, str]) -> web.StreamResponse:
-        since = int(words["resourceVersion"])
+    async def _watch(self, request: web.Request, query: dict[str, str]) -> web.StreamResponse:
+        since = int(query["resourceVersion"])
         if since < self.oldest:
             return web.json_response({"code": 410, "message": "too old"}, status=410)
-        answer = web.StreamResponse()
-        await answer.prepare(request)
+        response = web.StreamResponse()
+        await response.prepare(request)
         cut = self._cut
         while True:
             async with self._changed:
-                told = [line for version, line in self._events if version > since]
-                if not told and self._cut == cut:
+                lines = [line for version, line in self._events if version > since]
+                if not lines and self._cut == cut:
                     await self._changed.wait()
                     continue
             if self._cut != cut:
                 # A line that is cut in the middle, and no end of the chunks.
                 if request.transport is not None and not request.transport.is_closing():
-                    await answer.write(b'{"type":"MODI')
+                    await response.write(b'{"type":"MODI')
                     request.transport.abort()
-                return answer
+                return response
             since = self._events[-1][0]
-            for line in told:
+            for line in lines:
                 # Parts do not end where lines do.
-                await answer.write(line[:11])
-                await answer.write(line[11:])
+                await response.write(line[:11])
+                await response.write(line[11:])
                 if b'"type":"ERROR"' in line:
-                    return answer
+                    return response

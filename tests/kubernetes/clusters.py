@@ -57,10 +57,10 @@ def pod(
     return {"metadata": metadata | more, "spec": spec, "status": status}
 
 
-def seen(document: Mapping[str, Any]) -> Pod:
-    found = pod_of(document)
-    assert found is not None
-    return found
+def decoded(document: Mapping[str, Any]) -> Pod:
+    pod = pod_of(document)
+    assert pod is not None
+    return pod
 
 
 def node(name: str, images: int = 2) -> dict[str, Any]:
@@ -90,10 +90,10 @@ def compact(document: Any) -> bytes:
 
 
 def args(
-    asking: Mapping[str, Any], names: Iterable[str], *, whole: bool = False, images: int = 2
+    pod: Mapping[str, Any], names: Iterable[str], *, complete: bool = False, images: int = 2
 ) -> bytes:
-    """ExtenderArgs with names, or with whole nodes."""
-    if whole:
+    """ExtenderArgs with names, or with complete nodes."""
+    if complete:
         nodes = {"metadata": {}, "items": [node(name, images) for name in names]}
-        return compact({"Pod": asking, "Nodes": nodes, "NodeNames": None})
-    return compact({"Pod": asking, "Nodes": None, "NodeNames": list(names)})
+        return compact({"Pod": pod, "Nodes": nodes, "NodeNames": None})
+    return compact({"Pod": pod, "Nodes": None, "NodeNames": list(names)})

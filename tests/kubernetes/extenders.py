@@ -69,36 +69,37 @@ class Extender:
             return answer.status, await answer.text()
 
     async def filter(
-        self, pod: Any, names: Sequence[str], *, whole: bool = False
+        self, pod: Any, names: Sequence[str], *, complete: bool = False
     ) -> tuple[list[str], dict[str, str]]:
-        """Names of the nodes that are kept, and the reasons why others are not."""
-        status, answer = await self.post("/filter", clusters.args(pod, names, whole=whole))
+        """Names of the nodes that pass, and the reasons why others do not."""
+        status, answer = await self.post("/filter", clusters.args(pod, names, complete=complete))
         assert (status, answer["Error"]) == (200, "")
         assert answer["FailedAndUnresolvableNodes"] == {}
-        if whole:
+        if complete:
             assert answer["NodeNames"] is None
-            kept = [item["metadata"]["name"] for item in answer["Nodes"]["items"]]
+            passing = [item["metadata"]["name"] for item in answer["Nodes"]["items"]]
         else:
             assert answer["Nodes"] is None
-            kept = answer["NodeNames"]
-        assert sorted([*kept, *answer["FailedNodes"]]) == sorted(names)
-        return kept, answer["FailedNodes"]
+            passing = answer["NodeNames"]
+        assert sorted([*passing, *answer["FailedNodes"]]) == sorted(names)
+        return passing, answer["FailedNodes"]
 
-    async def scores(
-        self, pod: Any, names: Sequence[str], *, whole: bool = False
+    async def priorities(
+        self, pod: Any, names: Sequence[str], *, complete: bool = False
     ) -> dict[str, int]:
-        status, answer = await self.post("/prioritize", clusters.args(pod, names, whole=whole))
+        status, answer = await self.post(
+            "/prioritize", clusters.args(pod, names, complete=complete)
+        )
         assert status == 200
-        assert [one["Host"] for one in answer] == list(names)
-        return {one["Host"]: one["Score"] for one in answer}
+        assert [entry["Host"] for entry in answer] == list(names)
+        return {entry["Host"]: entry["Score"] for entry in answer}
 
-    async def until(self, what: Callable[[], Any]) -> None:
+    async def until(self, condition: Callable[[], Any]) -> None:
         async with asyncio.timeout(30):
-            while not what():
+            while not condition():
                 await asyncio.sleep(0.01)
 
-    async def eventually(self, what: Callable[[], Awaitable[Any]]) -> Any:
+    async def eventually(self, condition: Callable[[], Awaitable[Any]]) -> None:
         async with asyncio.timeout(30):
-            while not (found := await what()):
+            while not await condition():
                 await asyncio.sleep(0.02)
-        return found

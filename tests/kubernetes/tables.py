@@ -1,6 +1,6 @@
-"""The tables of docs/kubernetes.md, made of what the extender itself declares.
+"""The tables of docs/kubernetes.md, generated from the extender's declarations.
 
-python -m tests.kubernetes.tables    writes them anew into the page
+python -m tests.kubernetes.tables    writes them into the page
 """
 
 from __future__ import annotations
@@ -16,38 +16,38 @@ PAGE = Path(__file__).resolve().parents[2] / "docs/kubernetes.md"
 
 
 def tables() -> dict[str, str]:
-    """The text of each table by its name in the page."""
+    """The text of each table, by its name in the page."""
     return {
         "annotations": _table(
-            ("annotation", "what it says"),
+            ("annotation", "meaning"),
             ((f"`{name}`", meaning) for name, meaning in pods.ANNOTATIONS.items()),
         ),
         "settings of kongming-extender": _table(
             ("setting", "default", "allowed", "unit", "what it does"),
             (
-                (f"`{one.key}`", f"`{json.dumps(one.default)}`", one.allowed, one.unit, one.help)
-                for one in config.table()
+                (f"`{row.key}`", f"`{json.dumps(row.default)}`", row.allowed, row.unit, row.help)
+                for row in config.table()
             ),
         ),
         "metrics of kongming-extender": _table(
-            ("metric", "kind", "labels", "what it says"),
+            ("metric", "kind", "labels", "meaning"),
             (
-                (f"`{metrics.PREFIX}{one.name}`", one.kind, ", ".join(one.labels), one.help)
-                for one in metrics.DECLARED
+                (f"`{metrics.PREFIX}{row.name}`", row.kind, ", ".join(row.labels), row.help)
+                for row in metrics.DECLARED
             ),
         ),
     }
 
 
 def with_tables(page: str) -> str:
-    """``page`` with each table between its two marks as it has to be now."""
+    """``page`` with each table between its two marks replaced by the current one."""
     for name, text in tables().items():
         begin, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
         pattern = re.compile(f"{re.escape(begin)}.*?{re.escape(end)}", re.DOTALL)
         if len(pattern.findall(page)) != 1:
             raise ValueError(f"{PAGE.name} needs '{begin}' and '{end}' once each.")
-        made = f"{begin}\n\n{text}\n{end}"
-        page = pattern.sub(lambda _, made=made: made, page)
+        replacement = f"{begin}\n\n{text}\n{end}"
+        page = pattern.sub(lambda _, text=replacement: text, page)
     return page
 
 

@@ -1,4 +1,4 @@
-"""The extender between a real server and what the scheduler sends."""
+"""The extender between a real server and requests as the scheduler sends them."""
 
 from __future__ import annotations
 
@@ -29,27 +29,27 @@ Scenario = Callable[[Extender], Awaitable[None]]
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     """With trained models, a busy node-1 and an idle node-2."""
-    made = prepared(tmp_path_factory.mktemp("server"))
-    yield made
-    made.close()
+    process = prepared(tmp_path_factory.mktemp("server"))
+    yield process
+    process.close()
 
 
 @pytest.fixture
 def server(shared: ServerProcess) -> Iterator[ServerProcess]:
-    """The same for all tests, without anybody's placements."""
+    """The same for all tests, without anybody's assignments."""
     yield shared
     with RemoteService(Connection(shared.grpc)) as service:
-        for one in service.placements():
-            service.release(one.placement_id)
+        for assignment in service.assignments():
+            service.release(assignment.assignment_id)
 
 
 @pytest.fixture
 def mortal(tmp_path: Path) -> Iterator[ServerProcess]:
-    """One that a test may kill."""
+    """A server that a test may kill."""
     (tmp_path / "server").mkdir()
-    made = prepared(tmp_path / "server")
-    yield made
-    made.close()
+    process = prepared(tmp_path / "server")
+    yield process
+    process.close()
 
 
 def prepared(folder: Path) -> ServerProcess:
@@ -58,9 +58,9 @@ def prepared(folder: Path) -> ServerProcess:
     with Store.open(url) as store:
         store.put_application("memory", builders.identity_of("memory"), {})
     settings = {"fleet.silent_after_s": 3600.0}
-    made = ServerProcess(folder, store_url=url, settings=settings).start()
-    enter(made)
-    return made
+    process = ServerProcess(folder, store_url=url, settings=settings).start()
+    enter(process)
+    return process
 
 
 def enter(server: ServerProcess) -> None:
@@ -79,37 +79,37 @@ def play(server: ServerProcess | str, scenario: Scenario, **sections: Any) -> No
     asyncio.run(run())
 
 
-@pytest.mark.parametrize("whole", [False, True])
-def test_a_limit_refuses_and_the_rest_is_ranked(server: ServerProcess, whole: bool) -> None:
+@pytest.mark.parametrize("complete", [False, True])
+def test_a_limit_refuses_and_the_others_are_ranked(server: ServerProcess, complete: bool) -> None:
     expected = math.exp(worlds.expected("memory", BUSY))
 
     async def scenario(extender: Extender) -> None:
         strict = clusters.pod(app="memory", limit=1.0 + (expected - 1.0) / 2.0)
-        kept, failed = await extender.filter(strict, [*NODES, "node-9"], whole=whole)
+        passing, failed = await extender.filter(strict, [*NODES, "node-9"], complete=complete)
         # Of node-9 nothing is known, and nothing speaks against it.
-        assert kept == ["node-2", "node-9"]
+        assert passing == ["node-2", "node-9"]
         assert f"memory would take {expected:.1f}"[:-1] in failed["node-1"]
         easy = clusters.pod(app="memory", limit=expected * 1.5)
-        assert await extender.filter(easy, NODES, whole=whole) == (NODES, {})
+        assert await extender.filter(easy, NODES, complete=complete) == (NODES, {})
         free = clusters.pod(app="memory")
-        assert await extender.filter(free, NODES, whole=whole) == (NODES, {})
+        assert await extender.filter(free, NODES, complete=complete) == (NODES, {})
         for asking in (free, clusters.pod(), clusters.pod(app="never-profiled", limit=1.01)):
-            scores = await extender.scores(asking, NODES, whole=whole)
-            assert scores["node-1"] < scores["node-2"] == 10
+            priorities = await extender.priorities(asking, NODES, complete=complete)
+            assert priorities["node-1"] < priorities["node-2"] == 10
             # Nothing says that an application without a model would be slower than it may.
-            assert (await extender.filter(asking, NODES, whole=whole))[0] == NODES
+            assert (await extender.filter(asking, NODES, complete=complete))[0] == NODES
         assert extender.sample("failed_open_total", reason="server") == 0
         assert extender.sample("nodes_refused_total", reason="limit") == 1
 
     # Else the best node of one pod would be held, and be worse for the next.
-    play(server, scenario, placements={"guess_ttl_s": 0.0})
+    play(server, scenario, assignments={"guess_ttl_s": 0.0})
 
 
 def test_a_limit_may_refuse_every_node(server: ServerProcess) -> None:
     async def scenario(extender: Extender) -> None:
         asking = clusters.pod(app="memory", limit=1.0)
-        kept, failed = await extender.filter(asking, ["node-1"])
-        assert kept == []
+        passing, failed = await extender.filter(asking, ["node-1"])
+        assert passing == []
         assert set(failed) == {"node-1"}
 
     play(server, scenario)
@@ -130,7 +130,7 @@ def test_a_server_that_is_killed_lets_all_nodes_pass(
 
         await extender.eventually(open_now)
         for _ in range(20):
-            assert await extender.scores(asking, NODES) == dict.fromkeys(NODES, 0)
+            assert await extender.priorities(asking, NODES) == dict.fromkeys(NODES, 0)
         assert extender.sample("requests_total", verb="prioritize", outcome="open") == 20
         assert extender.sample("failed_open_total", reason="server") > 20
         assert caplog.text.count("all nodes pass") == 1
@@ -148,21 +148,21 @@ def test_a_server_that_is_killed_lets_all_nodes_pass(
         play(mortal, scenario, ranking={"oldest_s": 0.5, "fresh_s": 0.0})
 
 
-def test_a_server_that_was_never_there_holds_nobody_up() -> None:
+def test_a_server_that_was_never_there_delays_no_pod() -> None:
     async def scenario(extender: Extender) -> None:
         asking = clusters.pod(app="memory", limit=1.01)
         assert await extender.filter(asking, NODES) == (NODES, {})
-        assert await extender.scores(asking, NODES) == dict.fromkeys(NODES, 0)
+        assert await extender.priorities(asking, NODES) == dict.fromkeys(NODES, 0)
         # One that names no application is refused nowhere, whoever is away.
-        assert await extender.filter(clusters.pod(), NODES, whole=True) == (NODES, {})
+        assert await extender.filter(clusters.pod(), NODES, complete=True) == (NODES, {})
 
     play("127.0.0.1:1", scenario)
 
 
-def test_nodes_that_nobody_knows_have_equal_scores(server: ServerProcess) -> None:
+def test_unknown_nodes_have_equal_priorities(server: ServerProcess) -> None:
     async def scenario(extender: Extender) -> None:
-        scores = await extender.scores(clusters.pod(app="memory"), ["a", "b"])
-        assert set(scores.values()) == {0}
+        priorities = await extender.priorities(clusters.pod(app="memory"), ["a", "b"])
+        assert set(priorities.values()) == {0}
         assert extender.sample("failed_open_total", reason="unknown") == 1
         untrained = clusters.pod(app="memory", limit=1.01)
         untrained["metadata"]["annotations"]["kongming.dev/placement"] = "same-core"
@@ -176,12 +176,12 @@ def test_a_resident_is_kept_within_its_own_limit(server: ServerProcess, tmp_path
     async def run() -> None:
         web = clusters.pod("web", app="memory", limit=1.01, node="node-2", phase="Running")
         async with cluster(server, tmp_path, web) as (_, extender):
-            await placed(extender, server, {web["metadata"]["uid"]: "bound"})
+            await until_assigned(extender, server, {web["metadata"]["uid"]: "bound"})
             for app, _, pressure in worlds.APPS:
                 harms = worlds.expected("memory", pressure) > 0.02
-                kept, failed = await extender.filter(clusters.pod(app=app), NODES)
+                passing, failed = await extender.filter(clusters.pod(app=app), NODES)
                 assert ("node-2" in failed) == harms, app
-                assert "node-1" in kept
+                assert "node-1" in passing
                 if harms:
                     assert "default/web (memory) would take" in failed["node-2"]
             assert extender.sample("nodes_refused_total", reason="resident") > 0
@@ -189,7 +189,7 @@ def test_a_resident_is_kept_within_its_own_limit(server: ServerProcess, tmp_path
     asyncio.run(run())
 
 
-def test_pods_become_placements_and_their_runs_are_compared(
+def test_pods_become_assignments_and_their_runs_are_compared(
     server: ServerProcess, tmp_path: Path
 ) -> None:
     async def run() -> None:
@@ -197,25 +197,25 @@ def test_pods_become_placements_and_their_runs_are_compared(
             first = clusters.pod("first", app="memory", node="node-2")
             await api.put(first)
             uid = first["metadata"]["uid"]
-            await placed(extender, server, {uid: "reserved"})
+            await until_assigned(extender, server, {uid: "reserved"})
             started = {"started": "2026-01-01T00:00:00Z", "uid": uid, "app": "memory"}
             await api.put(clusters.pod("first", node="node-2", phase="Running", **started))
-            await placed(extender, server, {uid: "bound"})
+            await until_assigned(extender, server, {uid: "bound"})
             ended = started | {"finished": "2026-01-01T00:01:15Z"}
             await api.put(clusters.pod("first", node="node-2", phase="Succeeded", **ended))
             await extender.until(lambda: extender.sample("runs_total", outcome="reported"))
-            await placed(extender, server, {})
+            await until_assigned(extender, server, {})
             second = clusters.pod("second", app="memory", node="node-1", phase="Running")
             system = clusters.pod("system", node="node-1", phase="Running")
             await api.put(system)
             await api.put(second)
-            await placed(extender, server, {second["metadata"]["uid"]: "bound"})
+            await until_assigned(extender, server, {second["metadata"]["uid"]: "bound"})
             await api.delete(second)
-            await placed(extender, server, {})
+            await until_assigned(extender, server, {})
             assert extender.sample("pods") == 0
             with Store.open(server.store_url) as store:
-                found = store.runs(app="memory")
-            (run,) = [one for one in found if one.kind == "environment"]
+                runs = store.runs(app="memory")
+            (run,) = [run for run in runs if run.kind == "environment"]
             assert run.wall_s == run.metric == 75.0
 
     asyncio.run(run())
@@ -225,43 +225,43 @@ def test_what_ended_while_nobody_watched_is_released(mortal: ServerProcess, tmp_
     stays, gone, foreign = clusters.uid(), clusters.uid(), "slurm-17"
     with RemoteService(Connection(mortal.grpc)) as service:
         long_ago = 1_700_000_000.0
-        for placement_id in (stays, gone, foreign):
-            service.bind(placement_id, app="memory", node="node-1", started_at=long_ago)
+        for assignment_id in (stays, gone, foreign):
+            service.bind(assignment_id, app="memory", node="node-1", started_at=long_ago)
 
     async def run() -> None:
         alive = clusters.pod("a", app="memory", node="node-1", phase="Running", uid=stays)
         async with cluster(mortal, tmp_path, alive) as (_, extender):
-            await placed(extender, mortal, {stays: "bound", foreign: "bound"})
+            await until_assigned(extender, mortal, {stays: "bound", foreign: "bound"})
 
     asyncio.run(run())
 
 
-def test_a_burst_does_not_herd_onto_one_node(server: ServerProcess, tmp_path: Path) -> None:
-    """The best node is held until the pod is seen; then its own place counts."""
+def test_a_burst_of_pods_is_spread(server: ServerProcess, tmp_path: Path) -> None:
+    """The best node is held until the pod is seen bound; then its own assignment counts."""
 
     async def run() -> None:
         async with cluster(server, tmp_path) as (api, extender):
             asking = [clusters.pod(f"p{n}", app="memory") for n in range(2)]
-            first = await extender.scores(asking[0], NODES)
+            first = await extender.priorities(asking[0], NODES)
             assert first["node-2"] == 10
-            second = await extender.scores(asking[1], NODES)
+            second = await extender.priorities(asking[1], NODES)
             assert second["node-1"] - first["node-1"] > 0 or second["node-2"] < 10
-            # Asked about again, a pod does not meet what is held for itself.
+            # What is held for a pod itself does not count when it is asked about again.
             assert (await extender.filter(asking[0], NODES))[0] == NODES
-            assert not [one for one in await held_by(server) if asking[0]["metadata"]["uid"] in one]
-            assert (await extender.scores(asking[0], NODES))["node-2"] > 0
-            await extender.app.teller.settled(10.0)
+            assert not [id_ for id_ in await held_by(server) if asking[0]["metadata"]["uid"] in id_]
+            assert (await extender.priorities(asking[0], NODES))["node-2"] > 0
+            await extender.app.sync.wait_for_guesses(10.0)
             held = await held_by(server)
-            assert [one for one in held if one.startswith(asking[0]["metadata"]["uid"])]
+            assert [id_ for id_ in held if id_.startswith(asking[0]["metadata"]["uid"])]
             # The scheduler chose otherwise.
             asking[0]["spec"]["nodeName"] = "node-1"
             await api.put(asking[0])
             uid = asking[0]["metadata"]["uid"]
 
             async def moved() -> bool:
-                found = await held_by(server)
-                return found.get(uid) == "reserved" and not any(
-                    one.startswith(f"{uid}/") for one in found
+                held = await held_by(server)
+                return held.get(uid) == "reserved" and not any(
+                    id_.startswith(f"{uid}/") for id_ in held
                 )
 
             await extender.eventually(moved)
@@ -270,7 +270,7 @@ def test_a_burst_does_not_herd_onto_one_node(server: ServerProcess, tmp_path: Pa
     asyncio.run(run())
 
 
-def test_a_server_restart_is_told_what_it_missed(mortal: ServerProcess, tmp_path: Path) -> None:
+def test_a_restarted_server_gets_what_it_missed(mortal: ServerProcess, tmp_path: Path) -> None:
     async def run() -> None:
         async with cluster(mortal, tmp_path) as (api, extender):
             await asyncio.to_thread(mortal.stop)
@@ -278,7 +278,7 @@ def test_a_server_restart_is_told_what_it_missed(mortal: ServerProcess, tmp_path
             await api.put(pod)
             await extender.until(lambda: extender.sample("pods") == 1)
             await asyncio.to_thread(mortal.start)
-            await placed(extender, mortal, {pod["metadata"]["uid"]: "bound"})
+            await until_assigned(extender, mortal, {pod["metadata"]["uid"]: "bound"})
 
     asyncio.run(run())
 
@@ -299,13 +299,13 @@ async def cluster(
 async def held_by(server: ServerProcess) -> dict[str, str]:
     def ask() -> dict[str, str]:
         with RemoteService(Connection(server.grpc)) as service:
-            return {one.placement_id: one.state for one in service.placements()}
+            return {held.assignment_id: held.state for held in service.assignments()}
 
     return await asyncio.to_thread(ask)
 
 
-async def placed(extender: Extender, server: ServerProcess, wanted: dict[str, str]) -> None:
-    async def as_wanted() -> bool:
+async def until_assigned(extender: Extender, server: ServerProcess, wanted: dict[str, str]) -> None:
+    async def is_reached() -> bool:
         return await held_by(server) == wanted
 
-    await extender.eventually(as_wanted)
+    await extender.eventually(is_reached)

@@ -25,27 +25,27 @@ VERSIONS = ("1.30", "1.37")
 
 
 def documents(path: Path) -> list[dict[str, Any]]:
-    return [one for one in yaml.safe_load_all(path.read_text()) if one]
+    return [document for document in yaml.safe_load_all(path.read_text()) if document]
 
 
 OBJECTS = [
-    pytest.param(one, id=f"{path.stem}-{one['kind']}")
+    pytest.param(document, id=f"{path.stem}-{document['kind']}")
     for path in sorted(FOLDER.glob("*.yaml"))
     if path != SCHEDULER
-    for one in documents(path)
+    for document in documents(path)
 ]
 
 
 def of_kind(kind: str) -> dict[str, Any]:
-    (found,) = (one for one in documents(FOLDER / "extender.yaml") if one["kind"] == kind)
-    return found
+    (document,) = (each for each in documents(FOLDER / "extender.yaml") if each["kind"] == kind)
+    return document
 
 
 def extender() -> dict[str, Any]:
     (document,) = documents(SCHEDULER)
-    (found,) = document["extenders"]
-    assert isinstance(found, dict)
-    return found
+    (extender,) = document["extenders"]
+    assert isinstance(extender, dict)
+    return extender
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -57,7 +57,7 @@ def test_an_object_is_what_the_published_schema_allows(
     assert validate.validate(document, version, strict=True) == version
 
 
-def test_the_schemas_find_a_word_that_is_none() -> None:
+def test_the_schemas_find_an_unknown_value() -> None:
     validate = pytest.importorskip("kubernetes_validate", reason="kubernetes-validate is missing")
     wrong = copy.deepcopy(of_kind("Deployment"))
     wrong["spec"]["template"]["spec"]["containers"][0]["imagePolicy"] = "Always"
@@ -77,20 +77,20 @@ def test_the_schedulers_configuration_is_what_its_types_allow() -> None:
 
 
 def test_the_scheduler_asks_what_is_served_and_waits_long_enough() -> None:
-    asked = extender()
-    assert (asked["filterVerb"], asked["prioritizeVerb"]) == ("filter", "prioritize")
-    assert "bindVerb" not in asked
-    assert asked["ignorable"] is True
-    assert asked["nodeCacheCapable"] is True
+    configured = extender()
+    assert (configured["filterVerb"], configured["prioritizeVerb"]) == ("filter", "prioritize")
+    assert "bindVerb" not in configured
+    assert configured["ignorable"] is True
+    assert configured["nodeCacheCapable"] is True
     (text,) = of_kind("ConfigMap")["data"].values()
     deadline_s = tomllib.loads(text)["server"]["deadline_s"]
-    assert float(asked["httpTimeout"].removesuffix("s")) > deadline_s
+    assert float(configured["httpTimeout"].removesuffix("s")) > deadline_s
     service = of_kind("Service")
     host = f"{service['metadata']['name']}.{service['metadata']['namespace']}.svc"
     (port,) = service["spec"]["ports"]
-    assert asked["urlPrefix"] == f"https://{host}:{port['port']}"
-    assert asked["tlsConfig"]["serverName"] == host
-    assert {"caFile", "certFile", "keyFile"} < set(asked["tlsConfig"])
+    assert configured["urlPrefix"] == f"https://{host}:{port['port']}"
+    assert configured["tlsConfig"]["serverName"] == host
+    assert {"caFile", "certFile", "keyFile"} < set(configured["tlsConfig"])
 
 
 def test_permissions_are_to_list_and_watch_pods() -> None:
@@ -150,14 +150,14 @@ def test_the_commands_of_the_manifest_exist() -> None:
 
 def test_the_agent_takes_the_name_that_the_scheduler_uses() -> None:
     """What ends in the agent's settings is the node's name, by the init container."""
-    found = documents(FOLDER / "agent-daemonset.yaml")
-    (text,) = next(one for one in found if one["kind"] == "ConfigMap")["data"].values()
+    objects = documents(FOLDER / "agent-daemonset.yaml")
+    (text,) = next(each for each in objects if each["kind"] == "ConfigMap")["data"].values()
     assert tomllib.loads(text)["node"]["name"] == "@NODE@"
-    pod = next(one for one in found if one["kind"] == "DaemonSet")["spec"]["template"]["spec"]
-    maker = next(one for one in pod["initContainers"] if one["name"] == "settings")
-    (variable,) = maker["env"]
+    pod = next(each for each in objects if each["kind"] == "DaemonSet")["spec"]["template"]["spec"]
+    init = next(each for each in pod["initContainers"] if each["name"] == "settings")
+    (variable,) = init["env"]
     assert variable["valueFrom"]["fieldRef"]["fieldPath"] == "spec.nodeName"
-    assert f"s/@NODE@/${variable['name']}/" in maker["command"][-1]
-    assert {mount["name"] for mount in maker["volumeMounts"]} <= {
+    assert f"s/@NODE@/${variable['name']}/" in init["command"][-1]
+    assert {mount["name"] for mount in init["volumeMounts"]} <= {
         volume["name"] for volume in pod["volumes"]
     }

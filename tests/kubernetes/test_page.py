@@ -1,4 +1,4 @@
-"""The page names settings, metrics, annotations, files and commands as they are."""
+"""docs/kubernetes.md names settings, metrics, annotations, files and commands that exist."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ PAGE = tables.PAGE.read_text(encoding="utf-8")
 ROOT = tables.PAGE.parents[1]
 
 
-def test_the_tables_are_as_the_program_declares_them() -> None:
+def test_the_tables_are_those_of_the_program() -> None:
     assert tables.with_tables(PAGE) == PAGE, "run: python -m tests.kubernetes.tables"
 
 
-def test_what_the_text_names_exists() -> None:
-    settings = {one.key for one in config.table()}
+def test_all_that_the_text_names_exists() -> None:
+    settings = {row.key for row in config.table()}
     sections = {key.partition(".")[0] for key in settings} - {"server"}
     named = {f"{s}.{k}" for s, k in re.findall(r"`(\w+)\.(\w+)`", PAGE) if s in sections}
     assert named - settings == set()
-    known = {metrics.PREFIX + one.name for one in metrics.DECLARED}
+    known = {metrics.PREFIX + row.name for row in metrics.DECLARED}
     assert set(re.findall(r"\bkongming_extender_\w+", PAGE)) - known == set()
     for path in re.findall(r"`((?:daemon|benchmarks)/[\w./-]+)`", PAGE):
         assert (ROOT / path).exists(), path

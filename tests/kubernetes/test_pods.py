@@ -1,4 +1,4 @@
-"""What is read from a pod."""
+"""Annotations, times and phases of pods."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from kongming_extender.pods import demand_of, pod_of
 from tests.kubernetes import clusters
 
 
-def annotated(**said: str) -> dict[str, Any]:
-    annotations = {f"kongming.dev/{key}": value for key, value in said.items()}
+def annotated(**values: str) -> dict[str, Any]:
+    annotations = {f"kongming.dev/{key}": value for key, value in values.items()}
     return {"metadata": {"uid": "u", "annotations": annotations}}
 
 
-def test_annotations_say_what_a_pod_asks_for() -> None:
+def test_annotations_are_the_demand() -> None:
     demand = demand_of(annotated(app="etl", limit="1.25", placement="smt-sibling", stale="history"))
     assert (demand.app, demand.limit) == ("etl", 1.25)
     assert (demand.placement, demand.stale) == ("smt-sibling", "history")
-    assert demand.wrong == ()
+    assert demand.problems == ()
     assert demand_of({}) == demand_of({"metadata": {"annotations": None}})
 
 
 @pytest.mark.parametrize(
-    ("said", "named"),
+    ("annotations", "part"),
     [
         ({"limit": "0.5"}, "1 or more"),
         ({"limit": "20%"}, "1 or more"),
@@ -35,17 +35,17 @@ def test_annotations_say_what_a_pod_asks_for() -> None:
         ({"stale": "never"}, "widen"),
     ],
 )
-def test_what_cannot_be_understood_counts_as_not_said_and_is_told(
-    said: dict[str, str], named: str
+def test_an_annotation_that_is_not_valid_is_ignored_and_reported(
+    annotations: dict[str, str], part: str
 ) -> None:
-    demand = demand_of(annotated(app="etl", **said))
+    demand = demand_of(annotated(app="etl", **annotations))
     assert (demand.app, demand.limit, demand.placement, demand.stale) == ("etl", 0.0, None, "widen")
-    assert len(demand.wrong) == 1
-    assert named in demand.wrong[0]
+    assert len(demand.problems) == 1
+    assert part in demand.problems[0]
 
 
-def test_a_pod_that_has_ended_tells_its_times() -> None:
-    pod = clusters.seen(
+def test_a_pod_that_has_ended_has_its_times() -> None:
+    pod = clusters.decoded(
         clusters.pod(
             app="etl",
             node="node-a",
@@ -75,7 +75,7 @@ JSON = st.recursive(
 
 
 @given(JSON, JSON, JSON)
-def test_no_pod_is_too_odd_to_be_read(metadata: Any, spec: Any, status: Any) -> None:
+def test_any_document_can_be_decoded(metadata: Any, spec: Any, status: Any) -> None:
     document = {"metadata": metadata, "spec": spec, "status": status}
-    found = pod_of(document)
-    assert found is None or found.uid
+    pod = pod_of(document)
+    assert pod is None or pod.uid

@@ -1,4 +1,4 @@
-"""The scheduler's JSON: what is read, and what is answered, to the letter."""
+"""The scheduler's JSON: requests and responses, byte for byte."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kongming_extender.protocol import (
-    Args,
-    failure,
+    ExtenderArgs,
+    error_result,
     filter_result,
     priority_list,
     read_args,
 )
 
-from kongming.errors import InputError
+from kongming.records.errors import InputError
 from tests.kubernetes import clusters
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -39,31 +39,31 @@ def test_requests_as_the_scheduler_writes_them_are_read(mode: str) -> None:
         "kongming.dev/limit": "1.2",
     }
     assert (args.items is None) == (mode == "names")
-    assert not args.nothing
+    assert not args.no_candidates
 
 
 @pytest.mark.parametrize("mode", ["names", "nodes"])
-def test_answers_are_the_published_types_to_the_letter(mode: str) -> None:
+def test_responses_are_the_published_types_byte_for_byte(mode: str) -> None:
     args = read_args(golden(f"args-{mode}.json"))
     assert filter_result(args, FAILED) == golden(f"filter-{mode}.json")
     assert filter_result(args, dict.fromkeys(args.names, "no")) == golden(f"none-{mode}.json")
     assert priority_list(args.names, [10, 0, 4]) == golden("priorities.json")
 
 
-def test_answers_have_the_keys_of_the_published_types() -> None:
+def test_responses_have_the_keys_of_the_published_types() -> None:
     result = {"Nodes", "NodeNames", "FailedNodes", "FailedAndUnresolvableNodes", "Error"}
     for answer in (
-        filter_result(Args({}, ["a"]), {}),
-        filter_result(Args({}, (), nothing=True), {}),
-        failure("why"),
+        filter_result(ExtenderArgs({}, ["a"]), {}),
+        filter_result(ExtenderArgs({}, (), no_candidates=True), {}),
+        error_result("why"),
     ):
         assert set(json.loads(answer)) == result
     assert json.loads(priority_list(["a"], [3])) == [{"Host": "a", "Score": 3}]
     assert priority_list((), ()) == b"[]"
 
 
-def test_null_is_no_node_and_an_empty_list_is_none_either() -> None:
-    """The scheduler takes null as no feasible node: candidates never become null."""
+def test_null_and_an_empty_list_are_both_no_node() -> None:
+    """The scheduler reads null as no feasible node: candidates never become null."""
     pod = clusters.pod()
     no_names = read_args(clusters.args(pod, []))
     assert json.loads(filter_result(no_names, {}))["NodeNames"] == []
@@ -77,10 +77,10 @@ def test_null_is_no_node_and_an_empty_list_is_none_either() -> None:
     }
 
 
-def test_names_count_where_both_are_there() -> None:
+def test_names_count_where_both_are_given() -> None:
     both = {
         "Pod": clusters.pod(),
-        "Nodes": {"metadata": {}, "items": [clusters.node("whole")]},
+        "Nodes": {"metadata": {}, "items": [clusters.node("complete")]},
         "NodeNames": ["named"],
     }
     args = read_args(clusters.compact(both))
@@ -89,25 +89,27 @@ def test_names_count_where_both_are_there() -> None:
 
 
 @given(NAMES, st.data())
-def test_the_answer_parts_the_given_nodes(names: list[str], data: st.DataObject) -> None:
+def test_the_response_divides_the_given_nodes(names: list[str], data: st.DataObject) -> None:
     failed = dict.fromkeys(data.draw(st.sets(st.sampled_from(names)) if names else st.just(())), "")
     asked = clusters.pod()
     by_name = json.loads(filter_result(read_args(clusters.args(asked, names)), failed))
     assert by_name["Nodes"] is None
     assert by_name["NodeNames"] == [name for name in names if name not in failed]
     assert set(by_name["FailedNodes"]) == set(failed)
-    whole = json.loads(filter_result(read_args(clusters.args(asked, names, whole=True)), failed))
-    assert whole["NodeNames"] is None
-    kept = [item["metadata"]["name"] for item in whole["Nodes"]["items"]]
-    assert kept == by_name["NodeNames"]
+    complete = json.loads(
+        filter_result(read_args(clusters.args(asked, names, complete=True)), failed)
+    )
+    assert complete["NodeNames"] is None
+    passing = [item["metadata"]["name"] for item in complete["Nodes"]["items"]]
+    assert passing == by_name["NodeNames"]
 
 
 @given(NAMES.filter(bool), st.booleans(), st.booleans())
-def test_whole_nodes_come_back_as_they_came(names: list[str], typed: bool, spaced: bool) -> None:
-    """However they are written: the fast path is one for Go's way of writing alone."""
+def test_complete_nodes_come_back_unchanged(names: list[str], typed: bool, spaced: bool) -> None:
+    """However they are written: the fast path is for Go's form alone."""
     nodes = [clusters.node(name) for name in names]
     if typed:
-        nodes = [{"kind": "Node", "apiVersion": "v1", **one} for one in nodes]
+        nodes = [{"kind": "Node", "apiVersion": "v1", **node} for node in nodes]
     document = {
         "Pod": clusters.pod(app='a,"Nodes":{'),
         "Nodes": {"metadata": {"resourceVersion": "9"}, "items": nodes},

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from kongming.run import Run, Signature
+from kongming.records.run import Run, Signature
 from tests import builders
 
 IDLE = {

@@ -9,9 +9,9 @@ import random
 import numpy as np
 import pytest
 
-from kongming import dataset
-from kongming.errors import IncompatibleError, InputError, UntrainedError
-from kongming.run import Run
+from kongming.learning import columns, dataset
+from kongming.records.errors import IncompatibleError, InputError, UntrainedError
+from kongming.records.run import Run
 from tests import builders
 from tests.models import synthetic
 
@@ -123,15 +123,6 @@ def test_the_reading_that_is_nearer_to_the_run_counts() -> None:
     assert data.times[0, data.columns.index("stream.triad")] == pytest.approx(7e-9)
 
 
-@pytest.mark.parametrize("value", [math.inf, math.nan, 0.0, -1.0])
-def test_a_reading_that_cannot_be_true_is_missing(value: float) -> None:
-    runs = synthetic.campaign("a", POWERS)
-    runs[2] = with_times(runs[2], **{"stream.triad": value})
-    data = dataset.build(runs)
-    assert np.isfinite(data.X).all()
-    assert [d.name for d in data.dropped_runs] == [runs[2].id]
-
-
 def test_a_constant_column_is_dropped() -> None:
     runs = [with_times(r, **{"stream.copy": 2e-9}) for r in synthetic.campaign("a", POWERS)]
     data = dataset.build(runs)
@@ -183,7 +174,7 @@ def test_columns_can_be_chosen() -> None:
 
 def test_the_quick_columns_are_those_of_the_runs_quick_fingerprints() -> None:
     runs = synthetic.campaign("a", POWERS)
-    assert dataset.quick_columns(runs) == tuple(sorted(synthetic.QUICK))
+    assert columns.quick_columns(runs) == tuple(sorted(synthetic.QUICK))
 
 
 def test_more_is_worse_whatever_the_metric() -> None:
@@ -197,6 +188,6 @@ def test_more_is_worse_whatever_the_metric() -> None:
 
 def test_a_row_names_what_it_lacks() -> None:
     with pytest.raises(InputError, match=r"no reading of stream\.triad"):
-        dataset.row(["os.switch", "stream.triad"], {"os.switch": 1e-6})
+        columns.row(["os.switch", "stream.triad"], {"os.switch": 1e-6})
     with pytest.raises(InputError, match="cannot be true"):
-        dataset.row(["os.switch"], {"os.switch": math.nan})
+        columns.row(["os.switch"], {"os.switch": math.nan})

@@ -10,24 +10,36 @@ import numpy as np
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from kongming.errors import UnknownNameError
-from kongming.models import model_kind
-from kongming.models.cart import TreeRegressor
-from kongming.models.context import Context
-from kongming.models.gbm import BoostedRegressor
-from kongming.models.linear import LinearRegressor
-from kongming.models.mean import MeanRegressor
-from kongming.models.nonnegative import NonNegativeRegressor
-from kongming.models.registry import KINDS
-from kongming.models.ridge import RidgeRegressor
-from kongming.models.svm import KernelRegressor
+from kongming.learning import model_kind
+from kongming.learning.estimators.cart import TreeRegressor
+from kongming.learning.estimators.context import Context
+from kongming.learning.estimators.gbm import BoostedRegressor
+from kongming.learning.estimators.linear import LinearRegressor
+from kongming.learning.estimators.mean import MeanRegressor
+from kongming.learning.estimators.nonnegative import NonNegativeRegressor
+from kongming.learning.estimators.ridge import RidgeRegressor
+from kongming.learning.estimators.svm import KernelRegressor
+from kongming.records.errors import UnknownNameError
+from tests.models.kinds import KIND_NAMES
 
 
+def obey(estimator: Any, check: Any) -> None:
+    with warnings.catch_warnings():
+        # The checks warn about what they skip, as checks of arrays of other libraries.
+        warnings.simplefilter("ignore")
+        check(estimator)
+
+
+# One of each base class: Regressor and ContextRegressor.
+@parametrize_with_checks([LinearRegressor(), RidgeRegressor()])
+def test_scikit_learn_contract(estimator: Any, check: Any) -> None:
+    obey(estimator, check)
+
+
+@pytest.mark.thorough
 @parametrize_with_checks(
     [
         MeanRegressor(),
-        LinearRegressor(),
-        RidgeRegressor(),
         NonNegativeRegressor(),
         NonNegativeRegressor(relative=True),
         TreeRegressor(random_state=0),
@@ -35,11 +47,8 @@ from kongming.models.svm import KernelRegressor
         BoostedRegressor(random_state=0),
     ]
 )
-def test_scikit_learn_contract(estimator: Any, check: Any) -> None:
-    with warnings.catch_warnings():
-        # The checks warn about what they skip, as checks of arrays of other libraries.
-        warnings.simplefilter("ignore")
-        check(estimator)
+def test_scikit_learn_contract_of_the_others(estimator: Any, check: Any) -> None:
+    obey(estimator, check)
 
 
 @pytest.mark.parametrize(
@@ -103,7 +112,7 @@ def test_a_penalty_is_chosen_by_the_folds_given() -> None:
     assert clean.penalty_ < shrunk.penalty_
 
 
-@pytest.mark.parametrize("name", sorted(KINDS))
+@pytest.mark.parametrize("name", KIND_NAMES)
 def test_the_same_seed_gives_the_same_model(name: str) -> None:
     X, y = data(60)
     one, two = (model_kind(name).make(7).fit(X, y).freeze() for _ in range(2))

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kongming import predict
-from kongming.models import extrapolation, persist
-from kongming.models.training import train_application
+from kongming.learning import extrapolation, predict
+from kongming.learning import model_file as persist
+from kongming.learning.training import train_application
 from tests.models import synthetic
 
 IDLE = np.array([1e-9, 1e-6, 1e-3])

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kongming.errors import InputError
-from kongming.models import frozen
+from kongming.learning import predictor_loading as frozen
+from kongming.records.errors import InputError
 
 LINEAR = {"type": "linear", "coef": [1.0, 0.0, 2.0], "intercept": 0.5}
 GROUPS = {"type": "groups", "groups": [[0, 2], [1]], "coef": [2.0, 0.5]}

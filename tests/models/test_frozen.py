@@ -11,12 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kongming.errors import InputError
-from kongming.models import frozen, model_kind
-from kongming.models.registry import KINDS
+from kongming.learning import model_kind
+from kongming.learning import predictor_loading as frozen
+from kongming.learning.registry import KINDS
+from kongming.records.errors import InputError
+from tests.models.kinds import KIND_NAMES
 
 
-@pytest.mark.parametrize("name", sorted(KINDS))
+@pytest.mark.parametrize("name", KIND_NAMES)
 @settings(max_examples=15, deadline=None)
 @given(
     seed=st.integers(0, 2**31 - 1),

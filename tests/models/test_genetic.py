@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from kongming.models import frozen
-from kongming.models.context import Context
-from kongming.models.genetic import (
+from kongming.learning import predictor_loading as frozen
+from kongming.learning.estimators.context import Context
+from kongming.learning.estimators.genetic import (
     GeneticBoostedRegressor,
     GeneticKernelRegressor,
     GeneticLinearRegressor,
@@ -28,12 +28,23 @@ ALL = (*FAST, GeneticKernelRegressor, GeneticBoostedRegressor)
 INDUCERS = (("a",), ("b",), ("a", "b"), ())
 
 
-@parametrize_with_checks([make(**SMALL) for make in ALL])
-def test_scikit_learn_contract(estimator: Any, check: Any) -> None:
+def obey(estimator: Any, check: Any) -> None:
     with warnings.catch_warnings():
         # The checks warn about what they skip, as checks of arrays of other libraries.
         warnings.simplefilter("ignore")
         check(estimator)
+
+
+# One of each base class: GeneticRegressor and RefittedRegressor.
+@parametrize_with_checks([make(**SMALL) for make in FAST])
+def test_scikit_learn_contract(estimator: Any, check: Any) -> None:
+    obey(estimator, check)
+
+
+@pytest.mark.thorough
+@parametrize_with_checks([make(**SMALL) for make in ALL if make not in FAST])
+def test_scikit_learn_contract_of_the_others(estimator: Any, check: Any) -> None:
+    obey(estimator, check)
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kongming.models.fitness import LeftOut, Refits
-from kongming.models.genetic_search import Found, Layout, Settings, search
-from kongming.models.gram import Gram
-from kongming.models.linear import LinearRegressor
+from kongming.learning.estimators.fitness import LeftOut, Refits
+from kongming.learning.estimators.genetic_search import Found, Layout, Settings, search
+from kongming.learning.estimators.gram import Gram
+from kongming.learning.estimators.linear import LinearRegressor
 
 
 def problem(seed: int, n: int = 40, p: int = 6) -> tuple[Any, Any, Any]:

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kongming.errors import InputError
-from kongming.models.intervals import (
+from kongming.learning.intervals import (
     UNWIDENED,
     groups_needed,
     interval,
@@ -18,7 +17,8 @@ from kongming.models.intervals import (
     severity,
     widening,
 )
-from kongming.prediction import Interval
+from kongming.records.errors import InputError
+from kongming.records.prediction import Interval
 
 IDLE = np.array([1e-9, 1e-6, 1e-3])
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kongming.models import spaces
+from kongming.learning import spaces
 
 
 @pytest.mark.parametrize("space", spaces.SPACES)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kongming.models.stacking import nested, stack_weights
+from kongming.learning.estimators.stacking import nested, stack_weights
 
 
 def members(seed: int, noises: tuple[float, ...], n: int = 200) -> tuple[np.ndarray, np.ndarray]:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from benchmarks.peers import BubbleUp, Profile
 from benchmarks.peers.observations import is_memory_probe
 from benchmarks.peers.worlds import Program, World, bubble_world
-from kongming.errors import UntrainedError
+from kongming.records.errors import UntrainedError
 
 
 def fitted(world: World, **options: object) -> BubbleUp:

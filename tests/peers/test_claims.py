@@ -11,9 +11,9 @@ import pytest
 from benchmarks.peers import reproduce
 
 
-@pytest.fixture(scope="module")
-def results() -> dict[str, Any]:
-    return dict(reproduce.run(seeds=3)["results"])
+@pytest.fixture(scope="module", params=[1, pytest.param(3, marks=pytest.mark.thorough)])
+def results(request: pytest.FixtureRequest) -> dict[str, Any]:
+    return dict(reproduce.run(seeds=request.param)["results"])
 
 
 @pytest.mark.parametrize("name", sorted(reproduce.CLAIMS))

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from benchmarks.peers import NAMES, Measured, Pair, Profile, predictions
 from benchmarks.peers.worlds import low_rank_world, piecewise_world
-from kongming.errors import IncompatibleError, UnknownNameError
-from kongming.fingerprint import Reading
+from kongming.records.errors import IncompatibleError, UnknownNameError
+from kongming.records.fingerprint import Reading
 
 Profiles = dict[str, Profile]
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from benchmarks.peers import Zhao
 from benchmarks.peers.worlds import PIECE_STARTS, Law, Program, piecewise_world
 from benchmarks.peers.zhao import BANDWIDTH, CACHE, Partition
-from kongming.dataset import Floats
-from kongming.errors import UntrainedError
+from kongming.arrays import Floats
+from kongming.records.errors import UntrainedError
 
 
 def linear(by_cache: float, by_bandwidth: float) -> Law:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kongming.models.training import train_application
+from kongming.learning.training import train_application
 from kongming.store import Store
 from tests import builders
 from tests.models import synthetic

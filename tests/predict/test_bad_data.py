@@ -12,17 +12,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kongming import predict
-from kongming.errors import (
+from kongming.learning import model_file as persist
+from kongming.learning import predict
+from kongming.learning.training import train_application
+from kongming.records.errors import (
     IncompatibleError,
     InputError,
     KongmingError,
     UnknownNameError,
     UntrainedError,
 )
-from kongming.fingerprint import Fingerprint, Reading
-from kongming.models import persist
-from kongming.models.training import train_application
+from kongming.records.fingerprint import Reading
 from tests import builders
 from tests.models import synthetic
 
@@ -41,13 +41,6 @@ def file(document: dict[str, Any]) -> persist.ModelFile:
     return persist.read(document)
 
 
-def fingerprint_with(seconds: float) -> Fingerprint:
-    """One in which one reading is not what it says, as no file could hold it."""
-    whole = builders.fingerprint(synthetic.IDLE)
-    wrong = dataclasses.replace(whole.surrogates[COLUMN], seconds_per_op=seconds)
-    return dataclasses.replace(whole, surrogates={**whole.surrogates, COLUMN: wrong})
-
-
 @pytest.mark.parametrize("seconds", WRONG)
 @pytest.mark.parametrize("model", ["MEAN", "NNLOG", "RIDGE", "CART"])
 def test_a_time_that_cannot_be_true_is_refused(
@@ -56,29 +49,6 @@ def test_a_time_that_cannot_be_true_is_refused(
     with pytest.raises(InputError, match=COLUMN) as caught:
         predict.predict_environment(file, {**synthetic.IDLE, COLUMN: seconds}, model=model)
     assert "a finite time above 0 s" in str(caught.value)
-
-
-@pytest.mark.parametrize("seconds", WRONG)
-@pytest.mark.parametrize("neighbours", [1, 2])
-def test_and_in_a_signature(seconds: float, neighbours: int, file: persist.ModelFile) -> None:
-    wrong = builders.signature("wrong", {}, fingerprint=fingerprint_with(seconds))
-    company = {"wrong": [wrong], "fine": [synthetic.signature("fine", {})]}
-    with pytest.raises(InputError, match=COLUMN):
-        predict.predict_beside(file, dict(list(company.items())[:neighbours]))
-
-
-@pytest.mark.parametrize("seconds", WRONG)
-def test_and_in_repeats_of_a_signature_and_in_a_live_fingerprint(
-    seconds: float, file: persist.ModelFile
-) -> None:
-    fine = synthetic.signature("program", {})
-    wrong = builders.signature("program", {}, fingerprint=fingerprint_with(seconds))
-    with pytest.raises(InputError, match=COLUMN):
-        predict.predict_beside(file, {"program": [fine, wrong]})
-    with pytest.raises(InputError, match=COLUMN):
-        predict.predict_beside(file, {"program": [fine]}, live=wrong.fingerprint)
-    with pytest.raises(InputError, match=COLUMN):
-        predict.predict_environment(file, wrong.fingerprint)
 
 
 def test_a_reading_that_failed_is_missing_and_not_zero(file: persist.ModelFile) -> None:

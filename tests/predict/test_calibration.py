@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kongming import predict
-from kongming.calibration import Calibration, CoRun, Score, calibrate, coruns_of
-from kongming.models import persist
-from kongming.models.intervals import UNWIDENED
-from kongming.models.training import train_application
-from kongming.run import Run, Signature
+from kongming.learning import model_file as persist
+from kongming.learning import predict
+from kongming.learning.calibration import Calibration, CoRun, Score, calibrate, coruns_of
+from kongming.learning.intervals import UNWIDENED
+from kongming.learning.training import train_application
+from kongming.records.run import Run, Signature
 from tests import builders
 from tests.models import synthetic
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kongming import colocation
-from kongming.errors import IncompatibleError, InputError
+from kongming.learning import colocation
+from kongming.records.errors import IncompatibleError, InputError
 from tests import builders
 
 IDLE = {"stream.triad": 2e-9, "os.switch": 2e-6}

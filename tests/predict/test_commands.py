@@ -14,9 +14,11 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from kongming.cli.predict import command
-from kongming.errors import IncompatibleError
-from kongming.models.training import train_application
+from kongming.cli.main import run
+from kongming.cli.predict.predict import command
+from kongming.learning import model_names, training
+from kongming.learning.training import train_application
+from kongming.records.errors import IncompatibleError
 from kongming.store import Store
 from tests import builders
 from tests.models import synthetic
@@ -44,7 +46,7 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     shutil.copy(profiled, trained)
     with Store.open(f"sqlite:///{trained}") as store:
         for name in PROGRAMS:
-            document = train_application(store.runs(app=name))
+            document = train_application(store.runs(app=name), models=("NNLS", "NNLOG"))
             store.put_model(name, document["identity"], "node-1", "cross-core", document)
     return {"profiled": profiled, "trained": trained}
 
@@ -73,8 +75,30 @@ def fingerprint_file(folder: Path, loads: dict[str, float], **changes: Any) -> P
     return path
 
 
-def test_train_tells_errors_beside_mean_and_noise(profiled: str, kongming: Kongming) -> None:
-    document = answer(kongming("train", "--json"))
+@pytest.fixture
+def train(
+    profiled: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., str]:
+    """What ``kongming train`` prints, in this process, where there are few kinds of models."""
+    monkeypatch.setattr(training, "model_names", lambda: ("MEAN", "NNLS", "CART"))
+    monkeypatch.setenv("COLUMNS", "160")
+
+    def call(*arguments: str) -> str:
+        assert run(["train", *arguments, "--jobs", "1", "--store", profiled]) == 0
+        return capsys.readouterr().out
+
+    return call
+
+
+@pytest.mark.thorough
+def test_train_trains_every_kind(profiled: str, kongming: Kongming) -> None:
+    (model,) = answer(kongming("train", "chaser", "--json"))["models"]
+    for variant in model["variants"].values():
+        assert set(model_names()) <= set(variant["errors"])
+
+
+def test_train_tells_errors_beside_mean_and_noise(profiled: str, train: Callable[..., str]) -> None:
+    document = json.loads(train("--json"))
     assert [model["app"] for model in document["models"]] == ["chaser", "writer"]
     for model in document["models"]:
         assert model["version"] == 1
@@ -82,7 +106,7 @@ def test_train_tells_errors_beside_mean_and_noise(profiled: str, kongming: Kongm
         full = model["variants"]["full"]
         assert full["noise_floor_pct"] > 0
         assert full["errors"][full["chosen"]]["mean_pct"] < full["errors"]["MEAN"]["mean_pct"]
-    table = kongming("train", "chaser", "--model", "CART").stdout
+    table = train("chaser", "--model", "CART")
     for word in ("MEAN", "CART", "noise floor", "28 runs (6 solo, 22 induced)", "asked for"):
         assert word in table
     assert "writer" not in table
@@ -209,15 +233,16 @@ def test_pair_tells_both_ways(trained: str, kongming: Kongming) -> None:
 def test_a_neighbour_without_a_signature_is_said(
     trained: str, store_url: str, kongming: Kongming
 ) -> None:
+    runs = synthetic.campaign("silent", {"os.switch": 0.3})
     with Store.open(store_url) as store:
-        for run in synthetic.campaign("silent", {"os.switch": 0.3}):
-            store.add_run(run)
+        store.add_all(runs=runs, signatures=[])
     done = kongming("predict", "chaser", "--with", "silent")
     assert done.returncode == 3
     assert "silent has no signature" in done.stderr
-    beside = answer(kongming("train", "silent", "--json")) and answer(
-        kongming("predict", "silent", "--with", "chaser", "--json")
-    )
+    with Store.open(store_url) as store:
+        document = train_application(runs, models=("NNLS",))
+        store.put_model("silent", document["identity"], "node-1", "cross-core", document)
+    beside = answer(kongming("predict", "silent", "--with", "chaser", "--json"))
     assert beside["residents"] == {}
     assert any("what it does to others" in warning for warning in beside["warnings"])
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from kongming.cli.model_view import bars
-from kongming.models import persist
-from kongming.models.training import train_application
+from kongming.cli.predict.model_view import bars
+from kongming.learning import model_file as persist
+from kongming.learning.training import train_application
 from kongming.store import Store
 from tests import builders
 from tests.conftest import Kongming

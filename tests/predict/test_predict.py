@@ -13,17 +13,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kongming import predict
-from kongming.errors import (
+from kongming.learning import model_file as persist
+from kongming.learning import model_names, predict
+from kongming.learning.readings import VariantName
+from kongming.learning.training import train_application
+from kongming.records.errors import (
     ExtrapolationError,
     IncompatibleError,
     InputError,
     UnknownNameError,
     UntrainedError,
 )
-from kongming.models import model_names, persist
-from kongming.models.readings import VariantName
-from kongming.models.training import train_application
 from tests import builders
 from tests.models import synthetic
 
@@ -278,11 +278,11 @@ def test_residents_are_slowed_by_the_newcomer(documents: dict[str, dict[str, Any
 
 
 def test_a_pair_is_predicted_both_ways(documents: dict[str, dict[str, Any]]) -> None:
-    first, second = predict.predict_pair(
-        documents["chaser"],
-        [synthetic.signature("chaser", {"memory": 0.5})],
-        documents["writer"],
-        [synthetic.signature("writer", {"write": 0.5})],
+    first = predict.predict_beside(
+        documents["chaser"], {"writer": [synthetic.signature("writer", {"write": 0.5})]}
+    )
+    second = predict.predict_beside(
+        documents["writer"], {"chaser": [synthetic.signature("chaser", {"memory": 0.5})]}
     )
     assert (first.app, first.beside) == ("chaser", ("writer",))
     assert (second.app, second.beside) == ("writer", ("chaser",))
@@ -300,7 +300,8 @@ def test_the_quick_columns_serve_live_predictions(documents: dict[str, dict[str,
 
 def test_predicting_imports_no_learning_library() -> None:
     code = (
-        "import sys, kongming.predict, kongming.models.persist, kongming.colocation;"
+        "import sys, kongming.learning.predict;"
+        "import kongming.learning.model_file, kongming.learning.colocation;"
         "print(sorted({'sklearn', 'lightgbm', 'scipy', 'deap'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -8,7 +8,11 @@ from hypothesis import strategies as st
 
 from kongming.probes.aggregation import Chunk, aggregate
 
-batches = st.lists(st.tuples(st.integers(1, 10**6), st.integers(1, 10**9)), min_size=1, max_size=20)
+# No processor takes less than 1 ps for an operation.
+batch = st.tuples(st.integers(1, 10**6), st.integers(1, 10**9)).map(
+    lambda timed: (timed[0], max(timed[1], timed[0] // 500 + 1))
+)
+batches = st.lists(batch, min_size=1, max_size=20)
 
 
 @st.composite
@@ -99,3 +103,10 @@ def test_direct_only_if_all_of_it_was() -> None:
     assert aggregate([block(True), block(False)])["a"].direct is False
     assert aggregate([block(True)])["a"].direct is True
     assert aggregate([block(None)])["a"].direct is None
+
+
+def test_a_time_that_no_processor_reaches_is_a_failed_reading() -> None:
+    fast = Chunk("a", start_ns=0, end_ns=1, ops=1e9, ns=1, batches=((1e9, 1),))
+    reading = aggregate([fast])["a"]
+    assert not reading.ok
+    assert "faster than any processor" in (reading.error or "")

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from kongming.errors import ProbeError
 from kongming.probes.binary import Microbench, locate, stream
+from kongming.records.errors import ProbeError
 
 PROBE = ["probe", "--seconds", "0.01", "--rounds", "1", "compute.int"]
 

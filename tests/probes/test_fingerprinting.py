@@ -10,12 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kongming.errors import InputError, ProbeError, UnknownNameError
-from kongming.fingerprint import Fingerprint
 from kongming.probes.fingerprinting import Chunk, Progress, schedule, take_fingerprint, watch
 from kongming.probes.node import node_facts
-from kongming.probes.recording import Record, assemble, utc_now
+from kongming.probes.recording import Record, assemble
 from kongming.probes.suite import load_suite
+from kongming.records import moments
+from kongming.records.errors import InputError, ProbeError, UnknownNameError
+from kongming.records.fingerprint import Fingerprint
 
 
 def last_probe(log: Path) -> dict[str, str]:
@@ -205,7 +206,7 @@ def test_what_disturbed_a_measurement_is_said(fake: Path) -> None:
         suite_name="custom",
         names=["compute.int"],
         cpu=0,
-        started_at=utc_now(),
+        started_at=moments.now(),
         passive={"nr_throttled": 3.0},
     )
     said = " ".join(fingerprint.warnings)

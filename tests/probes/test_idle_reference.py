@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kongming.errors import IncompatibleError, InputError, UntrainedError
-from kongming.fingerprint import Fingerprint, NodeFacts, Reading
 from kongming.probes.reference import MIN_READINGS, idle_reference
+from kongming.records.errors import IncompatibleError, InputError, UntrainedError
+from kongming.records.fingerprint import Fingerprint, NodeFacts, Reading
 
 
 def node(identity: str = "n") -> NodeFacts:

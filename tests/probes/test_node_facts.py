@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from kongming.errors import InputError
-from kongming.fingerprint import NodeFacts
 from kongming.probes.cgroups import cgroup_facts
 from kongming.probes.node import allowed_cpu, memory_limit_bytes, node_facts, parse_cpu_list
+from kongming.records.errors import InputError
+from kongming.records.fingerprint import NodeFacts
 
 GIB = 1 << 30
 

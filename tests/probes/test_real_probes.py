@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from kongming.errors import ProbeError
-from kongming.fingerprint import FAMILIES
 from kongming.probes.binary import locate
 from kongming.probes.fingerprinting import take_fingerprint, watch
 from kongming.probes.node import node_facts
 from kongming.probes.suite import load_suite
 from kongming.probes.topology import check_siblings
+from kongming.records.errors import ProbeError
+from kongming.records.fingerprint import FAMILIES
 
 pytestmark = pytest.mark.real
 
@@ -50,6 +50,7 @@ def test_a_dozen_surrogates_are_quick(tmp_path: Path) -> None:
     assert {known.name for known in suite.surrogates} == set(suite.names_of("full"))
 
 
+@pytest.mark.alone
 def test_readings_grow_with_the_working_set(tmp_path: Path) -> None:
     fingerprint = take_fingerprint(names=NO_FILES, directory=tmp_path, seconds=0.4)
     times = fingerprint.times()
@@ -67,6 +68,7 @@ def test_a_folder_that_cannot_be_written_costs_only_its_surrogates() -> None:
     assert fingerprint.surrogates["iobench.read.4M"].error
 
 
+@pytest.mark.alone
 def test_chunks_of_a_watch_lie_between_its_start_and_its_end(tmp_path: Path) -> None:
     with watch(NO_FILES, directory=tmp_path, chunk=0.01) as probe:
         start = time.monotonic_ns()
@@ -77,6 +79,7 @@ def test_chunks_of_a_watch_lie_between_its_start_and_its_end(tmp_path: Path) -> 
     assert set(seen.fingerprint.times()) == set(NO_FILES)
 
 
+@pytest.mark.alone
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs")
 def test_two_cpus_are_checked() -> None:
     first, second = node_facts().cpus[:2]

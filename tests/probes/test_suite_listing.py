@@ -7,10 +7,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from kongming.errors import InputError, UnknownNameError
 from kongming.probes.folders import io_folder, state_folder
 from kongming.probes.node import node_facts
 from kongming.probes.suite import io_bytes, load_suite
+from kongming.records.errors import InputError, UnknownNameError
 
 
 def arguments(values: tuple[str, ...]) -> dict[str, str]:

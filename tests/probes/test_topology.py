@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from kongming.errors import InputError, ProbeError
 from kongming.probes.node import node_facts
 from kongming.probes.topology import check_siblings, judge, known_siblings, measure_siblings
+from kongming.records.errors import InputError, ProbeError
 
 ALLOWED = sorted(os.sched_getaffinity(0))
 two_cpus = pytest.mark.skipif(len(ALLOWED) < 2, reason="needs two CPUs")

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kongming.application import Application, Metric
-from kongming.errors import ApplicationFileError, InputError, UnknownNameError
 from kongming.profiling.appfile import KEYS, load, parse, select
+from kongming.records.application import Application, Metric
+from kongming.records.errors import ApplicationFileError, InputError, UnknownNameError
 
 FULL = """
 [apps."big.sort-1"]

@@ -9,10 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kongming.errors import InputError
-from kongming.profiling.environment_tasks import tasks
-from kongming.profiling.environments import DEFAULT, FEWEST, LIMITED, Environment, environments
-from kongming.profiling.memory_need import limit_bytes
+from kongming.profiling.environments.environment import (
+    DEFAULT,
+    FEWEST,
+    LIMITED,
+    Environment,
+    environments,
+)
+from kongming.profiling.environments.memory_need import limit_bytes
+from kongming.profiling.environments.tasks import tasks
+from kongming.records.errors import InputError
 from tests.builders import node
 
 APPS = ("gzip", "sort", "xz")
@@ -148,7 +154,7 @@ def test_the_order_differs_by_seed_and_names_must_not_repeat() -> None:
         for seed in range(5)
     }
     assert len(orders) > 1
-    with pytest.raises(InputError, match="two of the same name"):
+    with pytest.raises(InputError, match="have the same name"):
         tasks(APPS, [made[0], made[0]], repeats=1, seed=0)
     with pytest.raises(InputError, match="repeats"):
         tasks(APPS, made, repeats=0, seed=0)

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from kongming.errors import MeasurementError
-from kongming.profiling.block_device import block_device
-from kongming.profiling.environments import LIMITED, Environment
-from kongming.profiling.limits import Limits, reasons, sweep_leftovers
+from kongming.profiling.environments.block_device import block_device
+from kongming.profiling.environments.environment import LIMITED, Environment
+from kongming.profiling.environments.limits import Limits, reasons, sweep_leftovers
+from kongming.records.errors import MeasurementError
 from tests.builders import node
 
 FILES = {

@@ -8,25 +8,24 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from kongming.application import Application, Metric
-from kongming.errors import InputError
 from kongming.probes.binary import locate
 from kongming.probes.node import node_facts
 from kongming.probes.suite import load_suite
-from kongming.profiling.environment_runs import measure_environments
-from kongming.profiling.environment_tasks import tasks
-from kongming.profiling.environments import Environment
+from kongming.profiling.environments.environment import Environment
+from kongming.profiling.environments.limits import Limits, reasons, sweep_leftovers
+from kongming.profiling.environments.runs import measure_environments
+from kongming.profiling.environments.tasks import tasks
 from kongming.profiling.events import Doing, Dropped, Event, Measured
-from kongming.profiling.execution import Execution, Iteration
-from kongming.profiling.limits import Limits, reasons, sweep_leftovers
-from kongming.run import Run
+from kongming.profiling.runs.execution import Execution, Iteration
+from kongming.records.application import Application, Metric
+from kongming.records.errors import InputError
+from kongming.records.run import Run
 from tests.conftest import ROOT
 from tests.profiling.processes import eventually
 
@@ -83,6 +82,7 @@ def seconds(iteration: Iteration) -> float:
     return (iteration.end_ns - iteration.start_ns) / 1e9
 
 
+@pytest.mark.alone
 def test_half_a_cpu_makes_a_program_about_twice_as_slow(
     permitted: dict[str, str | None], tmp_path: Path
 ) -> None:
@@ -94,6 +94,7 @@ def test_half_a_cpu_makes_a_program_about_twice_as_slow(
     assert halved / alone > 1.25
 
 
+@pytest.mark.alone
 def test_a_throttled_disk_is_slower_to_read_and_to_write(
     permitted: dict[str, str | None], tmp_path: Path
 ) -> None:
@@ -273,7 +274,7 @@ SCRIPT = """
 import sys
 from pathlib import Path
 from tests.profiling.test_environments_real import IDLE, HALF, SLOW_DISK, TIGHT, events
-from kongming.application import Application
+from kongming.records.application import Application
 
 app = Application(name="long", command="echo > {dir}/../started; sleep 60; true")
 kinds = {"quota": HALF, "io": SLOW_DISK, "memory": TIGHT}
@@ -298,15 +299,15 @@ def test_an_interrupted_campaign_leaves_no_group(
         assert eventually((hasty / "started").exists, 30.0), process.communicate()
         groups = of(process.pid)
         assert len(groups) == 1
-        begun = time.monotonic()
         process.send_signal(how)
-        _, err = process.communicate(timeout=30)
+        # The program itself would sleep for longer.
+        _, err = process.communicate(timeout=45)
     finally:
         process.kill()
         process.wait()
     if how == signal.SIGINT:
         assert b"KeyboardInterrupt" in err
-        assert time.monotonic() - begun < 2.5
+        assert process.returncode == -signal.SIGINT
     else:
         # The program ends with its supervisor; the next start finds the group empty.
         assert of(process.pid) == groups

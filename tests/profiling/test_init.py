@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kongming.profiling.appfile import KEYS, load
-from kongming.profiling.runner import open_runner
+from kongming.profiling.runs.runner import open_runner
 from tests.conftest import Kongming
 
 

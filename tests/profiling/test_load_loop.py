@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import itertools
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kongming.application import Application
-from kongming.errors import ApplicationRunError
-from kongming.profiling.load_loop import LoadLoop, loop
-from kongming.profiling.runner import open_runner
+from kongming.profiling.runs.load_loop import LoadLoop, loop
+from kongming.profiling.runs.runner import open_runner
+from kongming.records.application import Application
+from kongming.records.errors import ApplicationRunError
 from tests.profiling.processes import alive, eventually, written_pid
 
 pytestmark = pytest.mark.real
@@ -41,9 +40,9 @@ def test_leaving_it_ends_a_long_iteration(tmp_path: Path, fields: dict[str, Any]
             pid = written_pid(file)
             assert not running.wait_warm(0.05)
             assert running.iterations() == []
-            begun = time.monotonic()
-        assert time.monotonic() - begun < 5.0
         assert not alive(pid)
+        # It was cut off, and did not come to its end.
+        assert running.iterations() == []
 
 
 def test_leaving_it_ends_a_long_prepare(tmp_path: Path) -> None:

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kongming.errors import InputError, UnknownNameError
-from kongming.fingerprint import PLACEMENTS, NodeFacts
-from kongming.profiling.placement import Seats, available, choose, shares_cache, shares_core
+from kongming.profiling.plans.placement import Seats, available, choose, shares_cache, shares_core
+from kongming.records.errors import InputError, UnknownNameError
+from kongming.records.fingerprint import PLACEMENTS, NodeFacts
 from tests.builders import node
 
 
@@ -40,7 +40,7 @@ def test_two_cores_under_one_cache() -> None:
     assert choose(here, "same-core") == Seats((0,), 0)
     assert available(here) == {
         "same-core": None,
-        "smt-sibling": "no two CPUs of this node share a core (as the kernel tells)",
+        "smt-sibling": "no two CPUs of this node share a core (as reported by the kernel)",
         "cross-core": None,
         "cross-socket": "this node has one socket",
     }

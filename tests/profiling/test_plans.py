@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kongming.errors import InputError
-from kongming.profiling.plans import (
+from kongming.profiling.plans.campaign_plan import (
     BLOCK_APPS,
     PAPER_SURROGATES,
     RUN_LIMIT_QUICK,
@@ -18,6 +17,7 @@ from kongming.profiling.plans import (
     levels_of,
     make_plan,
 )
+from kongming.records.errors import InputError
 
 FAMILY = {"iobench.read": "read", "iobench.write": "write", "metadata": "metadata"}
 INDUCERS = {

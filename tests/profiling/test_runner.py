@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kongming.application import Application, Metric, fill
-from kongming.errors import ApplicationRunError
-from kongming.profiling.execution import Output
-from kongming.profiling.page_cache import FILES_ONLY, WHOLE_NODE, evict
-from kongming.profiling.runner import Outcome, open_runner
+from kongming.profiling.runs.execution import Output
+from kongming.profiling.runs.page_cache import FILES_ONLY, WHOLE_NODE, evict
+from kongming.profiling.runs.runner import Outcome, open_runner
+from kongming.records.application import Application, Metric, fill
+from kongming.records.errors import ApplicationRunError
 from tests.profiling.processes import alive, eventually, stubborn_daemon, written_pid
 
 
@@ -162,7 +162,7 @@ def test_set_up_that_fails_shows_the_end_of_its_output(tmp_path: Path) -> None:
 @pytest.mark.real
 def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(ApplicationRunError, match="No scratch folder can be made in"):
+    with pytest.raises(ApplicationRunError, match="No scratch folder can be created in"):
         open_runner(Application(name="a", command="true"), tmp_path / "file").__enter__()
 
 
@@ -197,8 +197,8 @@ def test_the_whole_page_cache_is_dropped_where_that_may_be_written(tmp_path: Pat
 def test_ctrl_c_reaps_cleans_up_and_removes_the_folder(tmp_path: Path) -> None:
     program = (
         "import sys\n"
-        "from kongming.application import Application\n"
-        "from kongming.profiling.runner import open_runner\n"
+        "from kongming.records.application import Application\n"
+        "from kongming.profiling.runs.runner import open_runner\n"
         "app = Application('a', sys.argv[1], cleanup=sys.argv[2])\n"
         "with open_runner(app, sys.argv[3]) as runner:\n"
         "    runner.run((0,))\n"

@@ -8,11 +8,11 @@ from typing import Any
 import psutil
 import pytest
 
-from kongming.application import Application, Metric
-from kongming.errors import ApplicationRunError
-from kongming.profiling.load_loop import loop
-from kongming.profiling.runner import AnyRunner, open_runner
-from kongming.profiling.service import RESTARTED, ServiceRunner
+from kongming.profiling.runs.load_loop import loop
+from kongming.profiling.runs.runner import AnyRunner, open_runner
+from kongming.profiling.runs.service import RESTARTED, ServiceRunner
+from kongming.records.application import Application, Metric
+from kongming.records.errors import ApplicationRunError
 from tests.profiling.processes import alive, eventually, written_pid
 
 pytestmark = pytest.mark.real

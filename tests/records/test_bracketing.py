@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kongming.bracketing import bracket, seconds, slowdowns
-from kongming.run import Run
+from kongming.learning.bracketing import bracket, slowdowns
+from kongming.records.moments import unix
+from kongming.records.run import Run
 from tests import builders
 
 
@@ -56,4 +57,4 @@ def test_the_bracket_lies_between_the_solo_runs(
 
 
 def test_times_are_utc() -> None:
-    assert seconds("1970-01-01T00:01:00Z") == 60.0
+    assert unix("1970-01-01T00:01:00Z") == 60.0

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kongming.run import geometric_mean, noise_floor_pct
+from kongming.records.run import geometric_mean, noise_floor_pct
 
 costs = st.floats(1e-3, 1e3)
 

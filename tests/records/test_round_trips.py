@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,9 +14,9 @@ from hypothesis import strategies as st
 
 import kongming
 from kongming import Fingerprint, LoadLevel, NodeFacts, Reading, Run, Signature
-from kongming.errors import IncompatibleError, InputError
-from kongming.fingerprint import FAMILIES, PLACEMENTS
-from kongming.run import RUN_KINDS, solo_time
+from kongming.records.errors import ImplausibleError, IncompatibleError, InputError
+from kongming.records.fingerprint import FAMILIES, PLACEMENTS
+from kongming.records.run import RUN_KINDS, Usage, solo_time
 from tests import builders
 
 seconds = st.floats(min_value=1e-10, max_value=1e3, allow_nan=False)
@@ -139,6 +141,81 @@ def test_reading_that_cannot_be_true_is_refused(key: str, value: object) -> None
     document = builders.reading("stream.triad", 1e-9).to_dict() | {key: value}
     with pytest.raises(InputError, match=rf"surrogates\.stream\.triad\.{key}"):
         Reading.from_dict("stream.triad", document)
+
+
+def _reading(**changes: Any) -> Reading:
+    return builders.reading("stream.triad", 1e-9, **changes)
+
+
+def _fingerprint(**changes: Any) -> Fingerprint:
+    return builders.fingerprint({"stream.triad": 1e-9}, **changes)
+
+
+def _run(**changes: Any) -> Run:
+    return replace(builders.run("sort", 1.0), **changes)
+
+
+BELOW_0 = (-1, -1e-9, math.nan, math.inf, -math.inf)
+NOT_FINITE = (math.nan, math.inf, -math.inf)
+
+IMPLAUSIBLE: list[tuple[str, Callable[..., Any], dict[str, Any]]] = [
+    *(
+        (f"surrogates.stream.triad.{key}", _reading, {key: value})
+        for key in ("seconds_per_op", "median", "p90")
+        for value in (0.0, *BELOW_0)
+    ),
+    *(
+        (f"surrogates.stream.triad.{key}", _reading, {key: -1})
+        for key in ("n", "ops", "size_bytes")
+    ),
+    *(("surrogates.stream.triad.elapsed_s", _reading, {"elapsed_s": value}) for value in BELOW_0),
+    *(("surrogates.stream.triad.median", _reading, {"median": None}),),
+    # A processor needs longer, and a probe is stopped before.
+    *(
+        ("surrogates.stream.triad.seconds_per_op", _reading, {"seconds_per_op": value})
+        for value in (9e-13, 3601.0)
+    ),
+    *(("elapsed_s", _fingerprint, {"elapsed_s": value}) for value in BELOW_0),
+    ("cpu", _fingerprint, {"cpu": -1}),
+    *(("passive.load1", _fingerprint, {"passive": {"load1": value}}) for value in NOT_FINITE),
+    *(("wall_s", _run, {"wall_s": value}) for value in BELOW_0),
+    *(("metric", _run, {"metric": value}) for value in NOT_FINITE),
+    *(("usage.cpu_s", Usage, {"cpu_s": value}) for value in BELOW_0),
+    ("usage.page_faults", Usage, {"page_faults": -1}),
+]
+
+
+@pytest.mark.parametrize(("field", "build", "changes"), IMPLAUSIBLE)
+def test_no_record_holds_what_cannot_be_true(
+    field: str, build: Callable[..., Any], changes: dict[str, Any]
+) -> None:
+    with pytest.raises(ImplausibleError) as refused:
+        build(**changes)
+    assert refused.value.field == field
+
+
+@pytest.mark.parametrize(
+    ("field", "build", "changes"),
+    [
+        ("started_at", _fingerprint, {"started_at": "yesterday"}),
+        ("started_at", _run, {"started_at": "yesterday"}),
+        ("passive.load1", _run, {"passive": {"load1": math.inf}}),
+        ("parts.load", _run, {"parts": {"load": math.nan}}),
+        ("config.a[1].b", _run, {"config": {"a": [0, {"b": math.nan}]}}),
+        ("node.cgroup.cpu_quota", builders.node, {"cgroup": {"cpu_quota": math.nan}}),
+    ],
+)
+def test_what_is_only_malformed_is_not_called_implausible(
+    field: str, build: Callable[..., Any], changes: dict[str, Any]
+) -> None:
+    with pytest.raises(InputError) as refused:
+        build(**changes)
+    assert refused.value.field == field
+    assert not isinstance(refused.value, ImplausibleError)
+
+
+def test_a_metric_that_is_not_above_0_is_kept_of_a_run_that_is_not_ok() -> None:
+    assert not _run(metric=-1.0, wall_s=1.0).ok
 
 
 @pytest.mark.parametrize("key", ["node", "surrogates", "suite", "suite_version", "cpu"])

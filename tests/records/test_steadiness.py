@@ -6,8 +6,8 @@ import dataclasses
 
 import pytest
 
-from kongming.run import Run
-from kongming.steadiness import CHANGED, changed, limits, shift
+from kongming.learning.steadiness import CHANGED, changed, limits, shift
+from kongming.records.run import Run
 from tests import builders
 
 QUIET = {"memory.random.8M": 20e-9, "stream.triad": 2e-9, "iobench.fsync": 1e-3}

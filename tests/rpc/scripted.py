@@ -9,9 +9,9 @@ from typing import Any
 
 import grpc
 
-from kongming.errors import KongmingError
+from kongming.records.errors import KongmingError
 from kongming.rpc.errors import to_status
-from kongming.rpc.v1 import fleet_pb2, placements_pb2, predictor_pb2, profiles_pb2
+from kongming.rpc.v1 import assignments_pb2, fleet_pb2, predictor_pb2, profiles_pb2
 
 _SERVICES = [
     module.DESCRIPTOR.services_by_name[name]
@@ -19,12 +19,12 @@ _SERVICES = [
         (predictor_pb2, "Predictor"),
         (fleet_pb2, "Fleet"),
         (profiles_pb2, "Profiles"),
-        (placements_pb2, "Placements"),
+        (assignments_pb2, "Assignments"),
     )
 ]
 _MESSAGES = {
     descriptor.full_name: getattr(module, name)
-    for module in (predictor_pb2, fleet_pb2, profiles_pb2, placements_pb2)
+    for module in (predictor_pb2, fleet_pb2, profiles_pb2, assignments_pb2)
     for name, descriptor in module.DESCRIPTOR.message_types_by_name.items()
 }
 

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from kongming.errors import InputError, UnavailableError
+from kongming.records.errors import InputError, UnavailableError
 from kongming.rpc.channel import Connection, is_loopback, read_token
 from kongming.rpc.client import RemoteService
 from kongming.rpc.v1 import fleet_pb2, fleet_pb2_grpc

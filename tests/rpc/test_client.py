@@ -5,23 +5,14 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from kongming.errors import (
-    InputError,
-    KongmingError,
-    ServiceError,
-    UnavailableError,
-    UnknownNameError,
-    UntrainedError,
-)
-from kongming.prediction import Driver, Interval
-from kongming.rpc import records
-from kongming.rpc.answers import (
+from kongming.records.answers import (
     Contribution,
     Forecast,
     Imported,
@@ -32,18 +23,28 @@ from kongming.rpc.answers import (
     ResidentImpact,
     TrainedModel,
 )
+from kongming.records.errors import (
+    InputError,
+    KongmingError,
+    ServiceError,
+    UnavailableError,
+    UnknownNameError,
+    UntrainedError,
+)
+from kongming.records.prediction import Driver, Interval
+from kongming.records.questions import ColocationQuestion, Question, RankQuestion
+from kongming.records.run import Run, Signature
+from kongming.rpc import record_codec as records
 from kongming.rpc.channel import Connection
 from kongming.rpc.client import RemoteService
 from kongming.rpc.errors import failure_message
-from kongming.rpc.questions import ColocationQuestion, Question, RankQuestion
 from kongming.rpc.v1 import (
+    assignments_pb2,
     fleet_pb2,
-    placements_pb2,
     predictor_pb2,
     profiles_pb2,
     records_pb2,
 )
-from kongming.run import Run, Signature
 from tests import builders
 from tests.rpc.scripted import Answers, Scripted, serving
 
@@ -177,6 +178,11 @@ def test_many_questions_go_in_several_requests(serve: Serve) -> None:
 
 
 def test_colocation_and_explanation(serve: Serve) -> None:
+    corrected = predictor_pb2.Prediction()
+    corrected.CopyFrom(PREDICTION)
+    corrected.fingerprint_taken_at.seconds = 100
+    corrected.added.append("job-2")
+    corrected.removed.append("job-1")
     service, server = serve(
         {
             "PredictColocation": lambda _: predictor_pb2.PredictColocationResponse(
@@ -187,7 +193,7 @@ def test_colocation_and_explanation(serve: Serve) -> None:
                 ],
             ),
             "Explain": lambda _: predictor_pb2.ExplainResponse(
-                prediction=PREDICTION,
+                prediction=corrected,
                 contributions=[
                     predictor_pb2.Contribution(
                         surrogate="os.switch",
@@ -197,9 +203,6 @@ def test_colocation_and_explanation(serve: Serve) -> None:
                         log_slowdown=0.5,
                     )
                 ],
-                fingerprint_taken_at=Timestamp(seconds=100),
-                added=["job-2"],
-                removed=["job-1"],
             ),
         }
     )
@@ -212,7 +215,9 @@ def test_colocation_and_explanation(serve: Serve) -> None:
     assert list(server.seen[0][1].neighbours) == ["zip", "new"]
     why = service.explain(Question("sort", "n"))
     assert why.contributions == (Contribution("os.switch", "os", 2e-6, 1e-6, 0.5),)
-    assert (why.fingerprint_taken_at, why.added, why.removed) == (100.0, ("job-2",), ("job-1",))
+    assert why.prediction == replace(
+        FORECAST, fingerprint_taken_at=100.0, added=("job-2",), removed=("job-1",)
+    )
 
 
 def test_rank(serve: Serve) -> None:
@@ -262,9 +267,9 @@ def node(name: str) -> fleet_pb2.Node:
         last_heartbeat=Timestamp(seconds=100),
         general_slowdown=1.5,
         slowdown={"os.switch": 1.5},
-        placements=[
+        assignments=[
             fleet_pb2.PlacedApplication(
-                placement_id="job-1", app="zip", state="bound", since=Timestamp(seconds=50)
+                assignment_id="job-1", app="zip", state="bound", since=Timestamp(seconds=50)
             )
         ],
         probe_cost=0.01,
@@ -288,7 +293,7 @@ def test_nodes_of_all_pages_by_name(serve: Serve) -> None:
         100.0,
     )
     assert first.last_fingerprint_at is None
-    assert first.placements == (PlacedApplication("job-1", "zip", "bound", 50.0),)
+    assert first.assignments == (PlacedApplication("job-1", "zip", "bound", 50.0),)
     assert first.to_dict()["last_heartbeat_at"] == "1970-01-01T00:01:40.000Z"
 
 
@@ -449,22 +454,22 @@ def test_models(serve: Serve) -> None:
 
 
 def test_placements(serve: Serve) -> None:
-    reservation = placements_pb2.Reservation(
-        placement_id="job-1",
+    reservation = assignments_pb2.Assignment(
+        assignment_id="job-1",
         app="sort",
         node_id="n",
         placement=records_pb2.PLACEMENT_CROSS_CORE,
-        state=placements_pb2.RESERVATION_STATE_RESERVED,
+        state=assignments_pb2.ASSIGNMENT_STATE_RESERVED,
         reserved_at=Timestamp(seconds=10),
         expires_at=Timestamp(seconds=70),
     )
     service, server = serve(
         {
-            "Reserve": lambda _: placements_pb2.ReserveResponse(reservation=reservation),
-            "Bind": lambda _: placements_pb2.BindResponse(reservation=reservation),
-            "Release": lambda _: placements_pb2.ReleaseResponse(reservation=reservation),
-            "ListPlacements": lambda _: placements_pb2.ListPlacementsResponse(
-                placements=[reservation]
+            "Reserve": lambda _: assignments_pb2.ReserveResponse(assignment=reservation),
+            "Bind": lambda _: assignments_pb2.BindResponse(assignment=reservation),
+            "Release": lambda _: assignments_pb2.ReleaseResponse(assignment=reservation),
+            "ListAssignments": lambda _: assignments_pb2.ListAssignmentsResponse(
+                assignments=[reservation]
             ),
         }
     )
@@ -477,7 +482,7 @@ def test_placements(serve: Serve) -> None:
     )
     assert server.seen[0][1].ttl == Duration(seconds=60, nanos=500_000_000)
     assert made == service.bind("job-1", started_at=12.0) == service.release("job-1")
-    assert service.placements("alpha", ended=True) == (made,)
+    assert service.assignments("alpha", ended=True) == (made,)
     assert server.seen[1][1].started_at == Timestamp(seconds=12)
     assert not server.seen[2][1].HasField("ended_at")
 

@@ -9,8 +9,8 @@ import grpc
 import pytest
 from google.rpc import error_details_pb2
 
-from kongming import errors
-from kongming.errors import InputError, KongmingError
+from kongming.records import errors
+from kongming.records.errors import InputError, KongmingError
 from kongming.rpc.channel import Connection
 from kongming.rpc.client import RemoteService
 from kongming.rpc.errors import (
@@ -29,10 +29,11 @@ EXAMPLES: list[KongmingError] = [
     KongmingError("It failed.", hint=HINT),
     InputError("is wrong.", field="a.b", found=-1, allowed="0 or more", hint=HINT),
     InputError("Something is wrong."),
+    errors.ImplausibleError("cannot be true.", field="wall_s", found=-1.0, hint=HINT),
     errors.UnknownNameError("application", "srot", ["sort", "sore"], hint=HINT),
     errors.ApplicationFileError("The key is wrong."),
     errors.MissingExtraError("Training", "predict", "numpy"),
-    errors.ConflictError("is another's.", field="placement_id", found="job-1"),
+    errors.ConflictError("is another's.", field="assignment_id", found="job-1"),
     errors.IncompatibleError("Another suite.", hint=HINT),
     errors.CannotAnswerError("There is no answer."),
     errors.UntrainedError("Nothing was trained, not for a café.", hint=HINT),
@@ -66,7 +67,7 @@ def same(found: BaseException, raised: KongmingError) -> bool:
 
 
 def test_the_examples_are_of_every_class() -> None:
-    ours = {kind for kind in all_errors() if kind.__module__ == "kongming.errors"}
+    ours = {kind for kind in all_errors() if kind.__module__ == "kongming.records.errors"}
     assert {type(error) for error in EXAMPLES} == ours
     assert len({reason_of(kind) for kind in ours}) == len(ours)
 

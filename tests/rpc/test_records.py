@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kongming import Fingerprint, Interval, NodeFacts, Reading, Run
-from kongming.errors import InputError
-from kongming.fingerprint import PLACEMENTS
-from kongming.rpc import records
+from kongming.records.errors import InputError
+from kongming.records.fingerprint import PLACEMENTS
+from kongming.records.run import Usage
+from kongming.rpc import record_codec as records
 from kongming.rpc.v1 import predictor_pb2, records_pb2
-from kongming.run import Usage
 from tests import builders
 from tests.records.test_round_trips import fingerprints, runs
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from kongming.dataset import Floats
-from kongming.scale.fitting import Settings, fit_runs
-from kongming.scale.model import ScaleModel
+from kongming.arrays import Floats
+from kongming.scale.fit.fitting import Settings, fit_runs
+from kongming.scale.fit.model import ScaleModel
+from kongming.scale.fit.terms import read_terms
 from kongming.scale.points import Points, Runs
-from kongming.scale.terms import read_terms
 
 MACHINES = (1, 2, 4, 8, 12, 16)
 SCALES = (0.01, 0.02, 0.04, 0.06, 0.08, 0.1)

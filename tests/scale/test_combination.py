@@ -13,15 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kongming.scale
-from kongming.errors import CannotAnswerError, ExtrapolationError, InputError
-from kongming.prediction import Interval
+from kongming.records.errors import CannotAnswerError, ExtrapolationError, InputError
+from kongming.records.prediction import Interval
 from kongming.scale import Configuration, Runs, ScaleModel, Scaling, SlowedNode, combine
-from kongming.scale.combination import Combination, kind_of_term, model_for
-from kongming.scale.fitting import Settings, fit_runs
-from kongming.scale.model import ScaleFile
-from kongming.scale.nearest import NearestFit
-from kongming.scale.spread import Spread
-from kongming.scale.terms import DEFAULT, EXTENSIONS, SETUP, read_terms
+from kongming.scale.decide.combination import Combination, kind_of_term, model_for
+from kongming.scale.fit.fitting import Settings, fit_runs
+from kongming.scale.fit.model import ScaleFile
+from kongming.scale.fit.nearest import NearestFit
+from kongming.scale.fit.spread import Spread
+from kongming.scale.fit.terms import DEFAULT, EXTENSIONS, SETUP, read_terms
 from tests.scale.shapes import grid, measured, published
 
 

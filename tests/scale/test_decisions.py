@@ -9,14 +9,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kongming.errors import CannotAnswerError, IncompatibleError, InputError, UnknownNameError
-from kongming.scale import persist
-from kongming.scale.model import ScaleFile, ScaleModel
-from kongming.scale.overallocation import drop_slowest, extra_machines, slowness
+from kongming.records.errors import (
+    CannotAnswerError,
+    IncompatibleError,
+    InputError,
+    UnknownNameError,
+)
+from kongming.scale.decide.overallocation import drop_slowest, extra_machines, slowness
+from kongming.scale.decide.recommendation import curve, read_prices, recommend
+from kongming.scale.fit import model_file as persist
+from kongming.scale.fit.model import ScaleFile, ScaleModel
+from kongming.scale.fit.tracked_files import changes, track
 from kongming.scale.points import Configuration
 from kongming.scale.ranges import machine_counts, scales
-from kongming.scale.recommendation import curve, read_prices, recommend
-from kongming.scale.tracking import changes, track
 from tests.scale.shapes import fitted, grid, measured, published
 
 
@@ -86,7 +91,7 @@ def test_prices(tmp_path: Path) -> None:
     path.write_text("type,price\nslow,0.35\nfast,0.7\n")
     assert read_prices(path) == {"slow": 0.35, "fast": 0.7}
     path.write_text("type,price\nslow,free\n")
-    with pytest.raises(InputError, match="row 1, column 'price'"):
+    with pytest.raises(InputError, match=r"row 1 .line 2., column 'price'"):
         read_prices(path)
 
 

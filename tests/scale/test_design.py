@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kongming.errors import InputError
-from kongming.scale.design import (
+from kongming.records.errors import InputError
+from kongming.scale.design.candidates import (
     Criterion,
     Experiments,
     candidates,
@@ -18,10 +18,10 @@ from kongming.scale.design import (
     next_best,
     target_variance,
 )
-from kongming.scale.exchange import round_weights
+from kongming.scale.design.exchange import round_weights
+from kongming.scale.design.relaxation import Problem, criterion, information, relax
+from kongming.scale.fit.terms import matrix, read_terms
 from kongming.scale.points import Configuration, Points
-from kongming.scale.relaxation import Problem, criterion, information, relax
-from kongming.scale.terms import matrix, read_terms
 
 TERMS = read_terms("default", items=None).terms
 TARGET = Configuration(64, 1.0)
@@ -130,7 +130,7 @@ def test_lower_bounds_and_repeats_are_kept() -> None:
     chosen = dict(zip(points.configurations(), found.counts.tolist(), strict=True))
     assert chosen[wanted] >= 2
     assert max(chosen.values()) <= 3
-    with pytest.raises(InputError, match="costs 2"):
+    with pytest.raises(InputError, match="cost 2"):
         find_design(some, 1.0)
 
 

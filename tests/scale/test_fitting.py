@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import nnls
 
-from kongming.errors import CannotAnswerError, InputError
-from kongming.scale.ernest import fit_ernest
+from kongming.records.errors import CannotAnswerError, InputError
+from kongming.scale.fit.ernest import fit_ernest
+from kongming.scale.fit.terms import matrix, read_terms
 from kongming.scale.points import Configuration, Points, Runs
-from kongming.scale.terms import matrix, read_terms
 from tests.scale.shapes import KEYS, PUBLISHED, fitted, grid, measured, published
 
 
@@ -49,6 +49,7 @@ def test_auto_adds_nothing_to_a_job_that_the_default_terms_describe() -> None:
     assert "none of" in report["terms_reason"]
 
 
+@pytest.mark.thorough
 def test_with_noise_no_worse_than_plain_ernest_at_four_times_the_machines() -> None:
     ours, plain = [], []
     question = Points(np.array([64.0]), np.array([1.0]), np.ones(1))
@@ -174,7 +175,7 @@ def test_iterations_are_sampled_and_scaled() -> None:
     points = Points(points.machines, points.scale, turns)
     seconds = turns * (0.4 + 30.0 * points.load + 0.01 * points.machines) + 7.0
     terms = read_terms("default", items=None)
-    from kongming.scale.fitting import Settings, fit_runs
+    from kongming.scale.fit.fitting import Settings, fit_runs
 
     model = fit_runs(Runs(points, seconds), Settings(terms), iterated=True)
     assert model.report["terms"]["setup/iterations"] == pytest.approx(7.0, rel=1e-5)
@@ -184,7 +185,7 @@ def test_iterations_are_sampled_and_scaled() -> None:
         model.predict(Configuration(16, 1.0))
 
 
-@pytest.mark.parametrize("noise", [0.03, 0.1])
+@pytest.mark.parametrize("noise", [pytest.param(0.03, marks=pytest.mark.thorough), 0.1])
 def test_intervals_hold_as_often_as_they_say(noise: float) -> None:
     held, total = 0, 0
     for seed in range(12):

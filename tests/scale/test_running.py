@@ -8,18 +8,25 @@ from pathlib import Path
 
 import pytest
 
-from kongming.application import Application
-from kongming.cli.scale_cluster import (
+from kongming.campaigns.cluster_jobs import (
     KubernetesRunner,
     SlurmRunner,
     job_manifest,
     pod_seconds,
     timed_script,
 )
-from kongming.cli.scale_local import PROCS, LocalRunner, MachineGroups
-from kongming.errors import InputError
+from kongming.campaigns.local_machines import PROCS, LocalRunner, MachineGroups
+from kongming.records.application import Application
+from kongming.records.errors import InputError
+from kongming.scale.design.experiments import (
+    Experiment,
+    Measured,
+    RunTable,
+    fill_template,
+    ordered,
+    remaining,
+)
 from kongming.scale.points import Configuration
-from kongming.scale.running import Experiment, Measured, RunTable, fill_template, ordered, remaining
 
 AT = Configuration(4, 0.1)
 

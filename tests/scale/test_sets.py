@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kongming.scale.sets import Weights, best_set, set_score
+from kongming.scale.decide.node_sets import Weights, best_set, set_score
 
 NONE = np.zeros(0)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kongming.errors import InputError
+from kongming.records.errors import InputError
 from kongming.scale.table import Columns, read_table
 
 GOOD = "machines,scale,seconds\n1,0.1,10\n2,0.1,6\n4,0.1,4\n"

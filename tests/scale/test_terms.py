@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kongming.errors import InputError
+from kongming.records.errors import InputError
 from kongming.scale.expressions import parse
-from kongming.scale.terms import DEFAULT, read_terms
+from kongming.scale.fit.terms import DEFAULT, read_terms
 
 VALUES = {
     "scale": np.array([0.1, 1.0]),

@@ -9,8 +9,8 @@ from typing import Any
 import grpc
 
 from kongming import Fingerprint, NodeFacts, Run, Signature
-from kongming.rpc import records
-from kongming.rpc.v1 import fleet_pb2, fleet_pb2_grpc, placements_pb2_grpc
+from kongming.rpc import record_codec as records
+from kongming.rpc.v1 import assignments_pb2_grpc, fleet_pb2, fleet_pb2_grpc
 from tests import builders
 
 IDLE = {"memory.random.8M": 40e-9, "memory.stream.8M": 90e-6, "compute.int": 1e-9}
@@ -28,7 +28,7 @@ class FakeAgent:
 
     def __init__(self, channel: grpc.Channel, node_id: str = "node-1", **facts: Any) -> None:
         self.fleet = fleet_pb2_grpc.FleetStub(channel)  # type: ignore[no-untyped-call]
-        self.placements = placements_pb2_grpc.PlacementsStub(channel)  # type: ignore[no-untyped-call]
+        self.assignments = assignments_pb2_grpc.AssignmentsStub(channel)  # type: ignore[no-untyped-call]
         self.facts: NodeFacts = builders.node(id=node_id, **({"name": node_id} | facts))
         self.sequence = 0
 
@@ -60,11 +60,10 @@ class FakeAgent:
         fingerprint: Fingerprint,
         purpose: fleet_pb2.Purpose.ValueType = fleet_pb2.PURPOSE_LIVE,
         readings: Mapping[str, float] | None = None,
-    ) -> fleet_pb2.ReportFingerprintsRequest:
+    ) -> fleet_pb2.ReportedFingerprint:
         """``readings`` replaces seconds per operation in the message, whatever they are."""
         self.sequence += 1
-        made = fleet_pb2.ReportFingerprintsRequest(
-            node_id=self.facts.id,
+        made = fleet_pb2.ReportedFingerprint(
             sequence=self.sequence,
             fingerprint=records.fingerprint_to_message(fingerprint),
             purpose=purpose,
@@ -75,18 +74,24 @@ class FakeAgent:
         return made
 
     def send(
-        self, requests: Iterable[fleet_pb2.ReportFingerprintsRequest]
-    ) -> fleet_pb2.ReportFingerprintsResponse:
-        return self.fleet.ReportFingerprints(iter(list(requests)), timeout=20)
+        self,
+        reported: Iterable[fleet_pb2.ReportedFingerprint],
+        heartbeat: Mapping[str, Any] | None = None,
+    ) -> fleet_pb2.ReportResponse:
+        """Fingerprints, and a heartbeat of these fields with them."""
+        request = fleet_pb2.ReportRequest(node_id=self.facts.id, fingerprints=reported)
+        if heartbeat is not None:
+            request.heartbeat.CopyFrom(fleet_pb2.Heartbeat(**heartbeat))
+        return self.fleet.Report(request, timeout=20)
 
-    def report(self, *prints: Fingerprint) -> fleet_pb2.ReportFingerprintsResponse:
+    def report(self, *prints: Fingerprint) -> fleet_pb2.ReportResponse:
         return self.send(self.request(one) for one in prints)
 
     def report_runs(
         self,
         runs: Iterable[Run] = (),
         signatures: Iterable[Signature] = (),
-        placement_id: str = "",
+        assignment_id: str = "",
     ) -> fleet_pb2.ReportRunsResponse:
         reported = []
         for run in runs:
@@ -95,7 +100,7 @@ class FakeAgent:
                 fleet_pb2.ReportedRun(
                     sequence=self.sequence,
                     run=records.run_to_message(run),
-                    placement_id=placement_id,
+                    assignment_id=assignment_id,
                 )
             )
         return self.fleet.ReportRuns(
@@ -107,19 +112,14 @@ class FakeAgent:
             timeout=20,
         )
 
-    def heartbeat(self, **fields: Any) -> fleet_pb2.HeartbeatResponse:
-        return self.fleet.Heartbeat(
-            fleet_pb2.HeartbeatRequest(node_id=self.facts.id, **fields), timeout=20
-        )
+    def heartbeat(self, **fields: Any) -> fleet_pb2.Instructions:
+        return self.send([], fields).instructions
 
     def say(
         self, *prints: Fingerprint, heartbeat: Mapping[str, Any] | None = None
     ) -> fleet_pb2.ReportResponse:
         """Fingerprints, and a heartbeat of these fields with them."""
-        said = fleet_pb2.ReportRequest(fingerprints=[self.request(one) for one in prints])
-        if heartbeat is not None:
-            said.heartbeat.CopyFrom(fleet_pb2.HeartbeatRequest(node_id=self.facts.id, **heartbeat))
-        return self.fleet.Report(said, timeout=20)
+        return self.send([self.request(one) for one in prints], heartbeat)
 
     def node(self) -> fleet_pb2.Node:
         """This node as the server shows it."""

@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,6 +14,8 @@ from typing import Any, Self
 from urllib.request import urlopen
 
 import grpc
+
+from tests import warm_start
 
 ROOT = Path(__file__).resolve().parents[2]
 START_S = 60.0
@@ -53,7 +54,7 @@ class ServerProcess:
         self._env = dict(env or {})
         self._config = folder / "server.toml"
         self._config.write_text(_toml(settings or {}), encoding="utf-8")
-        self._process: subprocess.Popen[str] | None = None
+        self._process: warm_start.Started | None = None
         self._channels: list[grpc.Channel] = []
 
     @property
@@ -63,17 +64,16 @@ class ServerProcess:
 
     def start(self) -> Self:
         assert self._process is None, "it runs already"
-        command = [sys.executable, "-m", "kongming_server.main"]
-        command += ["--listen", self.grpc, "--http", self.http, "--store", self.store_url]
-        command += ["--config", str(self._config), *self._options]
+        arguments = ["--listen", self.grpc, "--http", self.http, "--store", self.store_url]
+        arguments += ["--config", str(self._config), *self._options]
         with self.log.open("a", encoding="utf-8") as log:
-            self._process = subprocess.Popen(
-                command,
+            self._process = warm_start.start(
+                "kongming_server.main",
+                *arguments,
                 cwd=self.folder,
                 env=os.environ | {"PYTHONPATH": python_path()} | self._env,
                 stdout=subprocess.PIPE,
                 stderr=log,
-                text=True,
             )
         assert self._process.stdout is not None
         line = self._process.stdout.readline()

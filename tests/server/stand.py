@@ -19,10 +19,10 @@ from kongming_server.security import Guard, TokenBook
 from kongming_server.security.credentials import add_port, http_ssl
 from kongming_server.settings import Limits, Security
 
-from kongming.rpc.v1 import fleet_pb2, placements_pb2, predictor_pb2, profiles_pb2
+from kongming.rpc.v1 import assignments_pb2, fleet_pb2, predictor_pb2, profiles_pb2
 from kongming.store import StoredToken
 
-FILES = (fleet_pb2, placements_pb2, predictor_pb2, profiles_pb2)
+FILES = (fleet_pb2, assignments_pb2, predictor_pb2, profiles_pb2)
 
 Behaviour = Callable[[Any, Any], Any]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from kongming_server import config
 
-from kongming.errors import InputError, UnknownNameError
+from kongming.records.errors import InputError, UnknownNameError
 
 
 def test_without_a_file_every_setting_has_its_default() -> None:
@@ -48,8 +48,8 @@ def test_a_whole_number_stands_for_a_number() -> None:
         ("server = 1", "server"),
         ("[fleet]\nsilent_after_s = 10\nheartbeat_period_s = 10", "fleet.silent_after_s"),
         (
-            "[placements]\nreservation_ttl_s = 10\nreservation_ttl_max_s = 5",
-            "placements.reservation_ttl_s",
+            "[assignments]\nreservation_ttl_s = 10\nreservation_ttl_max_s = 5",
+            "assignments.reservation_ttl_s",
         ),
     ],
 )

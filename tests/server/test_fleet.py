@@ -9,7 +9,8 @@ from pathlib import Path
 import grpc
 import pytest
 
-from kongming.rpc.v1 import fleet_pb2, placements_pb2
+from kongming.rpc.record_codec import run_to_message
+from kongming.rpc.v1 import assignments_pb2, fleet_pb2
 from kongming.store import Store
 from tests import builders
 from tests.server.conftest import StartServer
@@ -62,7 +63,7 @@ def test_a_node_that_was_only_measured_by_hand_is_asked_to_register(
     with Store.open(url) as store:
         store.add_fingerprint(builders.fingerprint(IDLE), "adhoc")
     agent = FakeAgent(start_server(store_url=url).channel())
-    assert agent.node().state == SILENT
+    assert agent.node().state == fleet_pb2.NODE_STATE_STORED
     assert agent.heartbeat().register_again
     agent.register()
     assert not agent.heartbeat().register_again
@@ -174,9 +175,15 @@ def test_runs_and_signatures_are_kept_once(server: ServerProcess, agent: FakeAge
 
 
 def test_a_run_that_cannot_be_true_is_refused_beside_one_that_can(agent: FakeAgent) -> None:
-    good, bad = builders.run("sort", 2.0, IDLE), builders.run("sort", 2.0, wall_s=-1.0)
+    good, bad = builders.run("sort", 2.0, IDLE), builders.run("sort", 2.0)
     other = builders.run("sort", 2.0, node_id="node-2")
-    answer = agent.report_runs([good, bad, other])
+    reported = [
+        fleet_pb2.ReportedRun(sequence=number, run=run_to_message(run))
+        for number, run in enumerate((good, bad, other), start=1)
+    ]
+    reported[1].run.wall_seconds = -1.0
+    request = fleet_pb2.ReportRunsRequest(node_id=agent.facts.id, runs=reported)
+    answer = agent.fleet.ReportRuns(request, timeout=20)
     assert list(answer.accepted) == [good.id]
     assert {(one.id, one.field) for one in answer.rejected} == {
         (bad.id, "run.wall_seconds"),
@@ -186,12 +193,12 @@ def test_a_run_that_cannot_be_true_is_refused_beside_one_that_can(agent: FakeAge
 
 
 def test_a_finished_run_ends_its_placement(agent: FakeAgent) -> None:
-    agent.placements.Bind(
-        placements_pb2.BindRequest(placement_id="job-1", app="sort", node="node-1")
+    agent.assignments.Bind(
+        assignments_pb2.BindRequest(assignment_id="job-1", app="sort", node="node-1")
     )
-    assert list(agent.heartbeat().placement_ids) == ["job-1"]
-    agent.report_runs([builders.run("sort", 2.0, started_at=moment())], placement_id="job-1")
-    assert list(agent.heartbeat().placement_ids) == []
+    assert list(agent.heartbeat().assignment_ids) == ["job-1"]
+    agent.report_runs([builders.run("sort", 2.0, started_at=moment())], assignment_id="job-1")
+    assert list(agent.heartbeat().assignment_ids) == []
 
 
 def test_a_node_without_heartbeats_falls_silent_and_comes_back(start_server: StartServer) -> None:
@@ -210,10 +217,10 @@ def test_a_watcher_sees_fingerprints_and_placements(agent: FakeAgent) -> None:
     assert not next(watch).node.HasField("last_fingerprint")
     agent.report(agent.fingerprint())
     assert next(watch).node.HasField("last_fingerprint")
-    agent.placements.Reserve(
-        placements_pb2.ReserveRequest(placement_id="job-1", app="sort", node="node-1")
+    agent.assignments.Reserve(
+        assignments_pb2.ReserveRequest(assignment_id="job-1", app="sort", node="node-1")
     )
-    assert [one.app for one in next(watch).node.placements] == ["sort"]
+    assert [one.app for one in next(watch).node.assignments] == ["sort"]
     watch.cancel()
 
 
@@ -246,58 +253,10 @@ def test_a_request_to_profile_is_dropped_when_the_node_allows_it_no_more(agent: 
     assert list(agent.heartbeat().profile_apps) == []
 
 
-def test_a_peer_is_named_once_in_a_while(server: ServerProcess, agent: FakeAgent) -> None:
-    other = FakeAgent(server.channel(), "node-2")
-    other.register(peer_address="192.0.2.7:7402")
-    named = agent.heartbeat()
-    assert (named.peer_node_id, named.peer_address) == ("node-2", "192.0.2.7:7402")
-    assert agent.heartbeat().peer_address == ""
-    assert other.heartbeat().peer_address == ""
-
-
-def test_what_was_timed_to_a_peer_is_kept(server: ServerProcess, agent: FakeAgent) -> None:
-    FakeAgent(server.channel(), "node-2").register(peer_address="192.0.2.7:7402")
-    for round_trip_s in (0.004, 0.0003):
-        agent.heartbeat(
-            peer_timing=fleet_pb2.PeerTiming(
-                peer_node_id="node-2", round_trip_seconds=round_trip_s, bytes_per_second=1.1e9
-            )
-        )
-    # Of a node that nobody knows, or of itself, it says nothing; the heartbeat counts all the same.
-    for peer in ("stranger", "node-1"):
-        agent.heartbeat(peer_timing=fleet_pb2.PeerTiming(peer_node_id=peer, round_trip_seconds=0.1))
-    assert agent.node().state == READY
-    metrics = server.get("/metrics")
-    assert "kongming_server_peer_round_trip_seconds_count 2.0" in metrics
-    assert "kongming_server_peer_rate_bytes_count 2.0" in metrics
-    assert 'kongming_server_records_rejected_total{kind="peer-timing"} 2.0' in metrics
-    for _ in range(2):
-        # On disk at the end, and still there after a start that heard nothing new.
-        server.stop()
-        with Store.open(server.store_url) as store:
-            kept = {one.node_id: one.document["peer_timings"] for one in store.agents()}
-        server.start()
-        assert list(kept["node-1"]) == ["node-2"]
-        assert kept["node-1"]["node-2"][:2] == [0.0003, 1.1e9]
-        assert kept["node-2"] == {}
-
-
-@pytest.mark.parametrize("nonsense", [0.0, -1.0, math.nan, math.inf])
-def test_a_network_that_cannot_be_marks_its_node(
-    server: ServerProcess, agent: FakeAgent, nonsense: float
-) -> None:
-    FakeAgent(server.channel(), "node-2").register()
-    agent.heartbeat(
-        peer_timing=fleet_pb2.PeerTiming(peer_node_id="node-2", round_trip_seconds=nonsense)
-    )
-    assert agent.node().state == SUSPECT
-    assert "round_trip_seconds" in agent.node().reason
-
-
 def test_an_agent_is_asked_to_probe_when_a_placement_begins(agent: FakeAgent) -> None:
     assert not agent.heartbeat().probe_now
-    agent.placements.Bind(
-        placements_pb2.BindRequest(placement_id="job-1", app="sort", node="node-1")
+    agent.assignments.Bind(
+        assignments_pb2.BindRequest(assignment_id="job-1", app="sort", node="node-1")
     )
     assert agent.heartbeat().probe_now
     assert not agent.heartbeat().probe_now
@@ -332,15 +291,15 @@ def test_a_name_of_two_nodes_is_refused(server: ServerProcess) -> None:
 def test_the_state_survives_a_restart(server: ServerProcess, agent: FakeAgent) -> None:
     taken = agent.fingerprint()
     agent.report(taken)
-    agent.placements.Bind(
-        placements_pb2.BindRequest(placement_id="job-1", app="sort", node="node-1")
+    agent.assignments.Bind(
+        assignments_pb2.BindRequest(assignment_id="job-1", app="sort", node="node-1")
     )
     before = agent.node()
     server.restart()
     after = agent.node()
     assert after.facts == before.facts
     assert after.last_fingerprint == before.last_fingerprint
-    assert after.placements == before.placements
+    assert after.assignments == before.assignments
     assert after.state == READY
     assert not agent.heartbeat().register_again
 

@@ -11,9 +11,9 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from kongming_server.ingest import Ingest, Report
+from kongming_server.ingest.write import Ingest, Report
 
-from kongming.errors import InputError, OverloadedError, StoreError, UnavailableError
+from kongming.records.errors import InputError, OverloadedError, StoreError, UnavailableError
 from kongming.store import Accepted, Reported
 from tests import builders
 

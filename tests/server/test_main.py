@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
+import threading
 import tomllib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import grpc
@@ -17,24 +18,24 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import (
 )
 from kongming_server import config
 
-from kongming.rpc.v1 import fleet_pb2
+from kongming.rpc.v1 import fleet_pb2, profiles_pb2, profiles_pb2_grpc
+from tests import warm_start
 from tests.server.conftest import StartServer
 from tests.server.fleet import FakeAgent
 from tests.server.process import ServerProcess, eventually, python_path
 
 
-def kongming_server(*args: str | Path, timeout_s: float = 60) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "kongming_server.main", *map(str, args)],
-        env=os.environ | {"PYTHONPATH": python_path()},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=timeout_s,
-    )
+def kongming_server(*args: str | Path) -> subprocess.CompletedProcess[str]:
+    env = os.environ | {"PYTHONPATH": python_path()}
+    return warm_start.run("kongming_server.main", *args, env=env, timeout=60)
 
 
-def test_it_serves_where_it_says_and_ends_in_good_order(server: ServerProcess) -> None:
+def test_it_serves_where_it_says_and_ends_in_good_order(
+    start_server: StartServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As a user starts it, with nothing imported before.
+    monkeypatch.setenv(warm_start.COLD, "1")
+    server = start_server()
     health = health_pb2_grpc.HealthStub(server.channel())
     for service in ("", "kongming.rpc.v1.Predictor", "kongming.rpc.v1.Fleet"):
         answer = health.Check(health_pb2.HealthCheckRequest(service=service), timeout=20)
@@ -45,7 +46,7 @@ def test_it_serves_where_it_says_and_ends_in_good_order(server: ServerProcess) -
 
 def test_reflection_names_every_service(server: ServerProcess) -> None:
     services = ProtoReflectionDescriptorDatabase(server.channel()).get_services()
-    assert {f"kongming.rpc.v1.{n}" for n in ("Predictor", "Fleet", "Profiles", "Placements")} < {
+    assert {f"kongming.rpc.v1.{n}" for n in ("Predictor", "Fleet", "Profiles", "Assignments")} < {
         *services
     }
 
@@ -103,36 +104,51 @@ def test_http_can_be_left_out(start_server: StartServer) -> None:
     assert server.http == ""
 
 
-def test_a_stream_under_way_is_answered_before_the_end(start_server: StartServer) -> None:
-    server = start_server()
+def test_a_report_under_way_is_answered_before_the_end(start_server: StartServer) -> None:
+    # The second transaction waits for more records: a second where there is one.
+    server = start_server(settings={"ingest.gather_s": 5.0})
     agent = FakeAgent(server.channel())
     agent.register()
-    sent = agent.request(agent.fingerprint())
-    seen = []
-
-    def requests() -> object:
-        yield sent
-        # It is read and kept; only the answer waits for the stream's end.
-        eventually(lambda: agent.node().HasField("last_fingerprint"))
-        seen.append(server.stop())
-
-    answer = agent.fleet.ReportFingerprints(requests(), timeout=30)
-    assert list(answer.accepted) == [sent.fingerprint.id]
-    eventually(lambda: seen == [0])
+    agent.report(agent.fingerprint())
+    heard = agent.node().last_heartbeat.ToNanoseconds()
+    reported = agent.request(agent.fingerprint())
+    request = fleet_pb2.ReportRequest(node_id=agent.facts.id, fingerprints=[reported])
+    call = agent.fleet.Report.future(request, timeout=30)
+    eventually(lambda: agent.node().last_heartbeat.ToNanoseconds() > heard)
+    assert server.stop() == 0
+    assert list(call.result().accepted) == [reported.fingerprint.id]
 
 
 def test_a_second_signal_ends_it_at_once(start_server: StartServer) -> None:
     server = start_server(settings={"server.grace_s": 60.0})
-    agent = FakeAgent(server.channel())
+    channel = server.channel()
+    agent = FakeAgent(channel)
     agent.register()
-    call = agent.fleet.ReportFingerprints(_endless(agent), wait_for_ready=True, timeout=60)
+    profiles = profiles_pb2_grpc.ProfilesStub(channel)  # type: ignore[no-untyped-call]
+    sending, ended = threading.Event(), threading.Event()
+
+    def unfinished() -> Iterator[profiles_pb2.ImportRunsRequest]:
+        sending.set()
+        ended.wait()
+        yield from ()
+
+    call = profiles.ImportRuns.future(unfinished(), timeout=60)
+    assert sending.wait(20)
+    # The server has seen the stream's beginning, and another call after it.
+    agent.heartbeat()
     os.kill(server.pid, signal.SIGTERM)
-    assert server.stop() in (0, 143)
-    del call
+    eventually(lambda: _code(agent.heartbeat) is grpc.StatusCode.UNAVAILABLE)
+    assert server.stop() == 128 + signal.SIGTERM
+    ended.set()
+    call.cancel()
 
 
-def _endless(agent: FakeAgent) -> object:
-    yield agent.request(agent.fingerprint())
+def _code(call: Callable[[], object]) -> grpc.StatusCode:
+    try:
+        call()
+    except grpc.RpcError as error:
+        return error.code()
+    return grpc.StatusCode.OK
 
 
 def test_a_call_to_no_method_is_unimplemented(server: ServerProcess) -> None:

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kongming.models.training import train_application
-from kongming.rpc.answers import Forecast
+from kongming.learning.training import train_application
+from kongming.records.answers import Forecast
+from kongming.records.questions import Question
 from kongming.rpc.channel import Connection
 from kongming.rpc.client import RemoteService
-from kongming.rpc.questions import Question
 from tests import builders
 from tests.models import synthetic
 from tests.server.conftest import StartServer

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import grpc
 import pytest
-from kongming_server.ownership import Ownership
+from kongming_server.nodes.ownership import Ownership
+from kongming_server.nodes.registry import Agent
 from kongming_server.security import Call, Caller, Role, current_call
 from kongming_server.security.certificates import init_tls
-from kongming_server.state import Agent
 
-from kongming.errors import AccessError
+from kongming.records.errors import AccessError
 from tests import builders
 from tests.server.conftest import StartServer
 from tests.server.fleet import FakeAgent

@@ -11,7 +11,7 @@ from urllib.request import Request, urlopen
 import grpc
 import pytest
 
-from kongming.rpc.v1 import placements_pb2, predictor_pb2, predictor_pb2_grpc
+from kongming.rpc.v1 import assignments_pb2, predictor_pb2, predictor_pb2_grpc
 from kongming.store import Store
 from tests import builders
 from tests.server.conftest import StartServer
@@ -116,8 +116,8 @@ def test_placements_that_were_reserved_count(trained: ServerProcess) -> None:
     asking, node = Asking(channel), Node(channel, "node-2")
     before = asking.predict("memory", "node-2").slowdown.median
     for number in range(3):
-        node.placements.Reserve(
-            placements_pb2.ReserveRequest(placement_id=f"{number}", app="memory", node="node-2")
+        node.assignments.Reserve(
+            assignments_pb2.ReserveRequest(assignment_id=f"{number}", app="memory", node="node-2")
         )
     assert asking.predict("memory", "node-2").slowdown.median > before * 1.2
     assert asking.best("memory") == "node-1"
@@ -156,10 +156,10 @@ def test_what_was_expected_of_a_placement_is_kept(trained: ServerProcess) -> Non
     channel = trained.channel()
     node = Node(channel, "node-1")
     expected = Asking(channel).predict("memory").runtime.median
-    node.placements.Reserve(
-        placements_pb2.ReserveRequest(placement_id="job-1", app="memory", node="node-1")
+    node.assignments.Reserve(
+        assignments_pb2.ReserveRequest(assignment_id="job-1", app="memory", node="node-1")
     )
-    node.placements.Bind(placements_pb2.BindRequest(placement_id="job-1"))
+    node.assignments.Bind(assignments_pb2.BindRequest(assignment_id="job-1"))
     with Store.open(trained.store_url) as store:
         kept = store.forecast("job-1")
     assert kept is not None
@@ -171,13 +171,13 @@ def test_a_model_that_another_program_stores_is_served_soon(trained: ServerProce
     asking = Asking(trained.channel())
     assert asking.predict("memory").model_version == 1
     put_models(trained.store_url)
-    eventually(lambda: asking.predict("memory").model_version == 2, 5.0)
+    eventually(lambda: asking.predict("memory").model_version == 2)
     # The one before can still be asked for.
     assert asking.predict("memory", model_version=1).model_version == 1
     with Store.open(trained.store_url) as store:
         store.delete_model("memory", "cross-core", 2)
         store.promote("disk", "cross-core", 1, "a test")
-    eventually(lambda: asking.predict("memory").model_version == 1, 5.0)
+    eventually(lambda: asking.predict("memory").model_version == 1)
 
 
 def test_servers_on_one_postgresql_give_the_same_answers(
@@ -199,5 +199,5 @@ def test_servers_on_one_postgresql_give_the_same_answers(
         except AssertionError:
             return []
 
-    eventually(lambda: answers(askings[0]) and answers(askings[1]), 5.0)
+    eventually(lambda: answers(askings[0]) and answers(askings[1]))
     assert answers(askings[0]) == pytest.approx(answers(askings[1]), rel=1e-9)

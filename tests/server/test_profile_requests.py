@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
+from kongming.cli.main import run
 from kongming.rpc.v1 import fleet_pb2
 from tests.server.conftest import StartServer
 from tests.server.fleet import FakeAgent
+from tests.server.process import ServerProcess
 
 
 def ask(agent: FakeAgent, *apps: str) -> None:
@@ -40,3 +44,28 @@ def test_it_is_asked_for_until_the_agent_speaks_again_over_the_same_connection(
     ask(second, "sort", "sort")
     assert asked(second) == ["sort"]
     assert asked(second) == []
+
+
+def test_the_command_asks_the_agent_of_a_node(
+    server: ServerProcess, capsys: pytest.CaptureFixture[str]
+) -> None:
+    agent = FakeAgent(server.channel())
+    agent.register(allowed_apps=["sort"])
+    at = ["--server", server.grpc]
+    assert run(["profile", "sort", "--node", "node-1", *at, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["requested"]
+    assert asked(agent) == ["sort"]
+
+    assert run(["profile", "sort", "--node", "node-1", *at]) == 0
+    assert "kongming watch node-1" in " ".join(capsys.readouterr().out.split())
+    for wrong, field in (
+        (["profile", "rm", "--node", "node-1", *at], "apps"),
+        (["profile", "sort", "--node", "nowhere", *at], "node"),
+        (["profile", "sort", *at], "--node"),
+        (["profile", "sort", "--node", "node-1", "--repeats", "2", *at], "--repeats"),
+        (["profile", "sort", "--node", "node-1"], "--server"),
+    ):
+        assert run(wrong) == 2, wrong
+        assert field in capsys.readouterr().err
+    server.stop()
+    assert run(["profile", "sort", "--node", "node-1", *at, "--timeout", "2"]) == 1

@@ -17,8 +17,8 @@ from kongming_server import config
 from kongming_server.app import App
 from kongming_server.clock import SteadyClock
 
-from kongming.rpc import records
-from kongming.rpc.v1 import fleet_pb2, placements_pb2
+from kongming.rpc import record_codec as records
+from kongming.rpc.v1 import assignments_pb2, fleet_pb2
 from kongming.store import Store
 from tests import builders
 from tests.server.conftest import StartServer
@@ -156,17 +156,17 @@ def test_a_full_disk_refuses_and_recovers(start_server: StartServer, small_disk:
     # What needs no store is answered all the same.
     assert agent.node().state == fleet_pb2.NODE_STATE_READY
     with pytest.raises(grpc.RpcError) as error:
-        agent.placements.Reserve(
-            placements_pb2.ReserveRequest(placement_id="job-1", app="sort", node="node-1")
+        agent.assignments.Reserve(
+            assignments_pb2.ReserveRequest(assignment_id="job-1", app="sort", node="node-1")
         )
     assert error.value.code() in AWAY
     filler.unlink()
     answer = agent.send(waiting)
     assert set(answer.accepted) == {one.fingerprint.id for one in waiting}
-    reserved = agent.placements.Reserve(
-        placements_pb2.ReserveRequest(placement_id="job-1", app="sort", node="node-1")
+    reserved = agent.assignments.Reserve(
+        assignments_pb2.ReserveRequest(assignment_id="job-1", app="sort", node="node-1")
     )
-    assert reserved.reservation.node_id == "node-1"
+    assert reserved.assignment.node_id == "node-1"
     server.kill()
     assert {before.id, *answer.accepted} <= set(kept_ids(server))
 
@@ -228,9 +228,9 @@ def test_a_clock_that_jumps_ends_no_reservation_and_silences_no_node(
         with grpc.insecure_channel(address) as channel:
             agent = FakeAgent(channel)
             agent.register()
-            agent.placements.Reserve(
-                placements_pb2.ReserveRequest(
-                    placement_id="job-1",
+            agent.assignments.Reserve(
+                assignments_pb2.ReserveRequest(
+                    assignment_id="job-1",
                     app="sort",
                     node="node-1",
                     ttl=records.duration(60.0),
@@ -241,7 +241,7 @@ def test_a_clock_that_jumps_ends_no_reservation_and_silences_no_node(
             time.sleep(2.5)
             node = agent.node()
             assert node.state == fleet_pb2.NODE_STATE_READY
-            assert [one.placement_id for one in node.placements] == ["job-1"]
+            assert [one.assignment_id for one in node.assignments] == ["job-1"]
             assert list(agent.report(agent.fingerprint()).accepted)
 
     asyncio.run(serve())

@@ -24,8 +24,8 @@ def agent(server: ServerProcess) -> FakeAgent:
 def test_fingerprints_and_a_heartbeat_in_one_call(server: ServerProcess, agent: FakeAgent) -> None:
     prints = [agent.fingerprint(age_s=age) for age in (2.0, 1.0)]
     answer = agent.say(*prints, heartbeat={"probe_cost": 0.25})
-    assert list(answer.reported.accepted) == [one.id for one in prints]
-    assert answer.HasField("heartbeat")
+    assert list(answer.accepted) == [one.id for one in prints]
+    assert answer.HasField("instructions")
     # What is acknowledged is on disk.
     with Store.open(server.store_url) as store:
         assert {one.id for one in store.fingerprints(purpose="live")} == {p.id for p in prints}
@@ -34,11 +34,11 @@ def test_fingerprints_and_a_heartbeat_in_one_call(server: ServerProcess, agent: 
 
 def test_each_part_may_be_left_out(agent: FakeAgent) -> None:
     alone = agent.say(heartbeat={"probe_cost": 0.5})
-    assert not alone.reported.accepted
+    assert not alone.accepted
     assert agent.node().probe_cost == 0.5
-    (kept,) = agent.say(agent.fingerprint()).reported.accepted
+    (kept,) = agent.say(agent.fingerprint()).accepted
     assert kept
-    assert not agent.say(agent.fingerprint()).HasField("heartbeat")
+    assert not agent.say(agent.fingerprint()).HasField("instructions")
 
 
 def test_orders_come_with_the_answer(agent: FakeAgent) -> None:
@@ -46,30 +46,30 @@ def test_orders_come_with_the_answer(agent: FakeAgent) -> None:
     agent.fleet.RequestProfile(
         fleet_pb2.RequestProfileRequest(node="node-1", apps=["sort"]), timeout=20
     )
-    told = agent.say(agent.fingerprint(), heartbeat={}).heartbeat
+    told = agent.say(agent.fingerprint(), heartbeat={}).instructions
     assert list(told.profile_apps) == ["sort"]
     # The agent has spoken again over the connection, so it has heard it.
-    assert not agent.say(heartbeat={}).heartbeat.profile_apps
+    assert not agent.say(heartbeat={}).instructions.profile_apps
 
 
 def test_nonsense_is_refused_and_the_rest_is_kept(agent: FakeAgent) -> None:
     good, bad = agent.fingerprint(), agent.fingerprint()
     requests = [agent.request(good), agent.request(bad, readings={"compute.int": -1.0})]
-    answer = agent.fleet.Report(fleet_pb2.ReportRequest(fingerprints=requests), timeout=20)
-    assert list(answer.reported.accepted) == [good.id]
-    assert [one.id for one in answer.reported.rejected] == [bad.id]
+    answer = agent.send(requests)
+    assert list(answer.accepted) == [good.id]
+    assert [one.id for one in answer.rejected] == [bad.id]
 
 
 def test_a_node_that_is_not_registered_is_told(server: ServerProcess) -> None:
     stranger = FakeAgent(server.channel(), "stranger")
-    assert stranger.say(heartbeat={}).heartbeat.register_again
+    assert stranger.say(heartbeat={}).instructions.register_again
     with pytest.raises(grpc.RpcError) as refused:
         stranger.say(stranger.fingerprint())
     assert refused.value.code() is grpc.StatusCode.NOT_FOUND
 
 
 def test_too_much_at_once_is_refused(start_server: StartServer) -> None:
-    agent = FakeAgent(start_server(settings={"ingest.stream_records": 2}).channel())
+    agent = FakeAgent(start_server(settings={"ingest.report_records": 2}).channel())
     agent.register(references=[agent.idle()])
     with pytest.raises(grpc.RpcError) as refused:
         agent.say(*(agent.fingerprint() for _ in range(3)))

@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 from kongming_server import config
 from kongming_server.clock import SteadyClock
-from kongming_server.core.engine import Engine
-from kongming_server.core.questions import Question, Settings
-from kongming_server.hub import Hub
 from kongming_server.metrics import Metrics
 from kongming_server.restore import Restore
+from kongming_server.state import Hub
 
-from kongming.models.training import train_application
+from kongming.engine.engine import Engine
+from kongming.engine.settings import Settings
+from kongming.learning.training import train_application
+from kongming.records.questions import Question
 from kongming.store import Change, Store
 from tests import builders
 from tests.models import synthetic

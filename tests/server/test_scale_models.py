@@ -8,12 +8,12 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from kongming.errors import UntrainedError
+from kongming.records.errors import UntrainedError
+from kongming.records.questions import Question
+from kongming.records.scaling import Scaling
 from kongming.rpc.channel import Connection
 from kongming.rpc.client import RemoteService
-from kongming.rpc.questions import Question
 from kongming.scale import ScaleFile, Settings, fit_runs, read_terms, seal
-from kongming.scaling import Scaling
 from kongming.store import Store
 from kongming.store.models import SCALE
 from tests.scale.shapes import grid, measured

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from kongming.rpc.v1 import fleet_pb2, placements_pb2
+from kongming.rpc.v1 import assignments_pb2, fleet_pb2
 from tests import builders
 from tests.postgres.server import started
 from tests.server.conftest import StartServer
@@ -41,12 +41,12 @@ def test_what_one_learns_the_other_knows_within_two_seconds(pair: Pair) -> None:
     expected = agent.node()
     eventually(lambda: seen.node().last_fingerprint == expected.last_fingerprint, SPREAD_S)
     assert seen.node().general_slowdown == pytest.approx(expected.general_slowdown)
-    agent.placements.Bind(
-        placements_pb2.BindRequest(placement_id="job-1", app="sort", node="node-1")
+    agent.assignments.Bind(
+        assignments_pb2.BindRequest(assignment_id="job-1", app="sort", node="node-1")
     )
-    eventually(lambda: [one.app for one in seen.node().placements] == ["sort"], SPREAD_S)
-    seen.placements.Release(placements_pb2.ReleaseRequest(placement_id="job-1"))
-    eventually(lambda: not agent.node().placements, SPREAD_S)
+    eventually(lambda: [one.app for one in seen.node().assignments] == ["sort"], SPREAD_S)
+    seen.assignments.Release(assignments_pb2.ReleaseRequest(assignment_id="job-1"))
+    eventually(lambda: not agent.node().assignments, SPREAD_S)
 
 
 def test_nonsense_told_to_one_is_held_against_the_node_by_both(pair: Pair) -> None:

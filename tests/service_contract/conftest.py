@@ -16,12 +16,12 @@ import numpy as np
 import pytest
 
 from kongming import Fingerprint, NodeFacts
+from kongming.learning.training import train_application
 from kongming.local_service import LocalService
-from kongming.models.training import train_application
+from kongming.records.questions import RankQuestion
 from kongming.rpc.channel import Connection
 from kongming.rpc.client import RemoteService
 from kongming.rpc.protocol import Oracle
-from kongming.rpc.questions import RankQuestion
 from kongming.scale import ScaleFile, Settings, fit_runs, read_terms, seal
 from kongming.store import Store
 from kongming.store.models import SCALE

@@ -101,6 +101,15 @@ def test_register(ask: Kongming, tmp_path: Path) -> None:
     assert "adder" in ask("register", "apps.toml").stdout
 
 
+def test_predict_beside_neighbours_on_a_named_node(ask: Kongming) -> None:
+    arguments = ("predict", "chaser", "--node", "busy", "--with", "chaser")
+    document = answer(ask(*arguments, "--json"))
+    assert (document["node_id"], document["beside"]) == ("node-2", ["chaser"])
+    assert document["slowdown"]["median"] > 1.1
+    assert document["neighbours"][0]["slowdown"]["median"] > 1.1
+    assert "chaser beside chaser" in ask(*arguments).stdout
+
+
 def test_predict_beside_neighbours_of_a_server(
     kongming: Kongming, server_process: ServerProcess
 ) -> None:
@@ -117,21 +126,21 @@ def test_placements_from_their_reservation_to_their_end(
 ) -> None:
     environment = {"KONGMING_SERVER": server_process.grpc}
 
-    def placements(*arguments: str) -> Any:
-        return answer(kongming("placements", *arguments, "--json", env=environment))
+    def assignments(*arguments: str) -> Any:
+        return answer(kongming("assignments", *arguments, "--json", env=environment))
 
-    made = placements("reserve", "job-1", "chaser", "calm", "--ttl", "600")
+    made = assignments("reserve", "job-1", "chaser", "calm", "--ttl", "600")
     assert (made["state"], made["node_id"]) == ("reserved", "node-1")
-    (listed,) = placements("--node", "calm")["placements"]
-    assert (listed["placement_id"], listed["app"]) == ("job-1", "chaser")
-    shown = kongming("placements", env=environment).stdout
+    (listed,) = assignments("--node", "calm")["assignments"]
+    assert (listed["assignment_id"], listed["app"]) == ("job-1", "chaser")
+    shown = kongming("assignments", env=environment).stdout
     for word in ("job-1", "chaser", "calm", "reserved", "min"):
         assert word in shown
-    assert placements("bind", "job-1")["state"] == "bound"
-    assert placements("release", "job-1")["state"] == "released"
-    assert placements()["placements"] == []
-    assert [p["state"] for p in placements("--ended")["placements"]] == ["released"]
-    again = kongming("placements", "reserve", "job-1", "chaser", "busy", env=environment)
+    assert assignments("bind", "job-1")["state"] == "bound"
+    assert assignments("release", "job-1")["state"] == "released"
+    assert assignments()["assignments"] == []
+    assert [p["state"] for p in assignments("--ended")["assignments"]] == ["released"]
+    again = kongming("assignments", "reserve", "job-1", "chaser", "busy", env=environment)
     assert again.returncode == 2, again.stderr
 
 
@@ -147,7 +156,7 @@ def test_watch(kongming: Kongming, server_process: ServerProcess, remote: Remote
     assert (unknown.returncode, "busy" in unknown.stderr) == (2, True)
 
 
-@pytest.mark.parametrize("arguments", [("placements",), ("watch", "calm")])
+@pytest.mark.parametrize("arguments", [("assignments",), ("watch", "calm")])
 def test_what_only_a_server_knows_asks_for_one(
     kongming: Kongming, arguments: tuple[str, ...]
 ) -> None:

@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from kongming.errors import (
+from kongming.records.answers import Forecast
+from kongming.records.errors import (
     ExtrapolationError,
     InputError,
     KongmingError,
     UnknownNameError,
     UntrainedError,
 )
-from kongming.rpc.answers import Forecast
+from kongming.records.questions import Question, RankQuestion
+from kongming.records.scaling import Scaling
 from kongming.rpc.protocol import Oracle
-from kongming.rpc.questions import Question, RankQuestion
-from kongming.scaling import Scaling
 from tests.conftest import Kongming
 from tests.service_contract.conftest import NODES, expected, job
 from tests.service_contract.test_commands import answer, ask

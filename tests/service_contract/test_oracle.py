@@ -7,7 +7,9 @@ import math
 
 import pytest
 
-from kongming.errors import (
+from kongming.learning.model_file import read
+from kongming.records.answers import Forecast
+from kongming.records.errors import (
     ExtrapolationError,
     InputError,
     KongmingError,
@@ -15,10 +17,8 @@ from kongming.errors import (
     UnknownNameError,
     UntrainedError,
 )
-from kongming.models.persist import read
-from kongming.rpc.answers import Forecast
+from kongming.records.questions import Question, RankQuestion
 from kongming.rpc.protocol import Oracle
-from kongming.rpc.questions import Question, RankQuestion
 from tests import builders
 from tests.service_contract.conftest import NODES, SOLO_S, expected
 

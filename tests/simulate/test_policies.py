@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from kongming.errors import UnknownNameError, UntrainedError
+from kongming.records.errors import UnknownNameError, UntrainedError
 from kongming.simulate import (
     Beliefs,
     Fleet,

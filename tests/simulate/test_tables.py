@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kongming.errors import InputError, KongmingError, UnknownNameError, UntrainedError
+from kongming.records.errors import InputError, KongmingError, UnknownNameError, UntrainedError
 from kongming.simulate import (
     MeasuredPair,
     PairTable,
@@ -49,16 +49,16 @@ def test_repeats_are_averaged_and_a_speed_up_counts_as_none(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("app,beside\na,b\n", "header, column 'slowdown': is missing"),
-        ("app,beside,slowdown,speed\na,b,1,1\n", "header, column 'speed': is not known"),
+        ("app,beside\na,b\n", "header .row 0., column 'slowdown': is missing"),
+        ("app,beside,slowdown,speed\na,b,1,1\n", "header .row 0., column 'speed': is not known"),
         ("app,beside,slowdown,app\n", "column 'app': is there twice"),
         ("app,beside,slowdown\na,b,1.1\na,,1.1\n", "row 2 .line 3., column 'beside': is empty"),
         ("app,beside,slowdown\na,b,fast\n", "row 1 .line 2., column 'slowdown': is no number"),
         ("app,beside,slowdown\na,b,0\n", "column 'slowdown': is out of range"),
         ("app,beside,slowdown\na,b,inf\n", "column 'slowdown': is out of range"),
         ("app,beside,slowdown\na,b,1_0\n", "column 'slowdown': is no number"),
-        ("app,beside,slowdown\na,b,1.1,3\n", "row 1 .line 2. has 4 cells"),
-        ("app,beside,slowdown\n", "has a header and no row"),
+        ("app,beside,slowdown\na,b,1.1,3\n", "row 1 .line 2., column 4: has 4 cells"),
+        ("app,beside,slowdown\n", "has a header but no rows"),
         ("", "is empty"),
         (
             "app,beside,slowdown,predicted,predicted_upper\na,b,1.1,1.2,1.1\n",
@@ -102,7 +102,7 @@ def test_the_document_of_an_evaluation(tmp_path: Path) -> None:
     document["scored"] = "bracketed"
     bracketed = read_pairs(written(tmp_path, json.dumps(document), "pairs.json"))
     assert math.isnan(bracketed.table.solo_s[0])
-    with pytest.raises(InputError, match="no evaluation of pairs"):
+    with pytest.raises(InputError, match="not an evaluation of pairs"):
         read_pairs(written(tmp_path, "{}", "pairs.json"))
 
 
@@ -116,7 +116,7 @@ def test_a_pair_of_one_application_is_estimated_and_said_so() -> None:
     assert (filled.logs >= 0.0).all()
     del slowdowns["b", "c"]
     lacking = PairTable.of([MeasuredPair(a, b, (s,)) for (a, b), s in slowdowns.items()], {})
-    with pytest.raises(UntrainedError, match="Nobody measured b beside c"):
+    with pytest.raises(UntrainedError, match="There is no measurement of b beside c"):
         lacking.filled()
     assert ("b", "c") in lacking.filled(everything=True).estimated
 
@@ -134,7 +134,7 @@ def test_estimates_of_a_table_without_interaction_are_exact() -> None:
 
 
 def test_predictions_that_lack_a_pair() -> None:
-    with pytest.raises(UntrainedError, match="Nothing was predicted for hog beside quiet"):
+    with pytest.raises(UntrainedError, match="There is no prediction for hog beside quiet"):
         beliefs_of({("hog", "victim"): (1.1, None)}, table(), source="a test")
 
 
@@ -169,7 +169,7 @@ def test_a_trace_with_and_without_its_own_columns(tmp_path: Path) -> None:
         ("arrival_s,app,work\n0,hog,0\n", "column 'work': is out of range"),
         ("arrival_s,app,limit\n0,hog,0.9\n", "column 'limit': is out of range"),
         ("arrival_s\n0\n", "column 'app': is missing"),
-        ("arrival_s,app\n", "has a header and no row"),
+        ("arrival_s,app\n", "has a header but no rows"),
     ],
 )
 def test_bad_traces(tmp_path: Path, text: str, said: str) -> None:
@@ -179,7 +179,7 @@ def test_bad_traces(tmp_path: Path, text: str, said: str) -> None:
 
 def test_a_trace_without_work_needs_solo_times(tmp_path: Path) -> None:
     path = written(tmp_path, "arrival_s,app\n0,hog\n")
-    with pytest.raises(UntrainedError, match="how long hog takes alone"):
+    with pytest.raises(UntrainedError, match="solo time of hog is unknown"):
         read_trace(path, APPS, np.full(3, math.nan), 1.2)
 
 

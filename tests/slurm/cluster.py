@@ -1,4 +1,4 @@
-"""A real Slurm on this machine: munged, slurmctld and some slurmd, all in a folder of their own."""
+"""A real Slurm on this machine: munged, slurmctld and several slurmd, in a temporary folder."""
 
 from __future__ import annotations
 
@@ -166,14 +166,16 @@ class SlurmCluster:
     def submit(self, *arguments: str, script: str) -> str:
         """Submits a script; returns the job's id."""
         out = str(self.folder / "job-%j.out")
-        said = self.command("sbatch", "--parsable", "-o", out, *arguments, "--wrap", script)
-        return said.strip().partition(";")[0]
+        output = self.command("sbatch", "--parsable", "-o", out, *arguments, "--wrap", script)
+        return output.strip().partition(";")[0]
 
     def job(self, id_: str) -> dict[str, str]:
-        """What scontrol tells of a job."""
-        said = self.command("scontrol", "-o", "show", "job", id_)
+        """The fields of scontrol for a job."""
+        output = self.command("scontrol", "-o", "show", "job", id_)
         return {
-            key: value for key, equals, value in (w.partition("=") for w in said.split()) if equals
+            key: value
+            for key, equals, value in (w.partition("=") for w in output.split())
+            if equals
         }
 
     def finished(self, id_: str, timeout_s: float = 90.0) -> dict[str, str]:
@@ -237,14 +239,14 @@ class SlurmCluster:
 
     def left(self) -> list[int]:
         """Processes of this cluster that are there still, by what they were started with."""
-        found = []
+        pids = []
         for entry in Path("/proc").iterdir():
             if not entry.name.isdigit() or int(entry.name) == os.getpid():
                 continue
             with contextlib.suppress(OSError):
                 if str(self._configuration).encode() in (entry / "environ").read_bytes():
-                    found.append(int(entry.name))
-        return found
+                    pids.append(int(entry.name))
+        return pids
 
     def _install(self, hook: str, settings: Path) -> None:
         """The script that is deployed, with this cluster's paths in it."""

@@ -1,8 +1,8 @@
-"""A server, agents and a bridge beside a real Slurm, on nodes that differ for real.
+"""A server, agents and a bridge with a real Slurm, on nodes of different speed.
 
 All nodes are this machine: n1 gets half a CPU, n2 shares its CPU with a neighbour that computes, n3
-reads from a throttled disk, and n4 is as it is. Node by node, slurmd, what it starts and the agent
-are in the same control groups, so that an agent measures what a job there meets.
+reads from a throttled disk, and n4 is undisturbed. On each node slurmd, its jobs and the agent are
+in the same control groups, so that an agent measures the environment of a job there.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from pathlib import Path
 from typing import Any
 
 from kongming_agent.config import Node as NodeSettings
-from kongming_agent.prober import Prober
-from kongming_agent.schedule import Probe
-from kongming_agent.spool import Spool
-from kongming_slurm import rankings
-from kongming_slurm.rankings import Rankings
+from kongming_agent.probing.prober import Prober
+from kongming_agent.probing.schedule import Probe
+from kongming_agent.reporting.spool import Spool
+from kongming_slurm import ranking_file
+from kongming_slurm.ranking_file import RankingFile
 
 from kongming.probes.node import node_facts
 from kongming.probes.suite import load_suite
-from kongming.profiling.environments import Environment
-from kongming.profiling.limits import Limits, reasons
+from kongming.profiling.environments.environment import Environment
+from kongming.profiling.environments.limits import Limits, reasons
 from kongming.rpc.channel import Connection
 from kongming.rpc.client import RemoteService
 from tests.server.process import ROOT, ServerProcess, python_path
@@ -50,11 +50,11 @@ COMMANDS = {
     "xz": f"'{sys.executable}' '{PROGRAMS}/compress.py' lzma {{folder}}/text 1",
     "dd-read": "dd if={folder}/blob of=/dev/null bs=16K iflag=direct",
 }
-"""As in examples/apps.toml, which is what was profiled."""
+"""As in examples/apps.toml, with which they were profiled."""
 INPUTS = {"text": ("text", "16"), "blob": ("blob", "384")}
-"""Kind and size: less than what was profiled, for a shorter test. Slowdowns are the same."""
+"""Kind and size: smaller than when profiled, for a shorter test. Slowdowns are the same."""
 LIMIT = 1.3
-"""Above it a node is avoided."""
+"""Slowdown above which a node is excluded."""
 
 AGENT = """
 [server]
@@ -67,13 +67,13 @@ name = "{name}"
 state = "{folder}/agent-{name}"
 io = "{folder}"
 inbox = "{folder}/agent-{name}/local"
-# Far more often than on a real node, so that there is something to see within a minute.
+# Far more often than on a real node, so that a test takes no longer than minutes.
 [probing]
 signals_s = 0.5
 period_s = 15.0
 start_s = 1.0
 least_gap_s = 8.0
-# Other tests may run here: the reference is taken once, and given to all.
+# Other tests may run here: the reference is measured once, and given to all.
 idle_s = 3600.0
 io_pressure = 1.0
 memory_pressure = 1.0
@@ -101,18 +101,14 @@ state = "{folder}/hooks-%n"
 
 
 def impossible(folder: Path) -> str | None:
-    """Why all this cannot be started here, or None."""
+    """The reason why the fleet cannot be started here, or None."""
     why = missing()
     if why is not None:
         return why
     if len(os.sched_getaffinity(0)) < 2:
         return "two CPUs are needed: one for the nodes, one for the node with a neighbour"
-    return next((found for found in _cannot(folder).values() if found), None)
-
-
-def _cannot(folder: Path) -> dict[str, str | None]:
-    why = reasons(node_facts(), folder)
-    return {kind: why[kind] for kind in ("quota", "io")}
+    unsupported = reasons(node_facts(), folder)
+    return unsupported["quota"] or unsupported["io"]
 
 
 class SlurmFleet:
@@ -138,20 +134,20 @@ class SlurmFleet:
         self._prepare()
         self.slurm.start()
         self.server.start()
-        # Nodes that are calm have their CPU to themselves: all else is where the neighbour is.
+        # Calm nodes have their CPU to themselves: all else runs on the neighbour's.
         for task in Path(f"/proc/{self.server.pid}/task").iterdir():
             os.sched_setaffinity(int(task.name), {self.slurm.others})
         for name in NODES:
             self.start_agent(name)
         self._disturb()
         self.start_bridge()
-        eventually(lambda: self.told(APPS[0], HALF, above=LIMIT), 40.0)
+        eventually(lambda: self.has_slowdown(APPS[0], HALF, above=LIMIT), 40.0)
 
     def differs(self) -> bool:
-        """Whether the neighbour and the slow disk are felt: on some machines they are not."""
+        """Whether the neighbour and the slow disk slow jobs down: on some machines they do not."""
         try:
-            eventually(lambda: self.told(APPS[0], BESIDE, above=LIMIT), 60.0)
-            eventually(lambda: self.told(APPS[1], DISK, above=LIMIT), 60.0)
+            eventually(lambda: self.has_slowdown(APPS[0], BESIDE, above=LIMIT), 60.0)
+            eventually(lambda: self.has_slowdown(APPS[1], DISK, above=LIMIT), 60.0)
         except AssertionError:
             return False
         return True
@@ -173,15 +169,15 @@ class SlurmFleet:
     def service(self) -> RemoteService:
         return RemoteService(Connection(self.server.grpc))
 
-    def known(self) -> Rankings:
-        return rankings.parsed(self.file.read_text())
+    def rankings(self) -> RankingFile:
+        return ranking_file.parse(self.file.read_text())
 
     def slowdown(self, app: str, node: str) -> float | None:
-        known = self.known()
-        return known.apps[app][known.nodes.index(node)] if app in known.apps else None
+        rankings = self.rankings()
+        return rankings.apps[app][rankings.nodes.index(node)] if app in rankings.apps else None
 
-    def told(self, app: str, node: str, *, above: float = 0.0, below: float = 1e9) -> bool:
-        """Whether the file says that it is so, now."""
+    def has_slowdown(self, app: str, node: str, *, above: float = 0.0, below: float = 1e9) -> bool:
+        """Whether the slowdown in the file is within these bounds, now."""
         with contextlib.suppress(FileNotFoundError):
             slowdown = self.slowdown(app, node)
             return slowdown is not None and above < slowdown < below
@@ -200,8 +196,8 @@ class SlurmFleet:
                 stack.close()
 
     def _give_references(self) -> None:
-        """Every node is this machine: what it takes with nothing beside it is every node's idle
-        reference, as its agent would have taken it in a quiet moment."""
+        """Give each node the fingerprint of this machine without load as its idle reference, as its
+        agent would have measured it when the node was idle."""
         facts = node_facts()
         suite = load_suite(facts, self.folder)
         taken = []
@@ -218,7 +214,7 @@ class SlurmFleet:
             spool.close()
 
     def _prepare(self) -> None:
-        """Models of what was once measured of two applications, and the inputs of these."""
+        """Train models of two applications from recorded runs, and make the programs' inputs."""
         with lzma.open(RECORDED) as packed, (self.folder / "store.db").open("wb") as unpacked:
             shutil.copyfileobj(packed, unpacked)
         environment = os.environ | {"PYTHONPATH": python_path()}
@@ -243,7 +239,7 @@ class SlurmFleet:
         assert trained.returncode == 0, trained.stderr
 
     def _disturb(self) -> None:
-        made = {
+        environments = {
             HALF: Environment(WHAT[HALF], "quota", {"cpu_quota": 0.5}),
             DISK: Environment(
                 WHAT[DISK],
@@ -256,7 +252,7 @@ class SlurmFleet:
                 },
             ),
         }
-        for name, environment in made.items():
+        for name, environment in environments.items():
             groups = self.limits[name].enter_context(Limits(environment, self.folder))
             for procs in groups.app_procs:
                 for process in (name, f"agent-{name}"):
@@ -267,12 +263,12 @@ class SlurmFleet:
         )
 
     def calm(self, name: str) -> None:
-        """Takes the limits of a node away."""
+        """Remove the limits of a node."""
         self.limits[name].close()
 
 
 def report(document: dict[str, Any]) -> None:
-    """Where KONGMING_SLURM_REPORT names a file, the figures go there."""
+    """Write the figures to the file that KONGMING_SLURM_REPORT names, if any."""
     file = os.environ.get("KONGMING_SLURM_REPORT")
     if file:
         Path(file).write_text(json.dumps(document, indent=2) + "\n")

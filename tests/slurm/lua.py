@@ -1,4 +1,4 @@
-"""job_submit.lua in a Lua of its own, fed with made-up jobs."""
+"""job_submit.lua in a Lua process, with simulated jobs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ UNSET = {
     "pn_min_tmp_disk": 4294967294,
     "contiguous": 65534,
 }
-"""What Slurm gives for what a job did not ask for."""
+"""Slurm's values of what a job did not ask for."""
 
 
 def interpreters() -> list[str]:
@@ -33,7 +33,7 @@ def interpreters() -> list[str]:
 
 @dataclass(frozen=True)
 class Submitted:
-    """What became of a job; ``log`` has (kind, text)."""
+    """A job after its submission; ``log`` has (kind, text)."""
 
     excluded: str | None = None
     comment: str | None = None
@@ -77,7 +77,7 @@ class Script:
         assert self._process.stdout is not None
         self._process.stdin.write(_text(request) + "\n")
         self._process.stdin.flush()
-        told: dict[str, str] = {}
+        result: dict[str, str] = {}
         log = []
         for line in self._process.stdout:
             key, _, rest = line.rstrip("\n").partition("\t")
@@ -87,16 +87,16 @@ class Script:
                 kind, _, text = rest.partition("\t")
                 log.append((kind, text))
             else:
-                told[key] = rest
+                result[key] = rest
         else:
             raise AssertionError("the script ended")
-        assert told["status"] == "0"
+        assert result["status"] == "0"
         return Submitted(
-            told.get("exc_nodes"),
-            told.get("comment"),
-            told.get("admin_comment"),
+            result.get("exc_nodes"),
+            result.get("comment"),
+            result.get("admin_comment"),
             log,
-            float(told["clock"]),
+            float(result["clock"]),
         )
 
 

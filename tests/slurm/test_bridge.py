@@ -1,24 +1,24 @@
-"""The bridge over a made-up Slurm and server: what it writes and tells, and what troubles it."""
+"""The bridge with a simulated Slurm and server: files, commands and failures."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from kongming_slurm import config, rankings
+from kongming_slurm import config, ranking_file
 from kongming_slurm.bridge import Bridge, slowdowns
-from kongming_slurm.rankings import NEVER
-from kongming_slurm.slurm import Slurm
+from kongming_slurm.ranking_file import NEVER
+from kongming_slurm.slurm_commands import Slurm
 
-from kongming.errors import ServiceError, UnavailableError
-from kongming.fingerprint import NodeFacts
-from kongming.prediction import Interval
-from kongming.rpc.answers import ApplicationReport, NodeReport, RankedNode, Ranking, Reservation
-from kongming.rpc.questions import RankQuestion
+from kongming.records.answers import ApplicationReport, Assignment, NodeReport, RankedNode, Ranking
+from kongming.records.errors import ServiceError, UnavailableError
+from kongming.records.fingerprint import NodeFacts
+from kongming.records.prediction import Interval
+from kongming.records.questions import RankQuestion
 
 NODES = """n1|1|idle|main*|4|1000
 n2|1|mixed|main*|4|1000
@@ -29,12 +29,12 @@ NOTE = "kongming:app=xz,limit=1.5,nodes=1,cpus=1,memory=0,total=1,own="
 
 
 class Commands:
-    """Slurm's commands. ``pending`` are (id, waited, excluded, note)."""
+    """Slurm's commands. ``pending`` are (id, waited, excluded, note), ``updates`` what was set."""
 
     def __init__(self) -> None:
         self.pending: list[tuple[str, int, str, str]] = []
         self.running: list[str] = []
-        self.told: list[str] = []
+        self.updates: list[str] = []
         self.away = False
 
     def __call__(self, words: Sequence[str]) -> str:
@@ -44,7 +44,7 @@ class Commands:
         if words[0] == "sinfo":
             return NODES
         if words[:2] == ["scontrol", "update"]:
-            self.told.append(line.removeprefix("scontrol update "))
+            self.updates.append(line.removeprefix("scontrol update "))
             return ""
         if words[0] == "scontrol":
             return "Configuration data\nClusterName             = north\n"
@@ -56,24 +56,24 @@ class Commands:
 
 
 class Server:
-    """What is predicted by application and node; general slowdowns; placements."""
+    """Predictions by application and node, general slowdowns, assignments."""
 
     def __init__(self) -> None:
-        self.slow: dict[str, dict[str, float]] = {"xz": {"n1": 2.0, "n2": 1.0}}
+        self.slowdowns: dict[str, dict[str, float]] = {"xz": {"n1": 2.0, "n2": 1.0}}
         self.general = {"n1": 1.6, "n2": 1.0}
-        self.held: list[Reservation] = []
+        self.held: list[Assignment] = []
         self.released: list[str] = []
         self.away = False
         self.asked: list[RankQuestion] = []
 
     def __getattribute__(self, name: str) -> Any:
-        if name in ("rank", "nodes", "applications", "placements", "release") and self.away:
+        if name in ("rank", "nodes", "applications", "assignments", "release") and self.away:
             raise UnavailableError("The server is away.")
         return super().__getattribute__(name)
 
     def rank(self, question: RankQuestion) -> Ranking:
         self.asked.append(question)
-        nodes = tuple(ranked(name, value) for name, value in self.slow[question.app].items())
+        nodes = tuple(ranked(name, value) for name, value in self.slowdowns[question.app].items())
         return Ranking(nodes, len(nodes), {}, "model")
 
     def nodes(self) -> tuple[NodeReport, ...]:
@@ -83,16 +83,18 @@ class Server:
         )
 
     def applications(self) -> tuple[ApplicationReport, ...]:
-        known = [ApplicationReport(name, "", {}, trained=("cross-core",)) for name in self.slow]
+        known = [
+            ApplicationReport(name, "", {}, trained=("cross-core",)) for name in self.slowdowns
+        ]
         return (*known, ApplicationReport("untrained", "", {}))
 
-    def placements(
+    def assignments(
         self, node: str | None = None, *, ended: bool = False
-    ) -> tuple[Reservation, ...]:
+    ) -> tuple[Assignment, ...]:
         return tuple(self.held)
 
-    def release(self, placement_id: str, *, ended_at: float | None = None) -> Reservation:
-        self.released.append(placement_id)
+    def release(self, assignment_id: str, *, ended_at: float | None = None) -> Assignment:
+        self.released.append(assignment_id)
         return self.held[0]
 
     def close(self) -> None:
@@ -124,9 +126,6 @@ def ranked(name: str, slowdown: float, worst: float = 1.0) -> RankedNode:
     return RankedNode(name, name, 0, 0.0, interval, worst_resident_slowdown=worst)
 
 
-Setting = Callable[..., Bridge]
-
-
 @pytest.fixture
 def commands() -> Commands:
     return Commands()
@@ -153,30 +152,32 @@ def bridge(tmp_path: Path, commands: Commands, server: Server, clock: list[float
     return Bridge(settings, lambda: server, Slurm(command=commands), now=lambda: clock[0])
 
 
-def test_the_file_says_what_the_server_says(bridge: Bridge, tmp_path: Path, server: Server) -> None:
+def test_the_file_holds_the_answers_of_the_server(
+    bridge: Bridge, tmp_path: Path, server: Server
+) -> None:
     assert 1.0 < bridge.step() <= 15.0
-    known = rankings.parsed((tmp_path / "rankings").read_text())
-    assert known.nodes == ("n1", "n2", "n3")
-    assert known.up == (True, True, False)
-    assert known.partitions == {"main": (0, 1, 2), "fast": (0,)}
-    assert known.apps == {"xz": (2.0, 1.0, None)}
-    assert known.written_at == 1000.0
-    # What a node said long ago is no reason to avoid it.
+    rankings = ranking_file.parse((tmp_path / "rankings").read_text())
+    assert rankings.nodes == ("n1", "n2", "n3")
+    assert rankings.up == (True, True, False)
+    assert rankings.partitions == {"main": (0, 1, 2), "fast": (0,)}
+    assert rankings.apps == {"xz": (2.0, 1.0, None)}
+    assert rankings.written_at == 1000.0
+    # A stale fingerprint is no reason to exclude a node.
     assert server.asked[0].stale_policy == "refuse"
 
 
-def test_weights_follow_and_are_told_once(
+def test_weights_follow_and_are_set_once(
     bridge: Bridge, commands: Commands, server: Server
 ) -> None:
     bridge.step()
-    assert commands.told == ["NodeName=n1 Weight=6"]
-    commands.told.clear()
+    assert commands.updates == ["NodeName=n1 Weight=6"]
+    commands.updates.clear()
     server.general["n1"] = 1.0
     bridge.step()
-    assert commands.told == []
+    assert commands.updates == []
 
 
-def test_waiting_jobs_are_kept_up(bridge: Bridge, commands: Commands) -> None:
+def test_pending_jobs_follow_the_rankings(bridge: Bridge, commands: Commands) -> None:
     commands.pending = [
         ("1", 10, "(null)", NOTE),
         ("2", 10, "n1", NOTE),
@@ -186,39 +187,39 @@ def test_waiting_jobs_are_kept_up(bridge: Bridge, commands: Commands) -> None:
         ("6_[1-9]", 10, "n2", f"of the operator {NOTE}n3"),
     ]
     bridge.step()
-    told = [line for line in commands.told if line.startswith("JobId")]
-    # The one that waits longest is open to all; 3 has no place but n1, which stays open.
-    assert told == [
+    changes = [line for line in commands.updates if line.startswith("JobId")]
+    # The job that waits longest may have any node; 3 has no place but n1, which remains.
+    assert changes == [
         "JobId=5 ExcNodeList=",
         "JobId=1 ExcNodeList=n1",
         "JobId=3 ExcNodeList=n2",
     ]
     # The rest come with the next refresh.
     commands.pending = commands.pending[-1:]
-    commands.told.clear()
+    commands.updates.clear()
     bridge.step()
-    assert "JobId=6_[1-9] ExcNodeList=n3,n1" in commands.told
+    assert "JobId=6_[1-9] ExcNodeList=n3,n1" in commands.updates
 
 
-def test_a_job_that_has_just_started_is_no_trouble(
+def test_a_job_that_has_just_started_is_no_failure(
     bridge: Bridge, commands: Commands, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commands.pending = [("1", 10, "(null)", NOTE), ("2", 10, "(null)", NOTE)]
-    told = []
+    updates = []
 
     def refuse(words: Sequence[str]) -> str:
         if "JobId=1" in words:
             raise ServiceError("Job is no longer pending execution")
-        told.append(words)
+        updates.append(words)
         return Commands.__call__(commands, words)
 
     monkeypatch.setattr(bridge._slurm, "_run", refuse)
     bridge.step()
-    assert ["scontrol", "update", "JobId=2", "ExcNodeList=n1"] in told
-    assert not bridge.in_trouble
+    assert ["scontrol", "update", "JobId=2", "ExcNodeList=n1"] in updates
+    assert not bridge.failing
 
 
-def test_trouble_is_told_once_and_waited_for(
+def test_a_failure_is_logged_once_and_retried_with_longer_waits(
     bridge: Bridge, server: Server, commands: Commands, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -230,48 +231,48 @@ def test_trouble_is_told_once_and_waited_for(
         "the server: The server is away."
     ) == 1
     assert waits[0] <= 1.0 < waits[-1] <= 60.0
-    assert bridge.in_trouble
+    assert bridge.failing
     caplog.clear()
     server.away = False
     bridge.step()
-    assert "the server: all is well again" in caplog.messages
-    assert not bridge.in_trouble
+    assert "the server: works again" in caplog.messages
+    assert not bridge.failing
     commands.away = True
     bridge.step()
-    assert bridge.in_trouble
+    assert bridge.failing
 
 
-def test_once_what_is_known_is_stale_it_is_as_if_nothing_was_known(
+def test_stale_rankings_are_not_used(
     bridge: Bridge, server: Server, commands: Commands, clock: list[float], tmp_path: Path
 ) -> None:
     bridge.step()
     before = (tmp_path / "rankings").read_text()
     server.away = True
     commands.pending = [("1", 10, "n[1,3]", f"{NOTE}n3")]
-    commands.told.clear()
+    commands.updates.clear()
     clock[0] += 60.0
     bridge.step()
-    # Still good: what was excluded stays.
-    assert commands.told == ["NodeName=n1 Weight=6"]
+    # Not stale yet: exclusions stay.
+    assert commands.updates == ["NodeName=n1 Weight=6"]
     clock[0] += 61.0
-    commands.told.clear()
+    commands.updates.clear()
     bridge.step()
-    assert commands.told == ["JobId=1 ExcNodeList=n3"]
+    assert commands.updates == ["JobId=1 ExcNodeList=n3"]
     assert (tmp_path / "rankings").read_text() == before
 
 
-def test_placements_of_jobs_that_are_gone_are_released(
+def test_assignments_of_jobs_that_are_gone_are_released(
     bridge: Bridge, server: Server, commands: Commands
 ) -> None:
-    def held(id_: str, at: float) -> Reservation:
-        return Reservation(id_, "xz", "n1", 0, None, "bound", bound_at=at)
+    def assignment(id_: str, at: float) -> Assignment:
+        return Assignment(id_, "xz", "n1", 0, None, "bound", bound_at=at)
 
     server.held = [
-        held("slurm:north:7:0:n1", 100.0),
-        held("slurm:north:8:0:n1", 100.0),
-        held("slurm:north:9:0:n1", 990.0),
-        held("slurm:south:1:0:n1", 100.0),
-        held("pod-1", 100.0),
+        assignment("slurm:north:7:0:n1", 100.0),
+        assignment("slurm:north:8:0:n1", 100.0),
+        assignment("slurm:north:9:0:n1", 990.0),
+        assignment("slurm:south:1:0:n1", 100.0),
+        assignment("pod-1", 100.0),
     ]
     commands.running = ["8"]
     bridge.step()
@@ -282,19 +283,19 @@ def test_placements_of_jobs_that_are_gone_are_released(
 
 def test_reset_undoes_everything(bridge: Bridge, commands: Commands, tmp_path: Path) -> None:
     bridge.step()
-    commands.told.clear()
+    commands.updates.clear()
     commands.pending = [("1", 10, "n1", NOTE), ("2", 10, "n[1-2]", f"{NOTE}n2")]
     bridge.reset()
     assert not (tmp_path / "rankings").exists()
-    assert commands.told == ["JobId=1 ExcNodeList=", "JobId=2 ExcNodeList=n2"]
+    assert commands.updates == ["JobId=1 ExcNodeList=", "JobId=2 ExcNodeList=n2"]
 
 
-def test_nodes_where_a_resident_would_suffer_are_avoided_by_all() -> None:
-    told = [ranked("a", 1.1, worst=1.0), ranked("b.site", 1.2, worst=2.0), ranked("c", 3.0)]
-    assert slowdowns(told, ["a", "b", "c", "d"], 0.0) == (1.1, 1.2, 3.0, None)
-    assert slowdowns(told, ["a", "b", "c", "d"], 1.5) == (1.1, NEVER, 3.0, None)
+def test_nodes_where_a_resident_would_be_too_slow_are_excluded_for_all() -> None:
+    nodes = [ranked("a", 1.1, worst=1.0), ranked("b.site", 1.2, worst=2.0), ranked("c", 3.0)]
+    assert slowdowns(nodes, ["a", "b", "c", "d"], 0.0) == (1.1, 1.2, 3.0, None)
+    assert slowdowns(nodes, ["a", "b", "c", "d"], 1.5) == (1.1, NEVER, 3.0, None)
 
 
-def test_two_hosts_of_one_short_name_are_not_mistaken() -> None:
-    told = [ranked("a.north", 1.1), ranked("a.south", 2.0)]
-    assert slowdowns(told, ["a", "a.south"], 0.0) == (None, 2.0)
+def test_a_short_name_of_two_hosts_is_unknown() -> None:
+    nodes = [ranked("a.north", 1.1), ranked("a.south", 2.0)]
+    assert slowdowns(nodes, ["a", "a.south"], 0.0) == (None, 2.0)

@@ -8,7 +8,7 @@ import tomllib
 import pytest
 from kongming_slurm import commands, config
 
-from kongming.errors import InputError
+from kongming.records.errors import InputError
 from tests.server.process import ROOT
 
 PAGE = ROOT / "docs/slurm.md"
@@ -20,22 +20,20 @@ def with_table(page: str) -> str:
     """The page with the table of settings as they are declared."""
     from tests.docs.tables import _code, _table
 
-    rows = (
-        (f"`{row.key}`", _code(row.default), row.allowed, row.meaning) for row in config.table()
-    )
+    rows = ((f"`{row.key}`", _code(row.default), row.allowed, row.help) for row in config.table())
     table = _table(("setting", "default", "allowed", "what it does"), rows)
     before, _, rest = page.partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}\n\n{table}\n{END}{after}"
 
 
-def test_the_manual_has_every_setting_as_it_is_declared() -> None:
+def test_the_page_has_every_setting_as_it_is_declared() -> None:
     page = PAGE.read_text(encoding="utf-8")
     assert page.count(BEGIN) == page.count(END) == 1
     assert with_table(page) == page, "run: python -m tests.slurm.test_config"
 
 
-def test_what_the_manual_names_exists() -> None:
+def test_all_that_the_page_names_exists() -> None:
     page = PAGE.read_text(encoding="utf-8")
     keys = {row.key for row in config.table()}
     sections = {key.partition(".")[0] for key in keys}
@@ -68,7 +66,7 @@ def test_the_script_and_the_settings_name_one_file() -> None:
         ({"limits": {}}, "limits"),
     ],
 )
-def test_what_is_wrong_is_named(document: dict[str, object], field: str) -> None:
+def test_an_invalid_setting_is_named(document: dict[str, object], field: str) -> None:
     with pytest.raises(InputError) as raised:
         config.parse(document)
     assert raised.value.field == field
@@ -79,7 +77,7 @@ def test_flags_win_over_the_file(tmp_path: object) -> None:
     assert settings.server == config.Server(address="host:1")
 
 
-def test_the_unit_grants_what_it_says() -> None:
+def test_the_unit_starts_the_bridge() -> None:
     lines = UNIT.read_text().splitlines()
     (start,) = [line for line in lines if line.startswith("ExecStart=")]
     assert start == "ExecStart=/usr/bin/kongming-slurm bridge --config /etc/kongming/slurm.toml"

@@ -1,7 +1,7 @@
-"""A real Slurm asks before it places: choices, runtimes, jobs that wait, and all that breaks.
+"""KONGMING with a real Slurm: exclusions, runtimes, pending jobs, and failures of each part.
 
-One fleet for all tests here, which come in their order. Its nodes differ for real; what they are
-is in fleet.py. Times are shown and written down, never judged.
+One fleet for all tests here, which run in their order; fleet.py describes its nodes. Times are
+printed and recorded, never asserted.
 """
 
 from __future__ import annotations
@@ -35,10 +35,15 @@ from tests.slurm.fleet import (
     report,
 )
 
-pytestmark = [pytest.mark.slurm, pytest.mark.alone, pytest.mark.timeout(420)]
+pytestmark = [
+    pytest.mark.slurm,
+    pytest.mark.alone,
+    pytest.mark.thorough,
+    pytest.mark.timeout(420),
+]
 
 SLOW = {"xz": (HALF, BESIDE), "dd-read": (DISK,)}
-"""Which nodes are slow for which application, whatever else runs here."""
+"""Nodes that are slow for an application, whatever else runs here."""
 WITH_REPEATS = 2
 OUT_OF = "jobs are scheduled without it"
 
@@ -50,30 +55,30 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmFleet]:
     why = impossible(folder)
     if why is not None:
         pytest.skip(why)
-    made = SlurmFleet(folder)
+    fleet = SlurmFleet(folder)
     before = os.sched_getaffinity(0)
     try:
-        made.start()
-        if not made.differs():
+        fleet.start()
+        if not fleet.differs():
             pytest.skip("a neighbour or a slow disk makes no difference to be seen here")
-        os.sched_setaffinity(0, {made.slurm.others})
-        yield made
+        os.sched_setaffinity(0, {fleet.slurm.others})
+        yield fleet
     finally:
         os.sched_setaffinity(0, before)
-        made.close()
-        assert made.slurm.left() == []
+        fleet.close()
+        assert fleet.slurm.left() == []
 
 
 def settled(fleet: SlurmFleet, app: str) -> None:
-    """The file says what is so: a job before may have disturbed all nodes of this one machine."""
+    """Wait until the file agrees with SLOW: an earlier job may have disturbed all nodes."""
     calm = {name for name in NODES if name not in SLOW[app]}
 
-    def is_so() -> bool:
+    def agrees() -> bool:
         calmest = min((fleet.slowdown(app, name) or 1e9) for name in calm)
         slow = [fleet.slowdown(app, name) or 0.0 for name in SLOW[app]]
         return min(slow) > max(LIMIT, calmest)
 
-    eventually(is_so, 60.0)
+    eventually(agrees, 60.0)
 
 
 def submit(fleet: SlurmFleet, app: str, *arguments: str) -> str:
@@ -87,26 +92,26 @@ def names_of(fleet: SlurmFleet, job: dict[str, str], key: str) -> set[str]:
     return set(fleet.slurm.command("scontrol", "show", "hostnames", hosts).split())
 
 
-def test_jobs_that_name_their_application_avoid_what_is_slow_for_it(
+def test_jobs_that_name_their_application_avoid_slow_nodes(
     fleet: SlurmFleet, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows: list[dict[str, Any]] = []
 
     def run(app: str, how: str, *arguments: str) -> None:
-        said = {name: fleet.slowdown(app, name) for name in NODES}
+        slowdowns = {name: fleet.slowdown(app, name) for name in NODES}
         id_ = submit(fleet, app, *arguments)
         job = fleet.slurm.finished(id_)
         assert job["JobState"] == "COMPLETED", job
         took = seconds(fleet.slurm.output(id_))
-        out = sorted(names_of(fleet, job, "ExcNodeList"))
+        excluded = sorted(names_of(fleet, job, "ExcNodeList"))
         rows.append(
-            {"app": app, "how": how, "node": job["NodeList"], "seconds": took, "excluded": out}
-            | {"slowdowns": said}
+            {"app": app, "how": how, "node": job["NodeList"], "seconds": took, "excluded": excluded}
+            | {"slowdowns": slowdowns}
         )
 
     for app in APPS:
         for at, name in enumerate(NODES):
-            # Each node in turn: what a choice that knows nothing comes to on average.
+            # Each node in turn: the average of an uninformed choice.
             run(app, "without", "-w", name)
             if at % (len(NODES) // WITH_REPEATS) == 0:
                 settled(fleet, app)
@@ -123,7 +128,10 @@ def test_jobs_that_name_their_application_avoid_what_is_slow_for_it(
 
 def show(rows: list[dict[str, Any]], capsys: pytest.CaptureFixture[str]) -> None:
     summary = {}
-    lines = ["", f"{'application':12} {'node':4} {'it has':26} {'seconds':>8}  predicted slowdown"]
+    lines = [
+        "",
+        f"{'application':12} {'node':4} {'environment':26} {'seconds':>8}  predicted slowdown",
+    ]
     for app in APPS:
         mine = [row for row in rows if row["app"] == app]
         without = [row["seconds"] for row in mine if row["how"] == "without"]
@@ -131,10 +139,10 @@ def show(rows: list[dict[str, Any]], capsys: pytest.CaptureFixture[str]) -> None
         for row in mine:
             name = row["node"]
             tag = " chosen" if row["how"] == "with" else ""
-            said = row["slowdowns"][name]
+            slowdown = row["slowdowns"][name]
             lines.append(
                 f"{app:12} {name:4} {WHAT[name]:26} {row['seconds']:8.2f}  "
-                f"{'-' if said is None else f'{said:.2f}'}{tag}"
+                f"{'-' if slowdown is None else f'{slowdown:.2f}'}{tag}"
             )
         summary[app] = {
             "without_s": statistics.fmean(without),
@@ -144,7 +152,7 @@ def show(rows: list[dict[str, Any]], capsys: pytest.CaptureFixture[str]) -> None
         }
         lines.append(
             f"{app}: {summary[app]['without_s']:.2f} s on average over the nodes, "
-            f"{summary[app]['with_s']:.2f} s where it was asked before: "
+            f"{summary[app]['with_s']:.2f} s with KONGMING: "
             f"{summary[app]['gain']:.2f} times as fast"
         )
     with capsys.disabled():
@@ -158,10 +166,14 @@ def test_finished_runs_reach_the_server_and_residents_are_known_meanwhile(
     id_ = fleet.slurm.submit("--comment=kongming:app=xz", script="sleep 6")
     failing = fleet.slurm.submit("--comment=kongming:app=xz", script="sleep 0.2; exit 3")
     with fleet.service() as service:
-        known = f"slurm:{fleet.slurm.name}:{id_}:0:"
+        prefix = f"slurm:{fleet.slurm.name}:{id_}:0:"
 
         def resident() -> Any:
-            held = [one for one in service.placements() if one.placement_id.startswith(known)]
+            held = [
+                assignment
+                for assignment in service.assignments()
+                if assignment.assignment_id.startswith(prefix)
+            ]
             return held and held[0]
 
         held = eventually(resident, 30.0)
@@ -171,19 +183,20 @@ def test_finished_runs_reach_the_server_and_residents_are_known_meanwhile(
         eventually(lambda: not resident(), 30.0)
 
         def ended() -> list[Any]:
-            return [one for one in service.placements(ended=True) if one.state == "released"]
+            assignments = service.assignments(ended=True)
+            return [each for each in assignments if each.state == "released"]
 
-        # Two of this test, and each that the one before has asked for.
-        wanted = 2 + WITH_REPEATS * len(APPS)
-        eventually(lambda: len(ended()) == wanted, 30.0)
-        apps = {one.name: one for one in service.applications()}
+        # Two of this test, and those with a tag of the test before.
+        expected = 2 + WITH_REPEATS * len(APPS)
+        eventually(lambda: len(ended()) == expected, 30.0)
+        apps = {app.name: app for app in service.applications()}
     rows = runs(fleet)
     assert sorted(row[0] for row in rows) == ["dd-read"] * WITH_REPEATS + ["xz"] * (
         WITH_REPEATS + 2
     )
     assert {row[1] for row in rows if row[0] == "dd-read"} <= set(NODES) - {DISK}
     assert sorted(row[2] for row in rows if row[2]) == [3]
-    # What was predicted when they started is beside what they took.
+    # Predictions at their start were compared with their runtimes.
     assert all(apps[app].realised is not None for app in APPS)
     assert apps["dd-read"].realised.runs == WITH_REPEATS
 
@@ -194,16 +207,16 @@ def runs(fleet: SlurmFleet) -> list[tuple[str, str, int]]:
 
     store = Store.open(fleet.server.store_url)
     try:
-        found = store.runs(kind="environment", fingerprints=False)
-        return [(run.app, run.node_id, run.exit_status or 0) for run in found]
+        environment_runs = store.runs(kind="environment", fingerprints=False)
+        return [(run.app, run.node_id, run.exit_status or 0) for run in environment_runs]
     finally:
         store.close()
 
 
-def test_weights_follow_the_general_slowdown_for_jobs_that_name_nothing(fleet: SlurmFleet) -> None:
+def test_weights_follow_the_general_slowdown_for_jobs_without_a_tag(fleet: SlurmFleet) -> None:
     def weights() -> dict[str, int]:
-        said = fleet.slurm.command("sinfo", "-h", "-N", "-o", "%N|%w")
-        return {line.split("|")[0]: int(line.split("|")[1]) for line in said.split()}
+        output = fleet.slurm.command("sinfo", "-h", "-N", "-o", "%N|%w")
+        return {line.split("|")[0]: int(line.split("|")[1]) for line in output.split()}
 
     eventually(lambda: min(weights(), key=weights().__getitem__) == CALM, 60.0)
     id_ = fleet.slurm.submit(script="true")
@@ -213,7 +226,7 @@ def test_weights_follow_the_general_slowdown_for_jobs_that_name_nothing(fleet: S
     assert weights()[HALF] > weights()[CALM] >= 1
 
 
-def test_what_waits_is_kept_up_with_the_rankings(fleet: SlurmFleet) -> None:
+def test_pending_jobs_follow_the_rankings(fleet: SlurmFleet) -> None:
     settled(fleet, "xz")
     own = fleet.slurm.submit("-H", "-x", DISK, "--comment=kongming:app=xz", script="true")
     other = fleet.slurm.submit("-H", "-x", DISK, script="true")
@@ -223,11 +236,11 @@ def test_what_waits_is_kept_up_with_the_rankings(fleet: SlurmFleet) -> None:
         return names_of(fleet, fleet.slurm.job(id_), "ExcNodeList")
 
     eventually(lambda: {HALF, BESIDE, DISK} <= excluded(own), 30.0)
-    # Chosen long ago: as if nothing had been slow then.
+    # As if no node had been slow when the job was submitted.
     fleet.slurm.command("scontrol", "update", f"JobId={own}", f"ExcNodeList={DISK}")
     fleet.slurm.command("scontrol", "update", f"JobId={other}", f"ExcNodeList={CALM}")
     eventually(lambda: {HALF, BESIDE, DISK} <= excluded(own), 30.0)
-    # The node recovers: it is open to the jobs again, and what users exclude stays.
+    # The node recovers: the jobs may have it again, and exclusions of users stay.
     fleet.calm(HALF)
     eventually(lambda: HALF not in excluded(own) and HALF not in excluded(array), 60.0)
     assert DISK in excluded(own)
@@ -236,29 +249,28 @@ def test_what_waits_is_kept_up_with_the_rankings(fleet: SlurmFleet) -> None:
     fleet.slurm.command("scancel", own, other, array)
 
 
-def test_the_bridge_outlives_slurmctld_and_the_server(fleet: SlurmFleet) -> None:
+def test_the_bridge_survives_restarts_of_slurmctld_and_the_server(fleet: SlurmFleet) -> None:
     fleet.slurm.end("slurmctld")
     fleet.server.stop()
-    before = fleet.known().written_at
-    # A moment in which nothing answers.
+    before = fleet.rankings().written_at
     eventually(lambda: "Slurm:" in (fleet.slurm.folder / "bridge.out").read_text(), 30.0)
     fleet.server.start()
     fleet.slurm.start_controller()
     eventually(lambda: fleet.slurm.states() == dict.fromkeys(NODES, "idle"), 60.0)
-    eventually(lambda: fleet.known().written_at > before, 60.0)
-    eventually(lambda: fleet.known().apps["xz"] and fleet.told("xz", CALM), 60.0)
+    eventually(lambda: fleet.rankings().written_at > before, 60.0)
+    eventually(lambda: fleet.rankings().apps["xz"] and fleet.has_slowdown("xz", CALM), 60.0)
     lines = (fleet.slurm.folder / "bridge.out").read_text().splitlines()
     assert 1 <= sum("WARNING Slurm:" in line for line in lines) <= 2, lines
 
 
 @pytest.mark.parametrize("how", ["stale", "missing", "broken", "a folder"])
-def test_without_the_file_jobs_run_as_if_it_were_not_there(fleet: SlurmFleet, how: str) -> None:
+def test_without_a_valid_file_jobs_run_as_without_kongming(fleet: SlurmFleet, how: str) -> None:
     if "bridge" in fleet.slurm.running:
         assert fleet.slurm.end("bridge") == 0
     file: Path = fleet.file
     text = file.read_text() if file.is_file() else ""
     if how == "stale":
-        age = fleet.known().written_at + fleet.known().good_for_s - time.time()
+        age = fleet.rankings().written_at + fleet.rankings().good_for_s - time.time()
         time.sleep(max(0.0, age) + 1.0)
     elif how == "missing":
         file.unlink()
@@ -274,7 +286,7 @@ def test_without_the_file_jobs_run_as_if_it_were_not_there(fleet: SlurmFleet, ho
     jobs = [fleet.slurm.finished(id_) for id_ in ids]
     assert {job["JobState"] for job in jobs} == {"COMPLETED"}
     assert all(names_of(fleet, job, "ExcNodeList") == set() for job in jobs)
-    # One line for them all.
+    # One line for all three.
     assert fleet.slurm.log().count(OUT_OF) == lines + 1
 
 
@@ -288,7 +300,7 @@ def test_scale_experiments_run_on_slurms_nodes(fleet: SlurmFleet) -> None:
         [
             *(sys.executable, "-m", "kongming.cli.main", "scale", "run", "apps.toml"),
             *("--app", "naps", "--runner", "slurm", "--out", "runs.csv"),
-            *(part for one in experiments for part in ("--experiment", one)),
+            *(part for experiment in experiments for part in ("--experiment", experiment)),
         ],
         cwd=folder,
         env=fleet.slurm.env,
@@ -313,7 +325,7 @@ def test_scale_experiments_run_on_slurms_nodes(fleet: SlurmFleet) -> None:
     assert not list(folder.glob("kongming-scale-*"))
 
 
-def test_nothing_is_left(fleet: SlurmFleet) -> None:
+def test_nothing_remains(fleet: SlurmFleet) -> None:
     fleet.close()
     assert fleet.slurm.left() == []
     groups = [

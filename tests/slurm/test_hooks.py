@@ -32,32 +32,32 @@ def settings(tmp_path: Path) -> Path:
     return file
 
 
-def left(settings: Path) -> list[Report | str]:
+def reports(settings: Path) -> list[Report | str]:
     return [report for _, report in handover.waiting(settings.parent / "n3" / "inbox")]
 
 
-def test_a_job_is_told_when_it_starts_and_when_it_has_run(settings: Path) -> None:
+def test_a_job_is_reported_when_it_starts_and_when_it_has_run(settings: Path) -> None:
     before = time.time()
     assert hooks.run("prolog", settings, JOB) == 0
-    (placed,) = left(settings)
-    assert isinstance(placed, Report)
-    assert (placed.kind, placed.app, placed.placement_id) == (
+    (assigned,) = reports(settings)
+    assert isinstance(assigned, Report)
+    assert (assigned.kind, assigned.app, assigned.assignment_id) == (
         "placement",
         "xz",
         "slurm:north:12:0:n3",
     )
-    assert before - 1.0 <= placed.at <= time.time()
+    assert before - 1.0 <= assigned.at <= time.time()
     assert hooks.run("epilog", settings, JOB | {"SLURM_JOB_EXIT_CODE": "768"}) == 0
-    _, run = left(settings)
+    _, run = reports(settings)
     assert isinstance(run, Report)
-    assert (run.kind, run.placement_id, run.exit_status) == ("run", placed.placement_id, 3)
-    assert run.at == pytest.approx(placed.at, abs=0.001)
+    assert (run.kind, run.assignment_id, run.exit_status) == ("run", assigned.assignment_id, 3)
+    assert run.at == pytest.approx(assigned.at, abs=0.001)
     assert run.wall_s > 0.0
     assert list((settings.parent / "n3" / "state").iterdir()) == []
 
 
 @pytest.mark.parametrize(
-    ("job", "tells"),
+    ("job", "logs"),
     [
         (JOB | {"SLURM_JOB_COMMENT": ""}, False),
         (JOB | {"SLURM_JOB_COMMENT": "nightly"}, False),
@@ -66,18 +66,18 @@ def test_a_job_is_told_when_it_starts_and_when_it_has_run(settings: Path) -> Non
         (JOB | {"SLURMD_NODENAME": "elsewhere"}, True),
     ],
 )
-def test_whatever_is_wrong_the_job_goes_on(
-    settings: Path, job: dict[str, str], tells: bool, capsys: pytest.CaptureFixture[str]
+def test_no_failure_of_a_hook_fails_the_job(
+    settings: Path, job: dict[str, str], logs: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for hook in ("prolog", "epilog"):
         assert hooks.run(hook, settings, job) == 0  # type: ignore[arg-type]
-    assert bool(capsys.readouterr().err) is tells
-    assert left(settings) == []
+    assert bool(capsys.readouterr().err) is logs
+    assert reports(settings) == []
 
 
-def test_an_epilog_without_its_prolog_says_nothing_untrue(settings: Path) -> None:
+def test_an_epilog_without_its_prolog_reports_nothing(settings: Path) -> None:
     assert hooks.run("epilog", settings, JOB) == 0
-    assert left(settings) == []
+    assert reports(settings) == []
 
 
 def test_settings_that_cannot_be_read_are_no_reason_to_fail(tmp_path: Path) -> None:
@@ -94,16 +94,16 @@ def test_a_disk_that_hangs_is_given_up(
 
 
 @pytest.mark.parametrize(
-    ("told", "status"), [("0", 0), ("256", 1), ("768", 3), ("9", -9), ("139", -11), ("", 0)]
+    ("code", "status"), [("0", 0), ("256", 1), ("768", 3), ("9", -9), ("139", -11), ("", 0)]
 )
-def test_exit_statuses(told: str, status: int) -> None:
-    assert hooks.exit_status({"SLURM_JOB_EXIT_CODE": told}) == status
+def test_exit_statuses(code: str, status: int) -> None:
+    assert hooks.exit_status({"SLURM_JOB_EXIT_CODE": code}) == status
 
 
-def test_whose_placement_it_is() -> None:
-    assert hooks.of_placement("slurm:north:12:0:n3", "north") == ("12", "0")
-    assert hooks.of_placement("slurm:south:12:0:n3", "north") is None
-    assert hooks.of_placement("pod-7", "north") is None
+def test_jobs_of_assignments() -> None:
+    assert hooks.job_of_assignment("slurm:north:12:0:n3", "north") == ("12", "0")
+    assert hooks.job_of_assignment("slurm:south:12:0:n3", "north") is None
+    assert hooks.job_of_assignment("pod-7", "north") is None
 
 
 def test_the_command_loads_nothing_that_is_slow(settings: Path) -> None:
@@ -120,7 +120,7 @@ def test_the_command_loads_nothing_that_is_slow(settings: Path) -> None:
         check=True,
     )
     assert (done.stdout, done.stderr) == ("0 []\n", "")
-    assert len(left(settings)) == 1
+    assert len(reports(settings)) == 1
 
 
 @pytest.mark.parametrize("hook", ["prolog", "epilog"])
@@ -154,19 +154,19 @@ def test_the_script_ends_with_0_in_time_whatever_the_command_does(
     "bad",
     [
         {"kind": "other"},
-        {"placement_id": "a b"},
+        {"assignment_id": "a b"},
         {"app": ""},
         {"at": float("nan")},
         {"kind": "run", "wall_s": 0.0},
     ],
 )
 def test_reports_that_cannot_be(bad: dict[str, object]) -> None:
-    good: dict[str, object] = {"kind": "placement", "placement_id": "1", "app": "xz", "at": 1.0}
+    good: dict[str, object] = {"kind": "placement", "assignment_id": "1", "app": "xz", "at": 1.0}
     with pytest.raises(ValueError, match=r"\S"):
         Report(**(good | bad))  # type: ignore[arg-type]
 
 
-def test_what_is_no_report_is_told_as_such(tmp_path: Path) -> None:
+def test_files_that_are_no_reports_are_errors(tmp_path: Path) -> None:
     (tmp_path / "1.report").write_text("{")
     (tmp_path / "2.report").write_text('{"format": 2}')
     (tmp_path / "3.report").write_text("[" * 3000)
@@ -174,9 +174,9 @@ def test_what_is_no_report_is_told_as_such(tmp_path: Path) -> None:
     (tmp_path / "5.report").symlink_to("/etc/passwd")
     os.mkfifo(tmp_path / "6.report")
     (tmp_path / "other").write_text("not for the agent")
-    found = list(handover.waiting(tmp_path))
-    assert len(found) == 6
-    assert all(isinstance(report, str) for _, report in found)
+    waiting = list(handover.waiting(tmp_path))
+    assert len(waiting) == 6
+    assert all(isinstance(report, str) for _, report in waiting)
 
 
 def test_a_folder_that_nobody_reads_fills_up_to_a_bound(

@@ -1,4 +1,4 @@
-"""job_submit.lua, run as slurmctld runs it: choices, and files of every kind of brokenness."""
+"""job_submit.lua, run as slurmctld runs it: exclusions, and damaged files of every kind."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from kongming_slurm import choosing, tags
-from kongming_slurm.hostlist import expanded
-from kongming_slurm.rankings import NEVER, Rankings
+from kongming_slurm import policy, tags
+from kongming_slurm.hostlist import expand
+from kongming_slurm.ranking_file import NEVER, RankingFile
 
 from tests.slurm.lua import Script, interpreters
 
@@ -23,7 +23,7 @@ OFF = "jobs are scheduled without it"
 pytestmark = pytest.mark.skipif(not interpreters(), reason="Lua not found: install lua5.1")
 
 
-def made(**changed: object) -> Rankings:
+def rankings(**changed: object) -> RankingFile:
     values: dict[str, object] = {
         "written_at": NOW,
         "good_for_s": 60.0,
@@ -35,13 +35,13 @@ def made(**changed: object) -> Rankings:
         "partitions": {"main": (0, 1, 2, 3), "few": (0, 1), "one": (0,)},
         "apps": {"xz": (3.0, 1.0, 1.25, 1.0), "dd-read": (1.0, 1.0, NEVER, None)},
     }
-    return Rankings(**(values | changed))  # type: ignore[arg-type]
+    return RankingFile(**(values | changed))  # type: ignore[arg-type]
 
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     path = tmp_path / "rankings"
-    path.write_text(made().text()[0])
+    path.write_text(rankings().text()[0])
     return path
 
 
@@ -67,11 +67,11 @@ def script(request: pytest.FixtureRequest, file: Path) -> Iterator[Script]:
         ({"comment": "kongming:app=xz,limit=fast"}, None),
         ({"comment": "kongming:app=xz,limit=0.5"}, None),
         ({}, None),
-        # What the user excludes stays, and does not count as a place to run.
+        # The user's exclusions stay, and those nodes do not count.
         ({"name": "xz", "exc_nodes": "n2"}, "n2,n1"),
         ({"name": "xz", "exc_nodes": "n[2-3]"}, "n[2-3]"),
         ({"name": "xz", "exc_nodes": "n[2-"}, "n[2-"),
-        # The least slow stay where the job could not run without them.
+        # The least slow remain where the job could not run without them.
         ({"name": "xz", "min_nodes": 3}, None),
         ({"name": "xz", "partition": "few"}, "n1"),
         ({"name": "xz", "partition": "few", "min_nodes": 2}, None),
@@ -81,7 +81,7 @@ def script(request: pytest.FixtureRequest, file: Path) -> Iterator[Script]:
         ({"name": "xz", "num_tasks": 4, "cpus_per_task": 4}, None),
         ({"name": "xz", "min_mem_per_node": 1500}, None),
         ({"name": "xz", "cpus_per_task": 2, "min_mem_per_cpu": 500}, "n1"),
-        # What cannot be judged here is left alone.
+        # Jobs whose nodes cannot be determined here are unchanged.
         ({"name": "xz", "features": "gpu"}, None),
         ({"name": "xz", "req_nodes": "n1"}, None),
         ({"name": "xz", "tres_per_node": "gres:gpu:1"}, None),
@@ -89,7 +89,7 @@ def script(request: pytest.FixtureRequest, file: Path) -> Iterator[Script]:
         ({"name": "xz", "contiguous": 1}, None),
     ],
 )
-def test_what_a_job_is_kept_from(
+def test_exclusions_of_a_new_job(
     script: Script, job: dict[str, object], excluded: str | None
 ) -> None:
     assert script.submit(now=NOW, **job).excluded == excluded
@@ -100,7 +100,7 @@ def test_a_partition_that_asks_for_more_nodes_keeps_them(script: Script) -> None
     assert script.submit(now=NOW, name="xz", partitions=partitions).excluded is None
 
 
-def test_prolog_and_bridge_find_in_the_job_what_was_chosen(script: Script) -> None:
+def test_prolog_and_bridge_can_read_the_note_of_a_job(script: Script) -> None:
     job = script.submit(now=NOW, name="xz", comment="nightly", exc_nodes="n2", cpus_per_task=2)
     assert job.comment is not None
     assert tags.tag(job.comment) == tags.Tag("xz")
@@ -111,7 +111,7 @@ def test_prolog_and_bridge_find_in_the_job_what_was_chosen(script: Script) -> No
     assert script.submit(now=NOW, name="another").note is None
 
 
-def test_one_line_tells_of_trouble_and_one_of_its_end(script: Script, file: Path) -> None:
+def test_a_failure_is_logged_when_it_begins_and_when_it_ends(script: Script, file: Path) -> None:
     text = file.read_text()
     assert script.submit(now=NOW, name="xz").excluded == "n1"
     file.unlink()
@@ -126,7 +126,7 @@ def test_one_line_tells_of_trouble_and_one_of_its_end(script: Script, file: Path
 
 
 @pytest.mark.parametrize("age", [61.0, -61.0, 1e9])
-def test_a_stale_file_is_as_good_as_none(script: Script, age: float) -> None:
+def test_a_stale_file_counts_as_none(script: Script, age: float) -> None:
     job = script.submit(now=NOW + age, name="xz")
     assert (job.excluded, job.comment, job.note) == (None, None, None)
     assert "out of date" in job.errors[0]
@@ -146,7 +146,7 @@ def test_a_stale_file_is_as_good_as_none(script: Script, age: float) -> None:
         "kongming-slurm-rankings 1\nnodes " + "n " * 30000 + "\nend 2\n",
     ],
 )
-def test_a_broken_file_is_as_good_as_none(script: Script, file: Path, text: str) -> None:
+def test_a_damaged_file_counts_as_none(script: Script, file: Path, text: str) -> None:
     file.write_text(text)
     job = script.submit(now=NOW, name="xz")
     assert (job.excluded, job.comment, job.note) == (None, None, None)
@@ -159,7 +159,7 @@ def test_a_folder_in_the_place_of_the_file(script: Script, file: Path) -> None:
     assert script.submit(now=NOW, name="xz").excluded is None
 
 
-def test_jobs_that_make_no_sense_are_let_through(script: Script) -> None:
+def test_jobs_with_absurd_values_are_unchanged(script: Script) -> None:
     nonsense = {"min_nodes": -1, "min_cpus": 1.5e308, "partition": ",,", "exc_nodes": ""}
     assert script.submit(now=NOW, name="xz", **nonsense).errors == []
     assert script.submit(now=NOW, name="xz", comment="kongming:" + "," * 10000).excluded == "n1"
@@ -168,7 +168,7 @@ def test_jobs_that_make_no_sense_are_let_through(script: Script) -> None:
 
 @pytest.fixture(scope="module")
 def fuzzed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Script, Path]]:
-    """One script for all examples, so that what it keeps of earlier files is in play too."""
+    """One script for all examples, so that its state from earlier files is tested too."""
     path = tmp_path_factory.mktemp("fuzzed") / "rankings"
     with Script(interpreters()[0], path) as running:
         yield running, path
@@ -178,7 +178,7 @@ moments = itertools.count()
 
 
 def later() -> float:
-    """Another moment for each file: by it the script knows that it is another file."""
+    """Another time for each file: by it the script recognises a new file."""
     return NOW - next(moments) / 1000.0
 
 
@@ -189,36 +189,36 @@ several = settings(
 
 @several
 @given(st.data())
-def test_whatever_the_file_holds_the_job_goes_on(
+def test_no_content_of_the_file_stops_a_job(
     fuzzed: tuple[Script, Path], data: st.DataObject
 ) -> None:
     script, path = fuzzed
-    whole = made(written_at=later()).text()[0].encode()
-    begin, end = sorted(data.draw(st.integers(0, len(whole))) for _ in range(2))
-    path.write_bytes(whole[:begin] + data.draw(st.binary(max_size=20)) + whole[end:])
+    text = rankings(written_at=later()).text()[0].encode()
+    begin, end = sorted(data.draw(st.integers(0, len(text))) for _ in range(2))
+    path.write_bytes(text[:begin] + data.draw(st.binary(max_size=20)) + text[end:])
     job = script.submit(now=NOW, name="xz")
-    # Of what is said, names alone reach Slurm, and never all the nodes that are up.
-    names = set(expanded(job.excluded or ""))
+    # Only names reach Slurm, and never all the nodes that are up.
+    names = set(expand(job.excluded or ""))
     assert all(tags.is_name(name) for name in names)
     assert not any("failed" in line for line in job.errors)
 
 
 @st.composite
-def questions(draw: st.DrawFn) -> tuple[Rankings, dict[str, object]]:
+def questions(draw: st.DrawFn) -> tuple[RankingFile, dict[str, object]]:
     count = draw(st.integers(1, 7))
-    one = st.one_of(st.none(), st.just(NEVER), st.integers(4, 40).map(lambda n: n / 8.0))
+    slowdown = st.one_of(st.none(), st.just(NEVER), st.integers(4, 40).map(lambda n: n / 8.0))
 
     def each(of: st.SearchStrategy[object]) -> tuple[object, ...]:
         return tuple(draw(st.lists(of, min_size=count, max_size=count)))
 
     places = st.lists(st.integers(0, count - 1), unique=True, min_size=1).map(sorted).map(tuple)
-    file = made(
+    file = rankings(
         nodes=tuple(f"n{n}" for n in range(count)),
         up=each(st.sampled_from([True, True, False])),
         cpus=each(st.integers(1, 8)),
         memory_mb=each(st.sampled_from([1000, 2000])),
         partitions={"main": draw(places), "other": draw(places)},
-        apps={"xz": each(one)},
+        apps={"xz": each(slowdown)},
     )
     own = draw(st.lists(st.sampled_from(file.nodes), unique=True, max_size=2))
     job = {
@@ -235,44 +235,44 @@ def questions(draw: st.DrawFn) -> tuple[Rankings, dict[str, object]]:
 
 @several
 @given(questions())
-def test_jobs_that_wait_are_chosen_for_as_jobs_that_come(
-    fuzzed: tuple[Script, Path], question: tuple[Rankings, dict[str, object]]
+def test_pending_jobs_get_the_exclusions_of_new_jobs(
+    fuzzed: tuple[Script, Path], question: tuple[RankingFile, dict[str, object]]
 ) -> None:
     script, path = fuzzed
     file, job = question
     path.write_text(replace(file, written_at=later()).text()[0])
-    came = script.submit(now=NOW, **job)
-    if came.note is None:
+    submitted = script.submit(now=NOW, **job)
+    if submitted.note is None:
         return
-    note = tags.note(came.note)
+    note = tags.note(submitted.note)
     assert note is not None
-    own = expanded(note.own)
+    own = expand(note.own)
     partitions = str(job["partition"]).split(",")
-    waits = choosing.kept_from(file, note, partitions, own)
-    assert waits is not None
-    assert set(expanded(came.excluded or "")) == {*own, *waits}
+    pending = policy.exclusions(file, note, partitions, own)
+    assert pending is not None
+    assert set(expand(submitted.excluded or "")) == {*own, *pending}
 
 
 @given(st.text(st.sampled_from("kongming:app=xz,limit1.20 \t,=+-_/é"), max_size=60))
 @several
 def test_python_and_lua_read_tags_alike(fuzzed: tuple[Script, Path], comment: str) -> None:
     script, path = fuzzed
-    path.write_text(made().text()[0])
-    wanted = f"kongming:app=xz{comment}"
-    job = script.submit(now=NOW, comment=wanted)
-    tag = tags.tag(wanted)
-    assert (job.note is not None) == (tag is not None and tag.app in made().apps)
+    path.write_text(rankings().text()[0])
+    comment_with_tag = f"kongming:app=xz{comment}"
+    job = script.submit(now=NOW, comment=comment_with_tag)
+    tag = tags.tag(comment_with_tag)
+    assert (job.note is not None) == (tag is not None and tag.app in rankings().apps)
     if job.note is not None and tag is not None:
         note = tags.note(job.note)
         assert note is not None
         assert note.limit == pytest.approx(1.5 if tag.limit is None else tag.limit, rel=1e-5)
 
 
-def test_a_large_cluster_takes_no_time_to_speak_of(tmp_path: Path) -> None:
+def test_a_file_of_a_large_cluster_is_read_once(tmp_path: Path) -> None:
     count = 5000
     path = tmp_path / "rankings"
     apps = {f"app{n}": tuple(1.0 + (p + n) % 7 / 4 for p in range(count)) for n in range(60)}
-    large = made(
+    large = rankings(
         nodes=tuple(f"node{n:05d}" for n in range(count)),
         up=(True,) * count,
         cpus=(64,) * count,
@@ -285,7 +285,7 @@ def test_a_large_cluster_takes_no_time_to_speak_of(tmp_path: Path) -> None:
     with Script(interpreters()[0], path) as script:
         first = script.submit(comment="kongming:app=app1,limit=1.3")
         second = script.submit(comment="kongming:app=app2,limit=1.3")
-    assert len(expanded(first.excluded or "")) > 3000
+    assert len(expand(first.excluded or "")) > 3000
     assert second.errors == []
-    # The file is read once; from then on it costs what one line of it does.
+    # The second job parses no more than the line of its application.
     assert second.clock_s < first.clock_s

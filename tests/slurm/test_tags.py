@@ -1,4 +1,4 @@
-"""What is read of comments, and of the notes that job_submit.lua leaves."""
+"""Tags of comments, and notes that job_submit.lua makes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_tags(comment: str, tag: Tag | None) -> None:
 
 
 @given(st.text())
-def test_no_comment_is_too_odd(comment: str) -> None:
+def test_any_comment_can_be_read(comment: str) -> None:
     for text in (comment, f"kongming:{comment}", f"kongming:app=x,limit={comment}"):
         tag = tags.tag(text)
         assert tag is None or (tags.is_name(tag.app) and (tag.limit or 1.0) >= 1.0)

@@ -33,34 +33,34 @@ def start(code: str, *args: str) -> subprocess.Popen[str]:
     return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
 
 
-def test_acknowledged_runs_survive_kill_9(store_url: str) -> None:
-    writer = start(WRITER, store_url, "1000000", "sort")
+def test_acknowledged_runs_survive_kill_9(new_store_url: str) -> None:
+    writer = start(WRITER, new_store_url, "1000000", "sort")
     assert writer.stdout is not None
     acknowledged = [writer.stdout.readline().strip() for _ in range(30)]
     writer.send_signal(signal.SIGKILL)
     acknowledged += writer.stdout.read().split()
     writer.stdout.close()
     writer.wait()
-    with Store.open(store_url) as store:
+    with Store.open(new_store_url) as store:
         kept = store.runs()
     assert set(acknowledged) <= {run.id for run in kept}
     assert all(run.fingerprint is not None for run in kept)
 
 
-def test_two_processes_make_and_fill_one_store(store_url: str) -> None:
-    writers = [start(WRITER, store_url, "40", app) for app in ("sort", "gzip")]
+def test_two_processes_make_and_fill_one_store(new_store_url: str) -> None:
+    writers = [start(WRITER, new_store_url, "40", app) for app in ("sort", "gzip")]
     ids = {
         app: w.communicate()[0].split() for app, w in zip(("sort", "gzip"), writers, strict=True)
     }
     assert [writer.returncode for writer in writers] == [0, 0]
-    with Store.open(store_url) as store:
+    with Store.open(new_store_url) as store:
         for app, printed in ids.items():
             assert len(printed) == 40
             assert {run.id for run in store.runs(app=app)} == set(printed)
 
 
-def test_processes_agree_on_one_campaign_and_on_versions(store_url: str) -> None:
-    openers = [start(CAMPAIGN, store_url) for _ in range(3)]
+def test_processes_agree_on_one_campaign_and_on_versions(new_store_url: str) -> None:
+    openers = [start(CAMPAIGN, new_store_url) for _ in range(3)]
     printed = [opener.communicate()[0].split() for opener in openers]
     assert [opener.returncode for opener in openers] == [0, 0, 0]
     assert len({campaign for campaign, _ in printed}) == 1

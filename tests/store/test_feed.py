@@ -10,8 +10,8 @@ from functools import partial
 
 import pytest
 
-from kongming.errors import InputError, StoreError
-from kongming.store import Change, Reported, Retention, Store, StoredPlacement
+from kongming.records.errors import InputError, StoreError
+from kongming.store import Change, Reported, Retention, Store, StoredAssignment
 from tests import builders
 from tests.postgres.server import PostgresServer
 from tests.server.process import eventually
@@ -54,7 +54,7 @@ def told(key: str, changes: Sequence[Change]) -> bool:
 
 
 def kinds(store: Store, since: int) -> list[tuple[str, str, str]]:
-    return [(c.kind, c.owner, c.key) for c in store.changes_since(since)]
+    return [(c.kind, c.owner, c.key) for c in store.news_since(since)[0]]
 
 
 def test_each_kind_of_change_is_told(store: Store) -> None:
@@ -65,7 +65,7 @@ def test_each_kind_of_change_is_told(store: Store) -> None:
     store.promote("sort", "cross-core", 1)
     signature = builders.signature("sort", TIMES)
     store.add_signature(signature)
-    store.put_placement(StoredPlacement("job", "sort", "node-1", 0, "cross-core", "bound"))
+    store.put_assignment(StoredAssignment("job", "sort", "node-1", 0, "cross-core", "bound"))
     assert kinds(store, 0) == [
         ("node", "node-1", "node-1"),
         ("fingerprint", "node-1", key),
@@ -75,11 +75,11 @@ def test_each_kind_of_change_is_told(store: Store) -> None:
         # The other test node has other facts under the same id.
         ("node", "node-1", "node-1"),
         ("signature", "sort", signature.id),
-        ("placement", "node-1", "job"),
+        ("assignment", "node-1", "job"),
     ]
-    assert [c.sequence for c in store.changes_since(0)] == list(range(1, 9))
-    assert [c.sequence for c in store.changes_since(2, limit=3)] == [3, 4, 5]
-    assert {c.origin for c in store.changes_since(0)} == {store.origin}
+    assert [c.sequence for c in store.news_since(0)[0]] == list(range(1, 9))
+    assert [c.sequence for c in store.news_since(2, limit=3)[0]] == [3, 4, 5]
+    assert {c.origin for c in store.news_since(0)[0]} == {store.origin}
 
 
 def test_what_changes_nothing_is_not_told(store: Store) -> None:
@@ -97,10 +97,12 @@ def test_what_changes_nothing_is_not_told(store: Store) -> None:
 
 
 def test_what_failed_is_not_told(store: Store) -> None:
-    good, bad = builders.run("sort", 1.0, TIMES), builders.run("sort", float("nan"), TIMES)
-    with pytest.raises(InputError, match="wall_s"):
-        store.add_all(fingerprints=[(builders.fingerprint(TIMES), "live")], runs=[good, bad])
-    assert store.changes_since(0) == []
+    good, bad = builders.fingerprint(TIMES), builders.fingerprint(TIMES)
+    with pytest.raises(InputError, match="purpose"):
+        store.add_all(
+            runs=[builders.run("sort", 1.0, TIMES)], fingerprints=[(good, "live"), (bad, "liv")]
+        )
+    assert store.news_since(0)[0] == []
 
 
 def test_one_change_for_many_fingerprints_of_one_cpu(store: Store) -> None:
@@ -113,12 +115,12 @@ def test_who_was_away_for_too_long_reads_everything_again(store: Store) -> None:
     report(store)
     last = store.last_change()
     store.retain(Retention(changes_s=60.0), now=time.time() + 61.0)
-    assert [c.kind for c in store.changes_since(0)] == ["reset"]
-    assert store.changes_since(last) == []
+    assert [c.kind for c in store.news_since(0)[0]] == ["reset"]
+    assert store.news_since(last)[0] == []
     report(store)
-    assert [c.kind for c in store.changes_since(last)] == ["fingerprint"]
+    assert [c.kind for c in store.news_since(last)[0]] == ["fingerprint"]
     # A store that was put back from a copy has not come so far yet.
-    [reset] = store.changes_since(last + 99)
+    [reset] = store.news_since(last + 99)[0]
     assert (reset.kind, reset.sequence) == ("reset", last + 1)
 
 

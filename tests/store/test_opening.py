@@ -15,7 +15,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.schema import CreateIndex, CreateTable
 
-from kongming.errors import IncompatibleError, InputError, StoreError
+from kongming.records.errors import IncompatibleError, InputError, StoreError
 from kongming.store import Store, default_url
 from kongming.store.migrations import config
 from kongming.store.schema import HEAD, VERSION_TABLE, metadata
@@ -23,11 +23,11 @@ from tests import builders
 from tests.conftest import ROOT
 
 
-def test_store_is_kept_between_openings(store_url: str) -> None:
+def test_store_is_kept_between_openings(new_store_url: str) -> None:
     run = builders.run("sort", 1.0, {"stream.triad": 1e-9})
-    with Store.open(store_url) as store:
+    with Store.open(new_store_url) as store:
         store.add_run(run)
-    with Store.open(store_url) as store:
+    with Store.open(new_store_url) as store:
         assert store.runs() == [run]
 
 
@@ -52,9 +52,9 @@ def test_sqlite_is_durable_and_checks_references(sqlite_url: str) -> None:
     assert settings == {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1}
 
 
-def test_migrations_make_the_tables_that_the_code_expects(store_url: str) -> None:
+def test_migrations_make_the_tables_that_the_code_expects(new_store_url: str) -> None:
     assert ScriptDirectory.from_config(config()).get_current_head() == HEAD
-    with Store.open(store_url) as store, store._reading() as connection:
+    with Store.open(new_store_url) as store, store._reading() as connection:
         context = MigrationContext.configure(
             connection, opts={"compare_type": True, "version_table": VERSION_TABLE}
         )
@@ -70,23 +70,25 @@ def test_tables_can_be_made_in_postgresql() -> None:
             assert str(CreateIndex(index).compile(dialect=dialect))
 
 
-def test_opening_an_existing_store_loads_no_alembic(store_url: str) -> None:
-    Store.open(store_url).close()
+def test_opening_an_existing_store_loads_no_alembic(new_store_url: str) -> None:
+    Store.open(new_store_url).close()
     code = (
         "import sys; from kongming.store import Store; Store.open(sys.argv[1]).close(); "
         "sys.exit('alembic' in sys.modules or 'pyarrow' in sys.modules)"
     )
-    subprocess.run([sys.executable, "-c", code, store_url], check=True, cwd=ROOT)
+    subprocess.run([sys.executable, "-c", code, new_store_url], check=True, cwd=ROOT)
 
 
-def test_newer_store_is_refused(store_url: str) -> None:
-    with Store.open(store_url) as store, store._writing() as connection:
+def test_newer_store_is_refused(new_store_url: str) -> None:
+    with Store.open(new_store_url) as store, store._writing() as connection:
         connection.execute(sa.text(f"UPDATE {VERSION_TABLE} SET version_num = 'future'"))
     with pytest.raises(IncompatibleError, match="Upgrade kongming"):
-        Store.open(store_url)
+        Store.open(new_store_url)
 
 
-def test_half_made_store_does_not_exist(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_half_made_store_does_not_exist(
+    new_store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(*args: object) -> None:
         raise RuntimeError("power cut")
 
@@ -94,8 +96,8 @@ def test_half_made_store_does_not_exist(store_url: str, monkeypatch: pytest.Monk
         patch.setattr("alembic.command.stamp", fail)
         patch.setattr("alembic.runtime.migration.HeadMaintainer.update_to_step", fail)
         with pytest.raises(RuntimeError):
-            Store.open(store_url)
-    with Store.open(store_url) as store:
+            Store.open(new_store_url)
+    with Store.open(new_store_url) as store:
         assert store.runs() == []
 
 
@@ -132,7 +134,7 @@ def test_damaged_database_is_a_store_error(tmp_path: Path, sqlite_url: str) -> N
 @pytest.mark.parametrize(
     ("url", "told"),
     [
-        ("store.db", "no database URL"),
+        ("store.db", "not a database URL"),
         ("sqlite://store.db", "too few slashes"),
         ("mongodb://host/x", "unknown kind"),
         ("sqlite:////proc/store.db", "cannot be opened"),

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kongming.errors import IncompatibleError, InputError, StoreError, UnknownNameError
+from kongming.records.errors import IncompatibleError, InputError, StoreError, UnknownNameError
 from kongming.store import Store
 from tests import builders
 
@@ -129,7 +129,7 @@ def test_files_that_are_refused(store: Store, other: Store, tmp_path: Path) -> N
     with pytest.raises(IncompatibleError, match="Upgrade"):
         import_runs(other, path)
     rewrite(path, format_version=None)
-    with pytest.raises(InputError, match="no export"):
+    with pytest.raises(InputError, match="not an export"):
         import_runs(other, path)
 
 

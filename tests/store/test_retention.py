@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 
 from kongming import Fingerprint
-from kongming.errors import InputError
+from kongming.records.errors import InputError
 from kongming.store import (
     Reported,
     Retained,
     Retention,
     Store,
+    StoredAssignment,
     StoredForecast,
     StoredOperation,
-    StoredPlacement,
 )
 from kongming.store.retention import DAY_S
 from tests import builders
@@ -120,17 +120,17 @@ def test_old_figures_placements_and_operations_go(store: Store) -> None:
     report(store, *(live(60 * hour) for hour in range(10)))
     now = START.timestamp()
     for key, state in (("old", "released"), ("runs", "bound")):
-        store.put_placement(
-            StoredPlacement(key, "sort", "node-1", 0, "cross-core", state, now, now, now)
+        store.put_assignment(
+            StoredAssignment(key, "sort", "node-1", 0, "cross-core", state, now, now, now)
         )
         store.add_forecast(StoredForecast(key, "sort", "node-1", "cross-core", 1, now))
     store.put_operation(StoredOperation("op-1", "train", "done", created_at=now, ended_at=now))
     store.put_operation(StoredOperation("op-2", "train", "running", created_at=now))
-    done = retain(store, 12.0, hourly_s=5 * HOUR_S, placements_s=HOUR_S, operations_s=HOUR_S)
+    done = retain(store, 12.0, hourly_s=5 * HOUR_S, assignments_s=HOUR_S, operations_s=HOUR_S)
     assert done.finished
     hours = [round((h.hour_at - now) / HOUR_S) for h in store.hourly_fingerprints("node-1")]
     assert hours == [7, 8]
-    assert [p.placement_id for p in store.placements()] == ["runs"]
+    assert [p.assignment_id for p in store.assignments()] == ["runs"]
     assert store.forecast("old") is None
     assert store.forecast("runs") is not None
     assert [operation.id for operation in store.operations()] == ["op-2"]

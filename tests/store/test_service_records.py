@@ -1,4 +1,4 @@
-"""What the service keeps: placements, agents, models in service, forecasts, operations, tokens."""
+"""What the service keeps: assignments, agents, models in service, forecasts, operations, tokens."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kongming.errors import ConflictError, InputError, UnknownNameError
+from kongming.records.errors import ConflictError, InputError, UnknownNameError
 from kongming.store import (
     Store,
+    StoredAssignment,
     StoredForecast,
     StoredOperation,
-    StoredPlacement,
     StoredRealised,
     StoredToken,
 )
@@ -28,9 +28,9 @@ def store(store_url: str) -> Iterator[Store]:
         yield opened
 
 
-def placement(state: str = "reserved", **changes: Any) -> StoredPlacement:
+def placement(state: str = "reserved", **changes: Any) -> StoredAssignment:
     values: dict[str, Any] = {
-        "placement_id": "job-1",
+        "assignment_id": "job-1",
         "app": "sort",
         "node_id": "node-1",
         "domain": 0,
@@ -40,68 +40,68 @@ def placement(state: str = "reserved", **changes: Any) -> StoredPlacement:
         "expires_at": 160.0,
         "memory_bytes": 1 << 40,
     }
-    return StoredPlacement(**(values | changes))
+    return StoredAssignment(**(values | changes))
 
 
 def test_a_placement_goes_through_its_life(store: Store) -> None:
-    assert store.placement("job-1") is None
+    assert store.assignment("job-1") is None
     reserved = placement()
-    assert store.put_placement(reserved) == reserved
+    assert store.put_assignment(reserved) == reserved
     bound = replace(reserved, state="bound", bound_at=120.5)
     released = replace(bound, state="released", ended_at=200.25)
-    assert store.put_placement(bound) == bound
-    assert store.placements(active=True) == [bound]
-    assert store.put_placement(released) == released
-    assert store.placement("job-1") == released
-    assert store.placements(active=True) == []
-    assert store.placements(active=False) == [released]
+    assert store.put_assignment(bound) == bound
+    assert store.assignments(active=True) == [bound]
+    assert store.put_assignment(released) == released
+    assert store.assignment("job-1") == released
+    assert store.assignments(active=True) == []
+    assert store.assignments(active=False) == [released]
 
 
 def test_a_decision_that_comes_late_undoes_nothing(store: Store) -> None:
     bound = placement("bound", bound_at=120.0)
     released = replace(bound, state="released", ended_at=130.0)
-    store.put_placement(placement())
-    store.put_placement(bound)
+    store.put_assignment(placement())
+    store.put_assignment(bound)
     for late in (placement(), placement("expired", ended_at=160.0)):
-        assert store.put_placement(late) == bound
-    store.put_placement(released)
+        assert store.put_assignment(late) == bound
+    store.put_assignment(released)
     for late in (placement(), bound, placement("expired")):
-        assert store.put_placement(late) == released
+        assert store.put_assignment(late) == released
 
 
 def test_a_prolonged_reservation_does_not_expire_at_the_older_time(store: Store) -> None:
     prolonged = placement(expires_at=500.0)
-    store.put_placement(placement())
-    store.put_placement(prolonged)
-    assert store.put_placement(placement("expired", expires_at=160.0)) == prolonged
+    store.put_assignment(placement())
+    store.put_assignment(prolonged)
+    assert store.put_assignment(placement("expired", expires_at=160.0)) == prolonged
     expired = placement("expired", expires_at=500.0, ended_at=501.0)
-    assert store.put_placement(expired) == expired
+    assert store.put_assignment(expired) == expired
     # Its program started all the same.
     bound = placement("bound", expires_at=500.0, bound_at=510.0)
-    assert store.put_placement(bound) == bound
+    assert store.put_assignment(bound) == bound
 
 
 def test_an_id_belongs_to_one_application_and_node(store: Store) -> None:
-    store.put_placement(placement())
+    store.put_assignment(placement())
     before = store.last_change()
     with pytest.raises(ConflictError, match="sort on node-1"):
-        store.put_placement(placement(app="gzip"))
-    with pytest.raises(ConflictError, match="placement_id"):
-        store.put_placements([placement(placement_id="job-0"), placement(node_id="node-2")])
+        store.put_assignment(placement(app="gzip"))
+    with pytest.raises(ConflictError, match="assignment_id"):
+        store.put_assignments([placement(assignment_id="job-0"), placement(node_id="node-2")])
     with pytest.raises(InputError, match="state"):
-        store.put_placement(placement("lost"))
-    assert store.placements() == [placement()]
+        store.put_assignment(placement("lost"))
+    assert store.assignments() == [placement()]
     assert store.last_change() == before
 
 
 def test_placements_are_filtered_and_newest_first(store: Store) -> None:
     made = [
-        placement(placement_id=f"job-{number}", node_id=f"node-{number % 2}", reserved_at=number)
+        placement(assignment_id=f"job-{number}", node_id=f"node-{number % 2}", reserved_at=number)
         for number in range(4)
     ]
-    assert store.put_placements(made) == made
-    assert store.placements() == made[::-1]
-    assert store.placements(node_id="node-1", limit=1) == [made[3]]
+    assert store.put_assignments(made) == made
+    assert store.assignments() == made[::-1]
+    assert store.assignments(node_id="node-1", limit=1) == [made[3]]
 
 
 STATES = st.sampled_from(["reserved", "bound", "released", "expired"])
@@ -116,7 +116,7 @@ def test_whatever_the_order_a_bound_placement_is_never_lost(
     store: Store, states: list[str]
 ) -> None:
     key = f"job-{store.last_change()}"
-    held = [store.put_placement(placement(state, placement_id=key)) for state in states]
+    held = [store.put_assignment(placement(state, assignment_id=key)) for state in states]
     ranks = [RANK[one.state] for one in held]
     assert all(
         later >= earlier or (earlier, later) == (RANK["expired"], RANK["reserved"])

@@ -5,10 +5,10 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from kongming.rpc.answers import Forecast
+from kongming.records.answers import Forecast
+from kongming.records.questions import Question
 from kongming.rpc.channel import Connection
 from kongming.rpc.client import RemoteService
-from kongming.rpc.questions import Question
 from tests import builders
 from tests.agent.conftest import FAST, Agent, log_of
 from tests.server.conftest import StartServer
@@ -71,7 +71,7 @@ class Scheduler:
         run = builders.run("nap", seconds, kind="environment", started_at=began, node_id=node_id)
         # Not of the agent's sequence: a scheduler reports what it has placed.
         self._reports.sequence = -1
-        answer = self._reports.report_runs([run], placement_id=job)
+        answer = self._reports.report_runs([run], assignment_id=job)
         assert list(answer.accepted) == [run.id], answer
 
 

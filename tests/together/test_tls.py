@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests import warm_start
 from tests.agent.conftest import FAST, Agent, log_of
 from tests.conftest import Kongming
 from tests.server.process import ServerProcess, eventually
@@ -21,14 +21,9 @@ SERVER = {"fleet.heartbeat_period_s": 0.2, "security.tokens_period_s": 0.1}
 
 def administer(*arguments: object) -> subprocess.CompletedProcess[str]:
     """``kongming-server COMMAND``."""
-    return subprocess.run(
-        [sys.executable, "-m", "kongming_server.main", *map(str, arguments)],
-        env=None,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
+    done = warm_start.run("kongming_server.main", *arguments, timeout=60)
+    done.check_returncode()
+    return done
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from aiohttp import web
 from google.protobuf import json_format
 from google.protobuf.message import Message
 
-from kongming.errors import AccessError, InputError, KongmingError
+from kongming.records.errors import AccessError, InputError, KongmingError
 from kongming.rpc.errors import failure_message, to_status
 from kongming_server.security.admission import current_call
 

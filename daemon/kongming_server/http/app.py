@@ -20,7 +20,7 @@ from aiohttp import web
 from google.protobuf import json_format
 from google.protobuf.message import Message
 
-from kongming.errors import AccessError
+from kongming.records.errors import AccessError
 from kongming.rpc.v1 import predictor_pb2
 from kongming_server.http import openapi
 from kongming_server.http.answers import (

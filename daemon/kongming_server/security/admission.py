@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from urllib.parse import unquote
 
-from kongming.errors import AccessError, OverloadedError
+from kongming.records.errors import AccessError, OverloadedError
 from kongming_server.metrics import Metrics
 from kongming_server.security.certificates import holder
 from kongming_server.security.rates import Rates

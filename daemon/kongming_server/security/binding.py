@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import socket
 
-from kongming.errors import InputError
+from kongming.records.errors import InputError
 from kongming_server.settings import Security
 
 __all__ = ["check_bind", "is_loopback"]

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from kongming.errors import AccessError, InputError
+from kongming.records.errors import AccessError, InputError
 from kongming_server.security.roles import Role
 
 __all__ = ["Written", "holder", "init_tls"]

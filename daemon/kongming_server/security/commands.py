@@ -6,13 +6,14 @@ import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import click
 
-from kongming.errors import InputError, UnknownNameError
+from kongming.process import json_text
+from kongming.records import moments
+from kongming.records.errors import InputError, UnknownNameError
 from kongming.store import Store, StoredToken
 from kongming_server.config import load
 from kongming_server.security.roles import Role
@@ -56,7 +57,7 @@ def init_tls(
 
     written = certificates.init_tls(directory, names, days=days, renew=renew)
     if as_json:
-        _emit(
+        _print_json(
             {
                 "directory": str(written.directory),
                 "files": [path.name for path in written.files],
@@ -131,7 +132,7 @@ def add(
         raise
     if as_json:
         shown = {"token": made.text} if out is None else {"file": str(out)}
-        _emit(_document(stored, now) | shown)
+        _print_json(_document(stored, now) | shown)
         return
     click.echo(f"Token {made.id}: {role}, {_validity(stored, now)}.", err=True)
     click.echo(made.text if out is None else out)
@@ -146,7 +147,7 @@ def list_(config_path: Path | None, store_url: str | None, as_json: bool) -> Non
     with _store(config_path, store_url) as store:
         tokens = store.tokens()
     if as_json:
-        _emit({"tokens": [_document(one, now) for one in tokens]})
+        _print_json({"tokens": [_document(one, now) for one in tokens]})
         return
     for one in tokens:
         parts = (one.id, one.role.ljust(9), _validity(one, now), one.subject)
@@ -167,7 +168,7 @@ def revoke(token_id: str, config_path: Path | None, store_url: str | None, as_js
         # The whole token may have been pasted: it must not end in a message.
         raise UnknownNameError("token", token_id if len(token_id) <= 12 else "?", known)
     if as_json:
-        _emit(_document(known[token_id], now))
+        _print_json(_document(known[token_id], now))
         return
     click.echo(f"Token {token_id} {'is revoked' if revoked else 'was revoked before'}.")
 
@@ -195,7 +196,7 @@ def release(node: str, config_path: Path | None, store_url: str | None, as_json:
         holder = str(agent.document.get("bound_to", ""))
         store.put_agent(agent.node_id, {**agent.document, "bound_to": ""}, agent.seen_at)
     if as_json:
-        _emit({"node": agent.node_id, "released_from": holder or None})
+        _print_json({"node": agent.node_id, "released_from": holder or None})
         return
     click.echo(f"Node {agent.node_id} {f'is released from {holder}' if holder else 'was free'}.")
 
@@ -245,12 +246,8 @@ def _validity(one: StoredToken, now: float) -> str:
 
 
 def _iso(moment: float | None) -> str | None:
-    if moment is None:
-        return None
-    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return None if moment is None else moments.format(moment, "seconds")
 
 
-def _emit(document: dict[str, Any]) -> None:
-    from kongming.cli.output import emit_json
-
-    emit_json(document)
+def _print_json(document: dict[str, Any]) -> None:
+    click.echo(json_text(document))

@@ -10,7 +10,7 @@ from typing import Any
 
 import grpc
 
-from kongming.errors import InputError, KongmingError
+from kongming.records.errors import InputError, KongmingError
 from kongming_server.settings import Security
 
 __all__ = ["add_port", "http_ssl", "server_credentials"]

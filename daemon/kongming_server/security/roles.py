@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 
-from kongming.errors import AccessError
+from kongming.records.errors import AccessError
 
 __all__ = ["PERMISSIONS", "PUBLIC", "Role", "permit"]
 
@@ -43,11 +43,9 @@ PERMISSIONS: Mapping[str, frozenset[Role]] = {
     "/kongming.rpc.v1.Predictor/RankNodes": _SCHEDULER,
     "/kongming.rpc.v1.Predictor/Explain": _SCHEDULER,
     "/kongming.rpc.v1.Fleet/Register": _AGENT,
-    "/kongming.rpc.v1.Fleet/ReportFingerprints": _AGENT,
     "/kongming.rpc.v1.Fleet/Report": _AGENT,
     # A scheduler reports how long what it placed has run.
     "/kongming.rpc.v1.Fleet/ReportRuns": _REPORTER,
-    "/kongming.rpc.v1.Fleet/Heartbeat": _AGENT,
     "/kongming.rpc.v1.Fleet/ListNodes": _SCHEDULER,
     "/kongming.rpc.v1.Fleet/WatchNode": _SCHEDULER,
     "/kongming.rpc.v1.Fleet/RequestProfile": _OPERATOR,
@@ -63,11 +61,11 @@ PERMISSIONS: Mapping[str, frozenset[Role]] = {
     "/kongming.rpc.v1.Profiles/GetModel": _OPERATOR,
     "/kongming.rpc.v1.Profiles/ListModels": _SCHEDULER,
     "/kongming.rpc.v1.Profiles/DeleteModel": _OPERATOR,
-    "/kongming.rpc.v1.Placements/Reserve": _SCHEDULER,
+    "/kongming.rpc.v1.Assignments/Reserve": _SCHEDULER,
     # An agent tells what a batch system of its node has started there.
-    "/kongming.rpc.v1.Placements/Bind": _REPORTER,
-    "/kongming.rpc.v1.Placements/Release": _SCHEDULER,
-    "/kongming.rpc.v1.Placements/ListPlacements": _SCHEDULER,
+    "/kongming.rpc.v1.Assignments/Bind": _REPORTER,
+    "/kongming.rpc.v1.Assignments/Release": _SCHEDULER,
+    "/kongming.rpc.v1.Assignments/ListAssignments": _SCHEDULER,
     "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": _ALL,
     "GET /metrics": _SCHEDULER,
 }

@@ -11,7 +11,7 @@ import secrets
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from kongming.errors import AccessError, InputError, StoreError
+from kongming.records.errors import AccessError, InputError, StoreError
 from kongming.store import StoredToken
 from kongming_server.security.roles import Role
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import grpc
 
+from kongming.engine.engine import Engine
 from kongming.rpc.v1 import predictor_pb2
-from kongming_server.core.engine import Engine
 from kongming_server.metrics import Metrics
 from kongming_server.services.predictor import PredictorService
 

@@ -9,27 +9,28 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import grpc
 
-from kongming.errors import (
+from kongming.engine.settings import Purpose
+from kongming.records.errors import (
     AccessError,
+    ImplausibleError,
     InputError,
     KongmingError,
     UnavailableError,
     UnknownNameError,
 )
-from kongming.rpc import records
+from kongming.records.run import Run
+from kongming.rpc import record_codec as records
 from kongming.rpc.v1 import fleet_pb2, fleet_pb2_grpc, records_pb2
-from kongming.run import Run
 from kongming.store import Accepted, Reported
-from kongming_server import reports
-from kongming_server.closed_loop import ClosedLoop
-from kongming_server.core.questions import Purpose
-from kongming_server.hub import Hub, Interrupted
-from kongming_server.ingest import Ingest, Report
-from kongming_server.nodes import node_message
-from kongming_server.ownership import Ownership, spoken_by_an_agent
-from kongming_server.reports import NonsenseError
-from kongming_server.services.placements import PlacementsService
-from kongming_server.state import Agent, allowed
+from kongming_server.ingest import decode as reports
+from kongming_server.ingest.write import Ingest, Report
+from kongming_server.interceptors import check_length
+from kongming_server.nodes.messages import node_message
+from kongming_server.nodes.ownership import Ownership, spoken_by_an_agent
+from kongming_server.nodes.registry import Agent, allowed
+from kongming_server.quality.closed_loop import ClosedLoop
+from kongming_server.services.assignments import AssignmentsService
+from kongming_server.state import Hub
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +48,7 @@ class FinishedRun(NamedTuple):
     """A run that is on disk, and the placement whose end it is; empty for none."""
 
     run: Run
-    placement_id: str
+    assignment_id: str
 
 
 class FleetService(fleet_pb2_grpc.FleetServicer):
@@ -56,15 +57,14 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
         hub: Hub,
         ingest: Ingest,
         loop: ClosedLoop,
-        placements: PlacementsService,
+        assignments: AssignmentsService,
         ownership: Ownership,
     ) -> None:
         self._hub = hub
         self._ingest = ingest
         self._loop = loop
-        self._placements = placements
+        self._assignments = assignments
         self._ownership = ownership
-        self._turn = 0
 
     # -- what agents say -----------------------------------------------------------------------
 
@@ -85,7 +85,6 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
         agent.registered = not new
         agent.agent_version = request.agent_version
         agent.suite_version = request.suite_version
-        hub.agents.put_peer(agent, request.peer_address)
         agent.allowed_apps = tuple(dict.fromkeys(request.allowed_apps))
         agent.wanted_profiles = tuple(
             app for app in agent.wanted_profiles if app in agent.allowed_apps
@@ -145,79 +144,51 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
                 skew_s=hub.config.fleet.clock_skew_s,
                 field="references",
             )
-        except NonsenseError as error:
+        except ImplausibleError as error:
             await hub.doubt(agent, error.message)
             raise
         reported = Reported(agent.facts.id, 0, fingerprint, Purpose.REFERENCE.value)
         await self._ingest.add(Report((reported,), domain))
 
-    async def ReportFingerprints(
-        self,
-        request_iterator: AsyncIterator[fleet_pb2.ReportFingerprintsRequest],
-        context: Context,
-    ) -> fleet_pb2.ReportFingerprintsResponse:
-        answer = fleet_pb2.ReportFingerprintsResponse()
-        waiting: list[asyncio.Future[Accepted]] = []
-        most = self._hub.config.ingest.stream_records
-        try:
-            with self._hub.interruptible():
-                taken = 0
-                async for request in request_iterator:
-                    future = await self._take(request, answer)
-                    if future is not None:
-                        waiting.append(future)
-                    taken += 1
-                    if taken >= most:
-                        break
-        except Interrupted:
-            log.debug("A stream of fingerprints is answered early: the server is about to end.")
-        for future in waiting:
-            _note(await future, answer)
-        return answer
-
     async def Report(
         self, request: fleet_pb2.ReportRequest, context: Context
     ) -> fleet_pb2.ReportResponse:
-        most = self._hub.config.ingest.stream_records
-        if len(request.fingerprints) > most:
-            raise InputError(
-                "has too many entries.",
-                field="fingerprints",
-                found=len(request.fingerprints),
-                allowed=f"up to {most} in one request",
-            )
+        hub = self._hub
+        check_length(request, "fingerprints", hub.config.ingest.report_records)
         answer = fleet_pb2.ReportResponse()
-        taken = [await self._take(one, answer.reported) for one in request.fingerprints]
-        for future in taken:
-            if future is not None:
-                _note(await future, answer.reported)
+        if request.fingerprints:
+            agent = hub.agents.known(request.node_id)
+            await self._claim(agent)
+            taken = [await self._take(agent, each, answer) for each in request.fingerprints]
+            for future in taken:
+                if future is not None:
+                    _note(await future, answer)
         if request.HasField("heartbeat"):
-            answer.heartbeat.CopyFrom(await self.Heartbeat(request.heartbeat, context))
+            answer.instructions.CopyFrom(await self._heard(request, context))
         return answer
 
     async def _take(
         self,
-        request: fleet_pb2.ReportFingerprintsRequest,
-        answer: fleet_pb2.ReportFingerprintsResponse,
+        agent: Agent,
+        reported: fleet_pb2.ReportedFingerprint,
+        answer: fleet_pb2.ReportResponse,
     ) -> asyncio.Future[Accepted] | None:
         hub = self._hub
-        agent = hub.agents.known(request.node_id)
-        await self._claim(agent)
         now = hub.now()
         try:
-            purpose = reports.purpose_of(request.purpose)
+            purpose = reports.purpose_of(reported.purpose)
             fingerprint, domain = reports.fingerprint_of(
-                request.fingerprint,
+                reported.fingerprint,
                 agent,
                 _no_reference if purpose is Purpose.REFERENCE else hub.reference_of(agent),
                 now=now,
                 skew_s=hub.config.fleet.clock_skew_s,
             )
         except InputError as error:
-            answer.rejected.append(_rejected(request.fingerprint.id, error))
+            answer.rejected.append(_rejected(reported.fingerprint.id, error))
             hub.metrics.rejected.labels("fingerprint").inc()
-            if isinstance(error, NonsenseError):
-                log.warning("%s reported nonsense: %s", agent.facts.name, error.message)
+            if isinstance(error, ImplausibleError):
+                log.warning("%s reported what cannot be true: %s", agent.facts.name, error.message)
                 await hub.doubt(agent, error.message)
             return None
         hub.alive(agent, now)
@@ -226,8 +197,8 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
             answer.accepted.append(fingerprint.id)
             return None
         await hub.reassure(agent)
-        reported = Reported(agent.facts.id, request.sequence, fingerprint, purpose.value)
-        return await self._ingest.enqueue(Report((reported,), domain))
+        record = Reported(agent.facts.id, reported.sequence, fingerprint, purpose.value)
+        return await self._ingest.enqueue(Report((record,), domain))
 
     async def ReportRuns(
         self, request: fleet_pb2.ReportRunsRequest, context: Context
@@ -248,7 +219,7 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
                 await self._refuse(agent, message.run.id, error, answer)
                 continue
             kept.append(Reported(agent.facts.id, message.sequence, run))
-            finished[run.id] = FinishedRun(run, message.placement_id)
+            finished[run.id] = FinishedRun(run, message.assignment_id)
         for each in request.signatures:
             try:
                 signature = reports.signature_of(each, agent, references, now=now, skew_s=skew_s)
@@ -271,73 +242,44 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
         self, agent: Agent, id_: str, error: InputError, answer: fleet_pb2.ReportRunsResponse
     ) -> None:
         answer.rejected.append(_rejected(id_, error))
-        if isinstance(error, NonsenseError):
-            log.warning("%s reported nonsense: %s", agent.facts.name, error.message)
+        if isinstance(error, ImplausibleError):
+            log.warning("%s reported what cannot be true: %s", agent.facts.name, error.message)
             await self._hub.doubt(agent, error.message)
 
     async def _finish(self, finished: FinishedRun) -> None:
         """What follows from a run that is on disk: a repeated delivery does it once more."""
         try:
             await self._loop.run_finished(finished)
-            if finished.placement_id:
-                await self._placements.release(
-                    finished.placement_id, reports.ended_at(finished.run)
+            if finished.assignment_id:
+                await self._assignments.release(
+                    finished.assignment_id, reports.ended_at(finished.run)
                 )
         except UnknownNameError:
-            log.info("A run ended the placement %s: unknown.", finished.placement_id)
+            log.info("A run ended the placement %s: unknown.", finished.assignment_id)
         except KongmingError as error:
             log.warning("The run %s was kept but not followed up: %s", finished.run.id, error)
 
-    async def Heartbeat(
-        self, request: fleet_pb2.HeartbeatRequest, context: Context
-    ) -> fleet_pb2.HeartbeatResponse:
-        hub = self._hub
+    async def _heard(
+        self, request: fleet_pb2.ReportRequest, context: Context
+    ) -> fleet_pb2.Instructions:
+        """Keep the agent's state; what the server asks of it."""
+        hub, beat = self._hub, request.heartbeat
         agent = hub.agents.get(request.node_id)
         if agent is None or not agent.registered:
-            return fleet_pb2.HeartbeatResponse(register_again=True)
+            return fleet_pb2.Instructions(register_again=True)
         await self._claim(agent)
         now = hub.now()
-        agent.probe_cost = request.probe_cost
-        agent.spooled = request.spooled
-        agent.passive = {name: request.passive[name] for name in request.passive}
+        agent.probe_cost = beat.probe_cost
+        agent.spooled = beat.spooled
+        agent.passive = {name: beat.passive[name] for name in beat.passive}
         hub.alive(agent, now)
-        if request.HasField("peer_timing"):
-            await self._timed(agent, request.peer_timing, now)
-        answer = fleet_pb2.HeartbeatResponse(
+        instructions = fleet_pb2.Instructions(
             probe_now=agent.probe_now,
             profile_apps=await hub.profile_requests.for_heartbeat(agent, context.peer()),
-            placement_ids=hub.placements_on(agent.facts.id),
+            assignment_ids=hub.assignments_on(agent.facts.id),
         )
         agent.probe_now = False
-        if now >= agent.peer_due_at:
-            self._turn += 1
-            peer = hub.agents.peer_for(agent.facts.id, self._turn)
-            if peer is not None:
-                answer.peer_address = peer.peer_address
-                answer.peer_node_id = peer.facts.id
-                agent.peer_due_at = now + hub.config.fleet.peer_period_s
-        return answer
-
-    async def _timed(self, agent: Agent, message: fleet_pb2.PeerTiming, now: float) -> None:
-        """Keep what an agent timed to the peer that it was named."""
-        hub = self._hub
-        if message.peer_node_id == agent.facts.id or hub.agents.get(message.peer_node_id) is None:
-            # The peer may have gone since: what the heartbeat says beside it still counts.
-            hub.metrics.rejected.labels("peer-timing").inc()
-            return
-        try:
-            timing = reports.peer_timing_of(message, now=now)
-        except NonsenseError as error:
-            hub.metrics.rejected.labels("peer-timing").inc()
-            log.warning("%s reported nonsense: %s", agent.facts.name, error.message)
-            await hub.doubt(agent, error.message)
-            return
-        agent.timed(message.peer_node_id, timing)
-        hub.keep_soon(agent)
-        hub.metrics.accepted.labels("peer-timing").inc()
-        hub.metrics.peer_round_trip.observe(timing.round_trip_s)
-        if timing.bytes_per_s > 0.0:
-            hub.metrics.peer_rate.observe(timing.bytes_per_s)
+        return instructions
 
     # -- what people ask -----------------------------------------------------------------------
 
@@ -389,7 +331,7 @@ def _no_reference(domain: int) -> None:
 
 def _note(
     accepted: Accepted,
-    answer: fleet_pb2.ReportFingerprintsResponse | fleet_pb2.ReportRunsResponse,
+    answer: fleet_pb2.ReportResponse | fleet_pb2.ReportRunsResponse,
 ) -> None:
     answer.accepted.extend(accepted.ids)
     for one in accepted.refused:

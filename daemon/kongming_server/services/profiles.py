@@ -9,23 +9,24 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from kongming.application import SCHEMA
-from kongming.application import Application as ApplicationRecord
-from kongming.errors import IncompatibleError, InputError, UnknownNameError, UntrainedError
-from kongming.fingerprint import PLACEMENTS
-from kongming.models import persist
-from kongming.models.registry import AUTO
-from kongming.rpc import records
+from kongming.learning import model_file as persist
+from kongming.learning.registry import AUTO
+from kongming.records.application import SCHEMA
+from kongming.records.application import Application as ApplicationRecord
+from kongming.records.errors import IncompatibleError, InputError, UnknownNameError, UntrainedError
+from kongming.records.fingerprint import PLACEMENTS
+from kongming.records.moments import unix
+from kongming.records.questions import placement_or_default
+from kongming.records.run import Run, Signature
+from kongming.rpc import record_codec as records
 from kongming.rpc.v1 import profiles_pb2, profiles_pb2_grpc
-from kongming.run import Run, Signature
 from kongming.store import Store
 from kongming.store.service_entries import Reported
-from kongming_server.closed_loop import ClosedLoop
-from kongming_server.judging import started
 from kongming_server.operations import Operation
-from kongming_server.realised import Realised
-from kongming_server.training import Training
-from kongming_server.training_records import Outcome
+from kongming_server.quality.backtest import Realised
+from kongming_server.quality.closed_loop import ClosedLoop
+from kongming_server.training.queue import Training
+from kongming_server.training.records import Outcome
 
 if TYPE_CHECKING:
     import grpc
@@ -300,12 +301,10 @@ class ProfilesService(profiles_pb2_grpc.ProfilesServicer):
         ]
 
     async def _placement(self, app: str, asked: Any) -> str:
-        """The one that was asked for; else the application's only trained one, else cross-core."""
+        """The one that was asked for, or the one that is meant (``placement_or_default``)."""
         placement = records.placement_from_message(asked)
-        if placement is not None:
-            return placement
         trained = {entry.placement for entry in await _stored(lambda: self._store.models(app=app))}
-        return trained.pop() if len(trained) == 1 else "cross-core"
+        return placement_or_default(placement, trained)
 
     async def _serve_what_is_left(self, app: str, placement: str) -> None:
         def read() -> tuple[int, persist.ModelFile] | None:
@@ -439,7 +438,7 @@ def _model(
         version=version,
         identity=str(document.get("identity", "")),
         node_id=str(document.get("node_id", "")),
-        trained_at=records.timestamp(started(str(document["trained_at"]))),
+        trained_at=records.timestamp(unix(str(document["trained_at"]), "trained_at")),
         chosen=str(document.get("chosen", "")),
         in_service=in_service,
     )

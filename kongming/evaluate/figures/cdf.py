@@ -13,7 +13,7 @@ from kongming.evaluate.figures import theme as themes
 from kongming.evaluate.figures.theme import Theme
 from kongming.evaluate.summary import AUTO
 from kongming.evaluate.trivial import TRIVIAL
-from kongming.models.registry import KINDS, STACK
+from kongming.learning.registry import KINDS, STACK
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kongming.errors import UnknownNameError
 from kongming.evaluate.cases import Floats
 from kongming.evaluate.figures import theme as themes
 from kongming.evaluate.figures.theme import Theme
 from kongming.evaluate.summary import AUTO
+from kongming.records.errors import UnknownNameError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kongming.errors import InputError
 from kongming.evaluate.figures import theme as themes
 from kongming.evaluate.figures.theme import Theme
+from kongming.records.errors import InputError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

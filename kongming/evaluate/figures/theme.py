@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kongming.errors import MissingExtraError
+from kongming.records.errors import MissingExtraError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

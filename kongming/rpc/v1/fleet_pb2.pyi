@@ -61,6 +61,8 @@ class _NodeStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_NodeState.V
     """No heartbeat for longer than the server allows."""
     NODE_STATE_SUSPECT: _NodeState.ValueType  # 3
     """It reported what cannot be true: not ranked until it reports sense again."""
+    NODE_STATE_STORED: _NodeState.ValueType  # 4
+    """No agent is known, only what was measured there."""
 
 class NodeState(_NodeState, metaclass=_NodeStateEnumTypeWrapper):
     """Whether a node takes part in ranking."""
@@ -72,6 +74,8 @@ NODE_STATE_SILENT: NodeState.ValueType  # 2
 """No heartbeat for longer than the server allows."""
 NODE_STATE_SUSPECT: NodeState.ValueType  # 3
 """It reported what cannot be true: not ranked until it reports sense again."""
+NODE_STATE_STORED: NodeState.ValueType  # 4
+"""No agent is known, only what was measured there."""
 Global___NodeState: _TypeAlias = NodeState  # noqa: Y015
 
 @_typing.final
@@ -82,14 +86,11 @@ class RegisterRequest(_message.Message):
     AGENT_VERSION_FIELD_NUMBER: _builtins.int
     SUITE_VERSION_FIELD_NUMBER: _builtins.int
     REFERENCES_FIELD_NUMBER: _builtins.int
-    PEER_ADDRESS_FIELD_NUMBER: _builtins.int
     ALLOWED_APPS_FIELD_NUMBER: _builtins.int
     agent_version: _builtins.str
     """Version of the agent's program."""
     suite_version: _builtins.str
     """Of the surrogates that the agent times."""
-    peer_address: _builtins.str
-    """Host and port at which other agents may time the network to this one; empty for none."""
     @_builtins.property
     def node(self) -> _records_pb2.NodeFacts:
         """What the node is; replaces older facts."""
@@ -109,12 +110,11 @@ class RegisterRequest(_message.Message):
         agent_version: _builtins.str = ...,
         suite_version: _builtins.str = ...,
         references: _abc.Iterable[_records_pb2.Fingerprint] | None = ...,
-        peer_address: _builtins.str = ...,
         allowed_apps: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["node", b"node"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_version", b"agent_version", "allowed_apps", b"allowed_apps", "node", b"node", "peer_address", b"peer_address", "references", b"references", "suite_version", b"suite_version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_version", b"agent_version", "allowed_apps", b"allowed_apps", "node", b"node", "references", b"references", "suite_version", b"suite_version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -153,16 +153,47 @@ class RegisterResponse(_message.Message):
 Global___RegisterResponse: _TypeAlias = RegisterResponse  # noqa: Y015
 
 @_typing.final
-class ReportFingerprintsRequest(_message.Message):
+class ReportRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     NODE_ID_FIELD_NUMBER: _builtins.int
+    FINGERPRINTS_FIELD_NUMBER: _builtins.int
+    HEARTBEAT_FIELD_NUMBER: _builtins.int
+    node_id: _builtins.str
+    """Id of the reporting node, as in its facts."""
+    @_builtins.property
+    def fingerprints(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReportedFingerprint]:
+        """In the order of their sequence."""
+
+    @_builtins.property
+    def heartbeat(self) -> Global___Heartbeat:
+        """Absent where no heartbeat is due."""
+
+    def __init__(
+        self,
+        *,
+        node_id: _builtins.str = ...,
+        fingerprints: _abc.Iterable[Global___ReportedFingerprint] | None = ...,
+        heartbeat: Global___Heartbeat | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["heartbeat", b"heartbeat"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["fingerprints", b"fingerprints", "heartbeat", b"heartbeat", "node_id", b"node_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReportRequest: _TypeAlias = ReportRequest  # noqa: Y015
+
+@_typing.final
+class ReportedFingerprint(_message.Message):
+    """A fingerprint as an agent spooled or estimated it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
     SEQUENCE_FIELD_NUMBER: _builtins.int
     FINGERPRINT_FIELD_NUMBER: _builtins.int
     PURPOSE_FIELD_NUMBER: _builtins.int
     DOMAIN_FIELD_NUMBER: _builtins.int
-    node_id: _builtins.str
-    """Id of the reporting node, as in its facts."""
     sequence: _builtins.int
     """Counts up by one for everything that the agent spools for this server, runs included; 0 for
     an estimate, which is not spooled.
@@ -178,7 +209,6 @@ class ReportFingerprintsRequest(_message.Message):
     def __init__(
         self,
         *,
-        node_id: _builtins.str = ...,
         sequence: _builtins.int = ...,
         fingerprint: _records_pb2.Fingerprint | None = ...,
         purpose: Global___Purpose.ValueType = ...,
@@ -186,95 +216,135 @@ class ReportFingerprintsRequest(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["fingerprint", b"fingerprint"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["domain", b"domain", "fingerprint", b"fingerprint", "node_id", b"node_id", "purpose", b"purpose", "sequence", b"sequence"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["domain", b"domain", "fingerprint", b"fingerprint", "purpose", b"purpose", "sequence", b"sequence"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___ReportFingerprintsRequest: _TypeAlias = ReportFingerprintsRequest  # noqa: Y015
+Global___ReportedFingerprint: _TypeAlias = ReportedFingerprint  # noqa: Y015
 
 @_typing.final
-class ReportFingerprintsResponse(_message.Message):
+class Heartbeat(_message.Message):
+    """The state of an agent that is alive."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class PassiveEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.float
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.float = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    PROBE_COST_FIELD_NUMBER: _builtins.int
+    SPOOLED_FIELD_NUMBER: _builtins.int
+    PASSIVE_FIELD_NUMBER: _builtins.int
+    probe_cost: _builtins.float
+    """Fraction of one core that probing has taken over the last hour."""
+    spooled: _builtins.int
+    """Records in the agent's spool."""
+    @_builtins.property
+    def passive(self) -> _containers.ScalarMap[_builtins.str, _builtins.float]:
+        """The system's own signals now, each in the unit of its name."""
+
+    def __init__(
+        self,
+        *,
+        probe_cost: _builtins.float = ...,
+        spooled: _builtins.int = ...,
+        passive: _abc.Mapping[_builtins.str, _builtins.float] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["passive", b"passive", "probe_cost", b"probe_cost", "spooled", b"spooled"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Heartbeat: _TypeAlias = Heartbeat  # noqa: Y015
+
+@_typing.final
+class ReportResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     ACCEPTED_FIELD_NUMBER: _builtins.int
     REJECTED_FIELD_NUMBER: _builtins.int
+    INSTRUCTIONS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def accepted(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Ids that are committed, duplicates included."""
+        """Ids of fingerprints that are committed, duplicates included."""
 
     @_builtins.property
     def rejected(self) -> _containers.RepeatedCompositeFieldContainer[Global___Rejected]:
         """What cannot be true or is not valid: it will not be accepted later either."""
+
+    @_builtins.property
+    def instructions(self) -> Global___Instructions:
+        """Present where there was a heartbeat."""
 
     def __init__(
         self,
         *,
         accepted: _abc.Iterable[_builtins.str] | None = ...,
         rejected: _abc.Iterable[Global___Rejected] | None = ...,
+        instructions: Global___Instructions | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["instructions", b"instructions"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted", "rejected", b"rejected"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___ReportFingerprintsResponse: _TypeAlias = ReportFingerprintsResponse  # noqa: Y015
-
-@_typing.final
-class ReportRequest(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
-
-    FINGERPRINTS_FIELD_NUMBER: _builtins.int
-    HEARTBEAT_FIELD_NUMBER: _builtins.int
-    @_builtins.property
-    def fingerprints(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReportFingerprintsRequest]:
-        """In the order of their sequence."""
-
-    @_builtins.property
-    def heartbeat(self) -> Global___HeartbeatRequest:
-        """Absent where no heartbeat is due."""
-
-    def __init__(
-        self,
-        *,
-        fingerprints: _abc.Iterable[Global___ReportFingerprintsRequest] | None = ...,
-        heartbeat: Global___HeartbeatRequest | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["heartbeat", b"heartbeat"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["fingerprints", b"fingerprints", "heartbeat", b"heartbeat"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___ReportRequest: _TypeAlias = ReportRequest  # noqa: Y015
-
-@_typing.final
-class ReportResponse(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
-
-    REPORTED_FIELD_NUMBER: _builtins.int
-    HEARTBEAT_FIELD_NUMBER: _builtins.int
-    @_builtins.property
-    def reported(self) -> Global___ReportFingerprintsResponse:
-        """Of the fingerprints; empty where there were none."""
-
-    @_builtins.property
-    def heartbeat(self) -> Global___HeartbeatResponse:
-        """Present where there was a heartbeat."""
-
-    def __init__(
-        self,
-        *,
-        reported: Global___ReportFingerprintsResponse | None = ...,
-        heartbeat: Global___HeartbeatResponse | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["heartbeat", b"heartbeat", "reported", b"reported"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["heartbeat", b"heartbeat", "reported", b"reported"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted", "instructions", b"instructions", "rejected", b"rejected"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ReportResponse: _TypeAlias = ReportResponse  # noqa: Y015
+
+@_typing.final
+class Instructions(_message.Message):
+    """What the server asks of an agent."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REGISTER_AGAIN_FIELD_NUMBER: _builtins.int
+    PROFILE_APPS_FIELD_NUMBER: _builtins.int
+    PROBE_NOW_FIELD_NUMBER: _builtins.int
+    ASSIGNMENT_IDS_FIELD_NUMBER: _builtins.int
+    register_again: _builtins.bool
+    """The server has restarted or forgotten the node: register again."""
+    probe_now: _builtins.bool
+    """Take a quick fingerprint soon: an assignment has changed."""
+    @_builtins.property
+    def profile_apps(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Applications to profile, each from the node's own list."""
+
+    @_builtins.property
+    def assignment_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Assignments that the server holds for this node."""
+
+    def __init__(
+        self,
+        *,
+        register_again: _builtins.bool = ...,
+        profile_apps: _abc.Iterable[_builtins.str] | None = ...,
+        probe_now: _builtins.bool = ...,
+        assignment_ids: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["assignment_ids", b"assignment_ids", "probe_now", b"probe_now", "profile_apps", b"profile_apps", "register_again", b"register_again"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Instructions: _TypeAlias = Instructions  # noqa: Y015
 
 @_typing.final
 class Rejected(_message.Message):
@@ -346,11 +416,11 @@ class ReportedRun(_message.Message):
 
     SEQUENCE_FIELD_NUMBER: _builtins.int
     RUN_FIELD_NUMBER: _builtins.int
-    PLACEMENT_ID_FIELD_NUMBER: _builtins.int
+    ASSIGNMENT_ID_FIELD_NUMBER: _builtins.int
     sequence: _builtins.int
     """Counts up by one for everything that the agent spools, fingerprints included."""
-    placement_id: _builtins.str
-    """The placement whose end this run is; empty for none."""
+    assignment_id: _builtins.str
+    """The assignment whose end this run is; empty for none."""
     @_builtins.property
     def run(self) -> _records_pb2.Run:
         """What was measured."""
@@ -360,11 +430,11 @@ class ReportedRun(_message.Message):
         *,
         sequence: _builtins.int = ...,
         run: _records_pb2.Run | None = ...,
-        placement_id: _builtins.str = ...,
+        assignment_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["run", b"run"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["placement_id", b"placement_id", "run", b"run", "sequence", b"sequence"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["assignment_id", b"assignment_id", "run", b"run", "sequence", b"sequence"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -397,146 +467,6 @@ class ReportRunsResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ReportRunsResponse: _TypeAlias = ReportRunsResponse  # noqa: Y015
-
-@_typing.final
-class HeartbeatRequest(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
-
-    @_typing.final
-    class PassiveEntry(_message.Message):
-        DESCRIPTOR: _descriptor.Descriptor
-
-        KEY_FIELD_NUMBER: _builtins.int
-        VALUE_FIELD_NUMBER: _builtins.int
-        key: _builtins.str
-        value: _builtins.float
-        def __init__(
-            self,
-            *,
-            key: _builtins.str = ...,
-            value: _builtins.float = ...,
-        ) -> None: ...
-        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
-        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-        def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-    NODE_ID_FIELD_NUMBER: _builtins.int
-    PROBE_COST_FIELD_NUMBER: _builtins.int
-    SPOOLED_FIELD_NUMBER: _builtins.int
-    PASSIVE_FIELD_NUMBER: _builtins.int
-    PEER_TIMING_FIELD_NUMBER: _builtins.int
-    node_id: _builtins.str
-    """Id of the node, as in its facts."""
-    probe_cost: _builtins.float
-    """Fraction of one core that probing has taken over the last hour."""
-    spooled: _builtins.int
-    """Records in the agent's spool."""
-    @_builtins.property
-    def passive(self) -> _containers.ScalarMap[_builtins.str, _builtins.float]:
-        """The system's own signals now, each in the unit of its name."""
-
-    @_builtins.property
-    def peer_timing(self) -> Global___PeerTiming:
-        """What was timed to the peer that an earlier answer named; absent where nothing new was."""
-
-    def __init__(
-        self,
-        *,
-        node_id: _builtins.str = ...,
-        probe_cost: _builtins.float = ...,
-        spooled: _builtins.int = ...,
-        passive: _abc.Mapping[_builtins.str, _builtins.float] | None = ...,
-        peer_timing: Global___PeerTiming | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["peer_timing", b"peer_timing"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["node_id", b"node_id", "passive", b"passive", "peer_timing", b"peer_timing", "probe_cost", b"probe_cost", "spooled", b"spooled"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___HeartbeatRequest: _TypeAlias = HeartbeatRequest  # noqa: Y015
-
-@_typing.final
-class PeerTiming(_message.Message):
-    """The network between two nodes."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    PEER_NODE_ID_FIELD_NUMBER: _builtins.int
-    ROUND_TRIP_SECONDS_FIELD_NUMBER: _builtins.int
-    BYTES_PER_SECOND_FIELD_NUMBER: _builtins.int
-    TAKEN_AT_FIELD_NUMBER: _builtins.int
-    peer_node_id: _builtins.str
-    """Id of the other node."""
-    round_trip_seconds: _builtins.float
-    """Seconds, the median over several round trips."""
-    bytes_per_second: _builtins.float
-    """Bytes per second; 0 where it was not timed."""
-    @_builtins.property
-    def taken_at(self) -> _timestamp_pb2.Timestamp:
-        """When, by the node's clock."""
-
-    def __init__(
-        self,
-        *,
-        peer_node_id: _builtins.str = ...,
-        round_trip_seconds: _builtins.float = ...,
-        bytes_per_second: _builtins.float = ...,
-        taken_at: _timestamp_pb2.Timestamp | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["taken_at", b"taken_at"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes_per_second", b"bytes_per_second", "peer_node_id", b"peer_node_id", "round_trip_seconds", b"round_trip_seconds", "taken_at", b"taken_at"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___PeerTiming: _TypeAlias = PeerTiming  # noqa: Y015
-
-@_typing.final
-class HeartbeatResponse(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
-
-    REGISTER_AGAIN_FIELD_NUMBER: _builtins.int
-    PEER_ADDRESS_FIELD_NUMBER: _builtins.int
-    PEER_NODE_ID_FIELD_NUMBER: _builtins.int
-    PROFILE_APPS_FIELD_NUMBER: _builtins.int
-    PROBE_NOW_FIELD_NUMBER: _builtins.int
-    PLACEMENT_IDS_FIELD_NUMBER: _builtins.int
-    register_again: _builtins.bool
-    """The server has restarted or forgotten the node: register again."""
-    peer_address: _builtins.str
-    """A peer to time the network to; empty for none."""
-    peer_node_id: _builtins.str
-    """Id of that peer's node."""
-    probe_now: _builtins.bool
-    """Take a quick fingerprint soon: a placement has changed."""
-    @_builtins.property
-    def profile_apps(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Applications to profile, each from the node's own list."""
-
-    @_builtins.property
-    def placement_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Placements that the server holds for this node."""
-
-    def __init__(
-        self,
-        *,
-        register_again: _builtins.bool = ...,
-        peer_address: _builtins.str = ...,
-        peer_node_id: _builtins.str = ...,
-        profile_apps: _abc.Iterable[_builtins.str] | None = ...,
-        probe_now: _builtins.bool = ...,
-        placement_ids: _abc.Iterable[_builtins.str] | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["peer_address", b"peer_address", "peer_node_id", b"peer_node_id", "placement_ids", b"placement_ids", "probe_now", b"probe_now", "profile_apps", b"profile_apps", "register_again", b"register_again"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___HeartbeatResponse: _TypeAlias = HeartbeatResponse  # noqa: Y015
 
 @_typing.final
 class ListNodesRequest(_message.Message):
@@ -621,7 +551,7 @@ class Node(_message.Message):
     LAST_FINGERPRINT_FIELD_NUMBER: _builtins.int
     GENERAL_SLOWDOWN_FIELD_NUMBER: _builtins.int
     SLOWDOWN_FIELD_NUMBER: _builtins.int
-    PLACEMENTS_FIELD_NUMBER: _builtins.int
+    ASSIGNMENTS_FIELD_NUMBER: _builtins.int
     PROBE_COST_FIELD_NUMBER: _builtins.int
     state: Global___NodeState.ValueType
     """Whether it is ranked."""
@@ -648,8 +578,8 @@ class Node(_message.Message):
         """Slowdown over the idle reference, by surrogate."""
 
     @_builtins.property
-    def placements(self) -> _containers.RepeatedCompositeFieldContainer[Global___PlacedApplication]:
-        """Placements that are reserved or bound there."""
+    def assignments(self) -> _containers.RepeatedCompositeFieldContainer[Global___PlacedApplication]:
+        """Assignments that are reserved or bound there."""
 
     def __init__(
         self,
@@ -661,12 +591,12 @@ class Node(_message.Message):
         last_fingerprint: _timestamp_pb2.Timestamp | None = ...,
         general_slowdown: _builtins.float | None = ...,
         slowdown: _abc.Mapping[_builtins.str, _builtins.float] | None = ...,
-        placements: _abc.Iterable[Global___PlacedApplication] | None = ...,
+        assignments: _abc.Iterable[Global___PlacedApplication] | None = ...,
         probe_cost: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_general_slowdown", b"_general_slowdown", "facts", b"facts", "general_slowdown", b"general_slowdown", "last_fingerprint", b"last_fingerprint", "last_heartbeat", b"last_heartbeat"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_general_slowdown", b"_general_slowdown", "facts", b"facts", "general_slowdown", b"general_slowdown", "last_fingerprint", b"last_fingerprint", "last_heartbeat", b"last_heartbeat", "placements", b"placements", "probe_cost", b"probe_cost", "reason", b"reason", "slowdown", b"slowdown", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_general_slowdown", b"_general_slowdown", "assignments", b"assignments", "facts", b"facts", "general_slowdown", b"general_slowdown", "last_fingerprint", b"last_fingerprint", "last_heartbeat", b"last_heartbeat", "probe_cost", b"probe_cost", "reason", b"reason", "slowdown", b"slowdown", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__general_slowdown: _TypeAlias = _typing.Literal["general_slowdown"]  # noqa: Y015
     _WhichOneofArgType__general_slowdown: _TypeAlias = _typing.Literal["_general_slowdown", b"_general_slowdown"]  # noqa: Y015
@@ -676,15 +606,15 @@ Global___Node: _TypeAlias = Node  # noqa: Y015
 
 @_typing.final
 class PlacedApplication(_message.Message):
-    """A placement as a node's list has it."""
+    """An assignment as a node's list has it."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    PLACEMENT_ID_FIELD_NUMBER: _builtins.int
+    ASSIGNMENT_ID_FIELD_NUMBER: _builtins.int
     APP_FIELD_NUMBER: _builtins.int
     STATE_FIELD_NUMBER: _builtins.int
     SINCE_FIELD_NUMBER: _builtins.int
-    placement_id: _builtins.str
+    assignment_id: _builtins.str
     """Chosen by the scheduler."""
     app: _builtins.str
     """Name of the application."""
@@ -697,14 +627,14 @@ class PlacedApplication(_message.Message):
     def __init__(
         self,
         *,
-        placement_id: _builtins.str = ...,
+        assignment_id: _builtins.str = ...,
         app: _builtins.str = ...,
         state: _builtins.str = ...,
         since: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["since", b"since"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["app", b"app", "placement_id", b"placement_id", "since", b"since", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["app", b"app", "assignment_id", b"assignment_id", "since", b"since", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

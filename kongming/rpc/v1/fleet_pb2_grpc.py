@@ -40,11 +40,6 @@ class FleetStub:
                 request_serializer=kongming_dot_rpc_dot_v1_dot_fleet__pb2.RegisterRequest.SerializeToString,
                 response_deserializer=kongming_dot_rpc_dot_v1_dot_fleet__pb2.RegisterResponse.FromString,
                 _registered_method=True)
-        self.ReportFingerprints = channel.stream_unary(
-                '/kongming.rpc.v1.Fleet/ReportFingerprints',
-                request_serializer=kongming_dot_rpc_dot_v1_dot_fleet__pb2.ReportFingerprintsRequest.SerializeToString,
-                response_deserializer=kongming_dot_rpc_dot_v1_dot_fleet__pb2.ReportFingerprintsResponse.FromString,
-                _registered_method=True)
         self.Report = channel.unary_unary(
                 '/kongming.rpc.v1.Fleet/Report',
                 request_serializer=kongming_dot_rpc_dot_v1_dot_fleet__pb2.ReportRequest.SerializeToString,
@@ -54,11 +49,6 @@ class FleetStub:
                 '/kongming.rpc.v1.Fleet/ReportRuns',
                 request_serializer=kongming_dot_rpc_dot_v1_dot_fleet__pb2.ReportRunsRequest.SerializeToString,
                 response_deserializer=kongming_dot_rpc_dot_v1_dot_fleet__pb2.ReportRunsResponse.FromString,
-                _registered_method=True)
-        self.Heartbeat = channel.unary_unary(
-                '/kongming.rpc.v1.Fleet/Heartbeat',
-                request_serializer=kongming_dot_rpc_dot_v1_dot_fleet__pb2.HeartbeatRequest.SerializeToString,
-                response_deserializer=kongming_dot_rpc_dot_v1_dot_fleet__pb2.HeartbeatResponse.FromString,
                 _registered_method=True)
         self.ListNodes = channel.unary_unary(
                 '/kongming.rpc.v1.Fleet/ListNodes',
@@ -88,17 +78,9 @@ class FleetServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def ReportFingerprints(self, request_iterator, context):
-        """Fingerprints in the order of their sequence. The answer comes when the stream is closed;
-        what it acknowledges has been committed.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
     def Report(self, request, context):
-        """What a registered agent has to say at one time: fingerprints, and a heartbeat with them. It
-        costs less than a call for each. What the answer acknowledges has been committed.
+        """What a registered agent has to say at one time: fingerprints, a heartbeat, or both. What the
+        answer acknowledges has been committed; repeating is harmless.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -106,13 +88,6 @@ class FleetServicer:
 
     def ReportRuns(self, request, context):
         """Finished runs. What the answer acknowledges has been committed; repeating is harmless.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def Heartbeat(self, request, context):
-        """An agent says that it lives; the answer holds what the server asks of it.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -147,11 +122,6 @@ def add_FleetServicer_to_server(servicer, server):
                     request_deserializer=kongming_dot_rpc_dot_v1_dot_fleet__pb2.RegisterRequest.FromString,
                     response_serializer=kongming_dot_rpc_dot_v1_dot_fleet__pb2.RegisterResponse.SerializeToString,
             ),
-            'ReportFingerprints': grpc.stream_unary_rpc_method_handler(
-                    servicer.ReportFingerprints,
-                    request_deserializer=kongming_dot_rpc_dot_v1_dot_fleet__pb2.ReportFingerprintsRequest.FromString,
-                    response_serializer=kongming_dot_rpc_dot_v1_dot_fleet__pb2.ReportFingerprintsResponse.SerializeToString,
-            ),
             'Report': grpc.unary_unary_rpc_method_handler(
                     servicer.Report,
                     request_deserializer=kongming_dot_rpc_dot_v1_dot_fleet__pb2.ReportRequest.FromString,
@@ -161,11 +131,6 @@ def add_FleetServicer_to_server(servicer, server):
                     servicer.ReportRuns,
                     request_deserializer=kongming_dot_rpc_dot_v1_dot_fleet__pb2.ReportRunsRequest.FromString,
                     response_serializer=kongming_dot_rpc_dot_v1_dot_fleet__pb2.ReportRunsResponse.SerializeToString,
-            ),
-            'Heartbeat': grpc.unary_unary_rpc_method_handler(
-                    servicer.Heartbeat,
-                    request_deserializer=kongming_dot_rpc_dot_v1_dot_fleet__pb2.HeartbeatRequest.FromString,
-                    response_serializer=kongming_dot_rpc_dot_v1_dot_fleet__pb2.HeartbeatResponse.SerializeToString,
             ),
             'ListNodes': grpc.unary_unary_rpc_method_handler(
                     servicer.ListNodes,
@@ -222,33 +187,6 @@ class Fleet:
             _registered_method=True)
 
     @staticmethod
-    def ReportFingerprints(request_iterator,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.stream_unary(
-            request_iterator,
-            target,
-            '/kongming.rpc.v1.Fleet/ReportFingerprints',
-            kongming_dot_rpc_dot_v1_dot_fleet__pb2.ReportFingerprintsRequest.SerializeToString,
-            kongming_dot_rpc_dot_v1_dot_fleet__pb2.ReportFingerprintsResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
     def Report(request,
             target,
             options=(),
@@ -292,33 +230,6 @@ class Fleet:
             '/kongming.rpc.v1.Fleet/ReportRuns',
             kongming_dot_rpc_dot_v1_dot_fleet__pb2.ReportRunsRequest.SerializeToString,
             kongming_dot_rpc_dot_v1_dot_fleet__pb2.ReportRunsResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def Heartbeat(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/kongming.rpc.v1.Fleet/Heartbeat',
-            kongming_dot_rpc_dot_v1_dot_fleet__pb2.HeartbeatRequest.SerializeToString,
-            kongming_dot_rpc_dot_v1_dot_fleet__pb2.HeartbeatResponse.FromString,
             options,
             channel_credentials,
             insecure,

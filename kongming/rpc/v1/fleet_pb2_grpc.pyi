@@ -35,18 +35,12 @@ class FleetStub:
     def __new__(cls, channel: _aio.Channel) -> FleetAsyncStub: ...
     Register: _grpc.UnaryUnaryMultiCallable[_fleet_pb2.RegisterRequest, _fleet_pb2.RegisterResponse]
     """An agent makes its node known, with the idle reference that it has. Repeating it is harmless."""
-    ReportFingerprints: _grpc.StreamUnaryMultiCallable[_fleet_pb2.ReportFingerprintsRequest, _fleet_pb2.ReportFingerprintsResponse]
-    """Fingerprints in the order of their sequence. The answer comes when the stream is closed;
-    what it acknowledges has been committed.
-    """
     Report: _grpc.UnaryUnaryMultiCallable[_fleet_pb2.ReportRequest, _fleet_pb2.ReportResponse]
-    """What a registered agent has to say at one time: fingerprints, and a heartbeat with them. It
-    costs less than a call for each. What the answer acknowledges has been committed.
+    """What a registered agent has to say at one time: fingerprints, a heartbeat, or both. What the
+    answer acknowledges has been committed; repeating is harmless.
     """
     ReportRuns: _grpc.UnaryUnaryMultiCallable[_fleet_pb2.ReportRunsRequest, _fleet_pb2.ReportRunsResponse]
     """Finished runs. What the answer acknowledges has been committed; repeating is harmless."""
-    Heartbeat: _grpc.UnaryUnaryMultiCallable[_fleet_pb2.HeartbeatRequest, _fleet_pb2.HeartbeatResponse]
-    """An agent says that it lives; the answer holds what the server asks of it."""
     ListNodes: _grpc.UnaryUnaryMultiCallable[_fleet_pb2.ListNodesRequest, _fleet_pb2.ListNodesResponse]
     """All nodes, page by page."""
     WatchNode: _grpc.UnaryStreamMultiCallable[_fleet_pb2.WatchNodeRequest, _fleet_pb2.WatchNodeResponse]
@@ -61,18 +55,12 @@ class FleetAsyncStub(FleetStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     Register: _aio.UnaryUnaryMultiCallable[_fleet_pb2.RegisterRequest, _fleet_pb2.RegisterResponse]  # type: ignore[assignment]
     """An agent makes its node known, with the idle reference that it has. Repeating it is harmless."""
-    ReportFingerprints: _aio.StreamUnaryMultiCallable[_fleet_pb2.ReportFingerprintsRequest, _fleet_pb2.ReportFingerprintsResponse]  # type: ignore[assignment]
-    """Fingerprints in the order of their sequence. The answer comes when the stream is closed;
-    what it acknowledges has been committed.
-    """
     Report: _aio.UnaryUnaryMultiCallable[_fleet_pb2.ReportRequest, _fleet_pb2.ReportResponse]  # type: ignore[assignment]
-    """What a registered agent has to say at one time: fingerprints, and a heartbeat with them. It
-    costs less than a call for each. What the answer acknowledges has been committed.
+    """What a registered agent has to say at one time: fingerprints, a heartbeat, or both. What the
+    answer acknowledges has been committed; repeating is harmless.
     """
     ReportRuns: _aio.UnaryUnaryMultiCallable[_fleet_pb2.ReportRunsRequest, _fleet_pb2.ReportRunsResponse]  # type: ignore[assignment]
     """Finished runs. What the answer acknowledges has been committed; repeating is harmless."""
-    Heartbeat: _aio.UnaryUnaryMultiCallable[_fleet_pb2.HeartbeatRequest, _fleet_pb2.HeartbeatResponse]  # type: ignore[assignment]
-    """An agent says that it lives; the answer holds what the server asks of it."""
     ListNodes: _aio.UnaryUnaryMultiCallable[_fleet_pb2.ListNodesRequest, _fleet_pb2.ListNodesResponse]  # type: ignore[assignment]
     """All nodes, page by page."""
     WatchNode: _aio.UnaryStreamMultiCallable[_fleet_pb2.WatchNodeRequest, _fleet_pb2.WatchNodeResponse]  # type: ignore[assignment]
@@ -92,23 +80,13 @@ class FleetServicer(metaclass=_abc_1.ABCMeta):
         """An agent makes its node known, with the idle reference that it has. Repeating it is harmless."""
 
     @_abc_1.abstractmethod
-    def ReportFingerprints(
-        self,
-        request_iterator: _MaybeAsyncIterator[_fleet_pb2.ReportFingerprintsRequest],
-        context: _ServicerContext,
-    ) -> _typing.Union[_fleet_pb2.ReportFingerprintsResponse, _abc.Awaitable[_fleet_pb2.ReportFingerprintsResponse]]:
-        """Fingerprints in the order of their sequence. The answer comes when the stream is closed;
-        what it acknowledges has been committed.
-        """
-
-    @_abc_1.abstractmethod
     def Report(
         self,
         request: _fleet_pb2.ReportRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_fleet_pb2.ReportResponse, _abc.Awaitable[_fleet_pb2.ReportResponse]]:
-        """What a registered agent has to say at one time: fingerprints, and a heartbeat with them. It
-        costs less than a call for each. What the answer acknowledges has been committed.
+        """What a registered agent has to say at one time: fingerprints, a heartbeat, or both. What the
+        answer acknowledges has been committed; repeating is harmless.
         """
 
     @_abc_1.abstractmethod
@@ -118,14 +96,6 @@ class FleetServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_fleet_pb2.ReportRunsResponse, _abc.Awaitable[_fleet_pb2.ReportRunsResponse]]:
         """Finished runs. What the answer acknowledges has been committed; repeating is harmless."""
-
-    @_abc_1.abstractmethod
-    def Heartbeat(
-        self,
-        request: _fleet_pb2.HeartbeatRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_fleet_pb2.HeartbeatResponse, _abc.Awaitable[_fleet_pb2.HeartbeatResponse]]:
-        """An agent says that it lives; the answer holds what the server asks of it."""
 
     @_abc_1.abstractmethod
     def ListNodes(

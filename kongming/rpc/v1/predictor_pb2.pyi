@@ -33,7 +33,9 @@ class _StalePolicyEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_StalePoli
     STALE_POLICY_REFUSE: _StalePolicy.ValueType  # 1
     """Refuse with FAILED_PRECONDITION (in a batch: an error in the answer)."""
     STALE_POLICY_WIDEN: _StalePolicy.ValueType  # 2
-    """Use it; widen the interval by what the node's environments change over such a time."""
+    """Use it; widen the interval by what the node's environments change over such a time. It is
+    calibrated no longer.
+    """
     STALE_POLICY_HISTORY: _StalePolicy.ValueType  # 3
     """Use the median of the node's recent fingerprints instead."""
 
@@ -45,7 +47,9 @@ STALE_POLICY_UNSPECIFIED: StalePolicy.ValueType  # 0
 STALE_POLICY_REFUSE: StalePolicy.ValueType  # 1
 """Refuse with FAILED_PRECONDITION (in a batch: an error in the answer)."""
 STALE_POLICY_WIDEN: StalePolicy.ValueType  # 2
-"""Use it; widen the interval by what the node's environments change over such a time."""
+"""Use it; widen the interval by what the node's environments change over such a time. It is
+calibrated no longer.
+"""
 STALE_POLICY_HISTORY: StalePolicy.ValueType  # 3
 """Use the median of the node's recent fingerprints instead."""
 Global___StalePolicy: _TypeAlias = StalePolicy  # noqa: Y015
@@ -182,6 +186,9 @@ class Prediction(_message.Message):
     WARNINGS_FIELD_NUMBER: _builtins.int
     NOTES_FIELD_NUMBER: _builtins.int
     SCALED_FIELD_NUMBER: _builtins.int
+    FINGERPRINT_TAKEN_AT_FIELD_NUMBER: _builtins.int
+    ADDED_FIELD_NUMBER: _builtins.int
+    REMOVED_FIELD_NUMBER: _builtins.int
     app: _builtins.str
     """Name of the application."""
     node_id: _builtins.str
@@ -222,7 +229,7 @@ class Prediction(_message.Message):
 
     @_builtins.property
     def residents(self) -> _containers.MessageMap[_builtins.str, Global___ResidentImpact]:
-        """What the application would do to each resident, by the resident's placement id."""
+        """What the application would do to each resident, by the resident's assignment id."""
 
     @_builtins.property
     def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
@@ -238,6 +245,18 @@ class Prediction(_message.Message):
         domain and drivers are then of the slowest node, solo and runtime of the whole job in seconds,
         slowdown is the job's over idle machines, and fingerprint_age the oldest.
         """
+
+    @_builtins.property
+    def fingerprint_taken_at(self) -> _timestamp_pb2.Timestamp:
+        """When the fingerprint that was used was taken; absent where the idle reference was."""
+
+    @_builtins.property
+    def added(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Assignments that were added to the fingerprint because they began after it."""
+
+    @_builtins.property
+    def removed(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Assignments that were taken out because they ended after it, or are the application's own."""
 
     def __init__(
         self,
@@ -261,10 +280,13 @@ class Prediction(_message.Message):
         warnings: _abc.Iterable[_builtins.str] | None = ...,
         notes: _abc.Iterable[_builtins.str] | None = ...,
         scaled: Global___Scaled | None = ...,
+        fingerprint_taken_at: _timestamp_pb2.Timestamp | None = ...,
+        added: _abc.Iterable[_builtins.str] | None = ...,
+        removed: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_runtime", b"_runtime", "_scaled", b"_scaled", "_solo", b"_solo", "fingerprint_age", b"fingerprint_age", "runtime", b"runtime", "scaled", b"scaled", "slowdown", b"slowdown", "solo", b"solo"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_runtime", b"_runtime", "_scaled", b"_scaled", "_solo", b"_solo", "fingerprint_age", b"fingerprint_age", "fingerprint_taken_at", b"fingerprint_taken_at", "runtime", b"runtime", "scaled", b"scaled", "slowdown", b"slowdown", "solo", b"solo"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_runtime", b"_runtime", "_scaled", b"_scaled", "_solo", b"_solo", "app", b"app", "basis", b"basis", "domain", b"domain", "drivers", b"drivers", "extrapolating", b"extrapolating", "fingerprint_age", b"fingerprint_age", "metric_unit", b"metric_unit", "model", b"model", "model_version", b"model_version", "node_id", b"node_id", "notes", b"notes", "placement", b"placement", "residents", b"residents", "runtime", b"runtime", "scaled", b"scaled", "slowdown", b"slowdown", "solo", b"solo", "stale", b"stale", "warnings", b"warnings"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_runtime", b"_runtime", "_scaled", b"_scaled", "_solo", b"_solo", "added", b"added", "app", b"app", "basis", b"basis", "domain", b"domain", "drivers", b"drivers", "extrapolating", b"extrapolating", "fingerprint_age", b"fingerprint_age", "fingerprint_taken_at", b"fingerprint_taken_at", "metric_unit", b"metric_unit", "model", b"model", "model_version", b"model_version", "node_id", b"node_id", "notes", b"notes", "placement", b"placement", "removed", b"removed", "residents", b"residents", "runtime", b"runtime", "scaled", b"scaled", "slowdown", b"slowdown", "solo", b"solo", "stale", b"stale", "warnings", b"warnings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__runtime: _TypeAlias = _typing.Literal["runtime"]  # noqa: Y015
     _WhichOneofArgType__runtime: _TypeAlias = _typing.Literal["_runtime", b"_runtime"]  # noqa: Y015
@@ -561,7 +583,7 @@ class PredictQuestion(_message.Message):
     domain: _builtins.int
     """Last-level cache domain; absent for the one with the least slowdown."""
     resident_id: _builtins.str
-    """The placement id of this very application where it runs already: its own pressure is then
+    """The assignment id of this very application where it runs already: its own pressure is then
     taken out of the fingerprint. Empty for a newcomer.
     """
     strict: _builtins.bool
@@ -1090,7 +1112,7 @@ class RankedNode(_message.Message):
     set: whether another node would have done as well.
     """
     residents: _builtins.int
-    """Placements that are reserved or bound there."""
+    """Assignments that are reserved or bound there."""
     @_builtins.property
     def slowdown(self) -> Global___Interval:
         """Of the newcomer; ratio to the idle node."""
@@ -1155,9 +1177,6 @@ class ExplainResponse(_message.Message):
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     PREDICTION_FIELD_NUMBER: _builtins.int
     CONTRIBUTIONS_FIELD_NUMBER: _builtins.int
-    FINGERPRINT_TAKEN_AT_FIELD_NUMBER: _builtins.int
-    ADDED_FIELD_NUMBER: _builtins.int
-    REMOVED_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """That of the request, or the server's own."""
     @_builtins.property
@@ -1168,31 +1187,16 @@ class ExplainResponse(_message.Message):
     def contributions(self) -> _containers.RepeatedCompositeFieldContainer[Global___Contribution]:
         """Greatest contribution first."""
 
-    @_builtins.property
-    def fingerprint_taken_at(self) -> _timestamp_pb2.Timestamp:
-        """When the fingerprint that was used began; absent where the idle reference was."""
-
-    @_builtins.property
-    def added(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Placements that were added to the fingerprint because they began after it."""
-
-    @_builtins.property
-    def removed(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Placements that were taken out because they ended after it, or are the application's own."""
-
     def __init__(
         self,
         *,
         request_id: _builtins.str = ...,
         prediction: Global___Prediction | None = ...,
         contributions: _abc.Iterable[Global___Contribution] | None = ...,
-        fingerprint_taken_at: _timestamp_pb2.Timestamp | None = ...,
-        added: _abc.Iterable[_builtins.str] | None = ...,
-        removed: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["fingerprint_taken_at", b"fingerprint_taken_at", "prediction", b"prediction"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["prediction", b"prediction"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["added", b"added", "contributions", b"contributions", "fingerprint_taken_at", b"fingerprint_taken_at", "prediction", b"prediction", "removed", b"removed", "request_id", b"request_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["contributions", b"contributions", "prediction", b"prediction", "request_id", b"request_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

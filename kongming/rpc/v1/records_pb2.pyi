@@ -429,8 +429,6 @@ class Usage(_message.Message):
     CPU_SECONDS_FIELD_NUMBER: _builtins.int
     PAGE_FAULTS_FIELD_NUMBER: _builtins.int
     MAJOR_FAULTS_FIELD_NUMBER: _builtins.int
-    VOLUNTARY_SWITCHES_FIELD_NUMBER: _builtins.int
-    INVOLUNTARY_SWITCHES_FIELD_NUMBER: _builtins.int
     READ_BYTES_FIELD_NUMBER: _builtins.int
     WRITTEN_BYTES_FIELD_NUMBER: _builtins.int
     MAX_RSS_BYTES_FIELD_NUMBER: _builtins.int
@@ -440,10 +438,6 @@ class Usage(_message.Message):
     """Those that needed no I/O, counted."""
     major_faults: _builtins.int
     """Those that needed I/O, counted."""
-    voluntary_switches: _builtins.int
-    """Context switches while it waited, counted."""
-    involuntary_switches: _builtins.int
-    """Context switches while it could have gone on, counted."""
     read_bytes: _builtins.int
     """Bytes."""
     written_bytes: _builtins.int
@@ -456,15 +450,13 @@ class Usage(_message.Message):
         cpu_seconds: _builtins.float = ...,
         page_faults: _builtins.int = ...,
         major_faults: _builtins.int = ...,
-        voluntary_switches: _builtins.int = ...,
-        involuntary_switches: _builtins.int = ...,
         read_bytes: _builtins.int = ...,
         written_bytes: _builtins.int = ...,
         max_rss_bytes: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cpu_seconds", b"cpu_seconds", "involuntary_switches", b"involuntary_switches", "major_faults", b"major_faults", "max_rss_bytes", b"max_rss_bytes", "page_faults", b"page_faults", "read_bytes", b"read_bytes", "voluntary_switches", b"voluntary_switches", "written_bytes", b"written_bytes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cpu_seconds", b"cpu_seconds", "major_faults", b"major_faults", "max_rss_bytes", b"max_rss_bytes", "page_faults", b"page_faults", "read_bytes", b"read_bytes", "written_bytes", b"written_bytes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1,4 +1,4 @@
-"""Migrations of the store, run by the library itself: a user needs no Alembic settings."""
+"""Schema migrations, run by the library itself: users need no Alembic configuration."""
 
 from __future__ import annotations
 
@@ -7,28 +7,33 @@ from alembic import command
 from alembic.config import Config
 from alembic.script import ScriptDirectory
 
-from kongming.store.connection import incompatible
+from kongming.records.errors import IncompatibleError
 
 
 def config(connection: sa.Connection | None = None) -> Config:
-    """Alembic's settings for the store; ``connection`` is the one that migrates."""
-    made = Config()
-    made.set_main_option("script_location", "kongming.store:migrations")
-    made.set_main_option("path_separator", "os")
-    made.attributes["connection"] = connection
-    return made
+    """Return Alembic's configuration for the store; ``connection`` runs the migrations."""
+    settings = Config()
+    settings.set_main_option("script_location", "kongming.store:migrations")
+    settings.set_main_option("path_separator", "os")
+    settings.attributes["connection"] = connection
+    return settings
 
 
-def migrate(connection: sa.Connection, found: str | None) -> None:
-    """Bring the tables to the newest form, inside the connection's transaction.
+def migrate(connection: sa.Connection, revision: str | None) -> None:
+    """Upgrade the tables to the newest revision, within the connection's transaction.
 
-    ``found`` is the present revision, None for an empty database.
+    ``revision`` is the current revision, None for an empty database.
 
     Raises:
-        IncompatibleError: ``found`` is no revision known here: a newer KONGMING wrote it.
+        IncompatibleError: ``revision`` is unknown: a newer KONGMING wrote it.
     """
     settings = config(connection)
-    known = {script.revision for script in ScriptDirectory.from_config(settings).walk_revisions()}
-    if found is not None and found not in known:
-        raise incompatible(found)
+    known_revisions = {
+        script.revision for script in ScriptDirectory.from_config(settings).walk_revisions()
+    }
+    if revision is not None and revision not in known_revisions:
+        raise IncompatibleError(
+            f"The store has revision {revision!r}, which this KONGMING does not know.",
+            hint="Upgrade kongming, or name another store with --store or KONGMING_STORE.",
+        )
     command.upgrade(settings, "head")

@@ -1,4 +1,4 @@
-"""Alembic's entry point. It migrates on the connection that ``migrate`` was given."""
+"""Alembic's entry point; migrates on the connection passed to ``migrate``."""
 
 from alembic import context
 
@@ -8,7 +8,7 @@ context.configure(
     connection=context.config.attributes["connection"],
     target_metadata=metadata,
     version_table=VERSION_TABLE,
-    # SQLite can: all of a migration or nothing.
+    # SQLite supports it: a migration is atomic.
     transactional_ddl=True,
     render_as_batch=True,
 )

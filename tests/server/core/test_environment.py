@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kongming_server.core import environment
-from kongming_server.core.environment import Phase, phase
 
+from kongming.engine import environment
+from kongming.engine.environment import Phase, phase
 from tests.server.core import worlds
 from tests.server.core.worlds import NOW, bound, released, reserved
 
@@ -142,4 +142,4 @@ def test_worlds_here_are_as_the_engine_reads_them() -> None:
     made = worlds.engine()
     worlds.add_node(made, logs={"stream.triad": 0.2})
 
-    assert made.fingerprint_at("node-1") == pytest.approx(NOW - 10.0)
+    assert made.node("node-1", NOW).last_fingerprint_at == pytest.approx(NOW - 10.0)

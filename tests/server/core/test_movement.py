@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 import pytest
-from kongming_server.core.movement import default_movement, learn
-from kongming_server.core.questions import Settings
 
+from kongming.engine.movement import default_movement, learn
+from kongming.engine.settings import Settings
 from tests.server.core import worlds
 from tests.server.core.worlds import NOW
 

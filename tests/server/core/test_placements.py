@@ -1,31 +1,31 @@
-"""The state machine of placements: harmless repeats, conflicts, and time that passes."""
+"""The state machine of assignments: harmless repeats, conflicts, and time that passes."""
 
 from __future__ import annotations
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kongming_server.core.placements import (
+
+from kongming.engine.assignments import (
     BOUND,
     DEFAULT_TTL_S,
     EXPIRED,
     KEPT_ENDED_S,
     RELEASED,
     RESERVED,
-    PlacementBook,
+    AssignmentBook,
 )
-
-from kongming.errors import ConflictError, InputError, UnknownNameError
+from kongming.records.errors import ConflictError, InputError, UnknownNameError
 
 NOW = 1_800_000_000.0
 
 
 @pytest.fixture
-def book() -> PlacementBook:
-    return PlacementBook()
+def book() -> AssignmentBook:
+    return AssignmentBook()
 
 
-def test_a_placement_goes_from_reserved_to_bound_to_released(book: PlacementBook) -> None:
+def test_a_placement_goes_from_reserved_to_bound_to_released(book: AssignmentBook) -> None:
     held = book.reserve("p", "app", "n1", NOW, ttl_s=30.0, memory_bytes=5)
     bound = book.bind("p", NOW + 10.0)
     ended = book.release("p", NOW + 20.0)
@@ -42,7 +42,7 @@ actions = st.lists(st.sampled_from(("reserve", "bind", "release")), min_size=1, 
 
 @given(actions)
 def test_repeating_a_request_changes_nothing(steps: list[str]) -> None:
-    book = PlacementBook()
+    book = AssignmentBook()
 
     def act(step: str, now: float) -> object:
         if step == "reserve":
@@ -58,7 +58,7 @@ def test_repeating_a_request_changes_nothing(steps: list[str]) -> None:
         assert act(step, NOW + n + 50.0) == first
 
 
-def test_the_same_id_for_something_else_is_a_conflict(book: PlacementBook) -> None:
+def test_the_same_id_for_something_else_is_a_conflict(book: AssignmentBook) -> None:
     book.reserve("p", "app", "n1", NOW)
 
     with pytest.raises(ConflictError, match="app"):
@@ -67,7 +67,7 @@ def test_the_same_id_for_something_else_is_a_conflict(book: PlacementBook) -> No
         book.bind("p", NOW, node_id="n2")
 
 
-def test_a_reservation_expires_and_one_that_runs_does_not(book: PlacementBook) -> None:
+def test_a_reservation_expires_and_one_that_runs_does_not(book: AssignmentBook) -> None:
     book.reserve("held", "app", "n1", NOW)
     book.reserve("runs", "app", "n1", NOW)
     book.bind("runs", NOW + 1.0)
@@ -75,17 +75,17 @@ def test_a_reservation_expires_and_one_that_runs_does_not(book: PlacementBook) -
     assert book.expire(NOW + DEFAULT_TTL_S - 1.0) == []
     (ended,) = book.expire(NOW + DEFAULT_TTL_S)
 
-    assert (ended.placement_id, ended.state, ended.ended_at) == (
+    assert (ended.assignment_id, ended.state, ended.ended_at) == (
         "held",
         EXPIRED,
         NOW + DEFAULT_TTL_S,
     )
-    assert [one.placement_id for one in book.all()] == ["runs"]
+    assert [one.assignment_id for one in book.all()] == ["runs"]
     # It runs, whatever was agreed.
     assert book.bind("held", NOW + DEFAULT_TTL_S + 1.0).state == BOUND
 
 
-def test_what_ended_long_ago_is_forgotten(book: PlacementBook) -> None:
+def test_what_ended_long_ago_is_forgotten(book: AssignmentBook) -> None:
     book.bind("p", NOW, app="app", node_id="n1")
     book.release("p", NOW + 1.0)
 
@@ -95,7 +95,7 @@ def test_what_ended_long_ago_is_forgotten(book: PlacementBook) -> None:
         book.get("p")
 
 
-def test_times_that_lie_far_ahead_are_not_believed(book: PlacementBook) -> None:
+def test_times_that_lie_far_ahead_are_not_believed(book: AssignmentBook) -> None:
     bound = book.bind("p", NOW, started_at=NOW + 9999.0, app="app", node_id="n1")
     ended = book.release("p", NOW + 5.0, ended_at=NOW - 9999.0)
 
@@ -104,11 +104,11 @@ def test_times_that_lie_far_ahead_are_not_believed(book: PlacementBook) -> None:
 
 
 @pytest.mark.parametrize("ttl_s", [0.0, -1.0, float("nan"), float("inf")])
-def test_a_time_to_live_that_is_none_is_refused(book: PlacementBook, ttl_s: float) -> None:
+def test_a_time_to_live_that_is_none_is_refused(book: AssignmentBook, ttl_s: float) -> None:
     with pytest.raises(InputError, match="ttl"):
         book.reserve("p", "app", "n1", NOW, ttl_s=ttl_s)
 
 
-def test_binding_what_was_never_reserved_needs_app_and_node(book: PlacementBook) -> None:
+def test_binding_what_was_never_reserved_needs_app_and_node(book: AssignmentBook) -> None:
     with pytest.raises(UnknownNameError):
         book.bind("p", NOW)

@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kongming_server.core.engine import Engine
-from kongming_server.core.questions import (
-    Basis,
-    ColocationQuestion,
-    Forecast,
-    Purpose,
-    Question,
-    StalePolicy,
-)
 
-from kongming import predict as library
-from kongming.errors import (
+from kongming.engine.engine import Engine
+from kongming.engine.settings import Purpose
+from kongming.learning import predict as library
+from kongming.records.answers import Forecast
+from kongming.records.errors import (
     CannotAnswerError,
     ExtrapolationError,
     IncompatibleError,
@@ -30,6 +23,7 @@ from kongming.errors import (
     UnknownNameError,
     UntrainedError,
 )
+from kongming.records.questions import ColocationQuestion, Question
 from tests.server.core import worlds
 from tests.server.core.worlds import IDLE, NOW, PRESSURE, bound, expected, released, reserved
 
@@ -53,9 +47,9 @@ def test_a_newcomer_meets_what_the_fingerprint_reads(made: Engine) -> None:
     forecast = ask(made)
 
     assert log_slowdown(forecast) == pytest.approx(0.5 * 0.4, abs=1e-6)
-    assert forecast.runtime is not None
-    assert forecast.runtime.median == pytest.approx(10.0 * math.exp(0.2))
-    assert forecast.basis is Basis.MODEL
+    assert forecast.runtime_s is not None
+    assert forecast.runtime_s.median == pytest.approx(10.0 * math.exp(0.2))
+    assert forecast.basis == "model"
     assert (forecast.model, forecast.model_version) == ("LM", 1)
     assert forecast.fingerprint_age_s == pytest.approx(10.0)
     assert not forecast.stale
@@ -64,7 +58,7 @@ def test_a_newcomer_meets_what_the_fingerprint_reads(made: Engine) -> None:
 
 def test_one_who_ran_when_the_fingerprint_was_taken_is_not_counted_twice(made: Engine) -> None:
     worlds.add_node(made, logs=PRESSURE["memory"])
-    made.put_placement(bound("a", "memory", NOW - 100.0))
+    made.put_assignment(bound("a", "memory", NOW - 100.0))
 
     forecast = ask(made)
 
@@ -74,7 +68,7 @@ def test_one_who_ran_when_the_fingerprint_was_taken_is_not_counted_twice(made: E
 
 def test_one_who_began_after_the_fingerprint_is_added_until_the_next_one(made: Engine) -> None:
     worlds.add_node(made, logs={})
-    made.put_placement(bound("a", "memory", NOW - 5.0))
+    made.put_assignment(bound("a", "memory", NOW - 5.0))
 
     before = ask(made)
     later = worlds.fingerprint(worlds.slowed(PRESSURE["memory"]), NOW - 1.0)
@@ -89,7 +83,7 @@ def test_one_who_began_after_the_fingerprint_is_added_until_the_next_one(made: E
 
 def test_one_who_ended_after_the_fingerprint_is_taken_out(made: Engine) -> None:
     worlds.add_node(made, logs=PRESSURE["memory"])
-    made.put_placement(released(bound("a", "memory", NOW - 100.0), NOW - 2.0))
+    made.put_assignment(released(bound("a", "memory", NOW - 100.0), NOW - 2.0))
 
     forecast = ask(made)
 
@@ -99,8 +93,8 @@ def test_one_who_ended_after_the_fingerprint_is_taken_out(made: Engine) -> None:
 
 def test_a_resident_does_not_feel_its_own_pressure(made: Engine) -> None:
     worlds.add_node(made, logs=PRESSURE["memory"])
-    made.put_placement(bound("a", "memory", NOW - 100.0))
-    made.put_placement(bound("b", "memory", NOW - 5.0))
+    made.put_assignment(bound("a", "memory", NOW - 100.0))
+    made.put_assignment(bound("b", "memory", NOW - 5.0))
 
     first = ask(made, resident_id="a")
     second = ask(made, resident_id="b")
@@ -115,8 +109,8 @@ def test_a_resident_does_not_feel_its_own_pressure(made: Engine) -> None:
 
 def test_residents_are_told_what_a_newcomer_would_do(made: Engine) -> None:
     worlds.add_node(made, logs=PRESSURE["disk"])
-    made.put_placement(bound("d", "disk", NOW - 100.0))
-    made.put_placement(bound("m", "memory", NOW - 5.0))
+    made.put_assignment(bound("d", "disk", NOW - 100.0))
+    made.put_assignment(bound("m", "memory", NOW - 5.0))
 
     impacts = ask(made, "memory").residents
 
@@ -155,7 +149,7 @@ def test_real_sets_of_residents_are_met_as_they_run_whenever_the_fingerprint_was
     worlds.add_node(made, logs=_sum(seen), taken_at=NOW - ago)
     for n, (name, began, ended) in enumerate(visits):
         one = bound(str(n), name, NOW - began)
-        made.put_placement(one if ended is None else released(one, NOW - ended))
+        made.put_assignment(one if ended is None else released(one, NOW - ended))
     running = [(str(n), a) for n, (a, _, e) in enumerate(visits) if e is None]
 
     forecast = ask(made, app)
@@ -231,7 +225,7 @@ def test_without_a_fingerprint_the_reference_answers_with_all_residents_added(
     made: Engine,
 ) -> None:
     worlds.add_node(made)
-    made.put_placement(bound("a", "memory", NOW - 1000.0))
+    made.put_assignment(bound("a", "memory", NOW - 1000.0))
 
     forecast = ask(made)
 
@@ -245,13 +239,13 @@ def test_what_nobody_profiled_gets_the_nodes_general_slowdown(made: Engine) -> N
 
     forecast = ask(made, "stranger")
 
-    assert forecast.basis is Basis.NODE_ONLY
+    assert forecast.basis == "node-only"
     assert log_slowdown(forecast) == pytest.approx((6 * 0.2 + 0.9) / 7)
     assert forecast.slowdown.lower == pytest.approx(math.exp(0.2))
     assert forecast.slowdown.upper > forecast.slowdown.median
     assert not forecast.slowdown.calibrated
-    assert forecast.runtime is None
-    assert forecast.solo is None
+    assert forecast.runtime_s is None
+    assert forecast.solo_s is None
     assert forecast.model_version == 0
 
 
@@ -264,7 +258,7 @@ def test_of_a_stranger_on_a_node_without_a_reference_nothing_is_said(made: Engin
 
 def test_a_resident_without_a_signature_presses_as_a_typical_one_with_a_word(made: Engine) -> None:
     worlds.add_node(made, logs={})
-    made.put_placement(bound("x", "stranger", NOW - 1.0))
+    made.put_assignment(bound("x", "stranger", NOW - 1.0))
 
     forecast = ask(made, "quiet")
 
@@ -283,7 +277,7 @@ class TestStale:
 
     def test_refuse_refuses(self, made: Engine) -> None:
         with pytest.raises(StaleError, match="2000 s old"):
-            ask(made, stale_policy=StalePolicy.REFUSE)
+            ask(made, stale_policy="refuse")
 
     def test_widen_keeps_the_median_and_widens_the_interval_with_a_word(self, made: Engine) -> None:
         fresh = worlds.engine()
@@ -296,8 +290,8 @@ class TestStale:
         assert old.slowdown.median == pytest.approx(young.slowdown.median)
         assert old.slowdown.lower < young.slowdown.lower
         assert old.slowdown.upper > young.slowdown.upper
-        assert old.runtime is not None
-        assert old.runtime.upper == pytest.approx(10.0 * old.slowdown.upper)
+        assert old.runtime_s is not None
+        assert old.runtime_s.upper == pytest.approx(10.0 * old.slowdown.upper)
         assert any("widened" in warning for warning in old.warnings)
 
     def test_history_uses_the_median_of_what_was_read_before(self, made: Engine) -> None:
@@ -305,7 +299,7 @@ class TestStale:
             earlier = worlds.fingerprint(worlds.slowed({"stream.triad": 0.1}), NOW - 3000.0 - n)
             assert not made.put_fingerprint("node-1", 0, earlier, now=NOW)
 
-        forecast = ask(made, stale_policy=StalePolicy.HISTORY)
+        forecast = ask(made, stale_policy="history")
 
         assert log_slowdown(forecast) == pytest.approx(0.05, abs=1e-6)
         assert forecast.stale
@@ -332,7 +326,7 @@ def test_an_estimate_is_used_but_never_kept_as_history(made: Engine) -> None:
         assert made.put_fingerprint("node-1", 0, guess, Purpose.ESTIMATE, NOW)
 
     assert log_slowdown(ask(made)) == pytest.approx(0.2, abs=1e-6)
-    history = ask(made, stale_policy=StalePolicy.HISTORY)
+    history = ask(made, stale_policy="history")
     assert log_slowdown(history) == pytest.approx(0.2, abs=1e-6)
     assert any("widened" in warning for warning in history.warnings)
 
@@ -351,8 +345,8 @@ def test_the_domain_with_the_least_slowdown_answers_unless_one_is_named(made: En
 
 def test_a_neighbour_in_another_domain_presses_on_what_the_domains_share(made: Engine) -> None:
     worlds.add_node(made, logs={}, cpus=(0, 1), llc_cpus=((0,), (1,)))
-    made.put_placement(bound("m", "memory", NOW - 1.0, domain=0))
-    made.put_placement(bound("d", "disk", NOW - 1.0, domain=0))
+    made.put_assignment(bound("m", "memory", NOW - 1.0, domain=0))
+    made.put_assignment(bound("d", "disk", NOW - 1.0, domain=0))
 
     assert log_slowdown(ask(made, "memory", domain=1)) == pytest.approx(0.0, abs=1e-6)
     assert log_slowdown(ask(made, "disk", domain=1)) == pytest.approx(
@@ -377,7 +371,7 @@ def test_versions_are_kept_and_selectable_and_promotion_swaps_at_once(made: Engi
     with pytest.raises(UnknownNameError):
         ask(made, model_version=2)
     made.drop_model("memory", "cross-core")
-    assert ask(made).basis is Basis.NODE_ONLY
+    assert ask(made).basis == "node-only"
 
 
 @pytest.mark.parametrize(
@@ -401,7 +395,7 @@ def test_what_cannot_be_answered_says_why(
 
 def test_a_placement_of_another_application_is_not_ones_own(made: Engine) -> None:
     worlds.add_node(made, logs={})
-    made.put_placement(bound("d", "disk", NOW - 1.0))
+    made.put_assignment(bound("d", "disk", NOW - 1.0))
 
     with pytest.raises(InputError, match="resident_id"):
         ask(made, "memory", resident_id="d")
@@ -475,7 +469,7 @@ class TestExplain:
         explained = made.explain(Question("stranger", "node-1"), NOW)
 
         total = math.fsum(one.log_slowdown for one in explained.contributions)
-        assert total == pytest.approx(math.log(explained.forecast.slowdown.median))
+        assert total == pytest.approx(math.log(explained.prediction.slowdown.median))
 
 
 class TestColocation:
@@ -488,8 +482,8 @@ class TestColocation:
 
         ours = made.predict_colocation(ColocationQuestion("memory", ("disk", "quiet")), NOW)
 
-        assert ours.forecast.slowdown.median == pytest.approx(theirs.slowdown.median, rel=1e-6)
-        assert ours.forecast.slowdown.upper == pytest.approx(theirs.slowdown.upper, rel=1e-6)
+        assert ours.prediction.slowdown.median == pytest.approx(theirs.slowdown.median, rel=1e-6)
+        assert ours.prediction.slowdown.upper == pytest.approx(theirs.slowdown.upper, rel=1e-6)
         residents = library.predict_residents(
             signatures["memory"],
             {"disk": worlds.model("disk", worlds.SENSITIVITY["disk"])},
@@ -504,7 +498,9 @@ class TestColocation:
         thrice = made.predict_colocation(ColocationQuestion("memory", ("memory",) * 3), NOW)
 
         loads = [PRESSURE["memory"]] * 3
-        assert log_slowdown(thrice.forecast) == pytest.approx(expected("memory", *loads), abs=1e-6)
+        assert log_slowdown(thrice.prediction) == pytest.approx(
+            expected("memory", *loads), abs=1e-6
+        )
         assert all(
             math.log(impact.slowdown.median) == pytest.approx(expected("memory", *loads), abs=1e-6)
             for impact in thrice.neighbours
@@ -517,8 +513,8 @@ class TestColocation:
         found = made.predict_colocation(ColocationQuestion("memory", ("bare",)), NOW)
 
         assert found.neighbours[0].slowdown is None
-        assert any("bare has no model" in warning for warning in found.forecast.warnings)
-        assert log_slowdown(found.forecast) == pytest.approx(0.2, abs=1e-6)
+        assert any("bare has no model" in warning for warning in found.prediction.warnings)
+        assert log_slowdown(found.prediction) == pytest.approx(0.2, abs=1e-6)
 
     def test_a_neighbour_without_a_signature_is_refused(self, made: Engine) -> None:
         with pytest.raises(UntrainedError, match="no signature"):
@@ -531,11 +527,11 @@ class TestColocation:
             ColocationQuestion("memory", ("memory",), node="node-1"), NOW
         )
 
-        assert found.forecast.node_id == "node-1"
-        assert log_slowdown(found.forecast) == pytest.approx(
+        assert found.prediction.node_id == "node-1"
+        assert log_slowdown(found.prediction) == pytest.approx(
             expected("memory", PRESSURE["memory"]), abs=1e-6
         )
-        assert any("another node" in note for note in found.forecast.notes)
+        assert any("another node" in note for note in found.prediction.notes)
 
 
 def test_signatures_taken_before_the_reference_came_are_known_once_it_does() -> None:
@@ -543,7 +539,7 @@ def test_signatures_taken_before_the_reference_came_are_known_once_it_does() -> 
     made.put_model(worlds.model("memory", worlds.SENSITIVITY["memory"], node_id="elsewhere"), 1)
     made.put_signatures([worlds.signature("memory", PRESSURE["memory"])])
     worlds.add_node(made, logs={})
-    made.put_placement(bound("a", "memory", NOW - 1.0))
+    made.put_assignment(bound("a", "memory", NOW - 1.0))
     assert ask(made).warnings
 
     made.put_node(worlds.fingerprint(IDLE, node_id="trainer").node, NOW)
@@ -554,27 +550,13 @@ def test_signatures_taken_before_the_reference_came_are_known_once_it_does() -> 
     assert log_slowdown(forecast) == pytest.approx(expected("memory", PRESSURE["memory"]), abs=1e-6)
 
 
-@pytest.mark.parametrize("value", [math.nan, -1e-9, 0.0, 1e-15, 2e-15])
-def test_what_cannot_be_true_is_refused_and_changes_nothing(made: Engine, value: float) -> None:
-    worlds.add_node(made, logs={"stream.triad": 0.4})
-    before = ask(made)
-    good = worlds.fingerprint(IDLE, NOW - 1.0)
-    wrong = replace(good.surrogates["stream.triad"], seconds_per_op=value)
-    nonsense = replace(good, surrogates={**good.surrogates, "stream.triad": wrong})
-
-    with pytest.raises(InputError):
-        made.put_fingerprint("node-1", 0, nonsense, now=NOW)
-
-    assert ask(made) == before
-
-
 def test_a_reservation_counts_and_is_forgotten_when_it_ends(made: Engine) -> None:
     worlds.add_node(made, logs={})
     held = reserved("r", "memory", NOW - 100.0)
-    made.put_placement(held)
+    made.put_assignment(held)
     assert log_slowdown(ask(made)) > 0.3
 
-    made.put_placement(released(held, NOW))
+    made.put_assignment(released(held, NOW))
     assert log_slowdown(ask(made)) == pytest.approx(0.0, abs=1e-6)
 
 

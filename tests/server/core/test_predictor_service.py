@@ -7,10 +7,10 @@ import math
 from typing import Any
 
 import pytest
-from kongming_server.core.engine import Engine
 from kongming_server.services.predictor import PredictorService
 
-from kongming.errors import UnknownNameError
+from kongming.engine.engine import Engine
+from kongming.records.errors import UnknownNameError
 from kongming.rpc.v1 import predictor_pb2, records_pb2
 from tests.server.core import worlds
 from tests.server.core.worlds import NOW, PRESSURE, bound
@@ -21,8 +21,8 @@ def service() -> PredictorService:
     made: Engine = worlds.engine()
     worlds.add_node(made, logs=PRESSURE["disk"])
     worlds.add_node(made, "node-2", {"stream.triad": 1.0})
-    made.put_placement(bound("d", "disk", NOW - 100.0))
-    made.put_placement(bound("m", "memory", NOW - 1.0))
+    made.put_assignment(bound("d", "disk", NOW - 100.0))
+    made.put_assignment(bound("m", "memory", NOW - 1.0))
     return PredictorService(made, lambda: NOW)
 
 
@@ -93,8 +93,8 @@ def test_an_explanation(service: PredictorService) -> None:
 
     assert response.contributions[0].surrogate == "stream.triad"
     assert response.contributions[0].log_slowdown == pytest.approx(0.25)
-    assert list(response.added) == ["m"]
-    assert response.fingerprint_taken_at.ToMicroseconds() == (NOW - 10.0) * 1e6
+    assert list(response.prediction.added) == ["m"]
+    assert response.prediction.fingerprint_taken_at.ToMicroseconds() == (NOW - 10.0) * 1e6
 
 
 def test_errors_leave_as_they_are(service: PredictorService) -> None:

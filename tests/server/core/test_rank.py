@@ -9,16 +9,17 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kongming_server.core.engine import Engine
-from kongming_server.core.questions import Basis, Question, Ranking, RankRequest, StalePolicy
 
-from kongming.errors import UnknownNameError
+from kongming.engine.engine import Engine
+from kongming.records.answers import Ranking
+from kongming.records.errors import UnknownNameError
+from kongming.records.questions import Question, RankQuestion
 from tests.server.core import worlds
 from tests.server.core.worlds import NOW, PRESSURE, bound, expected
 
 
 def rank(made: Engine, app: str = "memory", **changes: Any) -> Ranking:
-    return made.rank(RankRequest(app, **({"seed": 1} | changes)), NOW)
+    return made.rank(RankQuestion(app, **({"seed": 1} | changes)), NOW)
 
 
 def ids(ranking: Ranking) -> list[str]:
@@ -38,7 +39,7 @@ def test_the_least_slowed_comes_first_with_what_a_prediction_says(made: Engine) 
     ranking = rank(made)
 
     assert ids(ranking) == ["node-0", "node-1", "node-2"]
-    assert ranking.basis is Basis.MODEL
+    assert ranking.basis == "model"
     assert (ranking.candidates, ranking.refused) == (3, {})
     for node in ranking.nodes:
         forecast = made.predict(Question("memory", node.node_id), NOW)
@@ -70,10 +71,10 @@ def test_the_matrix_and_the_predictions_agree_however_it_was_refreshed(
     for n, (load, before, after) in enumerate(nodes):
         worlds.add_node(made, f"node-{n}", load)
         for k, name in enumerate(before):
-            made.put_placement(bound(f"{n}-b{k}", name, NOW - 100.0, f"node-{n}"))
+            made.put_assignment(bound(f"{n}-b{k}", name, NOW - 100.0, f"node-{n}"))
         made.refresh(NOW, 1e-9)
         for k, name in enumerate(after):
-            made.put_placement(bound(f"{n}-a{k}", name, NOW - 1.0, f"node-{n}"))
+            made.put_assignment(bound(f"{n}-a{k}", name, NOW - 1.0, f"node-{n}"))
 
     ranking = rank(made, app)
 
@@ -93,7 +94,7 @@ def test_the_matrix_and_the_predictions_agree_however_it_was_refreshed(
 
 
 def test_harm_to_residents_counts_by_its_weight(made: Engine) -> None:
-    made.put_placement(bound("a", "memory", NOW - 100.0, "node-0"))
+    made.put_assignment(bound("a", "memory", NOW - 100.0, "node-0"))
 
     with_harm = rank(made)
     without = rank(made, resident_weight=0.0)
@@ -105,7 +106,7 @@ def test_harm_to_residents_counts_by_its_weight(made: Engine) -> None:
 
 
 def test_limits_refuse_and_are_counted(made: Engine) -> None:
-    made.put_placement(bound("a", "memory", NOW - 100.0, "node-0"))
+    made.put_assignment(bound("a", "memory", NOW - 100.0, "node-0"))
 
     newcomer = rank(made, slowdown_limit=1.3)
     residents = rank(made, resident_slowdown_limit=1.2)
@@ -117,7 +118,7 @@ def test_limits_refuse_and_are_counted(made: Engine) -> None:
 
 
 def test_memory_that_is_promised_is_not_there(made: Engine) -> None:
-    made.put_placement(bound("a", "quiet", NOW - 100.0, "node-0", memory_bytes=6 << 30))
+    made.put_assignment(bound("a", "quiet", NOW - 100.0, "node-0", memory_bytes=6 << 30))
 
     ranking = rank(made, memory_bytes=4 << 30)
 
@@ -133,7 +134,7 @@ def test_silent_suspect_and_unread_nodes_are_refused(made: Engine) -> None:
     later = NOW + 1000.0
     for node_id in ("node-0", "node-1", "node-2", "new"):
         made.heartbeat(node_id, later)
-    ranking = made.rank(RankRequest("memory", seed=1), later)
+    ranking = made.rank(RankQuestion("memory", seed=1), later)
 
     assert ids(ranking) == ["node-1", "node-2"]
     assert ranking.candidates == 5
@@ -154,7 +155,7 @@ def test_only_candidates_are_ranked_by_id_or_name(made: Engine) -> None:
 def test_strangers_are_ranked_by_the_general_slowdown(made: Engine) -> None:
     ranking = rank(made, "stranger")
 
-    assert ranking.basis is Basis.NODE_ONLY
+    assert ranking.basis == "node-only"
     assert set(ids(ranking)) == {"node-0", "node-1", "node-2"}
     for node in ranking.nodes:
         forecast = made.predict(Question("stranger", node.node_id), NOW)
@@ -167,7 +168,7 @@ def test_strangers_that_were_just_placed_keep_the_next_one_away() -> None:
         worlds.add_node(made, f"node-{n}", {})
     made.refresh(NOW, 10.0)
     for n in range(3):
-        made.put_placement(bound(f"s{n}", "stranger", NOW - 1.0, "node-0"))
+        made.put_assignment(bound(f"s{n}", "stranger", NOW - 1.0, "node-0"))
 
     assert ids(rank(made, "stranger"))[0] == "node-1"
     assert ids(rank(made, "memory"))[0] == "node-1"
@@ -181,9 +182,9 @@ def test_a_burst_of_placements_does_not_herd() -> None:
 
     for n in range(20):
         chosen = ids(rank(made, seed=n, limit=1))[0]
-        made.put_placement(bound(f"p{n}", "memory", NOW, chosen))
+        made.put_assignment(bound(f"p{n}", "memory", NOW, chosen))
 
-    status = {node.facts.id: len(node.placements) for node in made.nodes(NOW)}
+    status = {node.facts.id: len(node.assignments) for node in made.nodes(NOW)}
     assert set(status.values()) == {2}
 
 
@@ -201,7 +202,7 @@ def test_ties_are_spread_by_the_seed_and_repeat_with_it() -> None:
     assert ids(rank(made, seed=5)) == ids(rank(made, seed=5))
     whole = rank(made, limit=41)
     assert [node.tied_with_first for node in whole.nodes] == [True] * 40 + [False]
-    unseeded = {ids(made.rank(RankRequest("memory", limit=1), NOW))[0] for _ in range(30)}
+    unseeded = {ids(made.rank(RankQuestion("memory", limit=1), NOW))[0] for _ in range(30)}
     assert len(unseeded) > 5
 
 
@@ -235,7 +236,7 @@ class TestStale:
         assert first.slowdown.upper == pytest.approx(forecast.slowdown.upper, rel=1e-4)
 
     def test_refuse_refuses(self, made: Engine) -> None:
-        ranking = rank(made, stale_policy=StalePolicy.REFUSE)
+        ranking = rank(made, stale_policy="refuse")
 
         assert ids(ranking) == ["young"]
         assert ranking.refused == {"stale": 1}
@@ -248,7 +249,7 @@ class TestStale:
             made.put_fingerprint("old", 0, usual, now=NOW)
 
         assert ids(rank(made)) == ["old", "young"]
-        assert ids(rank(made, stale_policy=StalePolicy.HISTORY)) == ["young", "old"]
+        assert ids(rank(made, stale_policy="history")) == ["young", "old"]
 
 
 class TestFreshness:
@@ -259,9 +260,9 @@ class TestFreshness:
         worse = worlds.fingerprint(worlds.slowed({"stream.triad": 1.2}), NOW, "node-0")
         made.put_fingerprint("node-0", 0, worse, now=NOW)
 
-        lagging = made.rank(RankRequest("memory", seed=1), NOW + 2.0)
+        lagging = made.rank(RankQuestion("memory", seed=1), NOW + 2.0)
         made.refresh(NOW + 2.0, 10.0)
-        fresh = made.rank(RankRequest("memory", seed=1), NOW + 2.0)
+        fresh = made.rank(RankQuestion("memory", seed=1), NOW + 2.0)
 
         assert lagging.staleness_s == pytest.approx(2.0)
         assert ids(lagging)[0] == "node-0"
@@ -285,7 +286,7 @@ class TestFreshness:
         assert all(node.slowdown.median == pytest.approx(1.0) for node in rank(made).nodes)
 
     def test_a_dropped_node_leaves_no_trace(self, made: Engine) -> None:
-        made.put_placement(bound("a", "memory", NOW - 1.0, "node-0"))
+        made.put_assignment(bound("a", "memory", NOW - 1.0, "node-0"))
         made.refresh(NOW, 10.0)
         made.drop_node("node-0")
         worlds.add_node(made, "another", {"stream.triad": 0.1})

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from kongming_server.core.residents import ResidentTable
+
+from kongming.engine.residents import ResidentTable
 
 changes = st.lists(
     st.tuples(st.integers(0, 150), st.lists(st.integers(0, 3), max_size=4)), max_size=40

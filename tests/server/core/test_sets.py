@@ -7,12 +7,13 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from kongming_server.core.engine import Engine
-from kongming_server.core.questions import Basis, Question, RankedSet, Ranking, RankRequest
 
-from kongming.errors import CannotAnswerError, InputError, UnknownNameError, UntrainedError
+from kongming.engine.engine import Engine
+from kongming.records.answers import RankedSet, Ranking
+from kongming.records.errors import CannotAnswerError, InputError, UnknownNameError, UntrainedError
+from kongming.records.questions import Question, RankQuestion
+from kongming.records.scaling import Scaling
 from kongming.scale import ScaleFile, ScaleModel, Settings, fit_runs, read_terms
-from kongming.scaling import Scaling
 from tests.scale.shapes import grid, measured
 from tests.server.core import worlds
 from tests.server.core.worlds import NOW, PRESSURE, bound, expected
@@ -37,7 +38,7 @@ def made() -> Engine:
 
 def rank(made: Engine, machines: int = 2, app: str = "memory", **changes: Any) -> Ranking:
     asked = {"seed": 1, "limit": 1, "scaling": Scaling(machines)} | changes
-    return made.rank(RankRequest(app, **asked), NOW)
+    return made.rank(RankQuestion(app, **asked), NOW)
 
 
 def names(one: RankedSet) -> list[str]:
@@ -49,17 +50,17 @@ def test_the_least_slowed_make_the_best_set_with_its_runtime(made: Engine) -> No
     (best,) = ranking.sets
     assert names(best) == ["node-0", "node-1", "node-2"]
     assert ranking.nodes == best.nodes
-    assert ranking.basis is Basis.MODEL
+    assert ranking.basis == "model"
     slow = math.exp(expected("memory", {"stream.triad": 0.8}))
-    assert best.runtime is not None
-    assert best.runtime.median == pytest.approx(3.0 + 20.0 * slow, rel=0.03)
+    assert best.runtime_s is not None
+    assert best.runtime_s.median == pytest.approx(3.0 + 20.0 * slow, rel=0.03)
     assert best.score == pytest.approx(math.log(slow), abs=1e-5)
     assert best.scaled is not None
     assert (best.scaled.driver, best.scaled.slowest) == ("node-0", "node-2")
     asked = Question("memory", scaling=Scaling(3), nodes=tuple(names(best)))
     said = made.predict(asked, NOW)
-    assert said.runtime is not None
-    assert said.runtime.median == pytest.approx(best.runtime.median, rel=0.01)
+    assert said.runtime_s is not None
+    assert said.runtime_s.median == pytest.approx(best.runtime_s.median, rel=0.01)
     assert said.residents == {}
 
 
@@ -72,7 +73,7 @@ def test_sets_follow_one_another_without_a_common_node(made: Engine) -> None:
 def test_residents_that_would_suffer_are_left_alone(made: Engine) -> None:
     # The quiet node has residents whom the newcomer would hurt more than node-1 is slowed.
     for k in range(3):
-        made.put_placement(bound(f"r{k}", "memory", NOW - 100.0, "node-0"))
+        made.put_assignment(bound(f"r{k}", "memory", NOW - 100.0, "node-0"))
     assert names(rank(made, 1).sets[0]) == ["node-1"]
     assert names(rank(made, 1, resident_weight=0.0).sets[0]) == ["node-0"]
     two = rank(made, 2).sets[0]
@@ -81,7 +82,7 @@ def test_residents_that_would_suffer_are_left_alone(made: Engine) -> None:
 
 
 def test_a_limit_on_residents_refuses_nodes(made: Engine) -> None:
-    made.put_placement(bound("r", "memory", NOW - 100.0, "node-0"))
+    made.put_assignment(bound("r", "memory", NOW - 100.0, "node-0"))
     harmed = math.exp(expected("memory", PRESSURE["memory"]))
     ranking = rank(made, 2, resident_slowdown_limit=0.9 * harmed, resident_weight=0.0)
     assert names(ranking.sets[0]) == ["node-1", "node-2"]
@@ -127,20 +128,20 @@ def test_near_ties_are_spread() -> None:
 
 def test_without_a_scale_model_the_slowdown_is_told(made: Engine) -> None:
     (best,) = rank(made, 2, app="quiet").sets
-    assert (best.runtime, best.scaled) == (None, None)
+    assert (best.runtime_s, best.scaled) == (None, None)
     assert best.warnings
     with pytest.raises(UntrainedError):
         made.predict(Question("quiet", scaling=Scaling(2), nodes=("node-0",)), NOW)
     with pytest.raises(UnknownNameError):
         rank(made, 2, scaling=Scaling(2, model="else"))
     named = rank(made, 2, app="quiet", scaling=Scaling(2, model="memory"))
-    assert named.sets[0].runtime is not None
+    assert named.sets[0].runtime_s is not None
 
 
 def test_beyond_memory_nodes_are_ranked_and_no_runtime_is_told(made: Engine) -> None:
     made.put_scale_model("memory", ScaleFile("memory", "", (scale_model(memory_load=0.1),)))
     (best,) = rank(made, 2).sets
-    assert best.runtime is None
+    assert best.runtime_s is None
     assert any("memory" in warning for warning in best.warnings)
     with pytest.raises(CannotAnswerError, match="memory"):
         made.predict(Question("memory", scaling=Scaling(2), nodes=("node-0",)), NOW)
@@ -150,12 +151,12 @@ def test_scale_models_are_replaced_and_forgotten(made: Engine) -> None:
     assert made.scale_models() == ("memory",)
     made.drop_scale_model("memory")
     made.drop_scale_model("memory")
-    assert rank(made, 2).sets[0].runtime is None
+    assert rank(made, 2).sets[0].runtime_s is None
 
 
 def test_what_a_job_does_to_residents_is_told_of_all_its_nodes(made: Engine) -> None:
     for n in (0, 1):
-        made.put_placement(bound(f"r{n}", "memory", NOW - 100.0, f"node-{n}"))
+        made.put_assignment(bound(f"r{n}", "memory", NOW - 100.0, f"node-{n}"))
     said = made.predict(Question("memory", scaling=Scaling(2), nodes=("node-0", "node-1")), NOW)
     assert set(said.residents) == {"r0", "r1"}
     assert all(i.slowdown_then.median > i.slowdown_now.median for i in said.residents.values())

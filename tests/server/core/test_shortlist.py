@@ -7,8 +7,9 @@ import math
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from kongming_server.core import shortlist
-from kongming_server.core.shortlist import Shortlist
+
+from kongming.engine import shortlist
+from kongming.engine.shortlist import Shortlist
 
 logs = st.floats(0.0, 2.0).map(lambda value: round(value, 3))
 

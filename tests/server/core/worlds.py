@@ -9,12 +9,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
-from kongming_server.core.engine import Engine
-from kongming_server.core.placements import BOUND, RELEASED, RESERVED, Resident
-from kongming_server.core.questions import Settings
 
 from kongming import Fingerprint, Signature
-from kongming.models.persist import ModelFile, read, seal
+from kongming.engine.assignments import BOUND, RELEASED, RESERVED, Resident
+from kongming.engine.engine import Engine
+from kongming.engine.settings import Settings
+from kongming.learning.model_file import ModelFile, read, seal
 from tests import builders
 
 NOW = 1_800_000_000.0
@@ -185,15 +185,15 @@ def expected(app: str, *loads: Mapping[str, float]) -> float:
 
 
 def bound(
-    placement_id: str, app: str, at: float, node_id: str = "node-1", **changes: Any
+    assignment_id: str, app: str, at: float, node_id: str = "node-1", **changes: Any
 ) -> Resident:
     values: dict[str, Any] = {"state": BOUND, "reserved_at": at, "bound_at": at}
-    return Resident(placement_id, app, node_id, **(values | changes))
+    return Resident(assignment_id, app, node_id, **(values | changes))
 
 
-def reserved(placement_id: str, app: str, at: float, node_id: str = "node-1") -> Resident:
+def reserved(assignment_id: str, app: str, at: float, node_id: str = "node-1") -> Resident:
     return Resident(
-        placement_id, app, node_id, state=RESERVED, reserved_at=at, expires_at=at + 60.0
+        assignment_id, app, node_id, state=RESERVED, reserved_at=at, expires_at=at + 60.0
     )
 
 

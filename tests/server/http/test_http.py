@@ -18,7 +18,7 @@ from kongming_server.security import Role
 from kongming_server.security.tokens import Issued, issue
 from kongming_server.settings import Limits, Security
 
-from kongming.errors import InputError, UnknownNameError, UntrainedError
+from kongming.records.errors import InputError, UnknownNameError, UntrainedError
 from kongming.rpc.v1 import predictor_pb2
 from kongming.store import StoredToken
 from tests.server.stand import Stand

@@ -11,8 +11,8 @@ from typing import Any
 
 from kongming_server.settings import Training as Settings
 
-from kongming.models.persist import ModelFile
-from kongming.run import Run
+from kongming.learning.model_file import ModelFile
+from kongming.records.run import Run
 from kongming.store import Store
 from tests.models import synthetic
 

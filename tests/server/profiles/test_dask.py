@@ -8,11 +8,11 @@ from collections.abc import Iterator
 
 import pytest
 from kongming_server.settings import Training as Settings
-from kongming_server.training import Training
-from kongming_server.training_process import TrainingProcess, WorkerDiedError
+from kongming_server.training.process import TrainingProcess, WorkerDiedError
+from kongming_server.training.queue import Training
 
-from kongming.models import persist
-from kongming.models.training import train_application
+from kongming.learning import model_file as persist
+from kongming.learning.training import train_application
 from kongming.store import Store
 from tests.server.profiles.profiled import Engine, campaign, keep
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kongming_server.drift import LEAST_PROMISED, DriftTest, Verdict
+from kongming_server.quality.drift import LEAST_PROMISED, DriftTest, Verdict
 
 
 def life(
@@ -38,7 +38,7 @@ def life(
     return verdict
 
 
-@pytest.mark.parametrize(("promised", "heavy"), [(10, False), (28, True), (100, False)])
+@pytest.mark.parametrize(("promised", "heavy"), [(5, False), (10, True), (28, True), (100, False)])
 def test_false_alarms_over_whole_lives_are_no_more_than_was_set(promised: int, heavy: bool) -> None:
     random = np.random.default_rng(promised)
     allowed, lives = 0.1, 300
@@ -69,6 +69,36 @@ def test_a_shift_of_two_intervals_is_found_within_twenty_runs(
     assert statistics.median(verdict.runs - change for verdict in right) <= 20
     assert statistics.median(abs((v.since or 0) - change) for v in right) <= 2
     assert {verdict.side for verdict in right} <= {side, "either"}
+
+
+@pytest.mark.parametrize(("promised", "large"), [(5, 0), (10, 0), (10, 3), (28, 3)])
+@pytest.mark.parametrize(("sign", "side"), [(1.0, "slower"), (-1.0, "faster")])
+def test_twenty_runs_suffice_with_few_scores_some_of_which_are_as_large_as_the_drift(
+    promised: int, large: int, sign: float, side: str
+) -> None:
+    random = np.random.default_rng(11)
+    found = []
+    for _ in range(40):
+        scores = random.standard_normal(promised)
+        scores[:large] += sign * 5.0
+        test = DriftTest(scores.tolist())
+        for number in range(20):
+            test.add(float(random.standard_normal() + sign * 5.0), f"run-{number}")
+        found.append(test.verdict)
+    detected = [verdict for verdict in found if verdict.drifted]
+    assert len(detected) >= 36
+    assert {verdict.side for verdict in detected} == {side}
+    assert statistics.median(verdict.since or 0 for verdict in detected) <= 1
+
+
+@pytest.mark.parametrize("tied", [0, 3])
+def test_equal_runs_are_found_whatever_their_ids(tied: int) -> None:
+    """Ties are broken by the ids, which a server draws."""
+    for attempt in range(50):
+        test = DriftTest([5.0] * tied + [0.0] * (10 - tied))
+        for number in range(25):
+            test.add(5.0, f"{attempt}-{number}")
+        assert test.verdict.drifted
 
 
 def test_errors_that_grow_on_both_sides_are_found() -> None:

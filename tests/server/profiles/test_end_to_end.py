@@ -9,16 +9,16 @@ from collections.abc import Iterable
 import grpc
 import numpy as np
 
-from kongming.rpc import records
+from kongming.records.run import Run
+from kongming.rpc import record_codec as records
 from kongming.rpc.v1 import (
+    assignments_pb2,
     fleet_pb2,
-    placements_pb2,
     predictor_pb2,
     predictor_pb2_grpc,
     profiles_pb2,
     profiles_pb2_grpc,
 )
-from kongming.run import Run
 from tests import builders
 from tests.models import synthetic
 from tests.server.conftest import StartServer
@@ -76,8 +76,8 @@ class Cluster:
         times = synthetic.environment(loads, self.random)
         seen = builders.fingerprint(times, node=self.agent.facts, started_at=iso(time.time()))
         self.agent.send([self.agent.request(seen)])
-        self.agent.placements.Bind(
-            placements_pb2.BindRequest(placement_id=job, app="prog", node="node-1"), timeout=20
+        self.agent.assignments.Bind(
+            assignments_pb2.BindRequest(assignment_id=job, app="prog", node="node-1"), timeout=20
         )
         noise = math.exp(0.01 * self.random.standard_normal())
         seconds = self.solo_s * synthetic.slowdown(SENSITIVE, times) * noise
@@ -86,7 +86,7 @@ class Cluster:
         )
         self.agent.sequence += 1
         reported = fleet_pb2.ReportedRun(
-            sequence=self.agent.sequence, run=records.run_to_message(run), placement_id=job
+            sequence=self.agent.sequence, run=records.run_to_message(run), assignment_id=job
         )
         request = fleet_pb2.ReportRunsRequest(node_id="node-1", runs=[reported])
         for _ in range(2):  # The second is a repeated delivery.

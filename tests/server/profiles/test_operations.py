@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 from kongming_server.operations import ENDS, Operation
-from kongming_server.training_records import Outcome
+from kongming_server.training.records import Outcome
 
 
 def queued() -> Operation:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kongming_server.promotion import LEAST_UNSEEN, Judged, decide
+from kongming_server.quality.acceptance import LEAST_UNSEEN, Judged, decide
 
 ERRORS = tuple(np.linspace(0.01, 0.05, 20).tolist())
 NOISE = 0.01

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kongming_server.realised import error, promised, realised, score
+from kongming_server.quality.backtest import error, promised, realised, score
 
-from kongming.models import persist
-from kongming.models.training import train_application
+from kongming.learning import model_file as persist
+from kongming.learning.training import train_application
 from kongming.store.service_entries import StoredRealised
 from tests.server.profiles.profiled import campaign
 
@@ -20,7 +20,7 @@ from tests.server.profiles.profiled import campaign
 def finished(measured: float = 3.0, **changes: Any) -> StoredRealised:
     values: dict[str, Any] = {
         "run_id": "run-1",
-        "placement_id": "job-1",
+        "assignment_id": "job-1",
         "app": "prog",
         "placement": "cross-core",
         "node_id": "node-1",

@@ -9,16 +9,16 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Any
 
 import pytest
-from kongming_server.closed_loop import ClosedLoop
+from kongming_server.quality.closed_loop import ClosedLoop
 from kongming_server.services.profiles import ProfilesService
-from kongming_server.training import Training
+from kongming_server.training.queue import Training
 
-from kongming.application import Application, Metric
-from kongming.errors import InputError, UnknownNameError, UntrainedError
-from kongming.models import persist
-from kongming.rpc import records
+from kongming.learning import model_file as persist
+from kongming.records.application import Application, Metric
+from kongming.records.errors import InputError, UnknownNameError, UntrainedError
+from kongming.records.run import Run, Signature
+from kongming.rpc import record_codec as records
 from kongming.rpc.v1 import profiles_pb2, records_pb2
-from kongming.run import Run, Signature
 from kongming.store import Store
 from kongming.store.service_entries import StoredOperation
 from tests.models import synthetic

@@ -8,7 +8,7 @@ from kongming_server.security import check_bind
 from kongming_server.security.binding import is_loopback
 from kongming_server.settings import Security
 
-from kongming.errors import InputError
+from kongming.records.errors import InputError
 
 LOCAL = ["127.0.0.1:1", "127.9.9.9:1", "localhost:1", "[::1]:1", "unix:/run/kongming"]
 BEYOND = [

@@ -20,13 +20,13 @@ from kongming_server.security.credentials import http_ssl
 from kongming_server.security.tokens import issue
 from kongming_server.settings import Security
 
-from kongming.errors import AccessError, InputError
+from kongming.records.errors import AccessError, InputError
 from kongming.rpc.errors import from_rpc_error
 from kongming.store import StoredToken
 from tests.server.stand import Stand, call
 
 PREDICT = "/kongming.rpc.v1.Predictor/Predict"
-HEARTBEAT = "/kongming.rpc.v1.Fleet/Heartbeat"
+REPORT = "/kongming.rpc.v1.Fleet/Report"
 
 
 @pytest.fixture(scope="module")
@@ -136,7 +136,7 @@ def test_a_token_over_tls(tls: Path) -> None:
             call(channel, PREDICT)
         assert refused.value.code() is grpc.StatusCode.UNAUTHENTICATED
         with pytest.raises(grpc.RpcError) as refused:
-            call(channel, HEARTBEAT, token=token.text)
+            call(channel, REPORT, token=token.text)
         assert refused.value.code() is grpc.StatusCode.PERMISSION_DENIED
 
 
@@ -145,17 +145,17 @@ def test_a_client_certificate_has_its_role(tls: Path) -> None:
         with secure(stand, tls, "client-scheduler") as channel:
             call(channel, PREDICT)
             with pytest.raises(grpc.RpcError) as refused:
-                call(channel, HEARTBEAT)
+                call(channel, REPORT)
             error = from_rpc_error(refused.value)
             assert isinstance(error, AccessError)
             assert error.reason == "forbidden"
         with secure(stand, tls, "client-agent") as channel:
-            call(channel, HEARTBEAT)
+            call(channel, REPORT)
         # A bad token is not made good by a certificate.
         with secure(stand, tls, "client-operator") as channel:
-            call(channel, HEARTBEAT)
+            call(channel, REPORT)
             with pytest.raises(grpc.RpcError) as refused:
-                call(channel, HEARTBEAT, token=issue().text)
+                call(channel, REPORT, token=issue().text)
             assert refused.value.code() is grpc.StatusCode.UNAUTHENTICATED
 
 

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from kongming_server.security import TokenBook
 from kongming_server.security.commands import init_tls, token
 
-from kongming.errors import AccessError, InputError, UnknownNameError
+from kongming.records.errors import AccessError, InputError, UnknownNameError
 from kongming.store import Store
 
 

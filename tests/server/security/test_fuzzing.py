@@ -15,10 +15,10 @@ from google.protobuf.message import DecodeError
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kongming.errors import InputError
-from kongming.models import persist
-from kongming.models.training import train_application
-from kongming.rpc import records
+from kongming.learning import model_file as persist
+from kongming.learning.training import train_application
+from kongming.records.errors import InputError
+from kongming.rpc import record_codec as records
 from kongming.rpc.v1 import records_pb2
 from tests.models import synthetic
 from tests.server.messages import messages

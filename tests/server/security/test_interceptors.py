@@ -8,11 +8,11 @@ from typing import Any
 
 import grpc
 import pytest
-from kongming_server.echo import ECHO, add_echo
 from kongming_server.interceptors import RequestIds
 from kongming_server.security import current_call
 
-from kongming.errors import (
+from benchmarks.service.echo_server import METHOD, SERVICE, EchoServer, echo_call, echo_request
+from kongming.records.errors import (
     InputError,
     KongmingError,
     StaleError,
@@ -185,19 +185,15 @@ def test_a_method_that_nobody_serves_is_not_remembered() -> None:
         )
 
 
-def test_the_echo_is_served_only_where_it_was_added() -> None:
-    async def live() -> bytes:
-        server = grpc.aio.server()
-        port = server.add_insecure_port("127.0.0.1:0")
-        add_echo(server)
-        await server.start()
-        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
-            answered = await channel.unary_unary(ECHO)(b"\x0a\x04\x00\x00\x00\x07")
-        await server.stop(0)
-        return bytes(answered)
+def test_the_echo_is_served_by_the_benchmarks_alone() -> None:
+    async def answered(address: str) -> bytes:
+        async with grpc.aio.insecure_channel(address) as channel:
+            response = await echo_call(channel)(echo_request(b"padding", 7), timeout=20)
+        return bytes(response.value)
 
-    assert asyncio.run(live()) == b"\x0a\x07" + bytes(7)
+    with EchoServer() as echo:
+        assert asyncio.run(answered(echo.address)) == bytes(7)
     with Stand() as stand, stand.channel() as channel:
         with pytest.raises(grpc.RpcError) as met:
-            channel.unary_unary(ECHO)(b"", timeout=5)
+            channel.unary_unary(f"/{SERVICE}/{METHOD}")(b"", timeout=5)
         assert met.value.code() is grpc.StatusCode.UNIMPLEMENTED

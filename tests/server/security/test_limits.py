@@ -17,7 +17,7 @@ from kongming_server.security import Guard, TokenBook
 from kongming_server.security.rates import Rates
 from kongming_server.settings import Limits, Security
 
-from kongming.errors import AccessError, InputError, OverloadedError
+from kongming.records.errors import AccessError, InputError, OverloadedError
 from kongming.rpc.errors import from_rpc_error
 from kongming.rpc.v1 import fleet_pb2, predictor_pb2
 from tests.server.process import eventually

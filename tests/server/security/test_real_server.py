@@ -4,7 +4,6 @@ of everything behind the gate."""
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -52,10 +51,8 @@ def test_a_token_is_heeded_and_revoked_while_the_server_runs(start_server: START
     made = token_command("add", "--role", "scheduler", "--store", server.store_url)
     secret = made["token"]
     eventually(lambda: code_of(channel, LIST, token=secret) is grpc.StatusCode.OK)
-    begun = time.monotonic()
     token_command("revoke", made["id"], "--store", server.store_url)
     eventually(lambda: code_of(channel, LIST, token=secret) is grpc.StatusCode.UNAUTHENTICATED)
-    assert time.monotonic() - begun < 20
     assert server.get("/healthz")["alive"] is True
     assert secret not in server.log.read_text()
     assert secret.split("_", 2)[2] not in server.log.read_text()

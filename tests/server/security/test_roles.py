@@ -10,17 +10,17 @@ from kongming_server.security import PERMISSIONS, PUBLIC, Role, permit
 from kongming_server.security.tokens import Issued, issue
 from kongming_server.settings import Security
 
-from kongming.errors import AccessError
+from kongming.records.errors import AccessError
 from kongming.rpc.errors import from_rpc_error
 from kongming.store import StoredToken
 from tests.server.stand import Stand, call, rpcs
 
-AGENT = {"Register", "ReportFingerprints", "Report", "ReportRuns", "Heartbeat", "Bind"}
+AGENT = {"Register", "Report", "ReportRuns", "Bind"}
 SCHEDULER = {
     *("Predict", "PredictColocation", "RankNodes", "Explain"),
     *("ReportRuns", "ListNodes", "WatchNode"),
     *("GetApplication", "ListApplications", "ListModels"),
-    *("Reserve", "Bind", "Release", "ListPlacements"),
+    *("Reserve", "Bind", "Release", "ListAssignments"),
 }
 """What each may call, written down a second time: a slip in the table is a slip in two places."""
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from kongming_server.security import tokens as module
 from kongming_server.security.tokens import TokenBook, duration_s, issue
 
-from kongming.errors import AccessError, InputError, StoreError
+from kongming.records.errors import AccessError, InputError, StoreError
 from kongming.store import StoredToken
 
 NOW = 1_000_000.0

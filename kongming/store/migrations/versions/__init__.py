@@ -1,1 +1,1 @@
-"""One file a revision."""
+"""Migration scripts, one per schema revision."""

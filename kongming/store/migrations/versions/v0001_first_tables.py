@@ -1,4 +1,4 @@
-"""The first tables."""
+"""Create the initial tables."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""A fingerprint right after a run, beside the one before it."""
+"""Add the fingerprint taken right after a run."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -10,7 +10,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    # SQLite cannot add a constraint to a table: there the table is made anew.
+    # SQLite cannot add a constraint to a table: there the table is rebuilt.
     with op.batch_alter_table("run") as table:
         table.add_column(sa.Column("after_id", sa.String(), nullable=True))
         table.create_foreign_key("fk_run_after_id_fingerprint", "fingerprint", ["after_id"], ["id"])

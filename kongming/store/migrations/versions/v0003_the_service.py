@@ -1,4 +1,4 @@
-"""What the service keeps; fingerprints share what they have in common."""
+"""Add the tables of the service; store shared content of fingerprints once."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -11,7 +11,7 @@ depends_on = None
 
 def upgrade() -> None:
     op.add_column("node", sa.Column("facts", sa.String(), nullable=True))
-    # A node's history is asked for by purpose; the version of the suite seldom narrows it.
+    # A node's history is queried by purpose; the suite version is rarely selective.
     op.drop_index("ix_fingerprint_node_id_suite_version_purpose_started_at", "fingerprint")
     op.create_index(
         "ix_fingerprint_node_id_purpose_started_at",

@@ -1,0 +1,1 @@
+"""When and what to probe, the probes themselves, and passive signals."""

@@ -1,0 +1,180 @@
+"""Takes one fingerprint in child processes, and tells what that cost."""
+
+from __future__ import annotations
+
+import os
+import resource
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from kongming.probes.fingerprinting import WINDOWS_S, Progress, take_fingerprint
+from kongming.probes.node import memory_limit_bytes
+from kongming.probes.suite import MEMORY_SHARE, Suite
+from kongming.records.fingerprint import Fingerprint, NodeFacts, Reading
+from kongming_agent.probing.budget import Cost
+from kongming_agent.probing.schedule import Probe
+
+WRITING = ("write", "metadata")
+"""Families of surrogates that write to the disk."""
+
+_IN_MEMORY = ("cache", "memory")
+_LEFT_OUT = "was left out: the bytes that may be written in a day are spent."
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A fingerprint and its cost. ``peak_bytes`` is the largest child's resident memory."""
+
+    fingerprint: Fingerprint
+    cost: Cost
+    peak_bytes: int
+
+
+def domains_of(node: NodeFacts) -> tuple[tuple[int, tuple[int, ...]], ...]:
+    """(place in NodeFacts.llc_cpus, its allowed CPUs) of each last-level cache domain.
+
+    One domain of all allowed CPUs where the kernel tells of no cache. Pure.
+    """
+    found = []
+    for place, group in enumerate(node.llc_cpus):
+        cpus = tuple(cpu for cpu in group if cpu in node.cpus)
+        if cpus:
+            found.append((place, cpus))
+    return tuple(found) or ((0, node.cpus),)
+
+
+def needed_bytes(node: NodeFacts, suite: Suite, name: str) -> float:
+    """The most memory that a fingerprint of a named suite takes."""
+    wanted = set(suite.names_of(name))
+    sizes = sum(
+        known.size_bytes or 0
+        for known in suite.surrogates
+        if known.name in wanted and known.family in _IN_MEMORY
+    )
+    return min(float(sizes), MEMORY_SHARE * memory_limit_bytes(node))
+
+
+class Prober:
+    """Fingerprints of one node with one suite.
+
+    In a quick one, surrogates that write get a shorter window of their own: on a fast disk the
+    full one would write a hundred megabytes each time. Where nothing may be written, their last
+    readings are repeated while they are young, with no timed work and a warning.
+    """
+
+    def __init__(
+        self, node: NodeFacts, suite: Suite, io_dir: Path, *, write_s: float, carry_s: float
+    ) -> None:
+        self.node, self.suite, self._io_dir = node, suite, io_dir
+        self._write_s, self._carry_s = write_s, carry_s
+        self._written: dict[int, tuple[float, dict[str, Reading]]] = {}
+
+    def take(
+        self, probe: Probe, cpu: int, on_progress: Callable[[Progress], None] | None = None
+    ) -> Taken:
+        """Must be called from a thread that lives until the end of it.
+
+        Raises:
+            ProbeError: nothing was measured.
+        """
+        before = _spent()
+        began = time.monotonic()
+        if probe.suite == "standard":
+            fingerprint = self._timed("standard", cpu, None, None, on_progress)
+        else:
+            fingerprint = self._quick(probe, cpu, on_progress)
+        after = _spent()
+        cost = Cost(
+            after.cpu_s - before.cpu_s,
+            time.monotonic() - began,
+            max(0.0, after.written_bytes - before.written_bytes),
+        )
+        peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
+        return Taken(fingerprint, cost, peak)
+
+    def _quick(
+        self, probe: Probe, cpu: int, on_progress: Callable[[Progress], None] | None
+    ) -> Fingerprint:
+        names = self.suite.names_of("quick")
+        families = {known.name: known.family for known in self.suite.surrogates}
+        writing = tuple(name for name in names if families[name] in WRITING)
+        others = tuple(name for name in names if name not in writing)
+        if not writing or not others:
+            return self._timed("quick", cpu, None, None, on_progress)
+        fingerprint = self._timed("quick", cpu, others, WINDOWS_S["quick"], on_progress)
+        now = time.monotonic()
+        warnings: tuple[str, ...] = ()
+        if probe.writes:
+            second = self._timed("quick", cpu, writing, self._write_s, on_progress)
+            readings = dict(second.surrogates)
+            warnings = tuple(each for each in second.warnings if each not in fingerprint.warnings)
+            elapsed = fingerprint.elapsed_s + second.elapsed_s
+            sound = {name: reading for name, reading in readings.items() if reading.ok}
+            self._written[probe.domain] = (now, sound)
+        else:
+            readings, words = self._carried(probe.domain, writing, families, now)
+            warnings = (words,)
+            elapsed = fingerprint.elapsed_s
+        every = {**fingerprint.surrogates, **readings}
+        return replace(
+            fingerprint,
+            suite="quick",
+            elapsed_s=elapsed,
+            surrogates={name: every[name] for name in names},
+            warnings=(*fingerprint.warnings, *warnings),
+        )
+
+    def _carried(
+        self, domain: int, names: tuple[str, ...], families: Mapping[str, str], now: float
+    ) -> tuple[dict[str, Reading], str]:
+        at, earlier = self._written.get(domain, (now, {}))
+        young = earlier if now - at <= self._carry_s else {}
+        found = {}
+        for name in names:
+            if name in young:
+                found[name] = replace(young[name], n=0, ops=0, elapsed_s=0.0, partial=True)
+            else:
+                found[name] = Reading(name=name, family=families[name], error=_LEFT_OUT)
+        carried = [name for name in names if name in young]
+        if not carried:
+            return found, "Surrogates that write were left out, to write less."
+        return found, f"Repeated from {now - at:.0f} s before, to write less: {', '.join(carried)}."
+
+    def _timed(
+        self,
+        suite: str,
+        cpu: int,
+        names: tuple[str, ...] | None,
+        seconds: float | None,
+        on_progress: Callable[[Progress], None] | None,
+    ) -> Fingerprint:
+        return take_fingerprint(
+            node=self.node,
+            suite=suite,
+            names=names,
+            cpu=cpu,
+            directory=self._io_dir,
+            seconds=seconds,
+            rounds=1 if names is not None and seconds == self._write_s else None,
+            on_progress=on_progress,
+        )
+
+
+def _spent() -> Cost:
+    """CPU of the children that have ended, and bytes written by this process and them."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return Cost(usage.ru_utime + usage.ru_stime, 0.0, written_bytes())
+
+
+def written_bytes(pid: int | None = None) -> float:
+    """Bytes that a process and its ended children have sent to disks; 0 where nobody counts."""
+    try:
+        with open(f"/proc/{pid or os.getpid()}/io", encoding="ascii") as lines:  # noqa: PTH123
+            for line in lines:
+                if line.startswith("write_bytes:"):
+                    return float(line.split()[1])
+    except OSError:
+        pass
+    return 0.0

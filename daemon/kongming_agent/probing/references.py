@@ -1,0 +1,57 @@
+"""The idle node's fingerprint, from several readings that are spread over time. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from kongming.records.fingerprint import Fingerprint, Reading
+
+KEPT = 10
+"""Readings of the idle node that are kept for each domain."""
+
+
+def kept(readings: Sequence[Fingerprint], newest: Fingerprint) -> list[Fingerprint]:
+    """The readings to keep with ``newest`` among them: of its suite and version, oldest first."""
+    same = [each for each in readings if each.suite_version == newest.suite_version]
+    return [*same, newest][-KEPT:]
+
+
+def reference(readings: Sequence[Fingerprint]) -> Fingerprint | None:
+    """One fingerprint in the place of several; None without any.
+
+    Of every surrogate it has the reading at the lower quartile, as it was measured: neighbours
+    that were not seen only ever add time, but one lucky reading is no reference either.
+    """
+    if not readings:
+        return None
+    newest = readings[-1]
+    if len(readings) == 1:
+        return newest
+    chosen: dict[str, Reading] = {}
+    for name, reading in newest.surrogates.items():
+        sound = [each.surrogates[name] for each in readings if name in each.times()]
+        sound.sort(key=lambda each: each.seconds_per_op or math.inf)
+        chosen[name] = sound[(len(sound) - 1) // 4] if sound else reading
+    # The same readings make the same reference: it may be told twice.
+    ids = "\n".join(each.id for each in readings)
+    return replace(
+        newest,
+        id=hashlib.sha256(ids.encode()).hexdigest()[:32],
+        surrogates=chosen,
+        warnings=(f"The lower quartiles of {len(readings)} readings of the idle node.",),
+    )
+
+
+def slowdowns(times: Mapping[str, float], idle: Mapping[str, float]) -> dict[str, float]:
+    """Ratio to the idle node by surrogate, of those that both have."""
+    return {name: seconds / idle[name] for name, seconds in times.items() if name in idle}
+
+
+def general(ratios: Mapping[str, float]) -> float | None:
+    """The geometric mean of the ratios; None without any."""
+    if not ratios:
+        return None
+    return math.exp(math.fsum(map(math.log, ratios.values())) / len(ratios))

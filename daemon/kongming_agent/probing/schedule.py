@@ -1,0 +1,327 @@
+"""When to probe, what, and why. A state machine without I/O: events in, instructions out.
+
+Every moment is seconds of one clock that never goes back; the caller gives it.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from kongming_agent.config import Budget, Probing
+from kongming_agent.probing.budget import DAY_S, HOUR_S, Bucket, Cost, Recent
+from kongming_agent.probing.features import Lately, features, step
+
+Suite = Literal["quick", "standard"]
+
+EXPECTED: Mapping[Suite, Cost] = {
+    "quick": Cost(0.8, 1.0, 40e6),
+    "standard": Cost(4.0, 4.0, 1e9),
+}
+"""What a fingerprint is taken to cost before one was seen."""
+
+REFERENCES = 5
+"""Readings of the idle node that its reference is made of before it counts as settled."""
+
+REFERENCE_GAP_S = 300.0
+"""Two of these are so far apart: a phase of an unseen neighbour shall not be in all of them."""
+
+WINDOW_S = 1200.0
+"""Over any window of so many seconds the shares of CPU and of probed time hold."""
+
+_IDLE_CPUS = 0.2
+_IDLE_PRESSURE = 0.03
+_IDLE_DISK = 4e6
+_STEP_SAMPLES = 2
+_YIELD = 4.0
+_OOM_REST_S = 300.0
+_LONGEST_WAIT_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """Take a fingerprint now. ``writes`` says whether surrogates that write are in it."""
+
+    domain: int
+    suite: Suite
+    reason: str
+    writes: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Nothing to do before ``until`` unless something happens."""
+
+    until: float
+    reason: str
+
+
+Instruction = Probe | Wait
+
+
+@dataclass(slots=True)
+class _Domain:
+    due_at: float
+    probed_at: float | None = None
+    reference_at: float | None = None
+    references: int = 0
+    wanted: str | None = None
+    level: tuple[float, ...] | None = None
+    steps: int = 0
+
+
+@dataclass(slots=True)
+class _Node:
+    """What the last sample said."""
+
+    idle_since: float | None = None
+    no_room: str | None = None
+    oom_at: float | None = None
+    pressed: str | None = None
+    assignments: frozenset[str] = frozenset()
+    paused: str | None = None
+    back_off: int = 0
+    lately: Lately = field(default_factory=lambda: Lately(2))
+
+
+class Schedule:
+    """One node's schedule over its last-level cache domains."""
+
+    def __init__(
+        self,
+        domains: int,
+        cpus: int,
+        probing: Probing,
+        budget: Budget,
+        *,
+        now: float,
+        rng: random.Random,
+    ) -> None:
+        self._probing, self._budget, self._rng = probing, budget, rng
+        self._cpus = cpus
+        # Agents that were started together shall not probe together.
+        start = rng.uniform(0.0, probing.start_s)
+        self._domains = [_Domain(due_at=now + start) for _ in range(domains)]
+        self._node = _Node()
+        self._last_end = -math.inf
+        self._expected = dict(EXPECTED)
+        self.cpu = Bucket(budget.cpu_share * WINDOW_S, WINDOW_S, now)
+        self.wall = Bucket(budget.probe_share * WINDOW_S, WINDOW_S, now)
+        self.bytes = Bucket(budget.bytes_per_day, DAY_S, now)
+        self.recent_cpu = Recent(HOUR_S, now)
+        self.recent_probing = Recent(HOUR_S, now)
+        self.recent_bytes = Recent(DAY_S, now)
+
+    # Events
+
+    def sampled(
+        self,
+        system: Mapping[str, float],
+        window_s: float,
+        now: float,
+        *,
+        no_room: str = "",
+        oom: bool = False,
+    ) -> None:
+        """Passive signals over the last ``window_s`` seconds, none of them of a probe's making."""
+        node = self._node
+        node.no_room = no_room or None
+        if oom:
+            node.oom_at = now
+        if not self._looks_idle(system):
+            node.idle_since = None
+        elif node.idle_since is None:
+            node.idle_since = now - window_s
+        self._feel(system)
+        node.lately.add(features(system))
+        values = node.lately.values
+        assert values is not None
+        for domain in self._domains:
+            if domain.probed_at is None:
+                continue
+            if domain.level is None:
+                domain.level = values
+            changed = step(domain.level, values, self._probing.step)
+            domain.steps = domain.steps + 1 if changed else 0
+            if changed and domain.steps >= _STEP_SAMPLES and domain.wanted is None:
+                domain.wanted = changed
+
+    def spent(self, cost: Cost, now: float) -> None:
+        """Something other than a probe took this much of the budget: the agent itself."""
+        self.cpu.spend(cost.cpu_s, now)
+        self.bytes.spend(cost.written_bytes, now)
+        self.wall.spend(cost.wall_s, now)
+        self.recent_cpu.add(cost.cpu_s, now)
+        self.recent_bytes.add(cost.written_bytes, now)
+        self.recent_probing.add(cost.wall_s, now)
+
+    def probed(self, probe: Probe, cost: Cost, now: float, *, ok: bool) -> None:
+        """A probe that was asked for has ended."""
+        self.spent(cost, now)
+        self._last_end = now
+        domain, node = self._domains[probe.domain], self._node
+        if ok:
+            seen = (
+                cost
+                if probe.writes
+                else Cost(cost.cpu_s, cost.wall_s, self._expected[probe.suite].written_bytes)
+            )
+            self._expected[probe.suite] = self._expected[probe.suite].towards(seen, 0.5)
+        node.back_off = node.back_off + 1 if node.pressed else 0
+        if probe.suite == "standard":
+            # A failed one is tried again as late as one that succeeded.
+            domain.reference_at = now
+            domain.references += ok
+            return
+        domain.probed_at, domain.wanted, domain.steps = now, None, 0
+        domain.level = node.lately.values
+        domain.due_at = now + self._period()
+
+    def reference_known(self, domain: int, count: int, age_s: float, now: float) -> None:
+        """An earlier life of the agent has taken ``count`` readings of the idle node."""
+        self._domains[domain].references = count
+        self._domains[domain].reference_at = now - age_s
+
+    def rearranged(self, before: Sequence[int | None], cpus: int, now: float) -> None:
+        """Other domains from now on: of each the place that it had before, None for a new one,
+        which is probed soon. ``cpus`` may be used."""
+        new = [_Domain(due_at=now) if place is None else self._domains[place] for place in before]
+        self._domains, self._cpus = new, cpus
+
+    def asked(self, reason: str, domain: int | None = None) -> None:
+        """Somebody knows that something changed."""
+        for index, each in enumerate(self._domains):
+            if domain is None or index == domain:
+                each.wanted = each.wanted or reason
+
+    def assignments(self, ids: frozenset[str]) -> None:
+        """What the server says runs here; a change calls for a fingerprint."""
+        if ids != self._node.assignments:
+            self._node.assignments = ids
+            self.asked("a placement changed")
+
+    def pause(self, reason: str | None) -> None:
+        """No probes while something else measures on this node; None ends it."""
+        self._node.paused = reason
+
+    # Instructions
+
+    def next(self, now: float) -> Instruction:
+        """What to do now; asking changes nothing."""
+        node = self._node
+        latest = now + _LONGEST_WAIT_S
+        if node.paused is not None:
+            return Wait(latest, node.paused)
+        if node.lately.values is None:
+            return Wait(latest, "no signals yet")
+        if node.oom_at is not None and now - node.oom_at < _OOM_REST_S:
+            return Wait(node.oom_at + _OOM_REST_S, "the kernel has killed for lack of memory")
+        if node.no_room is not None:
+            return Wait(latest, node.no_room)
+        found: list[Instruction] = []
+        for index in range(len(self._domains)):
+            found.append(self._for_domain(index, now))
+        probes = [each for each in found if isinstance(each, Probe)]
+        if probes:
+            # The one that was not probed for longest has its turn.
+            return min(probes, key=lambda probe: self._probed_at(probe.domain))
+        return min((each for each in found if isinstance(each, Wait)), key=lambda wait: wait.until)
+
+    @property
+    def pressed(self) -> str | None:
+        """The pressure that probing backs off from, in words."""
+        return self._node.pressed
+
+    def idle(self, now: float) -> bool:
+        """Whether the node has been idle for as long as a reference asks for."""
+        node = self._node
+        return (
+            node.idle_since is not None
+            and not node.assignments
+            and now - node.idle_since >= self._probing.idle_s
+        )
+
+    def _for_domain(self, index: int, now: float) -> Instruction:
+        domain, node = self._domains[index], self._node
+        gap = self._last_end + self._probing.least_gap_s * 2.0**node.back_off
+        gap = min(gap, self._last_end + self._probing.longest_gap_s)
+        idle = self.idle(now) and node.pressed is None and gap <= now
+        if idle and self._reference_due(domain, now):
+            found = self._affordable(index, "standard", "the node is idle", now)
+            if isinstance(found, Probe):
+                return found
+        at, reason = domain.due_at, "on schedule"
+        if domain.probed_at is not None and self._awaits_reference(now):
+            # Quick ones come all the time and would leave a reference nothing to spend; on an idle
+            # node they are worth least.
+            at = max(at, domain.probed_at + _YIELD * self._probing.period_s)
+        if domain.wanted is not None and gap < at:
+            at, reason = gap, domain.wanted
+        at = max(at, gap)
+        if at > now:
+            why = f"under {node.pressed}" if node.back_off and node.pressed else "not due"
+            return Wait(at, why)
+        return self._affordable(index, "quick", reason, now)
+
+    def _affordable(self, index: int, suite: Suite, reason: str, now: float) -> Instruction:
+        cost = self._expected[suite]
+        at = max(self.cpu.ready_at(cost.cpu_s, now), self.wall.ready_at(cost.wall_s, now))
+        if at > now:
+            return Wait(min(at, now + HOUR_S), "the budget is spent")
+        wanted = cost.written_bytes
+        if suite == "quick" and self._awaits_reference(now):
+            # Otherwise quick ones, which come all the time, would leave it nothing to write.
+            wanted += self._expected["standard"].written_bytes
+        writes = self.bytes.ready_at(wanted, now) <= now
+        if suite == "standard" and not writes:
+            return Wait(now + HOUR_S, "the bytes that may be written are spent")
+        return Probe(index, suite, reason, writes)
+
+    def _awaits_reference(self, now: float) -> bool:
+        return self.idle(now) and any(self._reference_due(each, now) for each in self._domains)
+
+    def _reference_due(self, domain: _Domain, now: float) -> bool:
+        if domain.reference_at is None:
+            return True
+        age = now - domain.reference_at
+        settled = domain.references >= REFERENCES
+        return age >= (self._probing.reference_s if settled else REFERENCE_GAP_S)
+
+    def _period(self) -> float:
+        jitter = self._rng.uniform(-self._probing.jitter, self._probing.jitter)
+        period = self._probing.period_s * (1.0 + jitter)
+        longest = max(self._probing.longest_gap_s, period)
+        return min(period * 2.0 ** min(self._node.back_off, 20), longest)
+
+    def _feel(self, system: Mapping[str, float]) -> None:
+        node, limits = self._node, self._probing
+        memory, io = system.get("psi_memory_full", 0.0), system.get("psi_io_full", 0.0)
+        was = node.pressed
+        if memory > limits.memory_pressure:
+            node.pressed = f"memory pressure of {memory:.0%}"
+        elif io > limits.io_pressure:
+            node.pressed = f"I/O pressure of {io:.0%}"
+        else:
+            node.pressed = None
+            if was is not None and node.back_off:
+                node.back_off = 0
+                for domain in self._domains:
+                    domain.due_at = min(domain.due_at, self._last_end + self._period())
+
+    def _looks_idle(self, system: Mapping[str, float]) -> bool:
+        if "cpu_busy" not in system:
+            return False
+        shares = ("psi_cpu_some", "psi_memory_some", "psi_io_some", "steal", "iowait")
+        rates = ("disk_read_bytes_per_s", "disk_write_bytes_per_s")
+        return (
+            system["cpu_busy"] * self._cpus <= _IDLE_CPUS
+            and all(system.get(name, 0.0) <= _IDLE_PRESSURE for name in shares)
+            and all(system.get(name, 0.0) <= _IDLE_DISK for name in rates)
+        )
+
+    def _probed_at(self, index: int) -> float:
+        at = self._domains[index].probed_at
+        return -math.inf if at is None else at

@@ -1,0 +1,120 @@
+"""Campaigns that the server asked for: one at a time, each in a process of its own, and none
+forgotten when the agent ends before it has carried them out."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from kongming.records.errors import StoreError
+from kongming_agent import profiling as profile
+from kongming_agent.reporting.spool import Spool
+
+_log = logging.getLogger(__name__)
+
+KEPT = "profiles asked for"
+"""Name of the spool's document: how often each campaign was begun, by application."""
+
+_STARTS = 5
+"""A campaign that was cut short so often is given up: it may be what ends the agent."""
+
+_LAST_WORDS_S = 3.0
+
+
+class Campaigns:
+    """What is asked for is on disk when ``ask`` returns, and stays there until its campaign has
+    ended by itself. ``command`` starts one, with the application's name behind it."""
+
+    def __init__(
+        self, allow: Sequence[str], state: Path, spool: Spool, command: Sequence[str]
+    ) -> None:
+        self._allow, self._state, self._spool = tuple(allow), state, spool
+        self._command = list(command)
+        self._lock = threading.Lock()
+        self._child: subprocess.Popen[bytes] | None = None
+        self._at_work = ""
+        kept: dict[str, int] = spool.get(KEPT) or {}
+        self._starts = {name: starts for name, starts in kept.items() if name in self._allow}
+
+    def ask(self, names: Iterable[str]) -> None:
+        """May be called from any thread. A name that waits or is at work already stays as it is."""
+        with self._lock:
+            before = len(self._starts)
+            for name in names:
+                if name not in self._allow:
+                    _log.warning("not allowed here, so not profiled: %s", name)
+                else:
+                    self._starts.setdefault(name, 0)
+            if len(self._starts) > before:
+                self._keep()
+
+    def watch(self) -> tuple[bool, bool]:
+        """Begins what waits. Whether any campaign is under way, an operator's own included, and
+        whether one that was asked for has just ended."""
+        ended = self._child is not None and self._child.poll() is not None
+        if ended:
+            self._ended()
+        busy = profile.under_way(self._state)
+        if self._child is None and not busy and self._command:
+            self._begin()
+        return busy or self._child is not None, ended
+
+    def end(self) -> None:
+        """End the campaign that is at work; it goes on when the agent is started again."""
+        child, self._child = self._child, None
+        if child is None:
+            return
+        child.terminate()
+        try:
+            child.wait(timeout=_LAST_WORDS_S)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait()
+
+    def _begin(self) -> None:
+        with self._lock:
+            name = next(iter(self._starts), "")
+            if not name:
+                return
+            self._starts[name] += 1
+            again = self._starts[name] > 1
+            self._keep()
+        _log.info("profiling %s, as the server asked%s", name, ": going on" if again else "")
+        self._at_work = name
+        self._child = subprocess.Popen(
+            [*self._command, name], stdin=subprocess.DEVNULL, stdout=sys.stderr
+        )
+
+    def _ended(self) -> None:
+        assert self._child is not None
+        status, self._child = self._child.returncode, None
+        _log.info("a campaign ended with status %d", status)
+        with self._lock:
+            starts = self._starts.pop(self._at_work, 0)
+            # By a signal; 128 and more are the campaign's own word for it.
+            cut_short = status < 0 or status >= 128
+            if cut_short and starts < _STARTS:
+                # Behind the others: it may be what it was killed for.
+                self._starts[self._at_work] = starts
+            elif cut_short:
+                _log.error("profiling %s was killed %d times: given up", self._at_work, starts)
+            self._keep()
+
+    def _keep(self) -> None:
+        try:
+            self._spool.put(KEPT, self._starts)
+        except StoreError as error:
+            # It is carried out all the same, unless the agent ends before.
+            _log.warning("%s", error)
+
+
+def profile_command(config: Path | None, state: Path) -> list[str]:
+    """How a campaign is started that the server asked for."""
+    command = [sys.executable, "-m", "kongming_agent.main", "profile", "--requested"]
+    command += ["--state", str(state)]
+    return command if config is None else [*command, "--config", os.fspath(config)]

@@ -1,0 +1,1 @@
+"""Delivery to the server: the spool, the link, local reports of runs, and metrics."""

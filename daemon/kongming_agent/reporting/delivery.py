@@ -1,0 +1,90 @@
+"""Records as the bytes of the messages that deliver them, and these as parts of a request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from kongming.records.errors import InputError
+from kongming.records.fingerprint import Fingerprint
+from kongming.records.run import Run, Signature
+from kongming.rpc.record_codec import (
+    fingerprint_to_message,
+    run_to_message,
+    signature_to_message,
+)
+from kongming.rpc.v1 import fleet_pb2
+
+Kind = Literal["fingerprint", "run", "signature"]
+
+PURPOSES = {
+    "live": fleet_pb2.PURPOSE_LIVE,
+    "reference": fleet_pb2.PURPOSE_REFERENCE,
+    "estimate": fleet_pb2.PURPOSE_ESTIMATE,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One record on its way: ``body`` holds the bytes of its message, without the sequence."""
+
+    sequence: int
+    kind: Kind
+    id: str
+    body: bytes
+
+
+def reported_fingerprint(fingerprint: Fingerprint, purpose: str, domain: int) -> bytes:
+    """The bytes of a ReportedFingerprint. Raises InputError where it does not fit a message."""
+    return _reported(fingerprint, purpose, domain).SerializeToString()
+
+
+def reported_run(run: Run, assignment_id: str) -> bytes:
+    """The bytes of a ReportedRun. Raises InputError where it does not fit a message."""
+    message = fleet_pb2.ReportedRun(run=run_to_message(run), assignment_id=assignment_id)
+    return message.SerializeToString()
+
+
+def reported_signature(signature: Signature) -> bytes:
+    """The bytes of a Signature. Raises InputError where it does not fit a message."""
+    return signature_to_message(signature).SerializeToString()
+
+
+def report_of(
+    node_id: str, entries: Iterable[Entry], estimates: Mapping[int, Fingerprint]
+) -> fleet_pb2.ReportRequest:
+    """A report of spooled fingerprints, and of ``estimates`` by domain, which are not spooled:
+    nobody will miss them, so that they have no sequence."""
+    request = fleet_pb2.ReportRequest(node_id=node_id)
+    for entry in entries:
+        reported = request.fingerprints.add()
+        reported.MergeFromString(entry.body)
+        reported.sequence = entry.sequence
+    for domain, estimate in estimates.items():
+        request.fingerprints.append(_reported(estimate, "estimate", domain))
+    return request
+
+
+def runs_of(node_id: str, entries: Iterable[Entry]) -> fleet_pb2.ReportRunsRequest:
+    """A report of spooled runs and signatures."""
+    request = fleet_pb2.ReportRunsRequest(node_id=node_id)
+    for entry in entries:
+        if entry.kind == "run":
+            reported = request.runs.add()
+            reported.MergeFromString(entry.body)
+            reported.sequence = entry.sequence
+        else:
+            request.signatures.add().MergeFromString(entry.body)
+    return request
+
+
+def _reported(fingerprint: Fingerprint, purpose: str, domain: int) -> fleet_pb2.ReportedFingerprint:
+    if purpose not in PURPOSES:
+        raise InputError("is unknown.", field="purpose", found=purpose, allowed=", ".join(PURPOSES))
+    message = fingerprint_to_message(fingerprint)
+    # The server knows the node since it was registered.
+    message.ClearField("node")
+    return fleet_pb2.ReportedFingerprint(
+        fingerprint=message, purpose=PURPOSES[purpose], domain=domain
+    )

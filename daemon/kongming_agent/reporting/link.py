@@ -1,0 +1,324 @@
+"""Keeps the server told: registers, delivers the spool in order, sends heartbeats.
+
+One thread. While the server is away it tries again after longer and longer waits, each drawn at
+random below its bound, so that a fleet does not come back as one.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import grpc
+
+from kongming.records.errors import (
+    AccessError,
+    InputError,
+    KongmingError,
+    ServiceError,
+    UnavailableError,
+)
+from kongming.records.fingerprint import Fingerprint, NodeFacts
+from kongming.rpc.errors import from_rpc_error
+from kongming.rpc.record_codec import fingerprint_to_message, node_to_message
+from kongming.rpc.v1 import fleet_pb2, fleet_pb2_grpc
+from kongming.rpc.value_codec import seconds
+from kongming_agent.reporting.delivery import Entry, report_of, runs_of
+from kongming_agent.reporting.spool import Spool
+
+_log = logging.getLogger(__name__)
+
+_ABOUT_CONTENT = (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.OUT_OF_RANGE)
+"""Codes of a call that would fail again, whoever makes it and when."""
+
+_FIRST_RETRY_S = 0.5
+_HEARTBEAT_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """What the node is made known with."""
+
+    node: NodeFacts
+    agent_version: str
+    suite_version: str
+    references: Sequence[Fingerprint] = ()
+    allowed_apps: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """What a heartbeat says. ``estimates`` are fingerprints by domain that were not measured."""
+
+    probe_cost: float
+    passive: Mapping[str, float]
+    estimates: Mapping[int, Fingerprint] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Orders:
+    """What the server asks for in its answer to a heartbeat."""
+
+    profile_apps: tuple[str, ...]
+    probe_now: bool
+    assignment_ids: frozenset[str]
+
+
+class Node(Protocol):
+    """What the link asks of the agent; called from the link's thread."""
+
+    def registration(self) -> Registration: ...
+
+    def beat(self) -> Beat: ...
+
+    def ordered(self, orders: Orders) -> None: ...
+
+
+class Backoff:
+    """Waits that double from ``first_s`` up to ``longest_s``, each drawn from its upper half."""
+
+    def __init__(self, first_s: float, longest_s: float, rng: random.Random) -> None:
+        self._first_s, self._longest_s, self._rng = first_s, longest_s, rng
+        self._failures = 0
+
+    def after_failure(self) -> float:
+        """How long to wait now, in seconds."""
+        bound = min(self._first_s * 2.0 ** min(self._failures, 30), self._longest_s)
+        self._failures += 1
+        return self._rng.uniform(0.5 * bound, bound)
+
+    def after_success(self) -> None:
+        self._failures = 0
+
+
+class Link:
+    """The connection of one node. ``step`` does what is due; ``run`` does it until stopped."""
+
+    def __init__(
+        self,
+        channel: Callable[[], grpc.Channel],
+        spool: Spool,
+        node: Node,
+        *,
+        timeout_s: float,
+        longest_retry_s: float,
+        rng: random.Random,
+        server: str = "",
+    ) -> None:
+        self._open, self._spool, self._node = channel, spool, node
+        self._timeout_s, self._server = timeout_s, server
+        self._backoff = Backoff(_FIRST_RETRY_S, longest_retry_s, rng)
+        self._rng = rng
+        self._channel: grpc.Channel | None = None
+        self._stub: fleet_pb2_grpc.FleetStub | None = None
+        self._registered: Registration | None = None
+        self._heartbeat_s = _HEARTBEAT_S
+        self._beat_at = 0.0
+        self._woken = threading.Event()
+        self.connected = False
+        self.failures = 0
+        self.delivered = {"fingerprint": 0, "run": 0, "signature": 0}
+        self.refused = 0
+        self.fingerprint_ttl_s: float | None = None
+
+    def wake(self) -> None:
+        """Something was spooled."""
+        self._woken.set()
+
+    def run(self, stopping: threading.Event) -> None:
+        """Until ``stopping`` is set and ``wake`` was called."""
+        while not stopping.is_set():
+            wait_s = self.step()
+            self._woken.wait(wait_s)
+            self._woken.clear()
+        self.close()
+
+    def step(self) -> float:
+        """Does what is due. Returns after how many seconds to come again, unless woken."""
+        try:
+            self._exchange()
+        except grpc.RpcError as error:
+            if error.code() is grpc.StatusCode.NOT_FOUND:
+                # The server has forgotten the node.
+                self._registered = None
+            return self._failed(from_rpc_error(error, self._server or None))
+        except KongmingError as error:
+            return self._failed(error)
+        if not self.connected:
+            _log.info("connected to %s", self._server or "the server")
+        self.connected = True
+        self._backoff.after_success()
+        return max(0.0, self._beat_at - time.monotonic())
+
+    def flush(self, patience_s: float) -> bool:
+        """Delivers what is spooled within ``patience_s``; whether nothing is left."""
+        deadline = time.monotonic() + patience_s
+        while True:
+            self.step()
+            left = sum(self._spool.counts().values())
+            if left == 0 and self.connected:
+                return True
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(min(0.2, max(0.0, deadline - time.monotonic())))
+
+    def close(self) -> None:
+        channel, self._channel, self._stub = self._channel, None, None
+        if channel is not None:
+            channel.close()
+
+    def _failed(self, error: KongmingError) -> float:
+        if self.connected or self.failures == 0:
+            _log.warning("%s", error)
+        self.connected = False
+        self.failures += 1
+        if isinstance(error, UnavailableError | AccessError):
+            # A channel that is kept would wait as long as it thinks fit before it tries again, and
+            # knows nothing of a token that was renewed.
+            self.close()
+        return self._backoff.after_failure()
+
+    def _exchange(self) -> None:
+        if self._stub is None:
+            self._channel = self._open()
+            self._stub = fleet_pb2_grpc.FleetStub(self._channel)
+        stub = self._stub
+        registration = self._node.registration()
+        if registration != self._registered:
+            self._register(stub, registration)
+        self._deliver(stub)
+        if self._registered is not None and time.monotonic() >= self._beat_at:
+            self._tell(stub)
+
+    def _register(self, stub: fleet_pb2_grpc.FleetStub, registration: Registration) -> None:
+        request = fleet_pb2.RegisterRequest(
+            node=node_to_message(registration.node),
+            agent_version=registration.agent_version,
+            suite_version=registration.suite_version,
+            references=[fingerprint_to_message(each) for each in registration.references],
+            allowed_apps=registration.allowed_apps,
+        )
+        try:
+            response = stub.Register(request, timeout=self._timeout_s)
+        except grpc.RpcError as error:
+            if error.code() not in _ABOUT_CONTENT or not request.references:
+                raise
+            # A reference that the server does not believe must not keep the runs from it.
+            _log.error("the reference was refused: %s", from_rpc_error(error))
+            self.refused += 1
+            request.ClearField("references")
+            response = stub.Register(request, timeout=self._timeout_s)
+        if response.HasField("heartbeat_period"):
+            self._heartbeat_s = max(0.1, seconds(response.heartbeat_period))
+        if response.HasField("fingerprint_ttl"):
+            self.fingerprint_ttl_s = seconds(response.fingerprint_ttl)
+        if self._spool.go_on_after(response.acknowledged):
+            _log.warning("the spool is younger than what the server has: numbered anew")
+        self._registered = registration
+
+    def _deliver(self, stub: fleet_pb2_grpc.FleetStub) -> None:
+        """Everything that is spooled, batch by batch, each of one kind of record."""
+        while entries := self._spool.oldest():
+            batch = _same_call(entries)
+            if batch[0].kind != "fingerprint" and 0.0 < self._beat_at <= time.monotonic():
+                # Where more comes than is delivered, the server's orders would never be heard.
+                self._tell(stub)
+            if self._registered is None:
+                return
+            if self._refusal(stub, batch) is None:
+                continue
+            # One record spoils the call for all: each is sent for itself, and it alone put aside.
+            for entry in batch:
+                reason = self._refusal(stub, [entry])
+                if reason is not None:
+                    self._refuse(entry.id, reason)
+
+    def _refusal(self, stub: fleet_pb2_grpc.FleetStub, batch: Sequence[Entry]) -> str | None:
+        """Sends; why this call would always fail, or None. Whatever may pass is raised."""
+        try:
+            if batch[0].kind == "fingerprint":
+                self._tell(stub, batch)
+            else:
+                request = runs_of(self._node_id, batch)
+                self._told(batch, stub.ReportRuns(request, timeout=self._timeout_s))
+        except InputError as error:
+            return str(error)
+        except grpc.RpcError as error:
+            if error.code() not in _ABOUT_CONTENT:
+                raise
+            return str(from_rpc_error(error, self._server or None))
+        return None
+
+    @property
+    def _node_id(self) -> str:
+        return self._registered.node.id if self._registered is not None else ""
+
+    def _told(
+        self,
+        batch: Sequence[Entry],
+        response: fleet_pb2.ReportResponse | fleet_pb2.ReportRunsResponse,
+    ) -> None:
+        """What the server says of a batch."""
+        kinds = {entry.id: entry.kind for entry in batch}
+        accepted = [id for id in response.accepted if id in kinds]
+        self._spool.delivered(accepted)
+        for id in accepted:
+            self.delivered[kinds[id]] += 1
+        for rejected in response.rejected:
+            if rejected.id in kinds:
+                self._refuse(rejected.id, f"{rejected.field}: {rejected.message}")
+        told = {*accepted, *(rejected.id for rejected in response.rejected)}
+        if not told & kinds.keys():
+            # Neither taken nor refused: the server will not do better if asked at once again.
+            raise ServiceError("The server took none of what was sent, and said not why.")
+
+    def _refuse(self, id: str, reason: str) -> None:
+        _log.error("the server refused %s: %s", id, reason)
+        self._spool.refused(id, reason)
+        self.refused += 1
+
+    def _tell(self, stub: fleet_pb2_grpc.FleetStub, batch: Sequence[Entry] = ()) -> None:
+        """These fingerprints, a heartbeat with them, and what was estimated meanwhile."""
+        beat = self._node.beat()
+        request = report_of(self._node_id, batch, beat.estimates)
+        request.heartbeat.MergeFrom(
+            fleet_pb2.Heartbeat(
+                probe_cost=beat.probe_cost,
+                spooled=sum(self._spool.counts().values()) - len(batch),
+                passive=dict(beat.passive),
+            )
+        )
+        response = stub.Report(request, timeout=self._timeout_s)
+        # Agents that were started together shall not speak together for ever; and a fingerprint
+        # that is as frequent as heartbeats shall stand for them.
+        self._beat_at = time.monotonic() + self._heartbeat_s * self._rng.uniform(1.0, 1.1)
+        orders = response.instructions
+        if orders.register_again:
+            self._registered = None
+            self._beat_at = 0.0
+        # Before what may be raised: the server takes it that orders have come.
+        self._node.ordered(
+            Orders(
+                profile_apps=tuple(orders.profile_apps),
+                probe_now=orders.probe_now,
+                assignment_ids=frozenset(orders.assignment_ids),
+            )
+        )
+        if batch:
+            self._told(batch, response)
+
+
+def _same_call(entries: Sequence[Entry]) -> list[Entry]:
+    """The first entries that go into one call: fingerprints, or runs and signatures."""
+    fingerprints = entries[0].kind == "fingerprint"
+    found = []
+    for entry in entries:
+        if (entry.kind == "fingerprint") != fingerprints:
+            break
+        found.append(entry)
+    return found

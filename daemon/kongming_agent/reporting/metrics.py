@@ -1,0 +1,154 @@
+"""The agent's own figures for Prometheus: over HTTP, or as a file for node_exporter.
+
+Every metric is declared in METRICS; the agent hands a view over, and what is not declared cannot
+be exported.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Literal, NamedTuple
+from wsgiref.simple_server import WSGIServer
+
+from prometheus_client import CollectorRegistry, start_http_server, write_to_textfile
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from kongming.records.errors import InputError
+
+_log = logging.getLogger(__name__)
+
+PREFIX = "kongming_agent_"
+
+Value = tuple[tuple[str, ...], float]
+View = Mapping[str, list[Value]]
+"""By metric: its samples, each the label values and the number."""
+
+
+class Declared(NamedTuple):
+    """One metric: its name without the prefix, kind, meaning with unit, and labels."""
+
+    name: str
+    kind: Literal["gauge", "counter"]
+    help: str
+    labels: tuple[str, ...] = ()
+
+
+_SURROGATE = ("surrogate", "domain")
+
+METRICS = (
+    Declared("surrogate_seconds", "gauge", "Seconds per operation, last probe.", _SURROGATE),
+    Declared("surrogate_slowdown_ratio", "gauge", "Last probe over the idle node.", _SURROGATE),
+    Declared(
+        "general_slowdown_ratio",
+        "gauge",
+        "Geometric mean of the slowdowns over the idle node.",
+        ("domain",),
+    ),
+    Declared(
+        "surrogate_estimate_seconds",
+        "gauge",
+        "Seconds per operation now, estimated from passive signals where that beats repeating.",
+        _SURROGATE,
+    ),
+    Declared(
+        "surrogate_estimate_log_error",
+        "gauge",
+        "Mean absolute log error on probes not yet learned from, of the estimate and of repeating.",
+        (*_SURROGATE, "of"),
+    ),
+    Declared(
+        "fingerprint_timestamp_seconds", "gauge", "Unix time of the last fingerprint.", ("domain",)
+    ),
+    Declared("probes_total", "counter", "Fingerprints that were taken.", ("suite",)),
+    Declared("probe_failures_total", "counter", "Fingerprints that could not be taken."),
+    Declared("probe_cpu_seconds_total", "counter", "CPU seconds of probes."),
+    Declared("probe_wall_seconds_total", "counter", "Seconds during which was probed."),
+    Declared("probe_written_bytes_total", "counter", "Bytes that probes wrote."),
+    Declared("cpu_seconds_total", "counter", "CPU seconds of the agent without its probes."),
+    Declared("cost_cpu_ratio", "gauge", "Share of one core over the last hour, probes included."),
+    Declared("cost_probe_ratio", "gauge", "Share of the last hour that was probed."),
+    Declared("cost_written_bytes", "gauge", "Bytes written in the last day, probes included."),
+    Declared("budget_cpu_ratio", "gauge", "Most that cost_cpu_ratio may be: budget.cpu_share."),
+    Declared("budget_probe_ratio", "gauge", "Most that cost_probe_ratio may be."),
+    Declared("budget_written_bytes", "gauge", "Most that may be written in a day, in bytes."),
+    Declared("memory_pss_bytes", "gauge", "Proportional set size of the agent, in bytes."),
+    Declared("probe_peak_memory_bytes", "gauge", "Largest resident size of a probe, in bytes."),
+    Declared("backing_off", "gauge", "1 while probing backs off or may not start."),
+    Declared("spool_records", "gauge", "Records that wait for the server.", ("kind",)),
+    Declared("spool_bytes", "gauge", "Bytes of the records that wait."),
+    Declared("spool_thinned_total", "counter", "Fingerprints that were thinned out."),
+    Declared("spool_failures_total", "counter", "Fingerprints that could not be spooled."),
+    Declared("delivered_total", "counter", "Records that the server has committed.", ("kind",)),
+    Declared("refused_total", "counter", "Records that the server refused."),
+    Declared("server_connected", "gauge", "1 while the server answers."),
+    Declared("server_failures_total", "counter", "Attempts that did not reach the server."),
+    Declared("passive", "gauge", "The system's own signals, in the unit of the name.", ("signal",)),
+)
+
+
+class Exported(Collector):
+    """Turns a view into metric families when it is asked."""
+
+    def __init__(self, view: Callable[[], View]) -> None:
+        self._view = view
+
+    def describe(self) -> Iterator[Metric]:
+        """Nothing is collected at registration: the agent may not have started."""
+        return iter(())
+
+    def collect(self) -> Iterator[Metric]:
+        view = self._view()
+        for declared in METRICS:
+            name = PREFIX + declared.name
+            family: GaugeMetricFamily | CounterMetricFamily
+            if declared.kind == "counter":
+                family = CounterMetricFamily(name, declared.help, labels=declared.labels)
+            else:
+                family = GaugeMetricFamily(name, declared.help, labels=declared.labels)
+            for labels, value in view.get(declared.name, []):
+                family.add_metric(list(labels), value)
+            yield family
+
+
+class Exporter:
+    """Serves ``/metrics`` at HOST:PORT where ``listen`` says so; ``write`` makes the file."""
+
+    def __init__(self, view: Callable[[], View], *, listen: str = "", textfile: str = "") -> None:
+        self._registry = CollectorRegistry()
+        self._registry.register(Exported(view))
+        self._textfile = Path(textfile) if textfile else None
+        self._server: tuple[WSGIServer, threading.Thread] | None = None
+        self.port: int | None = None
+        if listen:
+            host, _, port = listen.rpartition(":")
+            try:
+                self._server = start_http_server(int(port), host.strip("[]"), self._registry)
+            except OSError as error:
+                raise InputError(
+                    f"cannot be listened on: {error.strerror or error}.",
+                    field="metrics.listen",
+                    found=listen,
+                    hint='Choose another port, or "" for none.',
+                ) from error
+            self.port = self._server[0].server_port
+
+    def write(self) -> None:
+        """Replaces the file; a disk that is full now may not be so the next time."""
+        if self._textfile is None:
+            return
+        try:
+            self._textfile.parent.mkdir(parents=True, exist_ok=True)
+            write_to_textfile(str(self._textfile), self._registry)
+        except OSError as error:
+            _log.warning("%s cannot be written: %s", self._textfile, error)
+
+    def close(self) -> None:
+        if self._server is not None:
+            server, thread = self._server
+            server.shutdown()
+            server.server_close()
+            thread.join(timeout=1.0)

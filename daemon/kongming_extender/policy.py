@@ -1,0 +1,106 @@
+"""Which nodes are refused, and the priorities of the others: pure functions of a ranking."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from kongming_scheduling.ranking_cache import NodeScore
+
+from kongming_extender.protocol import MAX_PRIORITY
+
+TOLERANCE = 1e-9
+"""A slowdown that is the limit itself is within it, however it was rounded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resident:
+    """A pod that is on a node and has a limit. ``app`` and ``full_name`` are for messages."""
+
+    uid: str
+    app: str
+    full_name: str
+    limit: float
+
+
+def over_limit(
+    names: Sequence[str], scores: Mapping[str, NodeScore], app: str, limit: float
+) -> dict[str, str]:
+    """Nodes where the newcomer's own slowdown is above its limit, with the reason. An unknown
+    node is not refused."""
+    if not limit:
+        return {}
+    greatest = limit * (1.0 + TOLERANCE)
+    return {
+        name: f"kongming: {app} would take {node.slowdown:.2f} times as long as on an idle node"
+        f"{', a guess outside of what it was profiled under' if node.extrapolating else ''}"
+        f"; its limit is {limit:g}"
+        for name in names
+        if (node := scores.get(name)) is not None and node.slowdown > greatest
+    }
+
+
+def nodes_to_check(
+    names: Sequence[str],
+    scores: Mapping[str, NodeScore],
+    residents: Mapping[str, Mapping[str, Resident]],
+) -> list[str]:
+    """Nodes where some resident's slowdown would be above the strictest limit there, so that each
+    resident has to be looked up. ``residents`` are those with limits, by node and UID."""
+    return [
+        name
+        for name in names
+        if (on_node := residents.get(name))
+        and (node := scores.get(name)) is not None
+        and node.worst_resident
+        > min(resident.limit for resident in on_node.values()) * (1.0 + TOLERANCE)
+    ]
+
+
+def resident_over_limit(
+    impacts: Mapping[str, float], residents: Mapping[str, Resident], app: str
+) -> str | None:
+    """The reason why a node is refused for a resident's sake; ``impacts`` are the slowdowns that
+    residents would have, by UID."""
+    for uid, resident in residents.items():
+        slowdown = impacts.get(uid, 0.0)
+        if slowdown > resident.limit * (1.0 + TOLERANCE):
+            return (
+                f"kongming: co-located with {app}, {resident.full_name} ({resident.app}) would "
+                f"take {slowdown:.2f} times as long as on an idle node; its limit is "
+                f"{resident.limit:g}"
+            )
+    return None
+
+
+def priorities(names: Sequence[str], scores: Mapping[str, NodeScore], steep: float) -> list[int]:
+    """Priorities of candidates, 0 to 10, in their order.
+
+    10 is the best of them, and a node that is ``steep`` times as bad has 0: differences count by
+    what they cost, so that nodes which are much alike share a priority and the scheduler's other
+    reasons decide. An unknown node has the median of the others' priorities: that neither draws
+    pods to it nor keeps them away.
+    """
+    known = [node.score for name in names if (node := scores.get(name)) is not None]
+    if not known:
+        return [0] * len(names)
+    best, scale = min(known), MAX_PRIORITY / math.log(steep)
+    known_priorities = [max(0, MAX_PRIORITY - int((score - best) * scale + 0.5)) for score in known]
+    if len(known_priorities) == len(names):
+        return known_priorities
+    median = int(statistics.median_low(known_priorities))
+    remaining = iter(known_priorities)
+    return [next(remaining) if name in scores else median for name in names]
+
+
+def single_best(names: Sequence[str], priorities: Sequence[int]) -> str | None:
+    """The candidate with the greatest priority; None where several have it, among which the
+    scheduler draws."""
+    if not priorities:
+        return None
+    greatest = max(priorities)
+    if priorities.count(greatest) > 1:
+        return None
+    return names[priorities.index(greatest)]

@@ -1,0 +1,131 @@
+"""A server called over asyncio, with a pause after each failure."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+
+import grpc
+import grpc.aio
+
+from kongming.records.errors import (
+    AccessError,
+    KongmingError,
+    OverloadedError,
+    StoreError,
+    UnavailableError,
+)
+from kongming.records.questions import Question
+from kongming.rpc import calls
+from kongming.rpc.calls import Call, Result, Stubs
+from kongming.rpc.channel import Connection
+from kongming.rpc.errors import from_rpc_error
+from kongming.rpc.v1 import fleet_pb2
+
+TRANSIENT = (UnavailableError, OverloadedError, StoreError, TimeoutError)
+"""Errors after which the same call may succeed a moment later."""
+
+_REOPEN_S = 5.0
+"""Where access was refused, token and certificates are read again, at most this often."""
+
+
+class AsyncClient:
+    """Every method raises KongmingError, or TimeoutError by the caller's own deadline.
+
+    ``connect`` reads token and certificates. ``observe`` is called after each call with its method
+    and its seconds, None for a call that failed.
+    """
+
+    def __init__(
+        self,
+        connect: Callable[[], Connection],
+        pause_s: float,
+        observe: Callable[[str, float | None], None] = lambda method, seconds: None,
+    ) -> None:
+        self._connect = connect
+        self._connection = connect()
+        self._pause_s = pause_s
+        self._observe = observe
+        self._channel: grpc.aio.Channel | None = None
+        self._stubs: Stubs | None = None
+        self._opened_at = 0.0
+        self._paused_until = 0.0
+        self._closing: set[asyncio.Task[None]] = set()
+
+    @property
+    def paused(self) -> bool:
+        """Whether the last call failed so recently that another is not worth while."""
+        return time.monotonic() < self._paused_until
+
+    async def close(self) -> None:
+        if self._channel is not None:
+            await self._channel.close()
+
+    async def send(self, call: Call[Result]) -> Result:
+        begun = time.perf_counter()
+        timeout_s = self._connection.timeout_s
+        try:
+            response = await self._open().method(call)(call.request, timeout=timeout_s)
+        except grpc.aio.AioRpcError as error:
+            raised = from_rpc_error(error, self._connection.target)
+            self._fail(call.method, raised)
+            raise raised from error
+        except asyncio.CancelledError:
+            # The caller's deadline was the shorter one.
+            if time.perf_counter() - begun >= 0.9 * timeout_s:
+                self._fail(call.method, UnavailableError("It did not answer in time."))
+            raise
+        self._paused_until = 0.0
+        self._observe(call.method, time.perf_counter() - begun)
+        return call.decode(response)
+
+    async def ready_nodes(self, page_size: int) -> list[tuple[str, str]]:
+        """Id and name of every node that is ready."""
+        nodes: list[tuple[str, str]] = []
+        page_token = ""
+        while True:
+            page = await self.send(calls.list_nodes(page_token, page_size))
+            nodes += [
+                (node.facts.id, node.facts.name)
+                for node in page.nodes
+                if node.state == fleet_pb2.NODE_STATE_READY
+            ]
+            page_token = page.next_page_token
+            if not page_token:
+                return nodes
+
+    async def resident_slowdowns(
+        self, questions: Sequence[Question]
+    ) -> list[dict[str, float] | None]:
+        """For each question, the slowdown that each resident would have, by assignment id; None
+        where the question has no answer."""
+        return [
+            None
+            if isinstance(answer, KongmingError)
+            else {
+                assignment_id: impact.slowdown_then.median
+                for assignment_id, impact in answer.residents.items()
+            }
+            for answer in await self.send(calls.predict(questions))
+        ]
+
+    def _fail(self, method: str, error: KongmingError) -> None:
+        self._observe(method, None)
+        if isinstance(error, (*TRANSIENT, AccessError)):
+            self._paused_until = time.monotonic() + self._pause_s
+        if isinstance(error, AccessError) and time.monotonic() - self._opened_at > _REOPEN_S:
+            old, self._channel, self._stubs = self._channel, None, None
+            if old is not None:
+                task = asyncio.get_running_loop().create_task(old.close(1.0))
+                self._closing.add(task)
+                task.add_done_callback(self._closing.discard)
+
+    def _open(self) -> Stubs:
+        if self._stubs is None:
+            if self._opened_at:
+                self._connection = self._connect()
+            self._channel = self._connection.open_aio()
+            self._stubs = Stubs(self._channel)
+            self._opened_at = time.monotonic()
+        return self._stubs

@@ -1,0 +1,36 @@
+"""Warnings that are logged when a problem begins, and once more when it is over."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+
+REPEAT_AFTER_S = 600.0
+
+
+class LogThrottle:
+    """``warn(problem, text)`` logs the text once, until ``clear(problem, ...)``.
+
+    A problem that lasts is logged again after each ``repeat_after_s``.
+    """
+
+    def __init__(self, log: logging.Logger, repeat_after_s: float = REPEAT_AFTER_S) -> None:
+        self._log = log
+        self._repeat_after_s = repeat_after_s
+        self._logged_at: dict[str, float] = {}
+
+    @property
+    def active(self) -> bool:
+        """Whether any problem has begun and is not over."""
+        return bool(self._logged_at)
+
+    def warn(self, problem: str, text: str) -> None:
+        now = time.monotonic()
+        if now - self._logged_at.get(problem, -math.inf) >= self._repeat_after_s:
+            self._logged_at[problem] = now
+            self._log.warning("%s", text)
+
+    def clear(self, problem: str, text: str) -> None:
+        if self._logged_at.pop(problem, None) is not None:
+            self._log.info("%s", text)

@@ -1,0 +1,306 @@
+"""Rankings of all nodes, one for each application that is asked about, kept fresh.
+
+A request needs no more than a lookup. The server ranks a node in tens of microseconds, so that
+thousands of nodes are ranked in chunks, of which none blocks it for long; in the background there
+are pauses between them. Nodes whose assignments changed are ranked again before the next lookup.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from kongming.records.answers import Basis
+from kongming.records.errors import KongmingError, UnknownNameError
+from kongming.records.questions import Question, RankQuestion, StalePolicy
+from kongming.rpc import calls
+from kongming_scheduling.async_client import AsyncClient
+
+log = logging.getLogger(__name__)
+
+_MAX_NODES_WITH_IMPACTS = 256
+"""Nodes whose residents are looked up one by one, for one request."""
+
+
+class RankingSettings(Protocol):
+    """How fresh rankings are, and how nodes are ranked; settings of the extender explain them."""
+
+    @property
+    def fresh_s(self) -> float: ...
+
+    @property
+    def oldest_s(self) -> float: ...
+
+    @property
+    def fleet_s(self) -> float: ...
+
+    @property
+    def chunk_nodes(self) -> int: ...
+
+    @property
+    def share(self) -> float: ...
+
+    @property
+    def resident_weight(self) -> float: ...
+
+    @property
+    def apps(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class RankingKey:
+    """What a ranking is of."""
+
+    app: str
+    placement: str | None = None
+    stale: StalePolicy = "widen"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeScore:
+    """A node in a ranking. ``score`` is the server's: the newcomer's log slowdown, plus what it
+    adds to its residents'; lower is better. ``worst_resident`` is the greatest median slowdown
+    that a resident would have."""
+
+    node_id: str
+    score: float
+    slowdown: float
+    worst_resident: float = 1.0
+    domain: int = 0
+    extrapolating: bool = False
+
+
+@dataclass(slots=True)
+class NodeScores:
+    """``by_name`` are the scores by node name. ``basis`` says whether they rest on a model of the
+    application. ``impacts`` are slowdowns of residents by assignment id, of the nodes that were
+    looked up. ``changed`` are names of nodes whose assignments changed since."""
+
+    by_name: dict[str, NodeScore]
+    basis: Basis
+    asked_at: float
+    impacts: dict[str, Mapping[str, float]] = field(default_factory=dict)
+    changed: set[str] = field(default_factory=set)
+
+
+class RankingCache:
+    """``now`` is a monotonic clock in seconds."""
+
+    def __init__(
+        self,
+        client: AsyncClient,
+        settings: RankingSettings,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._client = client
+        self._settings = settings
+        self._now = now
+        self._rankings: OrderedDict[RankingKey, NodeScores] = OrderedDict()
+        self._updates: dict[RankingKey, asyncio.Task[NodeScores]] = {}
+        self._rank_lock = asyncio.Lock()
+        self._ids_by_name: dict[str, str] = {}
+        self._listed_at: float | None = None
+
+    def __len__(self) -> int:
+        return len(self._rankings)
+
+    @property
+    def node_count(self) -> int:
+        return len(self._ids_by_name)
+
+    @property
+    def nodes_listed(self) -> bool:
+        """Whether the server's nodes were ever listed."""
+        return self._listed_at is not None
+
+    def node_id(self, name: str) -> str | None:
+        """A node's id by its name; None where the server does not know it."""
+        return self._ids_by_name.get(name)
+
+    def age_s(self, scores: NodeScores) -> float:
+        return self._now() - scores.asked_at
+
+    def invalidate(self, names: Iterable[str]) -> None:
+        """Assignments of these nodes have changed."""
+        for name in names:
+            for scores in self._rankings.values():
+                scores.changed.add(name)
+                scores.impacts.pop(name, None)
+
+    async def scores(self, key: RankingKey) -> NodeScores:
+        """The ranking, as fresh as it can be had now.
+
+        Raises:
+            KongmingError, TimeoutError: there is none that is young enough, and no answer.
+        """
+        scores = self._rankings.get(key)
+        age_s = float("inf") if scores is None else self.age_s(scores)
+        if scores is None or age_s > self._settings.oldest_s:
+            if self._client.paused and key not in self._updates:
+                raise KongmingError("The server did not answer a moment ago.")
+            scores = await asyncio.shield(self._update(key, urgent=True))
+        elif age_s > self._settings.fresh_s and not self._client.paused:
+            if self.node_count <= self._settings.chunk_nodes:
+                scores = await self._updated_or_old(key, scores)
+            else:
+                self._update(key, urgent=False)
+        if scores.changed and not self._client.paused:
+            await self._rank_changed_nodes(key, scores)
+        self._rankings[key] = scores
+        self._rankings.move_to_end(key)
+        while len(self._rankings) > self._settings.apps:
+            self._rankings.popitem(last=False)
+        return scores
+
+    async def look_up_impacts(self, key: RankingKey, scores: NodeScores, names: list[str]) -> None:
+        """Fill ``scores.impacts`` of these nodes, as far as there is an answer."""
+        missing = [name for name in names if name not in scores.impacts][:_MAX_NODES_WITH_IMPACTS]
+        if not missing or self._client.paused:
+            return
+        impacts = await self._client.resident_slowdowns(
+            [
+                Question(
+                    app=key.app,
+                    node=scores.by_name[name].node_id,
+                    placement=key.placement,
+                    stale_policy=key.stale,
+                    domain=scores.by_name[name].domain,
+                )
+                for name in missing
+            ]
+        )
+        for name, slowdowns in zip(missing, impacts, strict=True):
+            if slowdowns is not None:
+                scores.impacts[name] = slowdowns
+
+    async def list_nodes(self) -> None:
+        """List the server's nodes, unless that was done a moment ago."""
+        if self._listed_at is not None and self._now() - self._listed_at < self._settings.fleet_s:
+            return
+        ids_by_name: dict[str, str] = {}
+        ambiguous: set[str] = set()
+        for node_id, name in await self._client.ready_nodes(self._settings.chunk_nodes):
+            if name in ids_by_name:
+                ambiguous.add(name)
+            ids_by_name[name] = node_id
+        if ambiguous:
+            log.warning("Several nodes have the name %s: none of them is ranked.", min(ambiguous))
+        self._ids_by_name = {
+            name: node_id for name, node_id in ids_by_name.items() if name not in ambiguous
+        }
+        self._listed_at = self._now()
+
+    async def close(self) -> None:
+        tasks = list(self._updates.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _updated_or_old(self, key: RankingKey, old: NodeScores) -> NodeScores:
+        try:
+            return await asyncio.shield(self._update(key, urgent=True))
+        except (KongmingError, TimeoutError):
+            return old
+
+    def _update(self, key: RankingKey, *, urgent: bool) -> asyncio.Task[NodeScores]:
+        """One task for all who wait for the same ranking."""
+        task = self._updates.get(key)
+        if task is None:
+            task = asyncio.create_task(
+                self._rank_all_nodes(key, urgent=urgent), name=f"ranking {key.app}"
+            )
+            self._updates[key] = task
+            task.add_done_callback(lambda done: self._finish_update(key, done))
+        return task
+
+    def _finish_update(self, key: RankingKey, done: asyncio.Task[NodeScores]) -> None:
+        del self._updates[key]
+        if done.cancelled():
+            return
+        error = done.exception()
+        if error is None:
+            self._rankings[key] = done.result()
+        else:
+            log.debug("No ranking of %s: %s", key.app, error)
+
+    async def _rank_all_nodes(self, key: RankingKey, *, urgent: bool) -> NodeScores:
+        async with asyncio.timeout(self._settings.oldest_s):
+            try:
+                return await self._rank_listed_nodes(key, urgent=urgent)
+            except UnknownNameError:
+                # A node has gone since they were listed.
+                self._listed_at = None
+                return await self._rank_listed_nodes(key, urgent=urgent)
+
+    async def _rank_listed_nodes(self, key: RankingKey, *, urgent: bool) -> NodeScores:
+        await self.list_nodes()
+        scores = NodeScores({}, "node-only", self._now())
+        ids, size = list(self._ids_by_name.values()), self._settings.chunk_nodes
+        old = self._rankings.get(key)
+        # What changed before now is in the answers; what changes meanwhile may not be.
+        changed_before = set() if old is None else set(old.changed)
+        for start in range(0, len(ids), size):
+            took_s = await self._rank(key, ids[start:][:size], scores)
+            if not urgent:
+                await asyncio.sleep(took_s * (1.0 / self._settings.share - 1.0))
+        if old is not None:
+            scores.changed = old.changed - changed_before
+        return scores
+
+    async def _rank_changed_nodes(self, key: RankingKey, scores: NodeScores) -> None:
+        """Rank the nodes that have changed, as many as go into one question."""
+        changed = [name for name in scores.changed if name in self._ids_by_name]
+        chunk = changed[: self._settings.chunk_nodes]
+        scores.changed = set(changed[self._settings.chunk_nodes :])
+        if not chunk:
+            return
+        try:
+            fresh = NodeScores({}, scores.basis, self._now())
+            await self._rank(key, [self._ids_by_name[name] for name in chunk], fresh)
+        except (KongmingError, TimeoutError) as error:
+            scores.changed.update(chunk)
+            log.debug("Nodes that have changed could not be ranked again: %s", error)
+            return
+        except asyncio.CancelledError:
+            scores.changed.update(chunk)
+            raise
+        for name in chunk:
+            scores.by_name.pop(name, None)
+            scores.impacts.pop(name, None)
+        scores.by_name.update(fresh.by_name)
+
+    async def _rank(self, key: RankingKey, ids: list[str], scores: NodeScores) -> float:
+        """Put these nodes into ``scores``; returns the seconds that it took."""
+        question = RankQuestion(
+            app=key.app,
+            nodes=tuple(ids),
+            limit=len(ids),
+            placement=key.placement,
+            stale_policy=key.stale,
+            resident_weight=self._settings.resident_weight,
+            seed=0,
+        )
+        async with self._rank_lock:
+            begun = time.perf_counter()
+            ranking = await self._client.send(calls.rank_nodes(question))
+            took_s = time.perf_counter() - begun
+        scores.basis = ranking.basis
+        scores.by_name.update(
+            {
+                node.name: NodeScore(
+                    node_id=node.node_id,
+                    score=node.score,
+                    slowdown=node.slowdown.median,
+                    worst_resident=node.worst_resident_slowdown,
+                    domain=node.domain,
+                    extrapolating=node.extrapolating,
+                )
+                for node in ranking.nodes
+            }
+        )
+        return took_s

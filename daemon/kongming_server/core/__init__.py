@@ -1,1 +1,0 @@
-"""What the server knows and answers from memory: pure, without files, sockets or a store."""

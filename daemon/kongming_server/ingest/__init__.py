@@ -1,0 +1,1 @@
+"""Agents' reports: decoded, checked, and written to the store."""

@@ -1,0 +1,154 @@
+"""What an agent sends, checked: records that can be kept, or the reason why one cannot be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from kongming.engine.settings import Purpose
+from kongming.records import moments
+from kongming.records.errors import InputError
+from kongming.records.fingerprint import Fingerprint
+from kongming.records.moments import unix
+from kongming.records.run import Run, Signature
+from kongming.rpc import record_codec as records
+from kongming.rpc.v1 import fleet_pb2, records_pb2
+from kongming_server.ingest.plausibility import check_plausible
+from kongming_server.nodes.registry import Agent
+
+References = Callable[[int], Mapping[str, float] | None]
+"""Seconds per operation on the idle node by surrogate, of a cache domain; None where unknown."""
+
+PURPOSES = {
+    fleet_pb2.PURPOSE_LIVE: Purpose.LIVE,
+    fleet_pb2.PURPOSE_REFERENCE: Purpose.REFERENCE,
+    fleet_pb2.PURPOSE_ESTIMATE: Purpose.ESTIMATE,
+}
+
+
+def purpose_of(value: fleet_pb2.Purpose.ValueType) -> Purpose:
+    """Raises InputError where it is not said."""
+    if value not in PURPOSES:
+        raise InputError(
+            "is missing or unknown.",
+            field="purpose",
+            found=int(value),
+            allowed=", ".join(fleet_pb2.Purpose.Name(known) for known in PURPOSES),
+        )
+    return PURPOSES[value]
+
+
+def taken_at(fingerprint: Fingerprint) -> float:
+    """Unix seconds at its end."""
+    return unix(fingerprint.started_at) + fingerprint.elapsed_s
+
+
+def ended_at(run: Run) -> float:
+    """Unix seconds."""
+    return unix(run.started_at) + run.wall_s
+
+
+def fingerprint_of(
+    message: records_pb2.Fingerprint,
+    agent: Agent,
+    references: References,
+    *,
+    now: float,
+    skew_s: float,
+    field: str = "fingerprint",
+) -> tuple[Fingerprint, int]:
+    """A fingerprint of this agent's node, and the cache domain that it was taken in.
+
+    The node's facts are those that were registered; a time that lies ahead of the server's is
+    replaced by the server's, with a warning in the record.
+
+    Raises:
+        ImplausibleError: a number that no node can measure: it is not believed any more.
+        InputError: another node's, of a CPU that the node has not, or a part that is missing.
+    """
+    told = message.node.id
+    if told not in ("", agent.facts.id):
+        raise InputError("is another node's.", field=f"{field}.node.id", found=told)
+    # Its own facts may come with every fingerprint; they are the registered ones, and long.
+    fingerprint = records.fingerprint_from_message(message, field, node=agent.facts)
+    domain = agent.domain_of(fingerprint.cpu)
+    if domain is None:
+        raise InputError(
+            "is none of the node's.",
+            field=f"{field}.cpu",
+            found=fingerprint.cpu,
+            allowed=", ".join(map(str, agent.facts.cpus)),
+        )
+    ended_s = records.unix(message.started_at) + fingerprint.elapsed_s
+    if ended_s > now + skew_s:
+        fingerprint = _set_back(fingerprint, now)
+    check_plausible(fingerprint, references(domain), f"{field}.readings")
+    return fingerprint, domain
+
+
+def run_of(
+    message: records_pb2.Run, agent: Agent, references: References, *, now: float, skew_s: float
+) -> Run:
+    """A run on this agent's node. Raises as ``fingerprint_of`` does."""
+    if message.node_id != agent.facts.id:
+        raise InputError("is another node's.", field="run.node_id", found=message.node_id)
+    prints = {
+        part: fingerprint_of(
+            getattr(message, part),
+            agent,
+            references,
+            now=now,
+            skew_s=skew_s,
+            field=f"run.{part}",
+        )[0]
+        for part in ("fingerprint", "before", "after")
+        if message.HasField(part)
+    }
+    run = records.run_from_message(message, node=agent.facts)
+    run = replace(
+        run,
+        fingerprint=prints.get("fingerprint"),
+        before=prints.get("before"),
+        after=prints.get("after"),
+    )
+    if ended_at(run) > now + skew_s:
+        started = moments.format(now - run.wall_s)
+        run = replace(run, started_at=started, warnings=(*run.warnings, _ahead(run.started_at)))
+    return run
+
+
+def signature_of(
+    message: records_pb2.Signature,
+    agent: Agent,
+    references: References,
+    *,
+    now: float,
+    skew_s: float,
+) -> Signature:
+    """A signature that was taken on this agent's node. Raises as ``fingerprint_of`` does."""
+    if message.node_id != agent.facts.id:
+        raise InputError("is another node's.", field="signature.node_id", found=message.node_id)
+    fingerprint, _ = fingerprint_of(
+        message.fingerprint,
+        agent,
+        references,
+        now=now,
+        skew_s=skew_s,
+        field="signature.fingerprint",
+    )
+    signature = records.signature_from_message(message, node=agent.facts)
+    return replace(signature, fingerprint=fingerprint)
+
+
+def _set_back(fingerprint: Fingerprint, now: float) -> Fingerprint:
+    """The same, but that it ended now."""
+    started = moments.format(now - fingerprint.elapsed_s)
+    return replace(
+        fingerprint,
+        started_at=started,
+        warnings=(*fingerprint.warnings, _ahead(fingerprint.started_at)),
+    )
+
+
+def _ahead(moment: str) -> str:
+    return f"The node's clock was ahead: it said {moment}, and the server's time was taken."

@@ -1,0 +1,231 @@
+"""What agents report, on its way into the store: many reports in one transaction.
+
+While one transaction is being written the next reports gather, and for a moment longer: what a
+transaction costs hardly depends on how many records share it. A report is answered when the
+transaction that holds it is on disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from typing import Protocol
+
+from kongming.records.errors import InputError, KongmingError, OverloadedError, UnavailableError
+from kongming.store import Accepted, Reported
+
+log = logging.getLogger(__name__)
+
+
+class ReportedStore(Protocol):
+    def add_reported(self, records: Sequence[Reported]) -> Accepted: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Records that one call brought. ``domain`` is the cache domain of its fingerprint."""
+
+    records: tuple[Reported, ...]
+    domain: int = 0
+
+
+_AT_ONCE = 16
+"""Reports that are answered before other calls have their turn."""
+
+
+_WORTH_GATHERING = 16
+"""Records in one transaction from which on the next one is put off for the whole time."""
+
+_LEAST_SHARE = 0.2
+"""Of that time, what passes between transactions of few records."""
+
+
+@dataclass(slots=True)
+class _Waiting:
+    report: Report
+    done: asyncio.Future[Accepted]
+
+
+class Ingest:
+    """A bounded queue before the store. ``committed`` is called in the order of the commits."""
+
+    def __init__(
+        self,
+        store: ReportedStore,
+        executor: Executor,
+        committed: Callable[[Report, Accepted], None],
+        *,
+        batch_records: int,
+        queue_records: int,
+        queue_wait_s: float,
+        gather_s: float = 0.0,
+        observe: Callable[[float, bool], None] = lambda seconds, failed: None,
+    ) -> None:
+        """``observe`` is told how long each transaction took, and whether the store failed."""
+        self._store = store
+        self._executor = executor
+        self._committed = committed
+        self._batch_records = batch_records
+        self._queue_records = queue_records
+        self._queue_wait_s = queue_wait_s
+        self._observe = observe
+        self._gather_s = gather_s
+        self._queue: deque[_Waiting] = deque()
+        self._queued = 0
+        self._filled = asyncio.Event()
+        self._room = asyncio.Condition()
+        self._closing = False
+        self._writer: asyncio.Task[None] | None = None
+        self.transactions = 0
+        self.records = 0
+
+    @property
+    def queued(self) -> int:
+        """Records that wait for the store."""
+        return self._queued
+
+    def start(self) -> None:
+        self._writer = asyncio.create_task(self._write(), name="ingest")
+
+    async def close(self) -> None:
+        """Write what is queued, and take no more."""
+        self._closing = True
+        self._filled.set()
+        if self._writer is not None:
+            await self._writer
+
+    async def enqueue(self, report: Report) -> asyncio.Future[Accepted]:
+        """Queue a report; the future is done when it is on disk, or raises StoreError.
+
+        Raises:
+            OverloadedError: no room came free in time.
+            UnavailableError: the server is about to end.
+        """
+        size = len(report.records)
+        if self._queued and self._queued + size > self._queue_records:
+            await self._wait_for_room(size)
+        if self._closing:
+            raise UnavailableError("The server is about to end.", hint="Try again later.")
+        done: asyncio.Future[Accepted] = asyncio.get_running_loop().create_future()
+        self._queue.append(_Waiting(report, done))
+        self._queued += size
+        self._filled.set()
+        return done
+
+    async def add(self, report: Report) -> Accepted:
+        """Queue a report and wait until it is on disk."""
+        return await (await self.enqueue(report))
+
+    async def _wait_for_room(self, size: int) -> None:
+        def room() -> bool:
+            return self._closing or not self._queued or self._queued + size <= self._queue_records
+
+        try:
+            async with asyncio.timeout(self._queue_wait_s), self._room:
+                await self._room.wait_for(room)
+        except TimeoutError:
+            raise OverloadedError(
+                f"{self._queued} records wait for the store.", hint="Report again later."
+            ) from None
+
+    async def _write(self) -> None:
+        loop = asyncio.get_running_loop()
+        earliest = 0.0
+        while True:
+            if not self._queue:
+                if self._closing:
+                    return
+                self._filled.clear()
+                await self._filled.wait()
+                continue
+            early_s = earliest - time.monotonic()
+            if early_s > 0.0 and self._queued < self._batch_records and not self._closing:
+                await asyncio.sleep(early_s)
+            group = self._take()
+            earliest = time.monotonic() + self._distance_s(group)
+            reports = [waiting.report for waiting in group]
+            results: Sequence[Accepted | Exception]
+            begun, failed = time.perf_counter(), False
+            try:
+                results = await loop.run_in_executor(self._executor, self._commit, reports)
+            except Exception as error:
+                if not isinstance(error, KongmingError):
+                    log.exception("Reports could not be written.")
+                results, failed = [error] * len(group), True
+            self._observe(time.perf_counter() - begun, failed)
+            for number, (waiting, result) in enumerate(zip(group, results, strict=True)):
+                if number % _AT_ONCE == 0:
+                    await asyncio.sleep(0)
+                self._answer(waiting, result)
+            async with self._room:
+                self._room.notify_all()
+
+    def _distance_s(self, group: Sequence[_Waiting]) -> float:
+        """How long the next transaction is put off: the longer, the more records it is worth it
+        for. Who reports alone, one record after another, waits little."""
+        size = sum(len(waiting.report.records) for waiting in group)
+        return self._gather_s * min(1.0, max(_LEAST_SHARE, size / _WORTH_GATHERING))
+
+    def _take(self) -> list[_Waiting]:
+        group: list[_Waiting] = []
+        taken = 0
+        while self._queue and (
+            not group or taken + len(self._queue[0].report.records) <= self._batch_records
+        ):
+            waiting = self._queue.popleft()
+            taken += len(waiting.report.records)
+            group.append(waiting)
+        self._queued -= taken
+        return group
+
+    def _commit(self, reports: Sequence[Report]) -> list[Accepted | Exception]:
+        """In a thread. What cannot be kept fails alone, and not what came beside it."""
+        records = [record for report in reports for record in report.records]
+        try:
+            self.transactions += 1
+            accepted = self._store.add_reported(records)
+        except InputError as error:
+            if len(reports) == 1:
+                return [error]
+            return [result for report in reports for result in self._commit([report])]
+        self.records += len(records)
+        return _shares(accepted, reports)
+
+    def _answer(self, waiting: _Waiting, result: Accepted | Exception) -> None:
+        if isinstance(result, Exception):
+            if not waiting.done.cancelled():
+                waiting.done.set_exception(result)
+                # Whoever waited may have gone: an exception that nobody reads is no news.
+                waiting.done.exception()
+            return
+        try:
+            self._committed(waiting.report, result)
+        except Exception:
+            # It is on disk: that is what is answered, even if the matrix does not know it yet.
+            log.exception("A report was kept but could not be used.")
+        if not waiting.done.cancelled():
+            waiting.done.set_result(result)
+
+
+def _shares(accepted: Accepted, reports: Sequence[Report]) -> list[Accepted | Exception]:
+    """What of the transaction's result is each report's. An id that came twice is one's alone."""
+    new = set(accepted.new)
+    refused = {one.id: one for one in accepted.refused}
+    shares: list[Accepted | Exception] = []
+    for report in reports:
+        ids = [reported.record.id for reported in report.records]
+        mine = tuple(one for one in ids if one in new)
+        new.difference_update(mine)
+        shares.append(
+            Accepted(
+                new=mine,
+                duplicates=tuple(one for one in ids if one not in mine and one not in refused),
+                refused=tuple(refused[one] for one in ids if one in refused),
+            )
+        )
+    return shares

@@ -1,0 +1,1 @@
+"""Nodes and their agents: registry, ownership, requests to profile."""

@@ -1,0 +1,200 @@
+"""What the server knows of each node's agent, and who watches which node. No I/O."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from kongming.engine.nodes import domain_of
+from kongming.records.answers import NodeState
+from kongming.records.errors import InputError, OverloadedError, UnknownNameError
+from kongming.records.fingerprint import NodeFacts
+
+
+@dataclass(slots=True)
+class Agent:
+    """A node and its agent. Times are unix seconds, None before there was one.
+
+    ``registered`` is False for a node that is only known from what was measured there by hand;
+    ``suspect`` says why what the node reports is not believed; ``sense`` counts the plausible
+    fingerprints since then; ``bound_to`` whose node it is (``nodes.ownership``), empty for
+    nobody's.
+    """
+
+    facts: NodeFacts
+    registered: bool = False
+    agent_version: str = ""
+    suite_version: str = ""
+    allowed_apps: tuple[str, ...] = ()
+    wanted_profiles: tuple[str, ...] = ()
+    suspect: str | None = None
+    sense: int = 0
+    silent: bool = False
+    last_heartbeat: float | None = None
+    last_fingerprint: float | None = None
+    probe_cost: float = 0.0
+    spooled: int = 0
+    passive: Mapping[str, float] = field(default_factory=dict)
+    probe_now: bool = False
+    bound_to: str = ""
+
+    @property
+    def state(self) -> NodeState:
+        if self.suspect is not None:
+            return "suspect"
+        if not self.registered:
+            return "stored"
+        return "silent" if self.silent else "ready"
+
+    @property
+    def domains(self) -> int:
+        """Last-level cache domains; one where the node tells of none."""
+        return max(1, len(self.facts.llc_cpus))
+
+    def domain_of(self, cpu: int) -> int | None:
+        """The last-level cache domain of a CPU; 0 where the node tells of none, None if unknown."""
+        return domain_of(self.facts, cpu)
+
+    def to_document(self) -> dict[str, Any]:
+        """What outlives a restart, as JSON."""
+        return {
+            "schema": 1,
+            "agent_version": self.agent_version,
+            "suite_version": self.suite_version,
+            "allowed_apps": list(self.allowed_apps),
+            "wanted_profiles": list(self.wanted_profiles),
+            "suspect": self.suspect,
+            "bound_to": self.bound_to,
+        }
+
+    def restore(self, document: Mapping[str, Any]) -> None:
+        """Take over what ``to_document`` wrote."""
+        self.registered = True
+        self.agent_version = str(document.get("agent_version", ""))
+        self.suite_version = str(document.get("suite_version", ""))
+        self.allowed_apps = tuple(map(str, document.get("allowed_apps", ())))
+        self.wanted_profiles = tuple(map(str, document.get("wanted_profiles", ())))
+        suspect = document.get("suspect")
+        self.suspect = None if suspect is None else str(suspect)
+        self.bound_to = str(document.get("bound_to", ""))
+
+
+class Agents:
+    """All nodes by id and by name."""
+
+    def __init__(self) -> None:
+        self._by_id: dict[str, Agent] = {}
+        self._by_name: dict[str, set[str]] = {}
+
+    def __iter__(self) -> Iterator[Agent]:
+        return iter(self._by_id.values())
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def get(self, node_id: str) -> Agent | None:
+        return self._by_id.get(node_id)
+
+    def put(self, facts: NodeFacts) -> Agent:
+        """The node's agent, with these facts from now on."""
+        agent = self._by_id.get(facts.id)
+        if agent is None:
+            agent = self._by_id[facts.id] = Agent(facts)
+        elif agent.facts.name != facts.name:
+            self._by_name[agent.facts.name].discard(facts.id)
+        agent.facts = facts
+        self._by_name.setdefault(facts.name, set()).add(facts.id)
+        return agent
+
+    def known(self, node_id: str, field_name: str = "node_id") -> Agent:
+        """By id alone: what agents call themselves. Raises UnknownNameError."""
+        agent = self._by_id.get(node_id)
+        if agent is None:
+            error = UnknownNameError("node", node_id, (), hint="Register it first.")
+            error.field = field_name
+            raise error
+        return agent
+
+    def named(self, node: str, field_name: str = "node") -> Agent:
+        """By id or name: what people call it.
+
+        Raises:
+            UnknownNameError: nothing is called so.
+            InputError: several nodes have this name.
+        """
+        agent = self._by_id.get(node)
+        if agent is not None:
+            return agent
+        ids = self._by_name.get(node, set())
+        if not ids:
+            names = [name for name, of in self._by_name.items() if of]
+            error = UnknownNameError("node", node, names)
+            error.field = field_name
+            raise error
+        if len(ids) > 1:
+            raise InputError(
+                "is the name of several nodes.",
+                field=field_name,
+                found=node,
+                allowed=f"an id: {', '.join(sorted(ids)[:5])}",
+            )
+        return self._by_id[next(iter(ids))]
+
+
+class Watchers:
+    """Who is told when a node changes. Changes that come together are told once."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._events: dict[str, set[asyncio.Event]] = {}
+        self._count = 0
+
+    @property
+    def count(self) -> int:
+        return self._count
+
+    @contextmanager
+    def watching(self, node_id: str) -> Iterator[asyncio.Event]:
+        """An event that is set at each change of the node. Raises OverloadedError."""
+        if self._count >= self._limit:
+            raise OverloadedError(
+                f"There are {self._count} watchers already.", hint="Try again later."
+            )
+        event = asyncio.Event()
+        self._count += 1
+        self._events.setdefault(node_id, set()).add(event)
+        try:
+            yield event
+        finally:
+            self._count -= 1
+            events = self._events[node_id]
+            events.discard(event)
+            if not events:
+                del self._events[node_id]
+
+    def changed(self, *node_ids: str) -> None:
+        for node_id in node_ids:
+            for event in self._events.get(node_id, ()):
+                event.set()
+
+    def all_changed(self) -> None:
+        """Every watcher looks again: at the end of the server, and after a lost change feed."""
+        self.changed(*self._events)
+
+
+def allowed(apps: Sequence[str], agent: Agent) -> tuple[str, ...]:
+    """The applications, all of which the node's own list allows. Raises InputError."""
+    for app in apps:
+        if app not in agent.allowed_apps:
+            listed = ", ".join(sorted(agent.allowed_apps)) or "none"
+            raise InputError(
+                "is not in the node's own list of applications that it may be asked to profile.",
+                field="apps",
+                found=app,
+                allowed=listed,
+                hint=f"Add it to the agent's configuration on {agent.facts.name}.",
+            )
+    return tuple(dict.fromkeys(apps))

@@ -1,0 +1,1 @@
+"""Model quality: drift, backtests, acceptance of new versions, calibration of intervals."""

@@ -1,0 +1,459 @@
+"""The closed loop: finished runs beside what was predicted for them, drift, and training again.
+
+What is predicted when an application starts somewhere is kept; when its run is reported, the two
+are compared and the comparison is kept. A moment later the errors of the model in service are
+tested against its validation. A model that drifts is flagged, and once the application was profiled
+anew, which an agent that may is asked to do, it is trained on the runs since the change.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from kongming.engine.assignments import Resident
+from kongming.learning import model_file as persist
+from kongming.records.answers import Forecast
+from kongming.records.errors import InputError, KongmingError
+from kongming.records.moments import unix
+from kongming.records.run import Run
+from kongming.store import Store
+from kongming.store.service_entries import StoredForecast, StoredRealised
+from kongming_server.operations import Operation
+from kongming_server.quality import backtest as scores
+from kongming_server.quality.backtest import Realised
+from kongming_server.quality.drift import DriftTest, Verdict
+from kongming_server.settings import ClosedLoop as Settings
+from kongming_server.training.records import Outcome
+
+if TYPE_CHECKING:
+    from kongming_server.metrics import Metrics
+
+log = logging.getLogger(__name__)
+
+SWEEP_S = 30.0
+"""How often every application is looked at, for runs that were reported to other servers."""
+
+DUTY = 0.1
+"""The greatest share of the time that tests take: after each, as much longer is waited."""
+
+Key = tuple[str, str]
+"""Application and placement."""
+
+
+class Finished(Protocol):
+    """A run as it was reported, and the placement whose end it is; empty for none."""
+
+    @property
+    def run(self) -> Run: ...
+
+    @property
+    def assignment_id(self) -> str: ...
+
+
+class Trains(Protocol):
+    """What the loop needs of ``Training``."""
+
+    changed: Callable[[str], Mapping[str, float]]
+    trained: Callable[[Outcome], None]
+
+    async def submit(
+        self, apps: Sequence[str] = (), *, placement: str | None = None, cause: str = ""
+    ) -> Operation: ...
+
+
+class Profiles(Protocol):
+    """What a closed loop asks of those that can have an application profiled."""
+
+    async def ask(self, app: str, node_id: str) -> str | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """One application at one placement: its finished runs, oldest first, and the verdict on the
+    model in service. ``changed_at`` (unix seconds) is since when it drifts."""
+
+    version: int
+    runs: tuple[StoredRealised, ...]
+    verdict: Verdict
+    reason: str = ""
+    changed_at: float | None = None
+
+
+class ClosedLoop:
+    """All of a server's closed loop. Every method is for the event loop's thread.
+
+    ``on_drift`` is called with application, placement and reason when a model begins to drift.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        engine: object,
+        settings: Settings | None = None,
+        training: Trains | None = None,
+        profiles: Profiles | None = None,
+        *,
+        metrics: Metrics | None = None,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._settings = settings or Settings()
+        self._training = training
+        self._profiles = profiles
+        self._metrics = metrics
+        self._now = now
+        self._tests = _Tests(store, self._settings)
+        self._store = store
+        self._dirty: set[Key] = set()
+        self._states: dict[Key, State] = {}
+        self._tried: dict[Key, tuple[float, int]] = {}
+        self._asked: dict[Key, float] = {}
+        self._checking: asyncio.Task[None] | None = None
+        self._lock = asyncio.Lock()
+        self.on_drift: Callable[[str, str, str], None] = lambda app, placement, reason: None
+        if training is not None:
+            training.changed = self.changed
+            training.trained = self._was_trained
+
+    async def start(self) -> None:
+        """Look at what has finished so far, and go on looking."""
+        await self._sweep()
+        await self.check()
+        self._checking = asyncio.create_task(self._go_on())
+
+    async def close(self) -> None:
+        if self._checking is not None:
+            self._checking.cancel()
+            await asyncio.gather(self._checking, return_exceptions=True)
+
+    # -- what it is told -----------------------------------------------------------------------
+
+    async def placed(self, resident: Resident, forecast: Forecast) -> None:
+        """Keep what was predicted for a placement; on disk when this returns.
+
+        Nothing is kept of an application that has no model.
+        """
+        if forecast.runtime_s is None or not forecast.model_version:
+            return
+        row = StoredForecast(
+            assignment_id=resident.assignment_id,
+            app=forecast.app,
+            node_id=forecast.node_id,
+            placement=forecast.placement,
+            model_version=forecast.model_version,
+            made_at=self._now(),
+            document={
+                "runtime": forecast.runtime_s.to_dict(),
+                "metric_unit": forecast.metric_unit,
+                "model": forecast.model,
+                "stale": forecast.stale,
+                "extrapolating": forecast.extrapolating,
+            },
+        )
+        await asyncio.to_thread(self._store.add_forecast, row)
+
+    async def run_finished(self, reported: Finished) -> bool:
+        """Compare a finished run with what was predicted for it; whether there was anything new.
+
+        A run that is known already changes nothing, nor does one that failed.
+        """
+        self.runs_imported(reported.run.app)
+        if not reported.assignment_id or not reported.run.ok:
+            return False
+        row = await asyncio.to_thread(self._compare, reported.run, reported.assignment_id)
+        if row is None:
+            return False
+        self._dirty.add((row.app, row.placement))
+        return True
+
+    def runs_imported(self, app: str) -> None:
+        """Runs of an application came in: if it drifts, there may be enough to train it again."""
+        self._dirty.update(
+            key for key, state in self._states.items() if key[0] == app and state.verdict.drifted
+        )
+
+    # -- what it says --------------------------------------------------------------------------
+
+    async def realised(self, app: str) -> Realised | None:
+        """As the store has it now, whichever server the runs were reported to."""
+        await self._look_at(await asyncio.to_thread(self._tests.placements, app))
+        return self.realised_lately(app)
+
+    def realised_lately(self, app: str) -> Realised | None:
+        """As it was at the last look, which another server's runs may be missing from."""
+        states = [state for (name, _), state in self._states.items() if name == app]
+        current = [run for s in states for run in s.runs if run.model_version == s.version]
+        # Right after a new version came into service, what the one before it did still says more
+        # than nothing.
+        runs = current or [run for state in states for run in state.runs]
+        return scores.realised(runs, [s.reason for s in states if s.verdict.drifted])
+
+    def changed(self, app: str) -> dict[str, float]:
+        """Since when (unix seconds) an application drifts, by placement."""
+        return {
+            placement: state.changed_at
+            for (name, placement), state in self._states.items()
+            if name == app and state.changed_at is not None
+        }
+
+    # -- looking -------------------------------------------------------------------------------
+
+    async def check(self) -> None:
+        """Look at everything that runs have come in of."""
+        keys, self._dirty = self._dirty, set()
+        await self._look_at(keys)
+
+    async def _go_on(self) -> None:
+        swept_at = self._now()
+        while True:
+            began = time.monotonic()
+            try:
+                if abs(self._now() - swept_at) > SWEEP_S:
+                    swept_at = self._now()
+                    await self._sweep()
+                await self.check()
+            except KongmingError as error:
+                log.warning("Finished runs could not be looked at: %s", error)
+            took = time.monotonic() - began
+            await asyncio.sleep(max(self._settings.check_period_s, took / DUTY))
+
+    async def _sweep(self) -> None:
+        self._dirty |= await asyncio.to_thread(self._tests.changed, dict(self._states))
+        # There may be an agent now that can be asked.
+        self._dirty |= {key for key, state in self._states.items() if self._may_ask(key, state)}
+
+    async def _look_at(self, keys: set[Key]) -> None:
+        async with self._lock:
+            for key in sorted(keys):
+                state = await asyncio.to_thread(self._tests.state, key)
+                if state is None:
+                    continue
+                before = self._states.get(key)
+                self._states[key] = state
+                self._export(key[0])
+                if state.verdict.drifted and (
+                    before is None or not before.verdict.drifted or before.version != state.version
+                ):
+                    log.warning("%s", state.reason)
+                    self.on_drift(*key, state.reason)
+                if state.verdict.drifted:
+                    await self._profile_again(key, state)
+                    await self._train_again(key, state)
+
+    def _may_ask(self, key: Key, state: State) -> bool:
+        settings = self._settings
+        if self._profiles is None or not settings.profile or state.changed_at is None:
+            return False
+        asked_at = self._asked.get(key, float("-inf"))
+        return self._now() - asked_at >= settings.profile_pause_s
+
+    async def _profile_again(self, key: Key, state: State) -> None:
+        """Where nobody does so already, and not over and over."""
+        if not self._may_ask(key, state) or state.changed_at is None:
+            return
+        assert self._profiles is not None
+        begun = await asyncio.to_thread(self._tests.profiled, key, state.changed_at)
+        if begun and self._now() - max(begun) < self._settings.profile_pause_s:
+            # As another server asked for, or an operator; what it brings may be enough.
+            self._asked[key] = max(begun)
+            return
+        app, placement = key
+        try:
+            node_id = await asyncio.to_thread(self._tests.node_of, key, state.version)
+            name = await self._profiles.ask(app, node_id)
+        except KongmingError as error:
+            log.warning("Nobody could be asked to profile %s: %s", app, error)
+            return
+        if name is None:
+            log.info("%s at %s drifts, and no agent that answers may profile it", app, placement)
+            return
+        self._asked[key] = self._now()
+        log.info("%s was asked to profile %s anew", name, app)
+
+    async def _train_again(self, key: Key, state: State) -> None:
+        """Once there are enough runs of the program as it is now, and not over and over."""
+        if self._training is None or not self._settings.retrain or state.changed_at is None:
+            return
+        tried_at, tried_with = self._tried.get(key, (float("-inf"), 0))
+        pause_s = tried_at + self._settings.retrain_pause_s - self._now()
+        if pause_s > 0.0:
+            asyncio.get_running_loop().call_later(pause_s, self._dirty.add, key)
+            return
+        since = state.changed_at
+        count = len(await asyncio.to_thread(self._tests.profiled, key, since))
+        if count < self._settings.retrain_runs or count <= tried_with:
+            return
+        self._tried[key] = (self._now(), count)
+        app, placement = key
+        try:
+            operation = await self._training.submit([app], placement=placement, cause=state.reason)
+        except KongmingError as error:
+            log.warning("%s at %s cannot be trained again now: %s", app, placement, error)
+        else:
+            log.info("Training %s at %s again: operation %s", app, placement, operation.id)
+
+    def _was_trained(self, outcome: Outcome) -> None:
+        if not outcome.error:
+            self._dirty.add((outcome.app, outcome.placement))
+
+    def _compare(self, run: Run, assignment_id: str) -> StoredRealised | None:
+        forecast = self._store.forecast(assignment_id)
+        if forecast is None or forecast.app != run.app or run.metric is None:
+            return None
+        said: Mapping[str, Any] = forecast.document
+        if said["metric_unit"] != run.metric_unit:
+            return None
+        runtime = said["runtime"]
+        row = StoredRealised(
+            run_id=run.id,
+            assignment_id=assignment_id,
+            app=run.app,
+            placement=forecast.placement,
+            node_id=forecast.node_id,
+            model_version=forecast.model_version,
+            # A node whose clock is ahead must not put its runs after all others.
+            ended_at=min(unix(run.started_at) + run.wall_s, self._now()),
+            predicted=float(runtime["median"]),
+            lower=float(runtime["lower"]),
+            upper=float(runtime["upper"]),
+            level=float(runtime["level"]),
+            measured=run.metric,
+            metric_unit=run.metric_unit,
+        )
+        return row if self._store.add_realised(row) else None
+
+    def _export(self, app: str) -> None:
+        said = self.realised_lately(app)
+        if self._metrics is None or said is None:
+            return
+        self._metrics.realised_runs.labels(app).set(said.runs)
+        self._metrics.realised_error.labels(app).set(said.median_error_pct / 100.0)
+        self._metrics.realised_coverage.labels(app).set(said.coverage)
+        self._metrics.drifted.labels(app).set(float(said.drifted))
+
+
+@dataclass(slots=True)
+class _Tested:
+    """A drift test, the runs that it was told of, and what the model's document says.
+    ``forgotten`` runs before them have left the window."""
+
+    version: int
+    test: DriftTest
+    better: str
+    trained_at: float
+    runs: list[str] = field(default_factory=list)
+    forgotten: int = 0
+
+
+class _Tests:
+    """The tests of all models in service, from the store. Its methods block, and are called one
+    at a time."""
+
+    def __init__(self, store: Store, settings: Settings) -> None:
+        self._store = store
+        self._settings = settings
+        self._tested: dict[Key, _Tested] = {}
+
+    def changed(self, states: Mapping[Key, State]) -> set[Key]:
+        """Where there are other runs or another version than when it was last looked at."""
+        found = set()
+        for key, version in self._store.models_in_service().items():
+            newest = self._store.realised(*key, limit=1)
+            state = states.get(key)
+            if newest and (
+                state is None
+                or state.version != version
+                or state.runs[-1].run_id != newest[0].run_id
+            ):
+                found.add(key)
+        return found
+
+    def placements(self, app: str) -> set[Key]:
+        return set(self._store.models_in_service(app=app))
+
+    def state(self, key: Key) -> State | None:
+        """None where nothing has finished, or the model is gone."""
+        rows = self._store.realised(*key, limit=self._settings.window)[::-1]
+        version = self._store.in_service(*key)
+        if not rows or version is None:
+            self._tested.pop(key, None)
+            return None
+        of_version = [row for row in rows if row.model_version == version]
+        tested = self._tests_of(key, version, of_version)
+        if tested is None:
+            return State(version, tuple(rows), Verdict(0, 1.0, False))
+        for row in of_version[len(tested.runs) :]:
+            tested.test.add(scores.score(row, tested.better), row.run_id)
+            tested.runs.append(row.run_id)
+        verdict = tested.test.verdict
+        if not verdict.drifted or verdict.since is None:
+            return State(version, tuple(rows), verdict)
+        # The program changed after the last run that was as promised had begun at the latest.
+        changed_at = tested.trained_at
+        first = max(0, verdict.since - tested.forgotten)
+        if first > 0:
+            changed_at = max(changed_at, of_version[first - 1].ended_at)
+        reason = _reason(key, version, verdict, of_version[first:], tested.better)
+        return State(version, tuple(rows), verdict, reason, changed_at)
+
+    def node_of(self, key: Key, version: int) -> str:
+        """The node whose runs a version was trained on; empty where it is gone."""
+        entries = self._store.models(app=key[0], placement=key[1])
+        return next((entry.node_id for entry in entries if entry.version == version), "")
+
+    def profiled(self, key: Key, since: float) -> list[float]:
+        """When the runs began (unix seconds) that could be learnt from, at that time or later."""
+        app, placement = key
+        runs = self._store.runs(app=app, placement=placement, ok=True, fingerprints=False)
+        begun = [unix(run.started_at) for run in runs if run.kind in ("solo", "induced")]
+        return [moment for moment in begun if moment >= since]
+
+    def _tests_of(self, key: Key, version: int, rows: Sequence[StoredRealised]) -> _Tested | None:
+        """The test as far as it got; a new one where it is of other runs; None for a model that
+        is gone or damaged."""
+        tested = self._tested.get(key)
+        ids = [row.run_id for row in rows]
+        if tested is not None and tested.version == version:
+            if ids[: len(tested.runs)] == tested.runs:
+                return tested
+            # Once the window moves on, what has left it stays counted.
+            if len(rows) and tested.runs and tested.runs[-1] in ids and ids[0] in tested.runs:
+                begin = tested.runs.index(ids[0])
+                if ids[: len(tested.runs) - begin] == tested.runs[begin:]:
+                    tested.runs = tested.runs[begin:]
+                    tested.forgotten += begin
+                    return tested
+        document = self._store.model(*key, version=version)
+        if document is None:
+            return None
+        try:
+            file = persist.read(document)
+            trained_at = unix(str(document["trained_at"]), "trained_at")
+        except InputError:
+            return None
+        level = statistics.median(row.level for row in rows) if rows else 0.9
+        test = DriftTest(scores.promised(file, level=level), false_alarm=self._settings.false_alarm)
+        tested = self._tested[key] = _Tested(version, test, file.better, trained_at)
+        return tested
+
+
+def _reason(
+    key: Key, version: int, verdict: Verdict, recent: Sequence[StoredRealised], better: str
+) -> str:
+    app, placement = key
+    off = statistics.median(scores.error(row, better) for row in recent)
+    if verdict.side == "either":
+        how = "farther off than promised, on both sides"
+    else:
+        side = "slower" if off > 0.0 else "faster"
+        how = f"{abs(math.expm1(off)):.0%} {side} than predicted in the median"
+    return (
+        f"{app} at {placement}, model version {version}: the last {len(recent)} of {verdict.runs} "
+        f"finished runs are {how}; such errors were not in its validation."
+    )

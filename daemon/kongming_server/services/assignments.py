@@ -1,0 +1,214 @@
+"""The Assignments service: a placement is on disk before it is answered."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import grpc
+
+from kongming.engine.assignments import AssignmentBook, Resident
+from kongming.engine.load.nodes import resident_of
+from kongming.records.answers import Forecast
+from kongming.records.errors import InputError, KongmingError, UnknownNameError
+from kongming.records.questions import Question
+from kongming.rpc import record_codec as records
+from kongming.rpc.v1 import assignments_pb2, assignments_pb2_grpc
+from kongming_server.quality.closed_loop import ClosedLoop
+from kongming_server.state import Hub
+
+log = logging.getLogger(__name__)
+
+_STATES = {
+    "reserved": assignments_pb2.ASSIGNMENT_STATE_RESERVED,
+    "bound": assignments_pb2.ASSIGNMENT_STATE_BOUND,
+    "released": assignments_pb2.ASSIGNMENT_STATE_RELEASED,
+    "expired": assignments_pb2.ASSIGNMENT_STATE_EXPIRED,
+}
+
+if TYPE_CHECKING:  # Its types take parameters only for a checker.
+    Context = grpc.aio.ServicerContext[object, object]
+
+
+class AssignmentsService(assignments_pb2_grpc.AssignmentsServicer):
+    """Reserve, bind and release; each is harmless to repeat."""
+
+    def __init__(self, hub: Hub, loop: ClosedLoop) -> None:
+        self._hub = hub
+        self._loop = loop
+        # Two requests for one id are decided one after the other.
+        self._locks: dict[str, tuple[asyncio.Lock, int]] = {}
+
+    async def Reserve(
+        self, request: assignments_pb2.ReserveRequest, context: Context
+    ) -> assignments_pb2.ReserveResponse:
+        agent = self._hub.agents.named(request.node)
+        domain = _domain(request.domain, agent.domains)
+        placement = records.placement_from_message(request.placement)
+        ttl_s = self._ttl(request)
+        async with self._deciding(request.assignment_id) as book:
+            resident = book.reserve(
+                request.assignment_id,
+                request.app,
+                agent.facts.id,
+                self._hub.now(),
+                placement=placement,
+                domain=domain,
+                ttl_s=ttl_s,
+                memory_bytes=request.memory_bytes,
+            )
+            held = await self._kept(resident)
+        return assignments_pb2.ReserveResponse(assignment=_message(held))
+
+    async def Bind(
+        self, request: assignments_pb2.BindRequest, context: Context
+    ) -> assignments_pb2.BindResponse:
+        node_id = self._hub.agents.named(request.node).facts.id if request.node else ""
+        started_at = records.unix(request.started_at) if request.HasField("started_at") else None
+        async with self._deciding(request.assignment_id) as book:
+            before = book.all(ended=True)
+            resident = book.bind(
+                request.assignment_id,
+                self._hub.now(),
+                started_at=started_at,
+                app=request.app,
+                node_id=node_id,
+            )
+            # Asked before it counts as running there: what was to be expected of it.
+            known = before[0] if before else None
+            forecast = None
+            if known is None or known.state != "bound":
+                forecast = self._forecast(resident, reserved=known is not None)
+            held = await self._kept(resident)
+        if forecast is not None and held.state == "bound":
+            await self._remember(held, forecast)
+        return assignments_pb2.BindResponse(assignment=_message(held))
+
+    async def Release(
+        self, request: assignments_pb2.ReleaseRequest, context: Context
+    ) -> assignments_pb2.ReleaseResponse:
+        ended_at = records.unix(request.ended_at) if request.HasField("ended_at") else None
+        held = await self.release(request.assignment_id, ended_at)
+        return assignments_pb2.ReleaseResponse(assignment=_message(held))
+
+    async def ListAssignments(
+        self, request: assignments_pb2.ListAssignmentsRequest, context: Context
+    ) -> assignments_pb2.ListAssignmentsResponse:
+        hub = self._hub
+        node_id = hub.agents.named(request.node).facts.id if request.node else None
+        if request.ended:
+            rows = await hub.stored(lambda: hub.store.assignments(node_id=node_id, limit=_MOST))
+            found = [resident_of(row) for row in rows]
+        else:
+            found = hub.book.all(node_id=node_id)
+        return assignments_pb2.ListAssignmentsResponse(assignments=map(_message, found))
+
+    async def release(self, assignment_id: str, ended_at: float | None) -> Resident:
+        """A placement has ended, whoever says so. Raises UnknownNameError and StoreError."""
+        async with self._deciding(assignment_id) as book:
+            resident = book.release(assignment_id, self._hub.now(), ended_at=ended_at)
+            return await self._kept(resident)
+
+    @asynccontextmanager
+    async def _deciding(self, assignment_id: str) -> AsyncIterator[AssignmentBook]:
+        """A book of what is known of this id alone: decided on, then kept, and only then known."""
+        lock, waiting = self._locks.get(assignment_id, (asyncio.Lock(), 0))
+        self._locks[assignment_id] = (lock, waiting + 1)
+        try:
+            async with lock:
+                yield AssignmentBook(await self._known(assignment_id))
+        finally:
+            lock, waiting = self._locks.pop(assignment_id)
+            if waiting > 1:
+                self._locks[assignment_id] = (lock, waiting - 1)
+
+    async def _known(self, assignment_id: str) -> list[Resident]:
+        hub = self._hub
+        try:
+            return [hub.book.get(assignment_id)]
+        except UnknownNameError:
+            pass
+        if not assignment_id:
+            raise InputError("is empty.", field="assignment_id", allowed="a name")
+        # It may have ended long ago, or another server may have taken it a moment ago.
+        row = await hub.stored(lambda: hub.store.assignment(assignment_id))
+        return [] if row is None else [resident_of(row)]
+
+    async def _kept(self, resident: Resident) -> Resident:
+        """On disk, unless that very state is there already."""
+        try:
+            if self._hub.book.get(resident.assignment_id) == resident:
+                return resident
+        except UnknownNameError:
+            pass
+        return await self._hub.keep_assignment(resident)
+
+    def _ttl(self, request: assignments_pb2.ReserveRequest) -> float:
+        settings = self._hub.config.assignments
+        if not request.HasField("ttl"):
+            return settings.reservation_ttl_s
+        ttl_s = records.seconds(request.ttl)
+        if not 0.0 < ttl_s <= settings.reservation_ttl_max_s:
+            raise InputError(
+                "is out of range.",
+                field="ttl",
+                found=ttl_s,
+                allowed=f"above 0 s, up to {settings.reservation_ttl_max_s:g} s",
+            )
+        return ttl_s
+
+    def _forecast(self, resident: Resident, *, reserved: bool) -> Forecast | None:
+        """What is predicted for it; None where there is no answer."""
+        question = Question(
+            app=resident.app,
+            node=resident.node_id,
+            placement=resident.placement,
+            domain=resident.domain,
+            resident_id=resident.assignment_id if reserved else "",
+        )
+        try:
+            return self._hub.engine.predict(question, self._hub.now())
+        except KongmingError as error:
+            log.debug("No forecast for %s: %s", resident.assignment_id, error)
+            return None
+
+    async def _remember(self, resident: Resident, forecast: Forecast) -> None:
+        try:
+            await self._loop.placed(resident, forecast)
+        except KongmingError as error:
+            # The placement is on disk, and that is what was asked for.
+            log.warning("The forecast of %s was not kept: %s", resident.assignment_id, error)
+
+
+_MOST = 10_000
+"""Assignments in one answer where ended ones are asked for as well."""
+
+
+def _domain(domain: int, domains: int) -> int:
+    if not 0 <= domain < domains:
+        raise InputError(
+            "is none of the node's cache domains.",
+            field="domain",
+            found=domain,
+            allowed=f"0 to {domains - 1}",
+        )
+    return domain
+
+
+def _message(resident: Resident) -> assignments_pb2.Assignment:
+    made = assignments_pb2.Assignment(
+        assignment_id=resident.assignment_id,
+        app=resident.app,
+        node_id=resident.node_id,
+        domain=resident.domain,
+        placement=records.placement_to_message(resident.placement),
+        state=_STATES[resident.state],
+    )
+    for name in ("reserved_at", "bound_at", "ended_at", "expires_at"):
+        moment = getattr(resident, name)
+        if moment is not None:
+            getattr(made, name).CopyFrom(records.timestamp(moment))
+    return made

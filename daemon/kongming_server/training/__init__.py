@@ -1,0 +1,1 @@
+"""Training as operations, in worker processes beside the serving one."""

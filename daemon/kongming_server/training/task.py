@@ -1,0 +1,243 @@
+"""Training one application: from its runs in the store to versions that are kept, and judged.
+
+This runs in a worker process, never in the serving one. What fits a model is a function of text
+to text (``fit_text``), so that a Dask cluster can run the very same one on another machine.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from kongming.learning import model_file as persist
+from kongming.learning.training import train_application, training_sets
+from kongming.records import moments
+from kongming.records.errors import (
+    InputError,
+    KongmingError,
+    MissingExtraError,
+    UnavailableError,
+    UntrainedError,
+)
+from kongming.records.moments import unix
+from kongming.records.run import Run
+from kongming.store import Store
+from kongming_server.quality.acceptance import Decision
+from kongming_server.quality.judging import judge
+from kongming_server.training.records import Outcome, Task
+
+__all__ = ["DaskFitting", "fit_text", "train"]
+
+Report = Callable[[float, str], None]
+"""Told how far a task is (0 to 1) and what it does."""
+
+Fit = Callable[[str], str]
+"""``fit_text``, here or elsewhere."""
+
+CONNECT_S = 10.0
+"""How long to wait for a Dask cluster's scheduler."""
+
+
+def train(store: Store, task: Task, fit: Fit, report: Report) -> list[Outcome]:
+    """Train at each node and placement that the application has runs at; keep each version.
+
+    Raises:
+        StoreError: the store could not be read or written.
+    """
+    report(0.0, f"Reading the runs of {task.app}")
+    runs = store.runs(app=task.app, placement=task.placement)
+    sets, _ = training_sets(runs)
+    if not sets:
+        if task.only_new:
+            return []
+        at = f" at {task.placement}" if task.placement else ""
+        error = f"{task.app} has no runs{at} to learn from. Profile it first."
+        return [Outcome(task.app, task.placement or "", error=error)]
+    outcomes = []
+    for number, ((node_id, placement), members) in enumerate(sorted(sets.items())):
+        report(0.1 + 0.9 * number / len(sets), f"Training {task.app} at {placement}")
+        outcome = _train_set(store, task, node_id, placement, members, fit)
+        if outcome is not None:
+            outcomes.append(outcome)
+    report(1.0, f"Trained {task.app}")
+    return outcomes
+
+
+def _train_set(
+    store: Store, task: Task, node_id: str, placement: str, members: Sequence[Run], fit: Fit
+) -> Outcome | None:
+    in_service = store.in_service(task.app, placement)
+    incumbent = None
+    if in_service is not None:
+        incumbent = store.model(task.app, placement, version=in_service)
+    runs, since = _of_today(members, incumbent, task.since.get(placement), task.least)
+    latest = store.model(task.app, placement, node_id=node_id)
+    if task.only_new and latest is not None and _learnt(latest, runs):
+        return None
+    try:
+        document = _fitted(task, placement, runs, since, fit)
+    except KongmingError as error:
+        return Outcome(task.app, placement, error=str(error))
+    decision = judge(document, incumbent, runs)
+    if _outdated(document, incumbent, task.since.get(placement), since):
+        decision = Decision(
+            False, "the program has changed since these runs; profile it again as it is now"
+        )
+    if in_service is not None and not store.promotions(task.app, placement):
+        # What answers by being the newest shall go on to, should the new version be no better.
+        store.promote(task.app, placement, in_service, "it answered before the first training here")
+    version = store.put_model(task.app, document["identity"], node_id, placement, document)
+    if decision.promoted:
+        store.promote(task.app, placement, version, decision.reason)
+    return Outcome(task.app, placement, version, decision.promoted, decision.reason)
+
+
+def _of_today(
+    members: Sequence[Run],
+    incumbent: Mapping[str, Any] | None,
+    changed_at: float | None,
+    least: int,
+) -> tuple[list[Run], float | None]:
+    """The runs of the program as it is now, and since when it is so; None for always.
+
+    The time that the model in service was limited to still holds; a later one is taken where
+    enough runs came after it.
+    """
+    since = None if incumbent is None else incumbent.get("since")
+    floor = None if since is None else unix(str(since), "since")
+    kept = [run for run in members if floor is None or unix(run.started_at) >= floor]
+    if changed_at is not None and (floor is None or changed_at > floor):
+        newer = [run for run in kept if unix(run.started_at) >= changed_at]
+        if sum(run.ok and run.fingerprint is not None for run in newer) >= least:
+            return newer, changed_at
+    # Those of another identity know nothing of an earlier change.
+    return (kept, floor) if kept else (list(members), None)
+
+
+def _outdated(
+    document: Mapping[str, Any],
+    incumbent: Mapping[str, Any] | None,
+    changed_at: float | None,
+    since: float | None,
+) -> bool:
+    """Whether the program drifts, and this model knows no more of that than the one in service."""
+    if changed_at is None or incumbent is None:
+        return False
+    return document["identity"] == incumbent.get("identity") and (
+        since is None or since < changed_at
+    )
+
+
+def _learnt(document: Mapping[str, Any], runs: Sequence[Run]) -> bool:
+    """Whether this model was trained on just these runs."""
+    try:
+        known = int(document["runs"]["total"]) + len(document["runs"]["dropped"])
+        identity, suite = document["identity"], document["suite_version"]
+    except (KeyError, TypeError, ValueError):
+        return False
+    suites = {run.fingerprint.suite_version for run in runs if run.fingerprint is not None}
+    return known == len(runs) and {identity} == {run.identity for run in runs} and suites == {suite}
+
+
+def _fitted(
+    task: Task, placement: str, runs: Sequence[Run], since: float | None, fit: Fit
+) -> dict[str, Any]:
+    """The sealed document. Raises UntrainedError and its like with the reason."""
+    asked = {
+        "runs": [run.to_dict() for run in runs],
+        "placement": placement,
+        "model": task.model,
+        "models": task.models,
+        "random_state": task.random_state,
+    }
+    answer = json.loads(fit(json.dumps(asked, allow_nan=False, separators=(",", ":"))))
+    if "error" in answer:
+        raise UntrainedError(str(answer["error"]))
+    document: dict[str, Any] = answer["document"]
+    if since is not None:
+        moment = moments.format(since, "microseconds")
+        payload = {key: value for key, value in document.items() if key != "checksum"}
+        document = persist.seal({**payload, "since": moment})
+    # Whoever fitted it, what is kept can be read.
+    persist.read(document)
+    return document
+
+
+def fit_text(text: str) -> str:
+    """A training as JSON to its model document as JSON, or to the reason why there is none."""
+    asked = json.loads(text)
+    try:
+        document = train_application(
+            [Run.from_dict(run) for run in asked["runs"]],
+            placement=asked["placement"],
+            model=asked["model"],
+            models=asked["models"],
+            random_state=asked["random_state"],
+        )
+    except KongmingError as error:
+        return json.dumps({"error": str(error)})
+    return json.dumps({"document": document}, allow_nan=False)
+
+
+class DaskFitting:
+    """A client of the Dask cluster at ``address``, as tcp://HOST:8786.
+
+    The cluster's machines need this package. Texts go out and come back; what comes back is read
+    as text alone, never unpickled.
+
+    Raises:
+        MissingExtraError: Dask is not installed.
+        UnavailableError: nothing answers there.
+    """
+
+    def __init__(self, address: str) -> None:
+        try:
+            import distributed
+        except ImportError as error:
+            raise MissingExtraError("Training on a cluster", "dask", "distributed") from error
+        if "://" not in address:
+            raise InputError(
+                "is no address.", field="training.dask", found=address, allowed="tcp://HOST:PORT"
+            )
+        client: Any = distributed.Client
+        try:
+            self._client = client(
+                address,
+                timeout=CONNECT_S,
+                set_as_default=False,
+                # Functions go out pickled, as Dask does it; nothing that is pickled is taken in.
+                serializers=["dask", "msgpack", "pickle"],
+                deserializers=["dask", "msgpack"],
+            )
+        except (OSError, TimeoutError, ValueError) as error:
+            raise UnavailableError(
+                f"The Dask scheduler at {address} does not answer: {error}.",
+                hint="Start it, or train here: leave out --dask.",
+            ) from error
+        self._address = address
+
+    def threads(self) -> int:
+        """Threads of all the cluster's workers; 1 while it has none."""
+        return max(1, sum(int(n) for n in self._client.nthreads().values()))
+
+    def fit(self, text: str) -> str:
+        """``fit_text``, on one of the cluster's workers.
+
+        Raises:
+            UnavailableError: the cluster lost it.
+        """
+        future = self._client.submit(_fit_bytes, text.encode(), pure=False)
+        try:
+            found: bytes = future.result()
+        except Exception as error:
+            raise UnavailableError(
+                f"The Dask cluster at {self._address} did not train it: {error!r}."
+            ) from error
+        finally:
+            future.release()
+        return found.decode()
+
+
+def _fit_bytes(text: bytes) -> bytes:
+    return fit_text(text.decode()).encode()

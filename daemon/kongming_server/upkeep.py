@@ -1,0 +1,207 @@
+"""What the server does without being asked: each task by itself, and none of them ends another."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import get_args
+
+from kongming.engine.assignments import Resident
+from kongming.records.answers import NodeState
+from kongming.records.errors import KongmingError, StoreError
+from kongming.store import Retention
+from kongming_server.ingest.write import Ingest
+from kongming_server.metrics import Metrics
+from kongming_server.state import Hub
+
+log = logging.getLogger(__name__)
+
+Work = Callable[[], Awaitable[None]]
+
+
+class Every:
+    """Tasks that do something every so often until they are stopped."""
+
+    def __init__(self) -> None:
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self, name: str, period_s: float, work: Work) -> None:
+        self._tasks.append(asyncio.create_task(self._go_on(name, period_s, work), name=name))
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks.clear()
+
+    async def _go_on(self, name: str, period_s: float, work: Work) -> None:
+        failed = False
+        while True:
+            await asyncio.sleep(period_s)
+            try:
+                await work()
+            except StoreError as error:
+                # Once for each outage: the same line every second helps nobody.
+                if not failed:
+                    log.warning("%s: %s It is tried again.", name, error)
+                failed = True
+            except KongmingError as error:
+                log.error("%s: %s", name, error)
+            except Exception:
+                log.exception("%s failed, and is tried again.", name)
+            else:
+                failed = False
+
+
+class Upkeep:
+    """The work of those tasks."""
+
+    def __init__(self, hub: Hub, ingest: Ingest, metrics: Metrics) -> None:
+        self._hub = hub
+        self._ingest = ingest
+        self._metrics = metrics
+        self._unkept: dict[str, Resident] = {}
+        self._unsaid: dict[str, float] = {}
+        self._rounds = 0
+        metrics.ingest_waiting.set_function(lambda: float(ingest.queued))
+
+    async def follow_clock(self) -> None:
+        """Say so when the system's clock has jumped; the server's own goes on as it was."""
+        gap = self._hub.clock.follow()
+        if abs(gap) > _JUMP_S:
+            log.log(
+                logging.WARNING if not self._jumped else logging.DEBUG,
+                "The system's clock jumped by %.1f s: it is followed slowly.",
+                gap,
+            )
+        self._jumped = abs(gap) > _JUMP_S
+
+    _jumped = False
+
+    async def keep_up(self) -> None:
+        """Work off the predictions that are out of date: a slice, and more where that was not
+        enough, with time for calls between them."""
+        spent_s, more = 0.0, True
+        while more:
+            begun = time.perf_counter()
+            more = await self.refresh()
+            spent_s += time.perf_counter() - begun
+            if more:
+                await asyncio.sleep(_BETWEEN_SLICES_S)
+        # Once through all models costs much the same for few changes as for many.
+        await asyncio.sleep(min(spent_s / _REFRESHING_SHARE, _LONGEST_PAUSE_S))
+
+    async def refresh(self) -> bool:
+        """A slice of the predictions that are out of date; whether any are left."""
+        begun = time.perf_counter()
+        staleness_s = self._hub.engine.refresh(
+            self._hub.now(), self._hub.config.matrix.refresh_budget_s
+        )
+        self._metrics.matrix_refresh.observe(time.perf_counter() - begun)
+        self._metrics.matrix_staleness.set(staleness_s)
+        return staleness_s > 0.0
+
+    async def expire(self) -> None:
+        """End reservations whose time is over: in the matrix at once, on disk as soon as can be."""
+        hub = self._hub
+        for resident in hub.book.expire(hub.now()):
+            hub.placed(resident)
+            self._unkept[resident.assignment_id] = resident
+        for resident in list(self._unkept.values()):
+            if not _still(hub, resident):
+                # It was bound after all, and that is on disk.
+                del self._unkept[resident.assignment_id]
+                continue
+            await hub.keep_assignment(resident)
+            del self._unkept[resident.assignment_id]
+
+    async def notice_silence(self) -> None:
+        """Tell watchers of nodes that have not been heard of for too long."""
+        hub = self._hub
+        now, limit_s = hub.now(), hub.config.fleet.silent_after_s
+        for agent in hub.agents:
+            silent = agent.last_heartbeat is None or now - agent.last_heartbeat >= limit_s
+            if silent and not agent.silent:
+                agent.silent = True
+                hub.watchers.changed(agent.facts.id)
+
+    async def spread_if_due(self) -> None:
+        """``spread``, each time where other servers are on the store, and else now and then."""
+        self._rounds += 1
+        if self._hub.shared or self._rounds % _ALONE_ROUNDS == 0:
+            await self.spread()
+        else:
+            await self._hub.keep_waiting()
+
+    async def spread(self) -> None:
+        """Tell the other servers, and a later start, whose agents have spoken; hear of theirs."""
+        hub = self._hub
+        await hub.keep_waiting()
+        self._unsaid |= hub.heard()
+        said = dict(self._unsaid)
+        await hub.stored(lambda: hub.store.agents_seen(said))
+        self._unsaid = {n: at for n, at in self._unsaid.items() if said.get(n) != at}
+        if not hub.shared:
+            return
+        for row in await hub.stored(hub.store.agents):
+            agent = hub.agents.get(row.node_id)
+            if agent is not None and row.seen_at > (agent.last_heartbeat or 0.0):
+                hub.seen(agent, row.seen_at)
+
+    async def thin(self) -> None:
+        """Turn old fingerprints into hourly figures, and delete what is too old."""
+        settings = self._hub.config.retention
+        kept = Retention(
+            live_s=settings.live_s,
+            hourly_s=settings.hourly_s,
+            changes_s=settings.changes_s,
+            assignments_s=settings.assignments_s,
+            realised_s=settings.realised_s,
+            operations_s=settings.operations_s,
+        )
+        store, now = self._hub.store, self._hub.now()
+        done = await self._hub.stored(
+            lambda: store.retain(kept, now=now, budget_s=settings.budget_s)
+        )
+        self._metrics.retired.inc(done.rolled_up)
+
+    async def count(self) -> None:
+        """Refresh gauges that are too expensive to compute per scrape."""
+        hub, now = self._hub, self._hub.now()
+        states = Counter(agent.state for agent in hub.agents)
+        for state in get_args(NodeState):
+            self._metrics.nodes.labels(state).set(states[state])
+        assignments = Counter(one.state for one in hub.book.all())
+        for name in ("reserved", "bound"):
+            self._metrics.assignments.labels(name).set(assignments[name])
+        taken = [
+            agent.last_fingerprint
+            for agent in hub.agents
+            if agent.state == "ready" and agent.last_fingerprint is not None
+        ]
+        self._metrics.oldest_fingerprint.set(now - min(taken) if taken else 0.0)
+
+
+_BETWEEN_SLICES_S = 0.25
+"""So that what lags after a start takes a tenth of a core, and not all of it."""
+
+_ALONE_ROUNDS = 6
+"""A server without others on its store writes down whose agents have spoken every so many times."""
+
+_REFRESHING_SHARE = 0.02
+"""Of a core, what keeping up with new fingerprints may take, as far as this pause allows."""
+
+_LONGEST_PAUSE_S = 2.0
+
+_JUMP_S = 2.0
+
+
+def _still(hub: Hub, resident: Resident) -> bool:
+    try:
+        return hub.book.get(resident.assignment_id) == resident
+    except KongmingError:
+        # Forgotten, since it ended long ago: what was not kept is kept now.
+        return True

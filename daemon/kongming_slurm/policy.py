@@ -1,0 +1,111 @@
+"""Which nodes are excluded for a job, and what weight a node has. Pure.
+
+``excluded`` decides for pending jobs as job_submit.lua decides for new jobs; a test compares the
+two.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+from kongming_slurm.ranking_file import RankingFile
+from kongming_slurm.tags import Note
+
+
+def excluded(
+    places: Sequence[int],
+    slowdowns: Sequence[float | None],
+    cpus: Sequence[int],
+    *,
+    limit: float,
+    nodes: int,
+    total: int,
+) -> frozenset[int] | None:
+    """Of the places that can serve the job, those whose slowdown is above the limit.
+
+    The least slow of them stay in where fewer than ``nodes`` places, or ``total`` CPUs, would be
+    left. A place of unknown slowdown (None) is never excluded. None where all places together are
+    too few.
+    """
+    if len(places) < nodes or sum(cpus[place] for place in places) < total:
+        return None
+    over = []
+    kept_nodes = kept_cpus = 0
+    for place in places:
+        slowdown = slowdowns[place]
+        if slowdown is not None and slowdown > limit:
+            over.append((slowdown, place))
+        else:
+            kept_nodes, kept_cpus = kept_nodes + 1, kept_cpus + cpus[place]
+    over.sort()
+    first = 0
+    while first < len(over) and (kept_nodes < nodes or kept_cpus < total):
+        kept_nodes, kept_cpus = kept_nodes + 1, kept_cpus + cpus[over[first][1]]
+        first += 1
+    return frozenset(place for _, place in over[first:])
+
+
+def exclusions(
+    rankings: RankingFile, note: Note, partitions: Iterable[str], own: Iterable[str]
+) -> tuple[str, ...] | None:
+    """Names of the nodes to exclude for a pending job, in the order of the rankings.
+
+    None where the application or a partition is not known any more, or too few nodes could serve
+    the job.
+    """
+    slowdowns = rankings.apps.get(note.app)
+    if slowdowns is None:
+        return None
+    excluded_places: set[int] = set()
+    kept_places: set[int] = set()
+    own_names = frozenset(own)
+    for partition in partitions:
+        if partition not in rankings.partitions:
+            return None
+        places = [
+            place
+            for place in rankings.partitions[partition]
+            if rankings.up[place]
+            and rankings.cpus[place] >= note.cpus
+            and rankings.memory_mb[place] >= note.memory_mb
+            and rankings.nodes[place] not in own_names
+        ]
+        slow_places = excluded(
+            places, slowdowns, rankings.cpus, limit=note.limit, nodes=note.nodes, total=note.total
+        )
+        if slow_places is None:
+            return None
+        # The job needs enough places in each of its partitions.
+        excluded_places |= slow_places
+        kept_places |= set(places) - slow_places
+    return tuple(rankings.nodes[place] for place in sorted(excluded_places - kept_places))
+
+
+def weight(current: int, slowdown: float | None, *, span: int, step: float) -> int:
+    """The weight of a node: ``current`` with the offset within ``span`` that its slowdown asks for.
+
+    Slurm prefers small weights. An administrator's multiple of ``span`` stays; the offset counts
+    steps of ``step`` (0.1 is 10%) on a scale of ratios. A node keeps its weight until its slowdown
+    has moved by a complete step. An unknown node has the weight of an idle one.
+    """
+    base, offset = current // span * span, current % span - 1
+    if slowdown is None or not slowdown > 1.0:
+        steps = 0.0
+    else:
+        steps = min(math.log(slowdown) / math.log1p(step), span - 2.0)
+    if slowdown is not None and offset >= 0 and abs(steps - offset) < 1.0:
+        return current
+    return base + 1 + min(round(steps), span - 2)
+
+
+def changed_weights(
+    current: Mapping[str, int], slowdowns: Mapping[str, float], *, span: int, step: float
+) -> dict[int, list[str]]:
+    """Nodes to be changed, by their new weight: one command sets one weight."""
+    changes: dict[int, list[str]] = {}
+    for name in sorted(current):
+        new = weight(current[name], slowdowns.get(name), span=span, step=step)
+        if new != current[name]:
+            changes.setdefault(new, []).append(name)
+    return dict(sorted(changes.items()))

@@ -1,0 +1,183 @@
+"""Slurm's nodes and jobs, read and changed by its own commands."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kongming.records.errors import InputError, ServiceError, UnavailableError
+from kongming_slurm.hostlist import expand
+from kongming_slurm.tags import Note, is_name, note
+
+Command = Callable[[Sequence[str]], str]
+"""Runs a command and returns its output. Raises ServiceError."""
+
+_BAR = "|"
+_USABLE = frozenset(
+    {"IDLE", "ALLOCATED", "MIXED", "COMPLETING", "RESERVED", "PLANNED", "POWERED_DOWN"}
+    | {"POWERING_DOWN", "POWERING_UP", "POWER_DOWN", "POWER_UP", "FUTURE"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmNodes:
+    """The nodes of a cluster in Slurm's order, with their current weights; ``partitions`` list
+    theirs by place."""
+
+    names: tuple[str, ...] = ()
+    up: tuple[bool, ...] = ()
+    cpus: tuple[int, ...] = ()
+    memory_mb: tuple[int, ...] = ()
+    weights: Mapping[str, int] = field(default_factory=dict)
+    partitions: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class PendingJob:
+    """A pending job with a note of job_submit.lua. ``id`` is as scontrol takes it."""
+
+    id: str
+    waited_s: float
+    partitions: tuple[str, ...]
+    excluded: frozenset[str]
+    note: Note
+
+
+class Slurm:
+    """The Slurm of this machine. ``folder`` holds its commands ("" for the PATH's),
+    ``configuration`` is its slurm.conf ("" for the default)."""
+
+    def __init__(
+        self,
+        *,
+        folder: str = "",
+        configuration: str = "",
+        timeout_s: float = 10.0,
+        command: Command | None = None,
+    ) -> None:
+        self._folder, self._timeout_s = folder, timeout_s
+        self._env = {**os.environ, "LC_ALL": "C", "SLURM_BITSTR_LEN": "0"}
+        if configuration:
+            self._env["SLURM_CONF"] = configuration
+        self._run = command or self._command
+
+    def cluster(self) -> str:
+        """The cluster's name. Raises ServiceError."""
+        for line in self._run(["scontrol", "show", "config"]).splitlines():
+            key, _, value = line.partition("=")
+            if key.strip() == "ClusterName":
+                return value.strip()
+        raise ServiceError("scontrol did not print the cluster's name.")
+
+    def nodes(self) -> SlurmNodes:
+        """Read all nodes; those whose names the ranking file cannot hold are left out.
+
+        Raises ServiceError.
+        """
+        rows = _rows(self._run(["sinfo", "-h", "-a", "-N", "-o", "%N|%w|%T|%P|%c|%m"]), 6)
+        names: dict[str, int] = {}
+        rows_by_place: list[tuple[bool, int, int, int]] = []
+        partitions: dict[str, list[int]] = {}
+        for name, weight, state, partition, cpus, memory in rows:
+            if not is_name(name):
+                continue
+            place = names.setdefault(name, len(names))
+            if place == len(rows_by_place):
+                rows_by_place.append(
+                    (_usable(state), _integer(weight), _integer(cpus), _integer(memory))
+                )
+            partition_name = partition.removesuffix("*")
+            if is_name(partition_name):
+                partitions.setdefault(partition_name, []).append(place)
+        return SlurmNodes(
+            names=tuple(names),
+            up=tuple(row[0] for row in rows_by_place),
+            cpus=tuple(row[2] for row in rows_by_place),
+            memory_mb=tuple(row[3] for row in rows_by_place),
+            weights={name: rows_by_place[place][1] for name, place in names.items()},
+            partitions={name: tuple(places) for name, places in partitions.items()},
+        )
+
+    def pending_jobs(self) -> list[PendingJob]:
+        """Pending jobs with a note, the one that waits longest first. Raises ServiceError."""
+        fields = "JobID:|,JobArrayID:|,PendingTime:|,Partition:|,admin_comment:"
+        noted_jobs = []
+        # The note is last: an administrator may have written a bar before it.
+        for id_, array, waited, partition, comment in _rows(
+            self._run(["squeue", "-h", "-a", "-t", "PENDING", "-O", fields]), 5
+        ):
+            job_note = note(comment)
+            if job_note is not None:
+                noted_jobs.append((id_, array, float(_integer(waited)), partition, job_note))
+        if not noted_jobs:
+            return []
+        output = self._run(["squeue", "-h", "-a", "-t", "PENDING", "-o", "%A|%x"])
+        excluded = {id_: hosts for id_, hosts in _rows(output, 2)}
+        jobs = []
+        for id_, array, waited_s, partition, job_note in noted_jobs:
+            try:
+                now = frozenset(expand(excluded.get(id_, "")))
+            except InputError:
+                continue
+            jobs.append(PendingJob(array, waited_s, tuple(partition.split(",")), now, job_note))
+        return sorted(jobs, key=lambda job: -job.waited_s)
+
+    def jobs_with_nodes(self) -> set[tuple[str, str]]:
+        """(Id, count of restarts) of all jobs that have nodes now."""
+        states = "RUNNING,CONFIGURING,COMPLETING,SUSPENDED,STOPPED,STAGE_OUT,SIGNALING"
+        output = self._run(["squeue", "-h", "-a", "-t", states, "-O", "JobID:|,RestartCnt:"])
+        return {(id_, restarts) for id_, restarts in _rows(output, 2)}
+
+    def set_weight(self, names: Iterable[str], weight: int) -> None:
+        """Set the weight of nodes. Raises ServiceError."""
+        self._run(["scontrol", "update", f"NodeName={','.join(names)}", f"Weight={weight}"])
+
+    def exclude(self, job: str, names: Iterable[str]) -> None:
+        """Set the nodes that a pending job must not get. Raises ServiceError."""
+        self._run(["scontrol", "update", f"JobId={job}", f"ExcNodeList={','.join(names)}"])
+
+    def _command(self, words: Sequence[str]) -> str:
+        program = str(Path(self._folder) / words[0]) if self._folder else words[0]
+        try:
+            done = subprocess.run(
+                [program, *words[1:]],
+                env=self._env,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=self._timeout_s,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise UnavailableError(
+                f"{words[0]} did not answer in {self._timeout_s:g} s."
+            ) from error
+        except OSError as error:
+            raise ServiceError(f"{program} cannot be run: {error.strerror}.") from error
+        if done.returncode != 0:
+            reason = " ".join(done.stderr.split())[:200] or f"status {done.returncode}"
+            raise ServiceError(f"{' '.join(words[:3])[:80]} failed: {reason}")
+        return done.stdout
+
+
+def _rows(text: str, count: int) -> list[list[str]]:
+    """Lines of ``count`` parts; those of fewer are ignored."""
+    rows = (line.split(_BAR, count - 1) for line in text.splitlines())
+    return [[part.strip() for part in row] for row in rows if len(row) == count]
+
+
+def _usable(state: str) -> bool:
+    """Whether a node in this state may get jobs: ``mixed``, but not ``idle*``."""
+    return state.rstrip("*~#!%$@^-+").upper() in _USABLE and not state.endswith("*")
+
+
+def _integer(text: str) -> int:
+    digits = text.rstrip("+")
+    return int(digits) if digits.isascii() and digits.isdigit() else 0
+
+
+__all__ = ["PendingJob", "Slurm", "SlurmNodes"]

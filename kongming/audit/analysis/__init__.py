@@ -1,0 +1,1 @@
+"""The statistics of an audit. ``document.analyse`` computes them all."""

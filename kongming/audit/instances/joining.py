@@ -1,0 +1,221 @@
+"""Runs joined with the fingerprint before each: the data of single-task models.
+
+The fingerprint of a run is defined in ``readings``: the last one before it in its round.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow
+
+from kongming.arrays import Floats
+from kongming.audit.readings import Observations
+from kongming.learning.columns import MISSING_SHARE, Dropped
+from kongming.records.errors import IncompatibleError
+
+IDLEST = 0.1
+"""The quantile of a machine's readings of a surrogate that is taken as the idle machine's, since
+lower ones are chance."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Joined:
+    """The runs of one program on any number of machines, n of them in order of machine, session
+    and time, under p surrogates.
+
+    ``known`` (n, p) is the log of the seconds per operation right before each run; ``met`` (n, p)
+    the mean of that and of the reading right after it, where there is one: the training data.
+    ``own`` (n, p) is the log of the surrogate's cost on the row's machine when that is idlest.
+    ``reading_variance`` (p,) is that of an entry of ``met``. ``cost`` (n,) is in the program's
+    unit, or its inverse where more is better. ``at`` (n,) is in seconds since 1970.
+    """
+
+    program: str
+    unit: str
+    better: str
+    columns: tuple[str, ...]
+    families: tuple[str, ...]
+    known: Floats
+    met: Floats
+    own: Floats
+    reading_variance: Floats
+    cost: Floats
+    machines: tuple[str, ...]
+    sessions: tuple[str, ...]
+    at: Floats
+    identities: tuple[str, ...] = ()
+    dropped: tuple[Dropped, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Fingerprint:
+    position: int
+    round: int
+    times: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    session: str
+    machine: str
+    at: float
+    cost: float
+    known: Mapping[str, float]
+    after: Mapping[str, float]
+
+
+def join(observations: Observations) -> tuple[Joined, ...]:
+    """Join the runs of each program, in order of name. Runs that failed or have no fingerprint are
+    left out, and so are surrogates missing before more than a fifth of the runs of some machine.
+
+    Raises:
+        IncompatibleError: the sessions differ in suite or suite version.
+    """
+    _refuse_mixture(observations)
+    fingerprints = _fingerprints(observations)
+    idlest = _idlest(observations)
+    families = {
+        name: str(facts.get("family", ""))
+        for session in observations.sessions.values()
+        for name, facts in (session.get("surrogates") or {}).items()
+    }
+    runs: dict[str, list[_Run]] = defaultdict(list)
+    for row in _columns(
+        observations.select("program"),
+        ("session", "machine", "name", "position", "round", "value", "at"),
+    ):
+        session, machine, name, position, number, value, at = row
+        readings = _readings_around(fingerprints.get(session, []), position, number)
+        if readings is None or not value > 0.0:
+            continue
+        program = _program(observations, session, name)
+        cost = 1.0 / value if program.get("better") == "higher" else value
+        runs[name].append(_Run(session, machine, at.timestamp(), cost, *readings))
+    programs = [
+        _program_of(name, members, idlest, families, observations)
+        for name, members in sorted(runs.items())
+    ]
+    return tuple(joined for joined in programs if joined is not None)
+
+
+def _refuse_mixture(observations: Observations) -> None:
+    for key, what in (("suite", "suite"), ("suite_version", "suite version")):
+        values = sorted({str(s.get(key)) for s in observations.sessions.values()})
+        if len(values) > 1:
+            raise IncompatibleError(
+                f"The sessions differ in {what} ({', '.join(values)}) and are not mixed.",
+                hint=f"Give files of one {what} only.",
+            )
+
+
+def _columns(table: pyarrow.Table, names: Sequence[str]) -> Iterable[tuple[Any, ...]]:
+    return zip(*(table[name].to_pylist() for name in names), strict=True)
+
+
+def _fingerprints(observations: Observations) -> dict[str, list[_Fingerprint]]:
+    """Fingerprints by session, in order of position."""
+    times: dict[tuple[str, int, int], dict[str, float]] = defaultdict(dict)
+    for session, position, number, name, value in _columns(
+        observations.select("surrogate"), ("session", "position", "round", "name", "value")
+    ):
+        if value > 0.0:
+            times[session, position, number][name] = value
+    fingerprints: dict[str, list[_Fingerprint]] = defaultdict(list)
+    for (session, position, number), readings in sorted(times.items(), key=lambda item: item[0]):
+        fingerprints[session].append(_Fingerprint(position, number, readings))
+    return fingerprints
+
+
+def _readings_around(
+    fingerprints: Sequence[_Fingerprint], position: int, number: int
+) -> tuple[Mapping[str, float], Mapping[str, float]] | None:
+    """Readings right before a run, and right after it (empty at the end of the round)."""
+    k = bisect_left(fingerprints, position, key=lambda fingerprint: fingerprint.position)
+    if k == 0 or fingerprints[k - 1].round != number:
+        return None
+    follows = k < len(fingerprints) and fingerprints[k].round == number
+    return fingerprints[k - 1].times, fingerprints[k].times if follows else {}
+
+
+def _idlest(observations: Observations) -> dict[str, dict[str, float]]:
+    """The log of each surrogate's cost when the machine is idlest, by machine."""
+    readings: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for machine, name, value in _columns(
+        observations.select("surrogate"), ("machine", "name", "value")
+    ):
+        if value > 0.0:
+            readings[machine, name].append(value)
+    idlest: dict[str, dict[str, float]] = defaultdict(dict)
+    for (machine, name), values in readings.items():
+        idlest[machine][name] = float(np.log(np.quantile(values, IDLEST)))
+    return idlest
+
+
+def _program(observations: Observations, session: str, name: str) -> Mapping[str, object]:
+    programs = observations.sessions[session].get("programs") or {}
+    facts: Mapping[str, object] = programs.get(name) or {}
+    return facts
+
+
+def _program_of(
+    name: str,
+    runs: list[_Run],
+    idlest: Mapping[str, Mapping[str, float]],
+    families: Mapping[str, str],
+    observations: Observations,
+) -> Joined | None:
+    runs.sort(key=lambda run: (run.machine, run.at))
+    columns, dropped = _columns_of(runs)
+    runs = [run for run in runs if all(column in run.known for column in columns)]
+    if not columns or not runs:
+        return None
+    known = np.log([[run.known[c] for c in columns] for run in runs])
+    after = np.log([[run.after.get(c, np.nan) for c in columns] for run in runs])
+    shift = after - known
+    squares = np.nansum(shift**2, axis=0) / np.maximum(np.sum(~np.isnan(shift), axis=0), 1)
+    facts = [_program(observations, session, name) for session in {run.session for run in runs}]
+    return Joined(
+        program=name,
+        unit=str(facts[0].get("unit", "s")),
+        better=str(facts[0].get("better", "lower")),
+        columns=columns,
+        families=tuple(families.get(c) or c.partition(".")[0] for c in columns),
+        known=known,
+        met=np.where(np.isnan(shift), known, known + 0.5 * shift),
+        own=np.array([[idlest[run.machine][c] for c in columns] for run in runs]),
+        # Half the mean square is one reading's variance; the mean of two readings has half of it.
+        reading_variance=squares / 4.0,
+        cost=np.array([run.cost for run in runs]),
+        machines=tuple(run.machine for run in runs),
+        sessions=tuple(run.session for run in runs),
+        at=np.array([run.at for run in runs]),
+        identities=tuple(sorted({str(f["identity"]) for f in facts if "identity" in f})),
+        dropped=tuple(dropped),
+    )
+
+
+def _columns_of(runs: Sequence[_Run]) -> tuple[tuple[str, ...], list[Dropped]]:
+    """The surrogates that are known before nearly every run on each machine, and vary."""
+    columns, dropped = [], []
+    by_machine: dict[str, list[_Run]] = defaultdict(list)
+    for run in runs:
+        by_machine[run.machine].append(run)
+    for name in sorted({name for run in runs for name in run.known}):
+        worst = max(
+            sum(name not in run.known for run in members) / len(members)
+            for members in by_machine.values()
+        )
+        if worst > MISSING_SHARE:
+            share = f"{100.0 * worst:.0f} % of the runs of a machine"
+            dropped.append(Dropped(name, f"is missing before {share}"))
+        elif len({run.known.get(name) for run in runs}) < 2:
+            dropped.append(Dropped(name, "is constant"))
+        else:
+            columns.append(name)
+    return tuple(columns), dropped

@@ -1,0 +1,217 @@
+"""Real machines: a Slurm job or a Kubernetes Job for each experiment.
+
+Waiting in a queue is not run time: the job itself tells when it began and ended.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import subprocess
+import tempfile
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from kongming.campaigns.local_machines import filled
+from kongming.records import moments
+from kongming.records.application import Application, Command
+from kongming.records.errors import ApplicationRunError
+from kongming.scale.design.experiments import Experiment, Measured
+
+QUEUE_S = 86_400.0
+"""How long an experiment may wait for its machines."""
+
+_SECONDS = re.compile(r"^kongming seconds ([0-9.]+)$", re.MULTILINE)
+
+
+def shell_line(command: Command) -> str:
+    """A command as one line of a shell."""
+    return command if isinstance(command, str) else shlex.join(command)
+
+
+def timed_script(app: Application, experiment: Experiment) -> str:
+    """A batch script that starts the command on each machine with ``srun`` and tells the seconds.
+
+    A command with {rank} finds it in SLURM_PROCID; any other runs once, on the first node, and
+    finds its nodes in Slurm's own variables.
+    """
+    ranked = "{rank}" in shell_line(app.command)
+    line = shell_line(filled(app.command, experiment)).replace("{rank}", "$SLURM_PROCID")
+    steps = [
+        shell_line(filled(part, experiment))
+        for part in (app.setup, app.prepare)
+        if part is not None
+    ]
+    exports = [f"export {key}={shlex.quote(value)}" for key, value in app.env.items()]
+    start = f"srun --ntasks={experiment.machines} sh -c {shlex.quote(line)}" if ranked else line
+    return "\n".join(
+        [
+            "#!/bin/sh",
+            "set -e",
+            *exports,
+            *([] if app.workdir is None else [f"cd {shlex.quote(app.workdir)}"]),
+            *steps,
+            "begin=$(date +%s.%N)",
+            start,
+            "end=$(date +%s.%N)",
+            'echo "kongming seconds $(echo "$end $begin" | awk \'{printf "%.6f", $1 - $2}\')"',
+            "",
+        ]
+    )
+
+
+class _Cluster:
+    def __init__(self, app: Application) -> None:
+        self._app = app
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Nothing is left over: each run takes away what it made."""
+
+
+class SlurmRunner(_Cluster):
+    """``sbatch --wait`` with as many nodes as machines."""
+
+    def run(self, experiment: Experiment) -> Measured:
+        started_at = moments.now()
+        with tempfile.TemporaryDirectory(prefix="kongming-scale-", dir=Path.cwd()) as folder:
+            script, output = Path(folder) / "job.sh", Path(folder) / "out"
+            script.write_text(timed_script(self._app, experiment), encoding="utf-8")
+            minutes = max(1, round(self._app.timeout_s / 60.0 + 0.5))
+            try:
+                _call(
+                    [
+                        "sbatch",
+                        "--wait",
+                        f"--nodes={experiment.machines}",
+                        "--ntasks-per-node=1",
+                        f"--time={minutes}",
+                        f"--job-name=kongming-{self._app.name}",
+                        f"--output={output}",
+                        str(script),
+                    ],
+                    QUEUE_S,
+                )
+            except ApplicationRunError as error:
+                tail = output.read_text(errors="replace")[-500:] if output.exists() else ""
+                return Measured(None, "slurm", started_at, f"{error} {tail}".strip())
+            text = output.read_text(errors="replace") if output.exists() else ""
+        lines = _SECONDS.findall(text)
+        if not lines:
+            return Measured(None, "slurm", started_at, "the job did not tell how long it took.")
+        return Measured(float(lines[-1]), "slurm", started_at)
+
+
+class KubernetesRunner(_Cluster):
+    """An indexed Job with as many pods as machines; seconds from its first to its last moment, as
+    the cluster tells them (whole seconds)."""
+
+    def __init__(self, app: Application, image: str) -> None:
+        super().__init__(app)
+        self._image = image
+
+    def run(self, experiment: Experiment) -> Measured:
+        started_at = moments.now()
+        name = f"kongming-{re.sub('[^a-z0-9-]', '-', self._app.name.lower())}"
+        name = f"{name[:40]}-{experiment.machines}-{experiment.repeat}".strip("-")
+        manifest = json.dumps(job_manifest(self._app, experiment, name, self._image))
+        try:
+            _call(["kubectl", "apply", "-f", "-"], 60.0, given=manifest)
+            try:
+                _call(
+                    [
+                        "kubectl",
+                        "wait",
+                        "--for=condition=complete",
+                        f"--timeout={int(self._app.timeout_s + 600)}s",
+                        f"job/{name}",
+                    ],
+                    self._app.timeout_s + 660.0,
+                )
+                pods = _call(["kubectl", "get", "pods", "-l", f"job-name={name}", "-o", "json"], 60)
+            finally:
+                _call(["kubectl", "delete", "job", name, "--ignore-not-found"], 120.0)
+        except ApplicationRunError as error:
+            return Measured(None, "kubernetes", started_at, str(error))
+        seconds = pod_seconds(json.loads(pods))
+        problem = None if seconds is not None else "the pods do not tell when they ran."
+        return Measured(seconds, "kubernetes", started_at, problem)
+
+
+def job_manifest(app: Application, experiment: Experiment, name: str, image: str) -> dict[str, Any]:
+    """A Job of ``batch/v1``: {rank} is the completion index; without it there is one pod, which
+    is told the number of machines."""
+    line = shell_line(filled(app.command, experiment))
+    ranked = "{rank}" in line
+    pods = experiment.machines if ranked else 1
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name},
+        "spec": {
+            "parallelism": pods,
+            "completions": pods,
+            "completionMode": "Indexed",
+            "backoffLimit": 0,
+            "activeDeadlineSeconds": int(app.timeout_s + 600),
+            "template": {
+                "spec": {
+                    "restartPolicy": "Never",
+                    "containers": [
+                        {
+                            "name": "machine",
+                            "image": image,
+                            "command": [
+                                "/bin/sh",
+                                "-c",
+                                line.replace("{rank}", "$JOB_COMPLETION_INDEX"),
+                            ],
+                            "env": [
+                                {"name": key, "value": value} for key, value in app.env.items()
+                            ],
+                        }
+                    ],
+                }
+            },
+        },
+    }
+
+
+def pod_seconds(document: Any) -> float | None:
+    """From the first container's start to the last one's end; None where that is not told."""
+    begun, ended = [], []
+    for pod in document.get("items", []):
+        for status in pod.get("status", {}).get("containerStatuses", []):
+            last = status.get("state", {}).get("terminated", {})
+            if last.get("startedAt") and last.get("finishedAt"):
+                begun.append(moments.parse(last["startedAt"], "startedAt"))
+                ended.append(moments.parse(last["finishedAt"], "finishedAt"))
+    if not begun:
+        return None
+    seconds = (max(ended) - min(begun)).total_seconds()
+    return seconds if seconds > 0.0 else None
+
+
+def _call(argv: list[str], timeout_s: float, given: str | None = None) -> str:
+    """Its output. Raises ApplicationRunError when it is missing, fails or takes too long."""
+    try:
+        done = subprocess.run(
+            argv, input=given, capture_output=True, text=True, timeout=timeout_s, check=False
+        )
+    except FileNotFoundError as error:
+        raise ApplicationRunError(f"There is no {argv[0]} here.") from error
+    except subprocess.TimeoutExpired as error:
+        raise ApplicationRunError(f"{argv[0]} did not end within {timeout_s:g} s.") from error
+    if done.returncode != 0:
+        message = (done.stderr or done.stdout).strip()[-500:]
+        raise ApplicationRunError(f"{argv[0]} failed ({done.returncode}): {message}")
+    return done.stdout

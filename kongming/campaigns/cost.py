@@ -1,0 +1,77 @@
+"""What a campaign would cost, from what the store knows: runs, seconds and bytes written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kongming.campaigns.profile_campaign import ProfileSettings
+    from kongming.probes.suite import Suite
+    from kongming.profiling.plans.campaign_plan import Estimate, Plan
+    from kongming.records.application import Application
+    from kongming.store import Store
+
+ASSUMED_APP_S = 5.0
+"""What an application that never ran here is taken to last."""
+
+
+def cost_of(store: Store, settings: ProfileSettings, plan: Plan) -> Estimate:
+    """What carrying ``plan`` out from its start would cost, from what the store knows."""
+    from kongming.profiling.plans.campaign_plan import estimate
+
+    seconds, _ = solo_seconds(store, settings.apps, settings.node.id)
+    latest = store.fingerprints(
+        node_id=settings.node.id, suite_version=settings.suite.version, limit=20
+    )
+    rates = {}
+    for surrogate in settings.suite.surrogates:
+        times = [f.times()[surrogate.name] for f in latest if surrogate.name in f.times()]
+        if surrogate.family == "write" and surrogate.bytes_per_op:
+            # Never timed here: a gigabyte a second, so that the estimate errs on the high side.
+            rates[surrogate.name] = surrogate.bytes_per_op / min(times) if times else 1e9
+    names = settings.suite.names_of(plan.suite)
+    shared = plan.placement == "same-core"
+    chunks = _chunk_seconds(plan.suite, len(names), shared)
+    return estimate(
+        plan,
+        app_seconds=seconds,
+        suite_seconds=suite_seconds(settings.suite, plan.suite, shared_core=shared),
+        quick_seconds=suite_seconds(settings.suite, "quick", shared_core=shared),
+        suite_bytes=sum(rates[name] for name in names if name in rates) * chunks,
+        write_bytes_per_second=rates,
+    )
+
+
+def suite_seconds(suite: Suite, name: str, *, shared_core: bool) -> float:
+    """How long one fingerprint of a suite takes."""
+    from kongming.probes.fingerprinting import schedule
+
+    return schedule(name, len(suite.names_of(name)), steady=shared_core).seconds
+
+
+def _chunk_seconds(suite: str, surrogates: int, shared_core: bool) -> float:
+    from kongming.probes.fingerprinting import schedule
+
+    window = schedule(suite, surrogates, steady=shared_core)
+    return window.chunk * window.rounds
+
+
+def solo_seconds(
+    store: Store, apps: Mapping[str, Application], node_id: str
+) -> tuple[dict[str, float], list[str]]:
+    """The solo seconds of each application, and those that never ran here (taken to last
+    ``ASSUMED_APP_S``)."""
+    from kongming.records.run import solo_time
+
+    seconds, assumed = {}, []
+    for name in apps:
+        solo = solo_time(
+            run
+            for run in store.runs(app=name, node_id=node_id, fingerprints=False)
+            if run.metric_unit == "s"
+        )
+        if solo is None:
+            assumed.append(name)
+        seconds[name] = ASSUMED_APP_S if solo is None else solo.median
+    return seconds, assumed

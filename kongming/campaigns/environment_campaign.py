@@ -1,0 +1,170 @@
+"""The campaign that runs applications in changing environments: begun, resumed and driven."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from kongming.campaigns.campaign import drive, seed_of
+from kongming.campaigns.evaluation import campaign_for, newest_campaign, settings_of
+
+if TYPE_CHECKING:
+    from kongming.campaigns.profile_campaign import ProfileSettings
+    from kongming.profiling.environments.environment import Environment
+    from kongming.profiling.environments.tasks import Task
+    from kongming.profiling.events import Event
+    from kongming.records.run import Run
+    from kongming.store import Store
+    from kongming.store.campaigns import Campaign
+
+KIND = "nodes"
+
+
+@dataclass
+class EnvironmentCampaign:
+    """A campaign of a store; its environments and what they are limited to were decided when it
+    began. ``dropped`` applications could not be run by this command, each with the reason."""
+
+    settings: ProfileSettings
+    store: Store
+    stored: Campaign
+    dropped: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def begin(
+        cls,
+        store: Store,
+        settings: ProfileSettings,
+        *,
+        count: int | None,
+        repeats: int,
+        again: bool,
+    ) -> EnvironmentCampaign:
+        """The newest campaign of so many environments; a new one where there is none, or where
+        all are finished and it is to be measured ``again``."""
+        document = campaign_settings(settings, count, repeats)
+        store.put_node(settings.node)
+        for name, app in settings.apps.items():
+            store.put_application(name, document["apps"][name], app.to_dict())
+        newest = newest_campaign(store, document)
+        if newest is not None and (newest.finished_at is None or not again):
+            return cls(settings, store, newest)
+        seed = settings.asked_seed
+        environments = possible_environments(store, settings, count, seed_of(seed))
+        stored = campaign_for(
+            store,
+            document,
+            seed=seed,
+            again=again,
+            made=[environment.to_dict() for environment in environments],
+        )
+        return cls(settings, store, stored)
+
+    @property
+    def finished(self) -> bool:
+        return self.stored.finished_at is not None
+
+    @property
+    def environments(self) -> tuple[Environment, ...]:
+        return environments_of(self.stored)
+
+    @property
+    def steps(self) -> Sequence[Task]:
+        from kongming.profiling.environments.tasks import tasks
+
+        document = self.stored.document
+        return tasks(
+            sorted(self.settings.apps),
+            self.environments,
+            repeats=int(document["repeats"]),
+            seed=int(document["seed"]),
+        )
+
+    @property
+    def done(self) -> frozenset[int]:
+        return frozenset(self.store.campaign_steps_done(self.stored.id))
+
+    @property
+    def earlier(self) -> list[Run]:
+        return self.store.runs(campaign=self.stored.id, fingerprints=False)
+
+    @property
+    def complete(self) -> bool:
+        done = self.done
+        return all(task.step in done or task.app in self.dropped for task in self.steps)
+
+    def drive(self, stop_when: Callable[[], bool], observe: Callable[[Event], object]) -> None:
+        """Run what is left of it, until ``stop_when``."""
+        from kongming.profiling.environments.runs import measure_environments
+        from kongming.profiling.events import Dropped
+
+        def see(event: Event) -> None:
+            if isinstance(event, Dropped):
+                self.dropped[event.app] = event.reason
+            observe(event)
+
+        document = self.stored.document
+        events = measure_environments(
+            self.settings.apps,
+            self.environments,
+            node=self.settings.node,
+            suite=self.settings.suite,
+            work_dir=self.settings.io_dir,
+            io_dir=self.settings.io_dir,
+            placement=self.settings.placement,
+            campaign=self.stored.id,
+            done=self.done,
+            repeats=int(document["repeats"]),
+            seed=int(document["seed"]),
+            stop_when=stop_when,
+        )
+        drive(events, self.store, see)
+        if self.complete and not self.dropped:
+            self.store.finish_campaign(self.stored.id)
+
+
+def campaign_settings(settings: ProfileSettings, count: int | None, repeats: int) -> dict[str, Any]:
+    """The settings that tell campaigns apart; ``count`` None: as many as there are by default."""
+    from kongming.profiling.environments.environment import DEFAULT
+
+    document = settings_of(KIND, repeats, settings, settings.apps)
+    return document | {"environments": count or DEFAULT}
+
+
+def environments_of(campaign: Campaign) -> tuple[Environment, ...]:
+    """The environments that were chosen when a campaign began."""
+    from kongming.profiling.environments.environment import Environment
+
+    return tuple(Environment(**document) for document in campaign.document["made"])
+
+
+def possible_environments(
+    store: Store, settings: ProfileSettings, count: int | None, seed: int = 0
+) -> tuple[Environment, ...]:
+    """Environments that this node can have; the idle one is always among them."""
+    from kongming.profiling.environments.environment import DEFAULT, Environment, environments
+    from kongming.profiling.environments.limits import reasons
+
+    chosen = environments(
+        count or DEFAULT,
+        settings.node,
+        sorted(settings.apps),
+        reasons=reasons(settings.node, settings.io_dir),
+        inducers=settings.suite.inducers(),
+        reference=_idle_times(store, settings),
+        seed=seed,
+    )
+    if any(environment.kind == "idle" for environment in chosen):
+        return chosen
+    return (*chosen, Environment("idle", "idle"))
+
+
+def _idle_times(store: Store, settings: ProfileSettings) -> dict[str, float]:
+    """Seconds per operation on the idle node: as it was learnt, or else as it is now."""
+    from kongming.probes.fingerprinting import take_fingerprint
+
+    known = store.reference(settings.node.id, settings.suite.version)
+    if known is not None:
+        return dict(known.times)
+    return take_fingerprint(node=settings.node, suite="quick", directory=settings.io_dir).times()

@@ -1,0 +1,87 @@
+"""The campaign that carries the experiments of a design out, and resumes from its table of runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kongming.scale.design.experiments import (
+    Experiment,
+    ExperimentRunner,
+    Measured,
+    RunTable,
+    ordered,
+    remaining,
+)
+
+if TYPE_CHECKING:
+    from kongming.records.application import Application
+    from kongming.scale.points import Configuration
+
+
+@dataclass
+class ExperimentCampaign:
+    """The experiments of a design, those that are ``left``, and what was measured of them."""
+
+    table: RunTable
+    experiments: Sequence[Experiment]
+    left: Sequence[Experiment]
+    measured: int = 0
+    failed: list[tuple[Experiment, Measured]] = field(default_factory=list)
+
+    @classmethod
+    def begin(
+        cls,
+        app: Application,
+        design: Sequence[tuple[Configuration, int]],
+        out: Path,
+        *,
+        seed: int,
+    ) -> ExperimentCampaign:
+        """The campaign of the table ``out``, or a new one.
+
+        Raises:
+            InputError: the file is another table, or of another program.
+        """
+        from kongming.profiling.plans.identity import identity
+
+        table = RunTable(out, identity(app))
+        experiments = ordered(design, seed=seed)
+        return cls(table, experiments, remaining(experiments, table.done))
+
+    def drive(self, runner: ExperimentRunner, observe: Callable[[int, Experiment], object]) -> None:
+        """Run what is left; ``observe`` hears of each before it starts. A run that failed is not
+        in the table, and made again by the next command."""
+        for number, experiment in enumerate(self.left):
+            observe(number, experiment)
+            measured = runner.run(experiment)
+            if measured.seconds is None:
+                self.failed.append((experiment, measured))
+                continue
+            self.table.add(experiment, measured)
+            self.measured += 1
+
+
+def open_runner(
+    kind: str, app: Application, directory: Path | None, share: float, image: str | None
+) -> ExperimentRunner:
+    """The runner of a name: local, slurm or kubernetes.
+
+    Raises:
+        InputError: Kubernetes without an image, or a service on this node.
+    """
+    from kongming.records.errors import InputError
+
+    if kind == "local":
+        from kongming.campaigns.local_machines import LocalRunner, scratch_folder
+
+        return LocalRunner(app, directory or scratch_folder(), share=share)
+    from kongming.campaigns.cluster_jobs import KubernetesRunner, SlurmRunner
+
+    if kind == "slurm":
+        return SlurmRunner(app)
+    if image is None:
+        raise InputError("Kubernetes needs a container image.", field="--image")
+    return KubernetesRunner(app, image)

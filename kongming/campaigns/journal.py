@@ -1,0 +1,137 @@
+"""The records of unfinished campaigns, a file of JSON lines for each key in one folder.
+
+The agent keeps them because its spool forgets what was delivered. A store that is given the same
+folder (``journaled_store``) takes over what the agent measured, and the agent what the store has.
+The first line of a file is the campaign, every other one a record and who measured it; a line
+that kill -9 tore off at the end is one run that is measured again. Whoever finishes a campaign
+alone removes the file; with records of another it is marked instead, for the other to take over.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from kongming.records.errors import IncompatibleError, InputError, StoreError
+from kongming.records.run import Run, Signature
+
+FORMAT = 1
+"""Version of the lines."""
+
+
+@dataclass(frozen=True, slots=True)
+class JournalEntry:
+    """One campaign as the journal has it."""
+
+    id: str
+    document: Mapping[str, Any]
+    finished: bool
+
+
+class Journal:
+    """One campaign's file in ``folder``, open and locked. ``by`` names who writes: agent, store.
+
+    Raises:
+        InputError: another command measures this campaign now.
+        IncompatibleError: the file was written by a newer version.
+        StoreError: it cannot be made.
+    """
+
+    def __init__(self, folder: Path, key: str, *, by: str) -> None:
+        self.path = folder / f"{key}.jsonl"
+        self._by = by
+        self.entry: JournalEntry | None = None
+        self._records: list[tuple[str, Run | Signature]] = []
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._file: IO[bytes] = self.path.open("ab+", buffering=0)
+        except OSError as error:
+            raise StoreError(f"{self.path} cannot be written: {error.strerror}.") from error
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._read()
+        except OSError as error:
+            self._file.close()
+            raise InputError(
+                "Another command measures this campaign now.", hint="Wait until it has ended."
+            ) from error
+        except BaseException:
+            self._file.close()
+            raise
+
+    def close(self) -> None:
+        """Give it up; one that was never begun is removed."""
+        if not self._file.closed and self.entry is None:
+            self.path.unlink(missing_ok=True)
+        self._file.close()
+
+    @property
+    def records(self) -> list[Run | Signature]:
+        """All records of the campaign, in their order."""
+        return [record for _, record in self._records]
+
+    def begin(self, campaign_id: str, document: Mapping[str, Any]) -> JournalEntry:
+        """Begin a campaign in place of what the file held."""
+        self._file.truncate(0)
+        self._records = []
+        self.entry = JournalEntry(campaign_id, dict(document), finished=False)
+        self._write({"campaign": campaign_id, "format": FORMAT, "document": dict(document)})
+        return self.entry
+
+    def add(self, record: Run | Signature) -> None:
+        """Append a record. Raises StoreError."""
+        kind = "run" if isinstance(record, Run) else "signature"
+        self._write({"by": self._by, kind: record.to_dict()})
+        self._records.append((self._by, record))
+
+    def finish(self) -> None:
+        """Remove the file, or mark it where another has measured a part and not seen the end."""
+        shared = any(by != self._by for by, _ in self._records)
+        if shared and self.entry is not None and not self.entry.finished:
+            self._write({"finished": True})
+        else:
+            self.entry, self._records = None, []
+            self.path.unlink(missing_ok=True)
+
+    def _write(self, line: Mapping[str, Any]) -> None:
+        text = json.dumps(line, separators=(",", ":")).encode() + b"\n"
+        try:
+            self._file.write(text)
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            raise StoreError(f"{self.path} cannot be written: {error.strerror}.") from error
+
+    def _read(self) -> None:
+        self._file.seek(0)
+        data = self._file.read()
+        whole = data[: data.rfind(b"\n") + 1]
+        if len(whole) < len(data):
+            self._file.truncate(len(whole))
+        for number, text in enumerate(whole.splitlines()):
+            try:
+                self._take(json.loads(text), number)
+            except (ValueError, KeyError, TypeError) as error:
+                raise IncompatibleError(
+                    f"{self.path}: line {number + 1} is not of a campaign's journal.",
+                    hint="Remove the file to begin the campaign anew.",
+                ) from error
+
+    def _take(self, line: Mapping[str, Any], number: int) -> None:
+        if number == 0:
+            if line["format"] > FORMAT:
+                raise IncompatibleError(
+                    f"{self.path} has version {line['format']}; this one reads up to {FORMAT}."
+                )
+            self.entry = JournalEntry(line["campaign"], line["document"], finished=False)
+        elif line.get("finished"):
+            assert self.entry is not None
+            self.entry = JournalEntry(self.entry.id, self.entry.document, finished=True)
+        elif "run" in line:
+            self._records.append((line["by"], Run.from_dict(line["run"])))
+        else:
+            self._records.append((line["by"], Signature.from_dict(line["signature"])))

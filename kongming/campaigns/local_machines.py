@@ -1,0 +1,226 @@
+"""Machines on one node: a control group with a share of a CPU each, else a worker process each."""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from kongming.probes.cgroups import membership
+from kongming.profiling.runs.outcome import judge, why_failed
+from kongming.profiling.runs.runner import Runner
+from kongming.profiling.runs.seat_groups import group_names, parents, remove, sweep, try_to_enter
+from kongming.records import moments
+from kongming.records.application import Application, Command
+from kongming.records.errors import ApplicationRunError, InputError
+from kongming.scale.design.experiments import Experiment, Measured, fill_template
+
+PERIOD_US = 20_000
+"""Of the quota: short, so that a machine is slow and not stopped for long."""
+
+PROCS = "KONGMING_MACHINE_PROCS"
+"""Environment variable: the files by which a worker enters its machine, separated by colons."""
+
+
+class MachineGroups:
+    """Control groups of ``share`` CPUs each, and one of all of them together.
+
+    A context manager; ``reason`` tells why there are none. ``machine(i)`` and ``together`` are
+    cgroup.procs files.
+    """
+
+    def __init__(self, count: int, share: float, root: Path = Path("/")) -> None:
+        self._count, self._share, self._root = count, share, root
+        self._made: list[Path] = []
+        self._home: Path | None = None
+        self.reason: str | None = "not entered yet"
+
+    def __enter__(self) -> Self:
+        member = membership("cpu", self._root)
+        if member is None:
+            self.reason = "there is no cpu controller that this process can see"
+            return self
+        self._home = member.folders[0] / "cgroup.procs"
+        self.reason = "no cpu control group can be written by this user"
+        for parent in parents(member.version, member.folders):
+            try:
+                sweep(parent)
+                names = group_names(*(f"machine{i}" for i in range(self._count)), "machines")
+                for name, share in zip(
+                    names, [self._share] * self._count + [self._share * self._count], strict=True
+                ):
+                    self._make(parent / name, share, member.version)
+            except OSError as error:
+                self.reason = f"{parent} cannot be used ({error.strerror})"
+                self._remove()
+            except BaseException:
+                self._remove()
+                raise
+            else:
+                self.reason = None
+                break
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._remove()
+        self.reason = "left"
+
+    @property
+    def active(self) -> bool:
+        return self.reason is None
+
+    @property
+    def together(self) -> Path:
+        return self._made[-1] / "cgroup.procs"
+
+    def machine(self, rank: int) -> Path:
+        return self._made[rank] / "cgroup.procs"
+
+    def _make(self, folder: Path, share: float, version: int) -> None:
+        folder.mkdir()
+        self._made.append(folder)
+        quota = max(round(share * PERIOD_US), 1000)
+        if version == 1:
+            (folder / "cpu.cfs_period_us").write_text(f"{PERIOD_US}\n", encoding="ascii")
+            (folder / "cpu.cfs_quota_us").write_text(f"{quota}\n", encoding="ascii")
+        else:
+            (folder / "cpu.max").write_text(f"{quota} {PERIOD_US}\n", encoding="ascii")
+        try_to_enter(folder / "cgroup.procs")
+
+    def _remove(self) -> None:
+        for folder in reversed(self._made):
+            remove(folder, self._home)
+        self._made.clear()
+
+
+class LocalRunner:
+    """Runs experiments on this node.
+
+    A command with {rank} is started once for each machine, in that machine's group; any other
+    once, in the group of all machines together, and its workers may enter a machine each by the
+    files that ``KONGMING_MACHINE_PROCS`` names. Set-up runs once for each text that its template
+    becomes; what it made is kept until the end.
+
+    Raises:
+        InputError: the application is a service.
+    """
+
+    def __init__(
+        self, app: Application, folder: Path, *, share: float = 0.125, root: Path = Path("/")
+    ) -> None:
+        if app.kind != "batch":
+            raise InputError("is a service, which has no end.", field="--app", found=app.name)
+        self._app, self._folder, self._share, self._root = app, folder, share, root
+        self._stack = ExitStack()
+        self._open: dict[str, Runner] = {}
+        self.reason: str | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stack.close()
+
+    def run(self, experiment: Experiment) -> Measured:
+        """One run. Raises ProbeError when the micro-benchmark binary is missing."""
+        started_at = moments.now()
+        try:
+            runner = self._runner(experiment)
+        except ApplicationRunError as error:
+            return Measured(None, "process", started_at, str(error))
+        with MachineGroups(experiment.machines, self._share, self._root) as groups:
+            self.reason = groups.reason
+            how = "cgroup" if groups.active else "process"
+            if _has_rank(self._app.command):
+                seconds, problem = self._ranks(runner, experiment, groups)
+                return Measured(seconds, how, started_at, problem)
+            env = dict(self._app.env)
+            if groups.active:
+                procs = [str(groups.machine(i)) for i in range(experiment.machines)]
+                env[PROCS] = ":".join(procs)
+            runner.app = replace(
+                self._app,
+                command=filled(self._app.command, experiment),
+                prepare=None
+                if self._app.prepare is None
+                else filled(self._app.prepare, experiment),
+                env=env,
+            )
+            outcome = runner.run((), cgroup_procs=(groups.together,) if groups.active else ())
+            return Measured(outcome.metric, how, started_at, outcome.error)
+
+    def _ranks(
+        self, runner: Runner, experiment: Experiment, groups: MachineGroups
+    ) -> tuple[float | None, str | None]:
+        """From the first start to the last end, over all machines."""
+        prepare = self._app.prepare
+        runner.app = replace(
+            self._app, prepare=None if prepare is None else filled(prepare, experiment)
+        )
+        try:
+            runner.prepare()
+        except ApplicationRunError as error:
+            return None, str(error)
+        with ExitStack() as running:
+            started = [
+                running.enter_context(
+                    runner.execute(
+                        filled(self._app.command, experiment, rank),
+                        cgroup_procs=(groups.machine(rank),) if groups.active else (),
+                        timeout_s=self._app.timeout_s,
+                    )
+                )
+                for rank in range(experiment.machines)
+            ]
+            ended = [process.result() for process in started]
+            for process, iteration in zip(started, ended, strict=True):
+                problem = why_failed(iteration, process.output, self._app.timeout_s)
+                if problem is None:
+                    checked = replace(self._app, metric=None)
+                    outcome = judge(checked, iteration, process.output, started_at=moments.now())
+                    problem = outcome.error
+                if problem is not None:
+                    return None, problem
+        first = min(iteration.start_ns for iteration in ended)
+        return (max(iteration.end_ns for iteration in ended) - first) / 1e9, None
+
+    def _runner(self, experiment: Experiment) -> Runner:
+        setup = self._app.setup
+        own = None if setup is None else filled(setup, experiment)
+        key = json.dumps(own)
+        if key not in self._open:
+            cleanup = self._app.cleanup
+            app = replace(
+                self._app,
+                setup=own,
+                cleanup=None if cleanup is None else filled(cleanup, experiment),
+            )
+            self._open[key] = self._stack.enter_context(Runner(app, self._folder))
+        return self._open[key]
+
+
+def _has_rank(command: Command) -> bool:
+    return "{rank}" in (command if isinstance(command, str) else " ".join(command))
+
+
+def filled(command: Command, experiment: Experiment, rank: int | None = None) -> Command:
+    """A command template filled in."""
+    if isinstance(command, str):
+        return fill_template(command, experiment, rank)
+    return tuple(fill_template(part, experiment, rank) for part in command)
+
+
+def scratch_folder() -> Path:
+    """Where inputs are made: KONGMING_DIR, else the cache folder."""
+    given = os.environ.get("KONGMING_DIR")
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return Path(given) if given else cache / "kongming"

@@ -1,0 +1,366 @@
+"""The campaign that records one machine for hours: begun, resumed, driven into a file."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, closing
+from dataclasses import asdict, dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from kongming import __version__
+from kongming.campaigns.campaign import seed_of
+from kongming.quantities import format_duration
+from kongming.records.errors import IncompatibleError, InputError, MissingExtraError
+
+if TYPE_CHECKING:
+    from kongming.audit.journal import Header, Journal, Progress
+    from kongming.audit.steps import Step
+    from kongming.probes.suite import Suite
+    from kongming.profiling.observing import Event, Site
+    from kongming.records.application import Application
+    from kongming.records.fingerprint import NodeFacts
+
+
+@dataclass(frozen=True, slots=True)
+class ObservationSettings:
+    """What to record. ``command`` is kept in the file, as what made it."""
+
+    file: Path
+    for_s: float
+    out: Path
+    names: tuple[str, ...] = ()
+    suite_name: str = "standard"
+    every_s: float = 0.0
+    pause_s: float = 0.0
+    tags: Mapping[str, str] = field(default_factory=dict)
+    resume: bool = False
+    anonymise: bool = False
+    metadata: bool = True
+    cpu: int | None = None
+    placement: str | None = None
+    seed: int | None = None
+    directory: Path | None = None
+    command: tuple[str, ...] = ("kongming",)
+
+    @property
+    def journal(self) -> Path:
+        """The steps so far, beside the output."""
+        return self.out.with_name(f"{self.out.name}.part")
+
+
+class Bar(Protocol):
+    def update(self, done: float | None = None, *, text: str | None = None) -> object:
+        """``done`` seconds are over; ``text`` says what was measured last."""
+
+
+class Watch(Protocol):
+    """Shows a person what happens."""
+
+    def note(self, text: str) -> object: ...
+
+    def warn(self, text: str) -> object: ...
+
+    def progress(self) -> AbstractContextManager[Bar]: ...
+
+
+@dataclass(slots=True)
+class Observation:
+    """The result of a recording. ``runs``, ``failed`` and ``dropped`` are of this command alone."""
+
+    out: str
+    session: str
+    programs: list[str]
+    observed_s: float = 0.0
+    rounds: int = 0
+    runs: int = 0
+    failed: int = 0
+    dropped: dict[str, str] = field(default_factory=dict)
+    reasons: dict[str, str] = field(default_factory=dict)
+    readings: int = 0
+    bytes: int = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def observe(settings: ObservationSettings, watch: Watch) -> Observation:
+    """Observe until the time is over, and put the file together; also on the way out of Ctrl-C.
+
+    Raises:
+        InputError: the file is there and complete, or is written to by another command.
+        IncompatibleError: what is there was recorded of something else.
+        StoreError: what was measured cannot be written; what came before is kept.
+    """
+    from kongming.audit.journal import Header, Journal
+    from kongming.probes.suite import load_suite
+    from kongming.profiling.appfile import load, select
+
+    if find_spec("pyarrow") is None:
+        # Known now rather than after a day.
+        raise MissingExtraError("kongming observe", "predict", "pyarrow")
+    if not settings.out.absolute().parent.is_dir():
+        raise InputError(
+            "is in a folder that does not exist.", field="--out", found=str(settings.out)
+        )
+    if settings.out.exists() and not settings.journal.exists() and not settings.resume:
+        raise InputError(
+            f"{settings.out} is complete already.",
+            hint="Give another --out, or --resume and a longer --for to go on with it.",
+        )
+    apps = select(load(settings.file), settings.names)
+    site = _site(settings, apps)
+    suite = load_suite(site.node, site.io_dir)
+    key = _key(settings, apps, site, suite)
+    with Journal(settings.journal) as journal:
+        resumed = journal.resume()
+        if resumed is None and settings.out.exists():
+            from kongming.audit.assembling import reopen
+
+            reopen(settings.out, journal)
+            resumed = journal.resume()
+        if resumed is None:
+            header = Header(
+                session=str(uuid.uuid4()),
+                seed=seed_of(settings.seed),
+                key=key,
+                document=_document(settings, apps, site, suite),
+            )
+            journal.begin(header)
+            resumed = journal.resume()
+            assert resumed is not None, "it was begun just now"
+        header, progress = resumed
+        _refuse_another(settings, header, key)
+        done = Observation(str(settings.out), header.session, sorted(apps))
+        done.observed_s = progress.elapsed_s
+        names = suite.names_of(settings.suite_name)
+        try:
+            _record(settings, journal, apps, site, header, progress, names, done, watch)
+        except BaseException:
+            # Ctrl-C as well: by here nothing runs any more.
+            _put_together(settings, done)
+            if done.readings:
+                watch.note(
+                    f"{done.readings} readings so far are in {settings.out}; "
+                    "the same command goes on from here."
+                )
+            raise
+        _put_together(settings, done)
+        if done.observed_s >= settings.for_s:
+            settings.journal.unlink(missing_ok=True)
+    return done
+
+
+def _put_together(settings: ObservationSettings, done: Observation) -> None:
+    from kongming.audit.anonymising import Salt
+    from kongming.audit.assembling import assemble
+
+    done.readings = assemble(
+        settings.journal, settings.out, salt=Salt() if settings.anonymise else None
+    )
+    done.bytes = settings.out.stat().st_size if done.readings else 0
+
+
+def _record(
+    settings: ObservationSettings,
+    journal: Journal,
+    apps: Mapping[str, Application],
+    site: Site,
+    header: Header,
+    progress: Progress,
+    surrogates: tuple[str, ...],
+    done: Observation,
+    watch: Watch,
+) -> None:
+    from kongming.profiling.observing import Pace, observe
+
+    begun: float | None = None
+    position = progress.position
+    first_round = last_round = progress.round
+
+    def elapsed() -> float:
+        return progress.elapsed_s if begun is None else time.monotonic() - begun
+
+    def over() -> bool:
+        nonlocal begun
+        if begun is None:
+            # Asked for the first time: the applications are set up.
+            begun = time.monotonic() - progress.elapsed_s
+        return elapsed() >= settings.for_s
+
+    if progress.position:
+        watch.note(f"going on after {format_duration(progress.elapsed_s)} with round {first_round}")
+    events = observe(
+        apps,
+        site,
+        seed=header.seed,
+        pace=Pace(settings.every_s, settings.pause_s),
+        first_round=first_round,
+        stop_when=over,
+    )
+    with watch.progress() as bar, closing(events):
+        for event in events:
+            step = _step(event, position, elapsed(), surrogates)
+            if step is not None:
+                journal.add(step)
+                position += 1
+                done.observed_s = elapsed()
+                if step.round > last_round:
+                    journal.sync()
+                    last_round = step.round
+                done.rounds = step.round - first_round + 1
+            left = format_duration(max(0.0, settings.for_s - elapsed()))
+            bar.update(
+                min(elapsed(), settings.for_s), text=f"{_seen(event, done, watch)}, {left} left"
+            )
+    done.observed_s = elapsed()
+    journal.sync()
+
+
+def _step(
+    event: Event, position: int, elapsed_s: float, surrogates: tuple[str, ...]
+) -> Step | None:
+    """The step to keep of an event; None where it is none."""
+    from kongming.audit import steps
+    from kongming.profiling.observing import Observed, Ran
+
+    if isinstance(event, Observed):
+        if event.fingerprint is None:
+            readings = steps.of_failure(surrogates, event.error or "it failed")
+        else:
+            readings = steps.of_fingerprint(event.fingerprint)
+    elif isinstance(event, Ran):
+        outcome = event.outcome
+        readings = steps.of_run(
+            event.app.name, outcome.metric, event.app.metric_unit, outcome.error, event.passive
+        )
+    else:
+        return None
+    return steps.Step(event.at, position, event.round, event.cpu, elapsed_s, readings)
+
+
+def _seen(event: Event, done: Observation, watch: Watch) -> str:
+    """Counts an event, and says in a few words what it was."""
+    from kongming.profiling.observing import Observed, Ran, Waiting
+
+    if isinstance(event, Waiting):
+        return f"waiting {event.seconds:.0f} s"
+    if isinstance(event, Observed):
+        return f"round {event.round}: {event.app}"
+    if isinstance(event, Ran):
+        done.runs += 1
+        name, outcome = event.app.name, event.outcome
+        if not outcome.ok:
+            done.failed += 1
+            done.reasons[name] = outcome.error or "it yields no metric"
+            return f"round {event.round}: {name} failed"
+        return f"round {event.round}: {name} took {outcome.wall_s:.3g} s"
+    done.dropped[event.app] = event.reason
+    watch.warn(f"{event.app} is left out: {event.reason}")
+    return f"{event.app} is left out"
+
+
+def _site(settings: ObservationSettings, apps: Mapping[str, Application]) -> Site:
+    from kongming.probes.folders import io_folder
+    from kongming.probes.node import node_facts
+    from kongming.profiling.observing import Site
+
+    directory = io_folder(settings.directory)
+    if settings.placement is None:
+        node = node_facts()
+        cpus = {name: _seats(node, settings.cpu, app.cpus) for name, app in apps.items()}
+        return Site(node, cpus, directory, settings.suite_name)
+    from kongming.campaigns.this_node import measured_node
+    from kongming.profiling.plans.placement import choose
+
+    if settings.cpu is not None:
+        raise InputError("is chosen by --placement: give one of them.", field="--cpu")
+    node = measured_node(settings.placement)
+    cpus = {name: choose(node, settings.placement, app.cpus).app for name, app in apps.items()}
+    return Site(node, cpus, directory, settings.suite_name)
+
+
+def _seats(node: NodeFacts, cpu: int | None, count: int) -> tuple[int, ...]:
+    """``cpu``, or the first allowed one, and those after it. Raises InputError."""
+    from kongming.probes.node import allowed_cpu
+
+    first = allowed_cpu(node, cpu)
+    others = [other for other in node.cpus if other != first]
+    others.sort(key=lambda other: (other < first, other))
+    if count > len(node.cpus):
+        raise InputError(
+            "There are not so many CPUs here.",
+            field="cpus",
+            found=count,
+            allowed=f"1 to {len(node.cpus)}",
+        )
+    return (first, *others[: count - 1])
+
+
+def _key(
+    settings: ObservationSettings, apps: Mapping[str, Application], site: Site, suite: Suite
+) -> dict[str, Any]:
+    """What has to be the same for a recording to go on."""
+    from kongming.profiling.plans.identity import identity
+
+    return {
+        "machine": site.node.id,
+        "suite": settings.suite_name,
+        "suite version": suite.version,
+        "programs": {name: identity(app) for name, app in sorted(apps.items())},
+        "CPUs": {name: list(site.cpus[name]) for name in sorted(apps)},
+        **({} if settings.seed is None else {"seed": settings.seed}),
+    }
+
+
+def _refuse_another(settings: ObservationSettings, header: Header, key: Mapping[str, Any]) -> None:
+    # A seed that was drawn, or not named this time, holds.
+    different = [name for name in header.differences(key) if name != "seed"]
+    if settings.seed is not None and settings.seed != header.seed:
+        different.append("seed")
+    if different:
+        raise IncompatibleError(
+            f"{settings.out} was begun with another {', another '.join(different)}.",
+            hint=f"Give another --out, or remove {settings.journal.name} to begin anew.",
+        )
+
+
+def _document(
+    settings: ObservationSettings, apps: Mapping[str, Application], site: Site, suite: Suite
+) -> dict[str, Any]:
+    """The session as the observation file describes it."""
+    from kongming.probes.machine import cloud_instance, microcode
+    from kongming.profiling.plans.identity import identity
+    from kongming.records import moments
+
+    facts = site.node.to_dict()
+    facts["hardware"]["microcode"] = microcode()
+    instance = cloud_instance() if settings.metadata else None
+    return {
+        "machine": site.node.id,
+        "started_at": moments.now(),
+        "suite": settings.suite_name,
+        "suite_version": suite.version,
+        "kongming_version": __version__,
+        "command": list(settings.command),
+        "facts": facts,
+        "instance": None if instance is None else instance.to_dict(),
+        "tags": dict(settings.tags),
+        "surrogates": {
+            known.name: {"family": known.family, "op": known.op} for known in suite.surrogates
+        },
+        "programs": {
+            name: {
+                "identity": identity(app),
+                "command": app.command if isinstance(app.command, str) else list(app.command),
+                "unit": app.metric_unit,
+                "better": app.better,
+                "kind": app.kind,
+                "cpus": app.cpus,
+            }
+            for name, app in sorted(apps.items())
+        },
+    }

@@ -1,0 +1,170 @@
+"""The campaign that profiles applications: its settings and plan, begun, resumed and driven."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kongming.campaigns.campaign import Sink, complete, drive, key_of, seed_of, steps_done
+
+if TYPE_CHECKING:
+    from kongming.probes.suite import Suite
+    from kongming.profiling.events import Event
+    from kongming.profiling.plans.campaign_plan import Plan
+    from kongming.records.application import Application
+    from kongming.records.fingerprint import NodeFacts
+    from kongming.records.run import Run
+
+
+@dataclass(frozen=True)
+class ProfileSettings:
+    """What to profile, and how. ``suite_name`` None: what suits the placement; ``levels`` None:
+    all of the plan; ``asked_seed`` None: one is drawn."""
+
+    apps: Mapping[str, Application]
+    node: NodeFacts
+    suite: Suite
+    placement: str
+    io_dir: Path
+    plan_name: str = "quick"
+    repeats: int = 1
+    levels: int | None = None
+    suite_name: str | None = None
+    asked_seed: int | None = None
+
+    @property
+    def timed(self) -> str:
+        """The suite that is timed under each load."""
+        return self.suite_name or ("quick" if self.placement == "same-core" else "standard")
+
+    @property
+    def key(self) -> str:
+        return key_of(self.document())
+
+    def document(self) -> dict[str, Any]:
+        """The settings that tell campaigns apart."""
+        from kongming.profiling.plans.identity import identity
+
+        return {
+            "plan": self.plan_name,
+            "placement": self.placement,
+            "suite": self.timed,
+            "suite_version": self.suite.version,
+            "repeats": self.repeats,
+            "levels": self.levels,
+            "node": self.node.id,
+            "apps": {name: identity(app) for name, app in sorted(self.apps.items())},
+            **({} if self.asked_seed is None else {"asked_seed": self.asked_seed}),
+        }
+
+    def plan(self, seed: int) -> Plan:
+        """Raises InputError for a plan, repeats or levels that do not exist."""
+        from kongming.profiling.plans.campaign_plan import make_plan
+
+        return make_plan(
+            self.plan_name,
+            sorted(self.apps),
+            self.suite.inducers(),
+            placement=self.placement,
+            seed=seed,
+            suite=self.timed,
+            repeats=self.repeats,
+            levels=self.levels,
+        )
+
+
+def profile_settings(
+    apps: Mapping[str, Application],
+    placement: str,
+    directory: str | Path | None,
+    *,
+    identified: Callable[[NodeFacts], NodeFacts] = lambda node: node,
+    **more: Any,
+) -> ProfileSettings:
+    """The settings on this node, which is measured where the placement needs it.
+
+    ``identified`` gives the node another name or id; ``more`` are further fields of the settings.
+
+    Raises:
+        InputError: the folder does not exist, or the node lacks CPUs for an application.
+        ProbeError: the micro-benchmarks cannot be run.
+    """
+    from kongming.campaigns.this_node import measured_node
+    from kongming.probes.folders import io_folder
+    from kongming.probes.suite import load_suite
+    from kongming.profiling.plans.placement import choose
+
+    io_dir = io_folder(directory)
+    node = identified(measured_node(placement))
+    for app in apps.values():
+        choose(node, placement, app.cpus)
+    return ProfileSettings(apps, node, load_suite(node, io_dir), placement, io_dir, **more)
+
+
+@dataclass
+class ProfileCampaign:
+    """A campaign that is under way in a sink: ``earlier`` runs are of commands before this one."""
+
+    settings: ProfileSettings
+    sink: Sink
+    id: str
+    plan: Plan
+    earlier: Sequence[Run]
+    done: frozenset[int]
+    dropped: dict[str, str] = field(default_factory=dict)
+    complete: bool = False
+
+    @classmethod
+    def begin(cls, settings: ProfileSettings, sink: Sink) -> ProfileCampaign:
+        """The unfinished campaign of these settings, or a new one.
+
+        Raises:
+            InputError: what cannot be planned; then nothing is kept.
+        """
+        settings.plan(0)
+        document = settings.document()
+        sink.put_node(settings.node)
+        for name, app in settings.apps.items():
+            sink.put_application(name, document["apps"][name], app.to_dict())
+        seed = seed_of(settings.asked_seed)
+        campaign = sink.open_campaign(settings.key, document | {"seed": seed})
+        plan = settings.plan(int(campaign.document["seed"]))
+        runs = sink.runs(campaign=campaign.id)
+        done = steps_done(plan.steps, sink.campaign_steps_done(campaign.id), runs)
+        return cls(settings, sink, campaign.id, plan, runs, done)
+
+    def drive(
+        self, stop_when: Callable[[], bool], observe: Callable[[Event], object]
+    ) -> ProfileCampaign:
+        """Measure what is left of it, until ``stop_when``; returns itself.
+
+        A campaign with applications that were left out stays open: they are tried again.
+        """
+        from kongming.profiling.events import Dropped
+        from kongming.profiling.profiler import profile
+
+        def see(event: Event) -> None:
+            if isinstance(event, Dropped):
+                self.dropped[event.app] = event.reason
+            observe(event)
+
+        events = profile(
+            self.settings.apps,
+            self.plan,
+            node=self.settings.node,
+            suite=self.settings.suite,
+            work_dir=self.settings.io_dir,
+            io_dir=self.settings.io_dir,
+            campaign=self.id,
+            done=self.done,
+            walls={run.app: run.wall_s for run in self.earlier if run.ok},
+            stop_when=stop_when,
+        )
+        drive(events, self.sink, see)
+        recorded = self.sink.campaign_steps_done(self.id)
+        self.complete = complete(self.plan.steps, recorded, self.dropped)
+        if self.complete and not self.dropped:
+            self.sink.finish_campaign(self.id)
+        return self

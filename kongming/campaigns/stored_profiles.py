@@ -1,0 +1,80 @@
+"""The complete profiles that a store holds: what an evaluation trains on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kongming.records.run import Run, Signature
+    from kongming.store import Store
+    from kongming.store.campaigns import Campaign
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where profiles and co-runs have to be of to go together."""
+
+    node_id: str
+    placement: str
+    suite_version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """One application's runs and signatures of one campaign."""
+
+    campaign: str
+    document: Mapping[str, Any]
+    runs: tuple[Run, ...]
+    signatures: tuple[Signature, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The campaign and its counts, without the records."""
+        return {
+            "campaign": self.campaign,
+            "plan": self.document["plan"],
+            "levels": self.document.get("levels"),
+            "suite": self.document.get("suite"),
+            "runs": len(self.runs),
+            "failed": sum(not run.ok for run in self.runs),
+            "signatures": len(self.signatures),
+        }
+
+
+def profiles_held(
+    store: Store, identities: Mapping[str, str], plan: str, place: Place
+) -> dict[str, Profile]:
+    """The newest complete profile of each application by this plan; those without are left out."""
+    profiles: dict[str, Profile] = {}
+    for campaign in _complete(store, plan, place):
+        held = campaign.document.get("apps", {})
+        for name, identity in identities.items():
+            if name not in profiles and held.get(name) == identity:
+                profile = profile_of(store, campaign.id, campaign.document, name)
+                if any(run.ok for run in profile.runs):
+                    profiles[name] = profile
+    return profiles
+
+
+def _complete(store: Store, plan: str, place: Place) -> Iterator[Campaign]:
+    for campaign in store.campaigns():
+        document = campaign.document
+        if campaign.finished_at is not None and (
+            document.get("plan"),
+            document.get("node"),
+            document.get("placement"),
+            document.get("suite_version"),
+        ) == (plan, place.node_id, place.placement, place.suite_version):
+            yield campaign
+
+
+def profile_of(store: Store, campaign: str, document: Mapping[str, Any], app: str) -> Profile:
+    """What a campaign holds of an application."""
+    return Profile(
+        campaign,
+        document,
+        tuple(store.runs(app=app, campaign=campaign)),
+        tuple(store.signatures(app=app, campaign=campaign)),
+    )

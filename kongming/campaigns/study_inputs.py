@@ -1,0 +1,156 @@
+"""What a placement study starts from: pairs and predictions, from files or from the store."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kongming.records.errors import InputError, UntrainedError
+
+if TYPE_CHECKING:
+    from kongming.engine.load.models import Site
+    from kongming.simulate import Beliefs, PairFile, PairTable
+    from kongming.simulate.pair_files import Predicted
+    from kongming.store import Store
+
+STORE = "store"
+DEFAULT_PLACEMENT = "cross-core"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where pairs and predictions come from; ``pairs`` is a file or ``store``."""
+
+    pairs: str
+    predicted: str | None
+    prediction_error: float | None
+    model: str
+    placement: str | None
+    estimate_missing: bool
+    store_url: str | None
+    seed: int
+
+
+def pairs_of(source: Source, warn: Callable[[str], object] = lambda text: None) -> PairFile:
+    """The measured pairs, and the predictions that stand beside them; ``warn`` hears of what is
+    left out."""
+    if source.pairs != STORE:
+        from kongming.simulate import read_pairs
+
+        return read_pairs(Path(source.pairs), source.model)
+    from kongming.store import Store
+
+    with Store.open(source.store_url) as store:
+        return _pairs_of_store(store, source.placement or DEFAULT_PLACEMENT, warn)
+
+
+def beliefs_for(source: Source, file: PairFile, table: PairTable) -> Beliefs | None:
+    """KONGMING's predictions for the pairs of ``table``; None where there are none.
+
+    Raises:
+        InputError: the table of pairs has no predictions, and they were asked for.
+        UntrainedError: a pair has none.
+    """
+    from kongming.simulate import beliefs_of, made_up
+
+    if source.prediction_error is not None:
+        return made_up(table, source.prediction_error, source.seed)
+    if source.predicted == STORE:
+        from kongming.store import Store
+
+        with Store.open(source.store_url) as store:
+            placement = source.placement or file.placement or DEFAULT_PLACEMENT
+            predicted = _predictions(store, table.apps, placement, source.model)
+        where = f"stored models, {placement}" + (f", {source.model}" * (source.model != "auto"))
+        return beliefs_of(predicted, table, source=where, everything=source.estimate_missing)
+    if file.predicted:
+        return beliefs_of(
+            file.predicted, table, source=file.source, everything=source.estimate_missing
+        )
+    if source.predicted == "table":
+        raise InputError(
+            f"{file.source} holds no prediction.",
+            field="--predicted",
+            hint="Give it a column 'predicted', or take stored models: --predicted store",
+        )
+    return None
+
+
+def _pairs_of_store(store: Store, placement: str, warn: Callable[[str], object]) -> PairFile:
+    """All co-runs of the node that was measured last, over the solo runs of the same minutes."""
+    from kongming.evaluate.predicted_pairs import Scale, measured_pairs
+    from kongming.records.run import geometric_mean
+    from kongming.simulate import MeasuredPair, PairFile, PairTable
+
+    coruns = [
+        run
+        for run in store.runs(placement=placement, kind="corun", ok=True, fingerprints=False)
+        if len(run.neighbours) == 1
+    ]
+    if not coruns:
+        raise UntrainedError(
+            f"The store holds no pair that was run, {placement}.",
+            hint="Measure some: kongming evaluate APPS.toml --pairs; or name a table: --pairs FILE",
+        )
+    nodes = Counter(run.node_id for run in coruns)
+    node = max(coruns, key=lambda run: run.started_at).node_id
+    if len(nodes) > 1:
+        warn(f"Pairs of {len(nodes)} nodes are in the store; those of {node} count.")
+    coruns = [run for run in coruns if run.node_id == node]
+    campaigns = {run.campaign for run in coruns}
+    solos = [
+        run
+        for run in store.runs(
+            node_id=node, placement=placement, kind="solo", ok=True, fingerprints=False
+        )
+        if run.campaign in campaigns
+    ]
+    apps = sorted({run.app for run in coruns})
+    measured = measured_pairs([*solos, *coruns], apps, Scale("bracketed", {}))
+    walls: dict[str, list[float]] = {}
+    for run in solos:
+        walls.setdefault(run.app, []).append(run.wall_s)
+    table = PairTable.of(
+        [MeasuredPair(pair.app, pair.beside, pair.values) for pair in measured],
+        {app: geometric_mean(values) for app, values in walls.items()},
+    )
+    return PairFile(table, {}, f"store, node {node}", placement)
+
+
+def _predictions(store: Store, apps: Sequence[str], placement: str, model: str) -> Predicted:
+    """Every ordered pair by the models in service, an application beside itself among them.
+
+    Raises:
+        UntrainedError: an application has no model at the placement.
+    """
+    from kongming.engine.catalog import untrained
+    from kongming.engine.load.models import ModelFiles, newest_signatures, site_of
+    from kongming.learning.calibration import Calibration
+    from kongming.learning.predict import predict_beside
+
+    chosen = None if model == "auto" else model
+    models = ModelFiles(store)
+    calibrations: dict[Site, Calibration] = {}
+    predicted: Predicted = {}
+    for app in apps:
+        file = models.serving(app, placement)
+        if file is None:
+            trained = sorted({entry.placement for entry in models.entries(app)})
+            raise untrained(app, placement, trained)
+        site = site_of(file)
+        if site not in calibrations:
+            calibrations[site] = models.calibration(site, chosen)
+        widening = calibrations[site].widening(app)
+        for other in apps:
+            interval = predict_beside(
+                file,
+                {other: newest_signatures(store, other, site)},
+                model=chosen,
+                widening=widening.factor,
+                widening_groups=widening.groups,
+            ).slowdown
+            predicted[app, other] = (interval.median, interval.upper)
+    return predicted

@@ -1,0 +1,1 @@
+"""``kongming audit``: reports and comparisons of observations."""

@@ -1,0 +1,157 @@
+"""``kongming audit compare``: test whether two sets of readings differ."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kongming.cli import options, output
+from kongming.cli.percent import PERCENT
+
+if TYPE_CHECKING:
+    from kongming.audit.analysis.comparison import Comparison, Estimate
+    from kongming.audit.analysis.pairing import Pairing
+
+DIFFERS, NOTHING = 4, 3
+
+
+@click.command("compare", short_help="Test whether two sets of readings differ.")
+@click.argument("a", metavar="A.parquet", type=click.Path(dir_okay=False, path_type=Path))
+@click.argument("b", metavar="B.parquet", type=click.Path(dir_okay=False, path_type=Path))
+@click.option(
+    "--by",
+    metavar="KEY",
+    help="Compare group by group: type, machine, kernel or tag:KEY.",
+)
+@click.option(
+    "--tolerance",
+    type=PERCENT,
+    default="5%",
+    show_default=True,
+    help="Differences up to this are equivalence.",
+)
+@click.option("--confidence", type=PERCENT, default="95%", show_default=True)
+@options.json_option
+def command(
+    a: Path, b: Path, by: str | None, tolerance: float, confidence: float, as_json: bool
+) -> int:
+    """Test whether B differs from A: another instance, type, kernel or configuration.
+
+    Exit status: 4 if a name differs significantly by more than the tolerance; 3 if no name can be
+    decided; else 0.
+    """
+    from kongming.cli.extras import require
+
+    for module in ("numpy", "scipy", "pyarrow"):
+        require("kongming audit compare", "predict", module)
+    from kongming.audit.analysis.comparison import compare
+    from kongming.audit.analysis.pairing import check_key, pair
+    from kongming.audit.readings import read_observations
+
+    if by is not None:
+        check_key(by)
+    # Both at once as well, to refuse a recording that is in both.
+    read_observations([a, b])
+    pairing = pair(read_observations([a]), read_observations([b]), by)
+    comparisons = compare(pairing.sides, tolerance, confidence)
+    notes = _notes(pairing, comparisons)
+    verdicts = {comparison.verdict for comparison in comparisons}
+    status = DIFFERS if "differs" in verdicts else NOTHING if verdicts == {"cannot tell"} else 0
+    if as_json:
+        output.emit_json(
+            {
+                "a": str(a),
+                "b": str(b),
+                "by": by,
+                "tolerance_pct": 100.0 * tolerance,
+                "confidence": confidence,
+                "comparisons": [_document(comparison) for comparison in comparisons],
+                "notes": notes,
+                "status": status,
+            }
+        )
+        return status
+    _show(pairing, comparisons, notes)
+    return status
+
+
+def _notes(pairing: Pairing, comparisons: Sequence[Comparison]) -> list[str]:
+    notes = []
+    if any("blocks" in (c.a.by, c.b.by) for c in comparisons if c.a and c.b):
+        notes.append(
+            "Fewer than three recordings on a side: the variation between recordings of the same "
+            "machine is unknown and not included. Make three recordings of each to include it."
+        )
+    if pairing.unmatched:
+        notes.append(f"Only one of the two has: {', '.join(pairing.unmatched)}.")
+    if pairing.unshared:
+        notes.append(f"Measured on one side only: {', '.join(pairing.unshared)}.")
+    return notes
+
+
+def _document(comparison: Comparison) -> dict[str, Any]:
+    group, kind, name = comparison.key
+    return {
+        "group": group or None,
+        "kind": kind,
+        "name": name,
+        "verdict": comparison.verdict,
+        "ratio": comparison.ratio,
+        "ratio_lower": comparison.lower,
+        "ratio_upper": comparison.upper,
+        "shift_ratio": comparison.shift,
+        "p_no_more_than_tolerance": comparison.p_within,
+        "p_more_than_tolerance": comparison.p_beyond,
+        "more_readings": comparison.more,
+        "a": _side(comparison.a),
+        "b": _side(comparison.b),
+    }
+
+
+def _side(estimate: Estimate | None) -> dict[str, Any] | None:
+    if estimate is None:
+        return None
+    return {"n": estimate.n, "median": estimate.median, "judged_by": estimate.by}
+
+
+def _show(pairing: Pairing, comparisons: Sequence[Comparison], notes: Sequence[str]) -> None:
+    grouped = any(comparison.key[0] for comparison in comparisons)
+    columns = ("name", "A", "B", "B / A", "interval", "verdict")
+    rows = []
+    for comparison in comparisons:
+        group, kind, name = comparison.key
+        unit = pairing.names[kind, name].unit
+        cells: list[object] = [name]
+        cells += [
+            _value(None if side is None else side.median, unit)
+            for side in (comparison.a, comparison.b)
+        ]
+        lower, upper = comparison.lower, comparison.upper
+        cells += [
+            None if comparison.ratio is None else f"{comparison.ratio:.3f}",
+            None if lower is None else f"{lower:.3f} to {upper:.3f}",
+            _verdict(comparison),
+        ]
+        rows.append(([group] if grouped else []) + cells)
+    heads = (("group",) if grouped else ()) + columns
+    console = output.console()
+    console.print(output.table(heads, rows, right=columns[1:5]))
+    for text in notes:
+        console.print(f"note: {text}", markup=False)
+
+
+def _verdict(comparison: Comparison) -> str:
+    if comparison.verdict != "cannot tell":
+        return comparison.verdict
+    if comparison.more is None:
+        return "cannot tell (it is at the tolerance)"
+    return f"cannot tell (about {comparison.more} more readings a side)"
+
+
+def _value(value: float | None, unit: str) -> str:
+    if value is None:
+        return "-"
+    return output.format_seconds(value) if unit == "s" else f"{value:.3g} {unit}"

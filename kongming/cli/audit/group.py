@@ -1,0 +1,27 @@
+"""``kongming audit``: analysis and comparison of observations of machines."""
+
+from __future__ import annotations
+
+import click
+
+from kongming.cli import failures
+from kongming.lazy_group import Entry, LazyGroup
+
+SUBCOMMANDS = {
+    "report": Entry(
+        "kongming.cli.audit.report:command",
+        "Variability, slow machines, causes: an HTML page and tables.",
+    ),
+    "compare": Entry(
+        "kongming.cli.audit.compare:command",
+        "Test whether two sets of readings differ.",
+    ),
+}
+
+
+@click.group("audit", cls=LazyGroup, entries=SUBCOMMANDS, unknown=failures.unknown_command)
+def command() -> None:
+    """Analyse observations: slow machines, variability, machines to drop, changes.
+
+    FILES are those that 'kongming observe' wrote, of any number of machines.
+    """

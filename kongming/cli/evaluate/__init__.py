@@ -1,0 +1,1 @@
+"""``kongming evaluate``: predictions compared with measured runtimes."""

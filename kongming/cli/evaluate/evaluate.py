@@ -1,0 +1,268 @@
+"""``kongming evaluate``: predictions held against what was really measured."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from kongming.cli import options
+from kongming.cli.evaluate.request import Request
+
+if TYPE_CHECKING:
+    from kongming.audit.instances.leave_out import Leave
+
+SCORED = ("bracketed", "raw")
+
+LEAVES = ("instance", "session", "block")
+
+_MEASURING = (
+    "placement",
+    "plan",
+    "repeats",
+    "budget",
+    "out",
+    "score_only",
+    "again",
+    "dry_run",
+    "directory",
+    "store_url",
+)
+
+
+@click.command("evaluate", short_help="Hold predictions against what is really measured.")
+@click.argument(
+    "files",
+    metavar="APPS.toml | FILE.parquet...",
+    nargs=-1,
+    required=True,
+    type=click.Path(dir_okay=False, path_type=Path),
+)
+@click.option("--pairs", is_flag=True, help="Every ordered pair of different applications.")
+@click.option("--nodes", is_flag=True, help="Each application in changing environments.")
+@click.option(
+    "--instances", is_flag=True, help="Each application on machines that 'kongming observe' saw."
+)
+@click.option(
+    "--leave",
+    type=click.Choice(LEAVES),
+    default=None,
+    help="With --instances, what is predicted by models of the rest: a machine (default), a "
+    "session, or a block of time, which is easier.",
+)
+@click.option(
+    "--jobs",
+    type=click.IntRange(min=1),
+    default=None,
+    help="With --instances: processes that share the work (default: one for each CPU).",
+)
+@click.option("--app", "names", metavar="NAME", multiple=True, help="Only this one (repeatable).")
+@options.placement_option
+@click.option(
+    "--plan",
+    type=click.Choice(["quick", "paper"]),
+    default="quick",
+    show_default=True,
+    help="Of the profiles that --pairs needs.",
+)
+@click.option(
+    "--repeats",
+    type=click.IntRange(min=1),
+    default=None,
+    help="Runs of each pair, or in each environment (default: 2, or 3).",
+)
+@click.option(
+    "--models",
+    metavar="NAME,NAME|all",
+    default=None,
+    help="Models to score beside the chosen one (default: all but the slow ones).",
+)
+@click.option(
+    "--environments",
+    type=int,
+    metavar="N",
+    default=None,
+    help="With --nodes: how many environments (default: two of each kind, and the idle node).",
+)
+@click.option("--budget", type=float, metavar="MINUTES", help="Stop after this; resumable.")
+@click.option(
+    "--scored",
+    type=click.Choice(SCORED),
+    default=None,
+    help="With --pairs, what is scored. bracketed (default): costs over the solo runs of the same "
+    "minutes; raw: costs as they are.",
+)
+@click.option(
+    "--predictions",
+    metavar="FILE.json",
+    type=click.Path(dir_okay=False, path_type=Path),
+    multiple=True,
+    help="With --pairs: what other predictors say, as further models in the table (repeatable). "
+    'A list of {"app": NAME, "beside": NAME, "model": NAME, "slowdown": NUMBER}.',
+)
+@click.option(
+    "--out",
+    metavar="DIR",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Also write document.json, table.md, a CSV of every case, and figures there.",
+)
+@click.option("--score-only", is_flag=True, help="Measure nothing: score what the store holds.")
+@click.option("--again", is_flag=True, help="Measure anew what is complete; profiles are reused.")
+@click.option("--dry-run", is_flag=True, help="Tell runs and time, and stop.")
+@click.option(
+    "--seed", type=int, default=None, help="Order of the runs (default: drawn, kept); of models: 0."
+)
+@click.option(
+    "--dir",
+    "directory",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=None,
+    help="Folder for scratch files and I/O surrogates: on the disk that matters.",
+)
+@options.store_option
+@options.json_option
+def command(
+    files: Sequence[Path],
+    pairs: bool,
+    nodes: bool,
+    instances: bool,
+    leave: Leave | None,
+    jobs: int | None,
+    names: Sequence[str],
+    placement: str,
+    plan: str,
+    repeats: int | None,
+    models: str | None,
+    environments: int | None,
+    budget: float | None,
+    scored: str | None,
+    predictions: Sequence[Path],
+    out: Path | None,
+    score_only: bool,
+    again: bool,
+    dry_run: bool,
+    seed: int | None,
+    directory: Path | None,
+    store_url: str | None,
+    as_json: bool,
+) -> int:
+    """Score the models on what they were not trained on, beside trivial predictors and noise.
+
+    With --pairs, every application is profiled (or its newest complete profile is reused), every
+    ordered pair is really run, its repeats far apart in time and solo runs between them, and
+    the table shows how far each model's prediction is from what was measured. With --nodes,
+    applications run in environments that differ as instances do (a CPU quota, a slower disk,
+    unseen neighbours), and each is predicted by models that were trained in the others. With
+    --instances nothing is measured: the files of 'kongming observe' are of several machines, and
+    each one's runs are predicted by models that were trained on the others'.
+
+    The same command resumes what was interrupted. Exit status 1 when runs failed or the budget
+    was spent before the end: then what is complete is scored.
+    """
+    from kongming.cli.extras import require
+    from kongming.records.errors import InputError
+
+    kinds = [
+        name
+        for name, given in (("--pairs", pairs), ("--nodes", nodes), ("--instances", instances))
+        if given
+    ]
+    if len(kinds) != 1:
+        raise InputError(
+            f"{' and '.join(kinds)} are {len(kinds)} evaluations: ask for one."
+            if kinds
+            else "Say what to evaluate: --pairs or --nodes, or --instances of files.",
+            hint="See 'kongming evaluate --help'.",
+        )
+    for option, given in (("--leave", leave), ("--jobs", jobs)):
+        if given is not None and not instances:
+            raise InputError("belongs to --instances.", field=option)
+    if not instances and len(files) > 1:
+        raise InputError(
+            f"{kinds[0]} takes one applications file.", field="APPS.toml", found=len(files)
+        )
+    for option, given, needed in (
+        ("--environments", environments is not None, nodes),
+        ("--predictions", bool(predictions), pairs),
+        ("--scored", scored is not None, pairs),
+    ):
+        if given and not needed:
+            raise InputError(
+                f"belongs to {'--nodes' if option == '--environments' else '--pairs'}.",
+                field=option,
+            )
+    for option, given in (("--again", again), ("--dry-run", dry_run)):
+        if score_only and given:
+            raise InputError(f"measures nothing, so {option} is left out.", field="--score-only")
+    for module in ("numpy", "scipy", "sklearn", "lightgbm"):
+        require("kongming evaluate", "predict", module)
+    if instances:
+        _refuse_measuring()
+        require("kongming evaluate", "predict", "pyarrow")
+        from kongming.cli.evaluate.instances import evaluate_instances
+        from kongming.process_pool import available_cpus
+
+        return evaluate_instances(
+            files,
+            leave or "instance",
+            programs=names,
+            models=_models(models),
+            seed=seed,
+            jobs=jobs or available_cpus(),
+            as_json=as_json,
+        )
+    request = Request(
+        file=files[0],
+        names=tuple(names),
+        placement=placement,
+        plan=plan,
+        repeats=repeats,
+        models=_models(models),
+        environments=environments,
+        budget=budget,
+        scored=scored or "bracketed",
+        seed=seed,
+        predictions=tuple(predictions),
+        out=out,
+        directory=directory,
+        again=again,
+        score_only=score_only,
+        dry_run=dry_run,
+        store_url=store_url,
+        as_json=as_json,
+    )
+    if pairs:
+        from kongming.cli.evaluate.pairs import evaluate_pairs
+
+        return evaluate_pairs(request)
+    from kongming.cli.evaluate.nodes import evaluate_nodes
+
+    return evaluate_nodes(request)
+
+
+def _refuse_measuring() -> None:
+    """--instances measures nothing. Raises InputError for options of what measures."""
+    from kongming.records.errors import InputError
+
+    context = click.get_current_context()
+    for parameter in context.command.params:
+        given = context.get_parameter_source(parameter.name or "")
+        if parameter.name in _MEASURING and given == click.core.ParameterSource.COMMANDLINE:
+            raise InputError(
+                "belongs to --pairs or --nodes: --instances measures nothing.",
+                field=parameter.opts[0],
+            )
+
+
+def _models(text: str | None) -> tuple[str, ...] | None:
+    """The models to train, None for those that are trained by default. Raises UnknownNameError."""
+    from kongming.learning.registry import AUTO, model_kind, model_names
+
+    if text is None:
+        return None
+    if text == "all":
+        return model_names(optional=True)
+    names = dict.fromkeys(name.strip() for name in text.split(",") if name.strip())
+    return tuple(model_kind(name).name for name in names if name != AUTO)

@@ -1,0 +1,217 @@
+"""``kongming evaluate --nodes``: applications in environments, each left out (Table IV)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from kongming.campaigns.campaign import budget
+from kongming.cli.evaluate.request import Request, print_cost, train_all
+
+if TYPE_CHECKING:
+    from kongming.campaigns.profile_campaign import ProfileSettings
+    from kongming.profiling.environments.environment import Environment
+    from kongming.records.application import Application
+    from kongming.records.fingerprint import NodeFacts
+    from kongming.records.run import Run
+    from kongming.store import Store
+    from kongming.store.campaigns import Campaign
+
+REPEATS = 3
+"""Runs in each environment, unless more are asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What the store holds for an evaluation over environments, measured now or earlier."""
+
+    node: NodeFacts
+    campaign: Campaign
+    apps: Sequence[str]
+    runs: Sequence[Run]
+    complete: bool
+    dropped: Mapping[str, str] = field(default_factory=dict)
+
+
+def evaluate_nodes(request: Request) -> int:
+    """Measure what is lacking, train, predict, score and print; returns the exit status."""
+    from kongming.cli.evaluate.report import report
+    from kongming.profiling.appfile import load, select
+    from kongming.store import Store
+
+    stop_when = budget(request.budget)
+    apps = select(load(request.file), request.names)
+    with Store.open(request.store_url) as store:
+        if request.score_only:
+            held = _held(store, request, apps)
+        else:
+            settings = request.settings(apps)
+            if request.dry_run:
+                return _print_cost(store, request, settings, request.repeats or REPEATS)
+            held = _measure(store, request, settings, stop_when)
+    document = _score(held, request)
+    report(document, request.out, as_json=request.as_json)
+    return 0 if held.complete and not held.dropped and not document["failed"] else 1
+
+
+def _print_cost(
+    store: Store,
+    request: Request,
+    site: ProfileSettings,
+    repeats: int,
+) -> int:
+    """Of all runs in all environments that can be made here."""
+    from kongming.campaigns.cost import solo_seconds, suite_seconds
+    from kongming.campaigns.environment_campaign import (
+        campaign_settings,
+        environments_of,
+        possible_environments,
+    )
+    from kongming.campaigns.evaluation import newest_campaign
+
+    count = request.environments
+    newest = newest_campaign(store, campaign_settings(site, count, repeats))
+    environments = (
+        possible_environments(store, site, count) if newest is None else environments_of(newest)
+    )
+    possible = [environment for environment in environments if environment.unavailable is None]
+    solo, assumed = solo_seconds(store, site.apps, site.node.id)
+    seconds = 0.0
+    for environment in possible:
+        around = suite_seconds(site.suite, "quick", shared_core=environment.in_slices)
+        seconds += around + max((solo[name] for name in environment.programs), default=0.0)
+        seconds += sum(solo[app] * _longer(environment) + around for app in site.apps)
+    runs = repeats * len(possible) * len(site.apps)
+    sentences = [
+        f"{len(site.apps)} applications in {len(possible)} environments {repeats} times: "
+        f"{runs} runs, about {repeats * seconds / 60:.0f} min.",
+        f"Environments: {', '.join(environment.name for environment in possible)}.",
+    ]
+    sentences += [
+        f"Not possible here: {environment.name}: {environment.unavailable}"
+        for environment in environments
+        if environment.unavailable is not None
+    ]
+    document = {
+        "kind": "nodes",
+        "placement": request.placement,
+        "environments": [environment.to_dict() for environment in environments],
+        "runs": runs,
+        "seconds": repeats * seconds,
+        "assumed_seconds": assumed,
+    }
+    return print_cost(document, sentences, as_json=request.as_json)
+
+
+def _longer(environment: Environment) -> float:
+    """How often its solo time a run takes there, at a guess."""
+    if environment.kind == "quota":
+        return 1.0 / float(environment.parameters["cpu_quota"])
+    # Under a memory limit a run is made before, to fill the page cache.
+    return 2.0 if environment.kind == "memory" or environment.shares_cpu else 1.0
+
+
+def _measure(
+    store: Store, request: Request, settings: ProfileSettings, stop_when: Callable[[], bool]
+) -> Held:
+    """Run the applications in the environments, or what is left of that."""
+    from kongming.campaigns.environment_campaign import EnvironmentCampaign
+    from kongming.cli.profile.campaign_view import CampaignView
+    from kongming.cli.profile.profiling import drive_shown
+
+    campaign = EnvironmentCampaign.begin(
+        store,
+        settings,
+        count=request.environments,
+        repeats=request.repeats or REPEATS,
+        again=request.again,
+    )
+    if not campaign.finished:
+        view = CampaignView(sorted(settings.apps), f"environments, {settings.placement}")
+        drive_shown(campaign, view, stop_when, quiet=request.as_json)
+    return Held(
+        settings.node,
+        campaign.stored,
+        sorted(settings.apps),
+        store.runs(campaign=campaign.stored.id),
+        campaign.complete,
+        campaign.dropped,
+    )
+
+
+def _held(store: Store, request: Request, apps: Mapping[str, Application]) -> Held:
+    """What the store holds; nothing is measured or written. Raises UntrainedError for nothing."""
+    from kongming.campaigns.environment_campaign import KIND
+    from kongming.campaigns.evaluation import held_campaign
+
+    more = {} if request.environments is None else {"environments": request.environments}
+    campaign = held_campaign(
+        store, KIND, apps, placement=request.placement, repeats=request.repeats, **more
+    )
+    return Held(
+        store.node(campaign.document["node"]),
+        campaign,
+        sorted(apps),
+        [run for run in store.runs(campaign=campaign.id) if run.app in apps],
+        campaign.finished_at is not None,
+    )
+
+
+def _score(held: Held, request: Request) -> dict[str, Any]:
+    """The document: what ``score_environments`` says, and what it rests on.
+
+    Raises:
+        MeasurementError: no application ran in two environments.
+    """
+    from kongming.campaigns.environment_campaign import environments_of
+    from kongming.evaluate import predicted_environments as scores
+    from kongming.evaluate import score_environments
+    from kongming.evaluate.predicted_pairs import span_s
+    from kongming.records.errors import MeasurementError
+
+    seed = request.seed or 0
+    cases = scores.by_environment(held.runs, held.apps)
+    todo = list(scores.training_tasks(cases, request.placement, request.models, seed))
+    if not todo:
+        raise MeasurementError(
+            "No application has run in two environments yet.",
+            hint="The same command goes on where this one stopped.",
+        )
+    trained = train_all(todo)
+    predicted = scores.predicted_environments(cases, trained.files)
+    document = score_environments(
+        scores.measured_environments(cases),
+        predicted.environments,
+        solo=scores.solo_costs(cases),
+        chosen=scores.chosen_most(trained.files),
+        node=held.node.to_dict(),
+        runs=len(held.runs),
+        elapsed_s=span_s(held.runs),
+        scored="raw",
+        placement=request.placement,
+        seed=seed,
+    )
+    untrained = [f"{app} without {name}: {why}" for (app, name), why in trained.failed.items()]
+    return document | {
+        "complete": held.complete,
+        "failed": sum(not run.ok for run in held.runs),
+        "reasons": sorted({run.error for run in held.runs if run.error}),
+        "campaign": held.campaign.id,
+        "dropped": dict(held.dropped),
+        "not_predicted": predicted.reasons + untrained,
+        "unavailable": {
+            environment.name: environment.unavailable
+            for environment in environments_of(held.campaign)
+            if environment.unavailable is not None
+        },
+        "chosen_by_environment": {
+            app: {
+                name: file.variants["full"].chosen
+                for (name_of_app, name), file in trained.files.items()
+                if name_of_app == app
+            }
+            for app in held.apps
+        },
+        "selected": {},
+    }

@@ -1,0 +1,300 @@
+"""``kongming evaluate --pairs``: every ordered pair, really run and predicted (Table V)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import permutations
+from typing import TYPE_CHECKING, Any, cast
+
+from kongming.campaigns.campaign import budget
+from kongming.cli.evaluate.request import Request, keep, print_cost, train_all
+
+if TYPE_CHECKING:
+    from kongming.campaigns.profile_campaign import ProfileSettings
+    from kongming.campaigns.stored_profiles import Profile
+    from kongming.evaluate.predicted_pairs import Scored
+    from kongming.records.application import Application
+    from kongming.records.fingerprint import NodeFacts
+    from kongming.records.run import Run
+    from kongming.store import Store
+    from kongming.store.campaigns import Campaign
+
+REPEATS = 2
+"""Runs of each ordered pair, unless more are asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What the store holds for an evaluation of pairs, measured now or earlier."""
+
+    node: NodeFacts
+    campaign: Campaign
+    profiles: Mapping[str, Profile]
+    runs: Sequence[Run]
+    complete: bool
+    dropped: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def repeats(self) -> int:
+        return int(self.campaign.document["repeats"])
+
+
+def evaluate_pairs(request: Request) -> int:
+    """Measure what is lacking, train, predict, score and print; returns the exit status."""
+    from kongming.cli.evaluate.report import report
+    from kongming.evaluate.predicted_pairs import read_predictions
+    from kongming.profiling.appfile import load, select
+    from kongming.records.errors import InputError
+    from kongming.store import Store
+
+    stop_when = budget(request.budget)
+    apps = select(load(request.file), request.names)
+    if len(apps) < 2:
+        raise InputError(
+            "are too few for a pair.", field="applications", found=list(apps), allowed="2 or more"
+        )
+    others = read_predictions(request.predictions)
+    with Store.open(request.store_url) as store:
+        if request.score_only:
+            held = _held(store, request, apps)
+        else:
+            profiling = request.settings(apps)
+            if request.dry_run:
+                return _print_cost(store, request, profiling, request.repeats or REPEATS)
+            held = _measure(store, request, profiling, stop_when)
+        document = _score(held, request, others, None if request.score_only else store)
+    report(document, request.out, as_json=request.as_json)
+    return 0 if held.complete and not held.dropped and not document["failed"] else 1
+
+
+def _print_cost(store: Store, request: Request, site: ProfileSettings, repeats: int) -> int:
+    """Of the profiles that lack, and of all pairs."""
+    from kongming.campaigns.campaign import seed_of
+    from kongming.campaigns.cost import cost_of, solo_seconds, suite_seconds
+    from kongming.campaigns.stored_profiles import Place, profiles_held
+
+    place = Place(site.node.id, request.placement, site.suite.version)
+    held = profiles_held(store, site.document()["apps"], request.plan, place)
+    lacking = {name: app for name, app in site.apps.items() if name not in held}
+    runs, seconds, written = 0, 0.0, 0.0
+    if lacking:
+        missing = replace(site, apps=lacking)
+        cost = cost_of(store, missing, missing.plan(seed_of(request.seed)))
+        runs, seconds, written = sum(cost.runs.values()), cost.seconds, cost.written_bytes
+    solo, assumed = solo_seconds(store, site.apps, site.node.id)
+    around = 0.0
+    if request.placement != "same-core":
+        around = 2.0 * suite_seconds(site.suite, "quick", shared_core=False)
+    pairs = list(permutations(sorted(site.apps), 2))
+    # A neighbour is warmed up for an iteration, and met at a random moment of the next one.
+    each = sum(1.5 * solo[other] + solo[app] + around for app, other in pairs)
+    each += sum(solo[app] + around for app in site.apps)
+    co_runs = repeats * (len(pairs) + len(site.apps))
+    sentences = [
+        f"{len(pairs)} ordered pairs {repeats} times, and a round of solo runs with each: "
+        f"{co_runs} runs, about {repeats * each / 60:.0f} min."
+    ]
+    if lacking:
+        sentences.insert(
+            0,
+            f"Profiles of {', '.join(sorted(lacking))}: {runs} runs at the most, "
+            f"about {seconds / 60:.0f} min, up to {written / 1e9:.0f} GB written.",
+        )
+    document = {
+        "kind": "pairs",
+        "placement": request.placement,
+        "profile": {"apps": sorted(lacking), "runs": runs, "seconds": seconds},
+        "pairs": {"pairs": len(pairs), "runs": co_runs, "seconds": repeats * each},
+        "runs": runs + co_runs,
+        "seconds": seconds + repeats * each,
+        "written_bytes": round(written),
+        "assumed_seconds": assumed,
+    }
+    return print_cost(document, sentences, as_json=request.as_json)
+
+
+def _measure(
+    store: Store, request: Request, profiling: ProfileSettings, stop_when: Callable[[], bool]
+) -> Held:
+    """Profile what lacks a profile, then run the pairs, or what is left of either.
+
+    Raises:
+        MeasurementError: the budget was spent before all applications were profiled, or too few
+            of them work.
+    """
+    from kongming.campaigns.pair_campaign import PairCampaign
+    from kongming.cli.profile.campaign_view import CampaignView
+    from kongming.cli.profile.profiling import drive_shown
+    from kongming.records.errors import MeasurementError
+
+    store.put_node(profiling.node)
+    gathered = _gather_profiles(store, profiling, stop_when, quiet=request.as_json)
+    if not gathered.complete:
+        raise MeasurementError(
+            "The budget was spent before every application was profiled.",
+            hint="The same command goes on where this one stopped.",
+        )
+    apps = {name: app for name, app in profiling.apps.items() if name in gathered.profiles}
+    if len(apps) < 2:
+        reasons = "; ".join(f"{app}: {reason}" for app, reason in gathered.dropped.items())
+        raise MeasurementError(
+            f"Too few applications could be profiled. {reasons}",
+            hint="The same command tries them again.",
+        )
+    campaign = PairCampaign.begin(
+        store, profiling, apps, repeats=request.repeats or REPEATS, again=request.again
+    )
+    if not campaign.finished:
+        view = CampaignView(sorted(apps), f"pairs, {profiling.placement}")
+        drive_shown(campaign, view, stop_when, quiet=request.as_json)
+    runs = store.runs(campaign=campaign.stored.id)
+    return Held(
+        profiling.node,
+        campaign.stored,
+        gathered.profiles,
+        runs,
+        campaign.complete,
+        gathered.dropped,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """``complete`` is False where the budget was spent first; ``dropped`` applications could not
+    be run, each with the reason."""
+
+    profiles: Mapping[str, Profile]
+    dropped: Mapping[str, str]
+    complete: bool
+
+
+def _gather_profiles(
+    store: Store, settings: ProfileSettings, stop_when: Callable[[], bool], *, quiet: bool
+) -> Gathered:
+    """The profiles in the store; applications that lack one are profiled in one campaign."""
+    from kongming.campaigns.stored_profiles import Place, profile_of, profiles_held
+    from kongming.cli.profile.profiling import profile_applications
+
+    document = settings.document()
+    place = Place(settings.node.id, settings.placement, settings.suite.version)
+    profiles = profiles_held(store, document["apps"], settings.plan_name, place)
+    lacking = {name: app for name, app in settings.apps.items() if name not in profiles}
+    if not lacking:
+        return Gathered(profiles, {}, True)
+    campaign, _ = profile_applications(
+        store, replace(settings, apps=lacking), stop_when, quiet=quiet
+    )
+    if campaign.complete:
+        for name in lacking.keys() - campaign.dropped.keys():
+            profiles[name] = profile_of(store, campaign.id, document, name)
+    return Gathered(profiles, campaign.dropped, campaign.complete)
+
+
+def _held(store: Store, request: Request, apps: Mapping[str, Application]) -> Held:
+    """What the store holds of the pairs of ``apps``; nothing is measured or written.
+
+    Raises:
+        UntrainedError: there are no such pairs, or an application lacks a profile.
+    """
+    from kongming.campaigns.evaluation import held_campaign
+    from kongming.campaigns.pair_campaign import KIND
+    from kongming.campaigns.stored_profiles import Place, profiles_held
+    from kongming.records.errors import UntrainedError
+
+    campaign = held_campaign(
+        store, KIND, apps, placement=request.placement, repeats=request.repeats
+    )
+    document = campaign.document
+    identities = {name: document["apps"][name] for name in apps}
+    place = Place(document["node"], request.placement, document["suite_version"])
+    profiles = profiles_held(store, identities, request.plan, place)
+    if missing := sorted(apps.keys() - profiles.keys()):
+        raise UntrainedError(
+            f"The store holds no complete {request.plan} profile of {', '.join(missing)}, "
+            f"{request.placement}, with the suite of the pairs.",
+            hint="Measure it: the same command without --score-only.",
+        )
+    runs = [
+        run
+        for run in store.runs(campaign=campaign.id)
+        if run.app in apps and set(run.neighbours) <= apps.keys()
+    ]
+    complete = campaign.finished_at is not None
+    return Held(store.node(document["node"]), campaign, profiles, runs, complete)
+
+
+def _score(
+    held: Held, request: Request, others: Sequence[Mapping[str, Any]], store: Store | None
+) -> dict[str, Any]:
+    """The document: what ``score_pairs`` says, and what it rests on.
+
+    Raises:
+        MeasurementError: no pair has succeeded yet.
+        UntrainedError: no application can be trained.
+    """
+    from kongming.evaluate import predicted_pairs as scores
+    from kongming.evaluate import score_pairs
+    from kongming.evaluate.training import Task
+    from kongming.records.errors import MeasurementError, UntrainedError
+
+    seed = request.seed or 0
+    trained = train_all(
+        [
+            Task((app,), profile.runs, request.placement, request.models, seed)
+            for app, profile in sorted(held.profiles.items())
+        ]
+    )
+    files = {app: file for (app,), file in trained.files.items()}
+    untrained = {app: reason for (app,), reason in trained.failed.items()}
+    if not files:
+        raise UntrainedError("; ".join(f"{app}: {why}" for app, why in untrained.items()))
+    # A document with only some models would hide those that predictions may ask for.
+    if store is not None and request.models is None:
+        for model_document in trained.documents.values():
+            keep(store, model_document)
+    scale = scores.Scale.of(cast("Scored", request.scored), files)
+    apps = sorted(files)
+    measured = scores.measured_pairs(held.runs, apps, scale)
+    if not any(pair.values for pair in measured):
+        reasons = sorted({run.error for run in held.runs if run.error})
+        raise MeasurementError(
+            " ".join(["No pair can be scored yet.", *reasons]),
+            hint=None if held.complete else "The same command goes on where this one stopped.",
+        )
+    signatures = {app: held.profiles[app].signatures for app in apps}
+    predicted = scores.predicted_pairs(files, signatures, measured, scale)
+    profile_runs = [run for app in apps for run in held.profiles[app].runs]
+    document = score_pairs(
+        measured,
+        predicted.pairs + scores.others_predictions(others, apps, scale),
+        solo=scale.solo,
+        training_mean={
+            app: scores.training_mean(held.profiles[app].runs, files[app], scale) for app in apps
+        },
+        repeats=held.repeats,
+        chosen={app: file.variants["full"].chosen for app, file in files.items()},
+        placement=request.placement,
+        node=held.node.to_dict(),
+        runs=len(profile_runs) + len(held.runs),
+        elapsed_s=scores.span_s(profile_runs) + scores.span_s(held.runs),
+        scored=scale.scored,
+        seed=seed,
+    )
+    return document | {
+        "complete": held.complete,
+        "failed": sum(not run.ok for run in held.runs),
+        "reasons": sorted({run.error for run in held.runs if run.error}),
+        "campaign": held.campaign.id,
+        "profiles": {app: profile.to_dict() for app, profile in sorted(held.profiles.items())},
+        "dropped": dict(held.dropped) | untrained,
+        "not_predicted": predicted.reasons,
+        "widening": {
+            app: {"factor": w.factor, "groups": w.groups, "pairs": w.pairs}
+            for app, w in predicted.widenings.items()
+        },
+        "selected": scores.selected(files),
+        "sensitivity": {
+            app: scores.worst_slowdown(held.profiles[app].runs, file) for app, file in files.items()
+        },
+    }

@@ -1,0 +1,152 @@
+"""An evaluation for a person: tables on the terminal; tables, every number and figures in files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kongming.cli import output
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+Document = Mapping[str, Any]
+
+_MARGIN = 3
+"""Columns between two cells of a table."""
+
+
+def report(document: Document, folder: Path | None, *, as_json: bool) -> None:
+    """Print the document, and write it to ``folder`` if there is one.
+
+    Raises:
+        InputError: ``folder`` is a file.
+    """
+    notes = [] if folder is None else write(document, folder)
+    if as_json:
+        output.emit_json(document)
+        console = output.error_console()
+    else:
+        console = output.console()
+        show(document, console)
+    for note in notes:
+        console.print(note, markup=False)
+
+
+def show(document: Document, console: Console) -> None:
+    """Accuracy with a column a model, then what is over all cases, then what to bear in mind."""
+    from kongming.evaluate.tables import accuracy, overall, remarks, title
+
+    def block(part: Document, heading: str) -> None:
+        columns, rows = accuracy(part)
+        for these, cells in fitting(columns, rows, console.width, ends=1):
+            console.print(output.table(these, cells, title=heading, right=these[1:]))
+        columns, rows = overall(part, document["kind"])
+        for these, cells in fitting(columns, rows, console.width):
+            console.print(output.table(these, cells, right=these[1:]))
+        for line in remarks(part):
+            console.print(line, markup=False)
+
+    block(document, f"{title(document)}; error in %, median / IQR")
+    if document.get("synthetic"):
+        block(document["synthetic"], "Synthetic environments")
+    for line in _words(document):
+        console.print(line, markup=False)
+
+
+def fitting(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], width: int, *, ends: int = 0
+) -> list[tuple[list[str], list[list[str]]]]:
+    """A wide table as several that fit, each with the first column and the last ``ends`` ones."""
+    widths = [
+        max(len(column), *(len(row[i]) for row in rows)) + _MARGIN
+        for i, column in enumerate(columns)
+    ]
+    every = range(len(columns))
+    middle, last = every[1 : len(columns) - ends], every[len(columns) - ends :]
+    room = width - widths[0] - sum(widths[i] for i in last)
+    parts: list[list[int]] = [[]]
+    for i in middle:
+        if parts[-1] and sum(widths[j] for j in parts[-1]) + widths[i] > room:
+            parts.append([])
+        parts[-1].append(i)
+    picked = [[0, *part, *last] for part in parts]
+    return [([columns[i] for i in p], [[row[i] for i in p] for row in rows]) for p in picked]
+
+
+def _words(document: Document) -> list[str]:
+    """What a reader of the figures has to know of how they came about."""
+    words = []
+    if document["scored"] == "bracketed":
+        words.append("Scored: costs over those of the solo runs of the same minutes.")
+    else:
+        words.append("Scored: costs as they were measured.")
+    cut = [
+        app
+        for app, profile in document.get("profiles", {}).items()
+        if profile["levels"] is not None
+    ]
+    if cut:
+        words.append(f"Profiled at few load levels only (--levels): {', '.join(cut)}.")
+    for app, reason in document["dropped"].items():
+        words.append(f"{app} is left out: {reason}")
+    if document["failed"]:
+        words.append(f"{document['failed']} runs failed: " + "; ".join(document["reasons"]))
+    for name, reason in document.get("unavailable", {}).items():
+        words.append(f"Not possible here: {name}: {reason}")
+    words += [f"Not predicted: {reason}" for reason in document["not_predicted"]]
+    if not document["complete"]:
+        words.append(
+            "Not complete: what was measured so far is scored. "
+            "The same command goes on where this one stopped."
+        )
+    return words
+
+
+def write(document: Document, folder: Path) -> list[str]:
+    """document.json, table.md, a CSV of every case, and figures; returns what to tell.
+
+    Raises:
+        InputError: ``folder`` is a file.
+    """
+    from kongming.evaluate import to_csv, to_markdown
+    from kongming.records.errors import InputError, MissingExtraError
+
+    if folder.exists() and not folder.is_dir():
+        raise InputError("is a file.", field="--out", found=str(folder), allowed="a folder")
+    folder.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(document, indent=2, allow_nan=False)
+    (folder / "document.json").write_text(f"{text}\n", encoding="utf-8")
+    (folder / "table.md").write_text(to_markdown(document), encoding="utf-8")
+    cases = "pairs.csv" if document["kind"] == "pairs" else "runs.csv"
+    (folder / cases).write_text(to_csv(document), encoding="utf-8")
+    notes = [f"Written to {folder}: document.json, table.md, {cases}, figures."]
+    try:
+        _draw(document, folder)
+    except MissingExtraError as error:
+        notes = [f"Written to {folder}: document.json, table.md, {cases}. No figures: {error}"]
+    return notes
+
+
+def _draw(document: Document, folder: Path) -> None:
+    """The paper's figures, for light and for dark pages.
+
+    Raises:
+        MissingExtraError: matplotlib is not installed.
+    """
+    from kongming.evaluate import figures, pressures
+    from kongming.evaluate.summary import AUTO
+
+    figures.error_cdf(document, folder)
+    for model, selections in document["selected"].items():
+        figures.selection(selections, folder, model=model)
+    if document["kind"] != "pairs":
+        return
+    if AUTO in document["geomean_pct"]:
+        figures.heat_map(document, folder)
+    pressure = pressures(document)
+    sensitivity = document["sensitivity"]
+    if sensitivity.keys() & pressure.keys():
+        figures.sensitivity_pressure(sensitivity, pressure, folder)

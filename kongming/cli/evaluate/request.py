@@ -1,0 +1,95 @@
+"""What the evaluations that measure share: the request, this node, and training."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kongming.cli import output
+
+if TYPE_CHECKING:
+    from kongming.campaigns.profile_campaign import ProfileSettings
+    from kongming.evaluate.training import Task, Trained
+    from kongming.records.application import Application
+    from kongming.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What to evaluate. None: what suits the kind of evaluation, or no limit."""
+
+    file: Path
+    names: tuple[str, ...]
+    placement: str
+    plan: str
+    repeats: int | None
+    models: tuple[str, ...] | None
+    environments: int | None
+    budget: float | None
+    scored: str
+    seed: int | None
+    predictions: tuple[Path, ...]
+    out: Path | None
+    directory: Path | None
+    again: bool
+    score_only: bool
+    dry_run: bool
+    store_url: str | None
+    as_json: bool
+
+    def settings(self, apps: Mapping[str, Application]) -> ProfileSettings:
+        """How the applications are profiled on this node.
+
+        Raises:
+            InputError: the placement cannot exist here.
+            ProbeError: the micro-benchmarks cannot be run.
+        """
+        from kongming.campaigns.profile_campaign import profile_settings
+
+        return profile_settings(
+            apps, self.placement, self.directory, plan_name=self.plan, asked_seed=self.seed
+        )
+
+
+def train_all(tasks: Sequence[Task]) -> Trained:
+    """Train on every set of runs, by as many processes as there are CPUs, and show progress."""
+    from kongming.evaluate.training import collect, train
+    from kongming.process_pool import available_cpus, in_order
+
+    with output.progress("Training", len(tasks)) as shown:
+        shown.update(0)
+
+        def answers() -> Iterator[tuple[Task, dict[str, Any] | str]]:
+            for done, (task, answer) in enumerate(in_order(train, tasks, available_cpus())):
+                shown.update(done + 1, text=f"Trained {', '.join(task.key)}")
+                yield task, answer
+
+        return collect(answers())
+
+
+def keep(store: Store, document: Mapping[str, Any]) -> None:
+    """Put a model into the store unless the newest one there is the same."""
+    app, placement, node_id = (str(document[key]) for key in ("app", "placement", "node_id"))
+    newest = store.model(app, placement, node_id=node_id)
+    if newest is None or newest.get("variants") != document["variants"]:
+        store.put_model(app, str(document["identity"]), node_id, placement, document)
+
+
+def print_cost(document: dict[str, Any], sentences: Sequence[str], *, as_json: bool) -> int:
+    """Print what an evaluation would take; returns the exit status."""
+    from kongming.campaigns.cost import ASSUMED_APP_S
+
+    if as_json:
+        output.emit_json(document)
+        return 0
+    console = output.console()
+    for sentence in sentences:
+        console.print(sentence, markup=False)
+    if document["assumed_seconds"]:
+        console.print(
+            f"Not yet run here and taken to last {ASSUMED_APP_S:g} s: "
+            f"{', '.join(sorted(document['assumed_seconds']))}."
+        )
+    return 0

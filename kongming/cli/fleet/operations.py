@@ -1,0 +1,193 @@
+"""``kongming operations``: the trainings of a server."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kongming.cli import options, output
+from kongming.cli.fleet.serving import Server, asks_server, remote, server_options
+from kongming.records import moments
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kongming.records.answers import OperationReport
+    from kongming.rpc.protocol import Service
+
+
+@click.group("operations", invoke_without_command=True)
+@click.option("--ended", is_flag=True, help="Those that have ended as well.")
+@click.option("-n", "--limit", type=click.IntRange(1, 1000), default=20, show_default=True)
+@server_options
+@options.store_option
+@options.json_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    ended: bool,
+    limit: int,
+    server: Server,
+    store_url: str | None,
+    as_json: bool,
+) -> None:
+    """List the trainings of a server that have not ended, the newest first.
+
+    --store reads them from the store that the server keeps them in; 'follow' and 'cancel' always
+    ask the server.
+    """
+    if ctx.invoked_subcommand is not None:
+        return
+    if asks_server(server):
+        with remote(server) as service:
+            found = [one.to_dict() for one in service.operations(ended=ended, limit=limit)]
+    else:
+        found = _stored(store_url, ended, limit)
+    if as_json:
+        output.emit_json({"operations": found})
+        return
+    console = output.console()
+    if not found:
+        console.print(
+            "No server has trained anything: kongming train --server HOST:PORT"
+            if ended
+            else "Nothing is being trained. What has ended: kongming operations --ended"
+        )
+        return
+    console.print(
+        output.table(
+            ("operation", "state", "", "began", "ended", "applications", ""),
+            [
+                (
+                    one["id"],
+                    one["state"],
+                    f"{100.0 * one['progress']:.0f} %",
+                    _clock(one["started_at"]),
+                    _clock(one["ended_at"]),
+                    ", ".join(_apps(one)) or None,
+                    one["message"],
+                )
+                for one in found
+            ],
+        )
+    )
+
+
+def _stored(store_url: str | None, ended: bool, limit: int) -> list[dict[str, Any]]:
+    """The trainings in a store, as a server says of them."""
+    from kongming.store import Store
+
+    states = None if ended else ("queued", "running")
+    with Store.open(store_url) as store:
+        rows = store.operations(kind="train", states=states, limit=limit)
+    return [
+        {
+            "id": row.id,
+            "state": row.state,
+            "progress": row.progress,
+            "message": row.message,
+            "started_at": _iso(row.started_at),
+            "ended_at": _iso(row.ended_at),
+            "trained": list(row.document.get("trained", ())),
+            "apps": list(row.document.get("apps", ())),
+            "cause": row.document.get("cause", ""),
+            "created_at": _iso(row.created_at),
+        }
+        for row in rows
+    ]
+
+
+def _apps(operation: dict[str, Any]) -> list[str]:
+    """All that it is about where that is known, else those that are trained already."""
+    return operation["apps"] or list(dict.fromkeys(one["app"] for one in operation["trained"]))
+
+
+def _iso(moment: float | None) -> str | None:
+    return None if moment is None else moments.format(moment)
+
+
+def _clock(moment: str | None) -> str | None:
+    """A moment of a document as the clock on the wall has it."""
+    if moment is None:
+        return None
+    return moments.parse(moment).astimezone().strftime("%Y-%m-%d %H:%M")
+
+
+@command.command("follow")
+@click.argument("operation", metavar="ID")
+@server_options
+@options.json_option
+def follow_command(operation: str, server: Server, as_json: bool) -> int:
+    """Show the progress of a training until its end. Ctrl-C leaves it going."""
+    with remote(server) as service:
+        ended = followed(service, operation)
+    return told(ended, as_json)
+
+
+@command.command("cancel")
+@click.argument("operation", metavar="ID")
+@server_options
+@options.json_option
+def cancel_command(operation: str, server: Server, as_json: bool) -> int:
+    """End a training. What it has trained so far stays; one that has ended stays as it is."""
+    with remote(server) as service:
+        service.cancel_operation(operation)
+        ended = followed(service, operation)
+    if as_json:
+        output.emit_json(ended.to_dict())
+    else:
+        output.console().print(f"{ended.id}: {ended.state}. {ended.message}", markup=False)
+    return 0
+
+
+def followed(service: Service, operation_id: str) -> OperationReport:
+    """The operation at its end. Ctrl-C says how to go on."""
+    try:
+        with output.progress("Waiting for its turn", 1.0) as shown:
+            for report in service.watch_operation(operation_id):
+                shown.update(report.progress, text=report.message or report.state)
+                if report.ended:
+                    return report
+    except KeyboardInterrupt:
+        output.error_console().print(
+            f"The training goes on. Follow it: kongming operations follow {operation_id}\n"
+            f"End it: kongming operations cancel {operation_id}",
+            markup=False,
+        )
+        raise
+    return service.operation(operation_id)
+
+
+def told(operation: OperationReport, as_json: bool, asked: Sequence[str] = ()) -> int:
+    """Print how a training ended; the exit status that says so: 3 where an application that was
+    ``asked`` for, or every one, was not trained."""
+    failed = [one for one in operation.trained if one.error]
+    if as_json:
+        output.emit_json(operation.to_dict())
+    else:
+        console = output.console()
+        made = [one for one in operation.trained if not one.error]
+        if made:
+            console.print(
+                output.table(
+                    ("application", "placement", "version", "in service", ""),
+                    [
+                        (
+                            one.app,
+                            one.placement,
+                            one.version,
+                            "yes" if one.promoted else "no",
+                            one.reason,
+                        )
+                        for one in made
+                    ],
+                    right=("version",),
+                )
+            )
+        console.print(f"{operation.state}: {operation.message}", markup=False)
+    for one in failed:
+        output.error_console().print(f"Not trained: {one.app}: {one.error}", markup=False)
+    if operation.state != "done":
+        return 1
+    return 3 if failed and (asked or len(failed) == len(operation.trained)) else 0

@@ -1,0 +1,177 @@
+"""``kongming fingerprint``: time the surrogates on the node as it is now."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from kongming.cli import options, output
+
+if TYPE_CHECKING:
+    from kongming.probes.fingerprinting import Progress
+    from kongming.records.fingerprint import Fingerprint, NodeFacts
+
+
+@click.command("fingerprint")
+@click.option(
+    "--suite",
+    "suite_name",
+    default="standard",
+    show_default=True,
+    metavar="quick|standard|full",
+    help="How much to measure: 0.5 s, 2 s or up to 30 s.",
+)
+@click.option(
+    "--surrogate", "names", metavar="NAME", multiple=True, help="Only this one (repeatable)."
+)
+@click.option("--cpu", type=int, metavar="N", help="CPU to measure on. Default: the first allowed.")
+@click.option(
+    "--dir",
+    "directory",
+    type=click.Path(path_type=Path),
+    default=None,
+    help="Folder on the file system that the I/O surrogates measure. Default: your cache folder "
+    "(KONGMING_DIR).",
+)
+@click.option("--no-store", is_flag=True, help="Do not keep the fingerprint.")
+@options.store_option
+@options.json_option
+def command(
+    suite_name: str,
+    names: Sequence[str],
+    cpu: int | None,
+    directory: Path | None,
+    no_store: bool,
+    store_url: str | None,
+    as_json: bool,
+) -> int:
+    """Measure what each surrogate costs on this node at this moment.
+
+    Surrogates are timed in turns, in short rounds over the whole window. The fingerprint is kept
+    in the store. Exit status 1 when not one of them could be measured.
+    """
+    from kongming.probes.node import node_facts
+
+    node = node_facts()
+    fingerprint = measure(
+        node, suite_name, names or None, cpu, directory, quiet=as_json, text="measuring"
+    )
+    if as_json:
+        # Printed before it is kept: a store that fails must not lose the measurement.
+        output.emit_json(fingerprint.to_dict())
+    reference = None if no_store else _keep(fingerprint, store_url)
+    if not as_json:
+        show(fingerprint, reference, _moved(node, directory))
+    for warning in fingerprint.warnings:
+        _warn(warning)
+    return 0 if fingerprint.times() else 1
+
+
+def measure(
+    node: NodeFacts,
+    suite_name: str,
+    names: Sequence[str] | None,
+    cpu: int | None,
+    directory: Path | None,
+    *,
+    quiet: bool,
+    text: str,
+) -> Fingerprint:
+    """Takes a fingerprint with a progress bar on stderr, or without one (``quiet``)."""
+    from kongming.probes.fingerprinting import take_fingerprint
+
+    if quiet:
+        return take_fingerprint(node, suite_name, names, cpu, directory)
+    with output.progress(text) as bar:
+
+        def tell(progress: Progress) -> None:
+            phase = "laying out the I/O file" if progress.phase == "layout" else text
+            bar.update(progress.done, total=progress.total, text=phase)
+
+        return take_fingerprint(node, suite_name, names, cpu, directory, on_progress=tell)
+
+
+def show(
+    fingerprint: Fingerprint,
+    reference: Mapping[str, float] | None,
+    moved: Mapping[str, int | None],
+) -> None:
+    """Prints a table for a person: time and bandwidth of each, and the slowdown over
+    ``reference`` (seconds by name) if there is one. ``moved`` are bytes that an operation moves."""
+    columns = [
+        "surrogate",
+        "one operation",
+        "mean",
+        "median",
+        "p90",
+        "batches",
+        "bandwidth or rate",
+    ]
+    columns += [] if reference is None else ["slowdown"]
+    rows: list[list[object]] = []
+    failed = []
+    for name, reading in fingerprint.surrogates.items():
+        if not reading.ok or reading.seconds_per_op is None:
+            failed.append((name, reading.error))
+            continue
+        seconds = reading.seconds_per_op
+        times = [output.format_seconds(t) for t in (seconds, reading.median, reading.p90)]
+        rate = _rate(seconds, moved.get(name)) + (" (part of a block)" if reading.partial else "")
+        row: list[object] = [name, reading.op, *times, reading.n, rate]
+        if reference is not None:
+            idle = reference.get(name)
+            row.append(None if idle is None else f"{seconds / idle:.2f}")
+        rows.append(row)
+    console = output.console()
+    where = f"{fingerprint.node.name}, CPU {fingerprint.cpu}, {fingerprint.node.cpu_model}"
+    title = f"{where}: {fingerprint.suite} suite in {fingerprint.elapsed_s:.2f} s"
+    right = ("mean", "median", "p90", "batches", "bandwidth or rate", "slowdown")
+    if rows:
+        console.print(output.table(columns, rows, title=title, right=right))
+    for name, reason in failed:
+        console.print(f"{name}: {reason}", style="red", markup=False)
+    if reference is None:
+        console.print("No idle reference yet: kongming reference takes one.", style="dim")
+
+
+def _rate(seconds: float, moved: int | None) -> str:
+    if moved:
+        return output.format_bandwidth(moved / seconds)
+    rate = 1.0 / seconds
+    for factor, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if rate >= factor:
+            return f"{rate / factor:.3g} {unit}/s"
+    return f"{rate:.3g} /s"
+
+
+def _moved(node: NodeFacts, directory: Path | None) -> dict[str, int | None]:
+    from kongming.probes.suite import load_suite
+
+    return {known.name: known.bytes_per_op for known in load_suite(node, directory).surrogates}
+
+
+def _keep(fingerprint: Fingerprint, store_url: str | None) -> Mapping[str, float] | None:
+    """Keeps the fingerprint and returns the node's idle reference. A store that fails is a word
+    on stderr: what was measured is printed all the same."""
+    try:
+        from kongming.store import Store
+
+        with Store.open(store_url) as store:
+            store.put_node(fingerprint.node)
+            store.add_fingerprint(fingerprint, purpose="adhoc")
+            node_id, version = fingerprint.node.id, fingerprint.suite_version
+            # The same CPU's own reference first: cores of one node can differ.
+            reference = store.reference(node_id, version, fingerprint.cpu)
+            reference = reference or store.reference(node_id, version)
+            return None if reference is None else reference.times
+    except Exception as error:  # whatever is wrong with the store, the measurement is not lost
+        _warn(f"The fingerprint could not be kept: {error}")
+        return None
+
+
+def _warn(sentence: str) -> None:
+    # Without rich, which takes a tenth of a second to import.
+    click.secho(f"warning: {sentence}", fg="yellow", err=True)

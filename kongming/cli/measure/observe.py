@@ -1,0 +1,175 @@
+"""``kongming observe``: fingerprints and runs by turns, for minutes or days, into one file."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import click
+
+from kongming.cli import options, output
+from kongming.cli.durations import duration
+from kongming.cli.measure.observe_export import export
+from kongming.records.fingerprint import PLACEMENTS
+
+
+class _Observe(click.Command):
+    """``kongming observe export FILE...`` is a command of its own; all else is a recording."""
+
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,
+    ) -> click.Context:
+        if args[:1] == ["export"]:
+            return export.make_context(f"{info_name} export", args[1:], parent, **extra)
+        return super().make_context(info_name, args, parent, **extra)
+
+
+def _tags(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> dict[str, str]:
+    tags = {}
+    for value in values:
+        key, equals, text = value.partition("=")
+        if not equals or not key.strip():
+            raise click.BadParameter(f"{value!r} is not key=value.", ctx, param)
+        tags[key.strip()] = text.strip()
+    return tags
+
+
+@click.command("observe", cls=_Observe, short_help="Time fingerprints and programs by turns.")
+@click.argument("file", metavar="APPS.toml", type=click.Path(dir_okay=False, path_type=Path))
+@click.option(
+    "--for",
+    "for_s",
+    callback=duration,
+    metavar="TIME",
+    default="30m",
+    show_default=True,
+    help="How long in all, interruptions left out: 90s, 30m, 24h, 7d.",
+)
+@click.option(
+    "--out",
+    required=True,
+    metavar="FILE.parquet",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Where to; FILE.parquet.part is beside it until the time is over.",
+)
+@click.option("--app", "names", metavar="NAME", multiple=True, help="Only this one (repeatable).")
+@click.option(
+    "--suite",
+    "suite_name",
+    type=click.Choice(["quick", "standard"]),
+    default="standard",
+    show_default=True,
+    help="Surrogates of the fingerprint before each run: half a second, or two.",
+)
+@click.option(
+    "--every", "every_s", callback=duration, metavar="TIME", help="Begin a round so often."
+)
+@click.option("--pause", "pause_s", callback=duration, metavar="TIME", help="Wait after each run.")
+@click.option(
+    "--tag",
+    "tags",
+    metavar="KEY=VALUE",
+    multiple=True,
+    callback=_tags,
+    help="What else to know this machine by (repeatable).",
+)
+@click.option("--resume", is_flag=True, help="Go on with FILE.parquet, even if it is complete.")
+@click.option("--anonymise", is_flag=True, help="Leave out names, ids, paths, commands and tags.")
+@click.option("--no-metadata", is_flag=True, help="Do not ask a cloud what instance this is.")
+@click.option("--cpu", type=int, default=None, help="The (first) CPU to observe (default: lowest).")
+@click.option(
+    "--placement",
+    type=click.Choice(PLACEMENTS),
+    default=None,
+    help="Take the seats that 'kongming profile' would; no neighbour is started.",
+)
+@click.option("--seed", type=int, default=None, help="Order of the runs (default: drawn, kept).")
+@click.option(
+    "--dir",
+    "directory",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=None,
+    help="Folder for scratch files and I/O surrogates: on the disk that matters.",
+)
+@options.json_option
+def command(
+    file: Path,
+    for_s: float,
+    out: Path,
+    names: Sequence[str],
+    suite_name: str,
+    every_s: float | None,
+    pause_s: float | None,
+    tags: dict[str, str],
+    resume: bool,
+    anonymise: bool,
+    no_metadata: bool,
+    cpu: int | None,
+    placement: str | None,
+    seed: int | None,
+    directory: Path | None,
+    as_json: bool,
+) -> int:
+    """Observe this machine: run the applications of APPS.toml in turn, each right after a
+    fingerprint, with nothing induced, in rounds of random order.
+
+    What is measured is on disk after each run. Ctrl-C ends it within a second and writes what
+    there is to FILE.parquet; the same command goes on where it stopped. Files of any number of
+    machines can be put together: kongming audit report, kongming evaluate --instances.
+    'kongming observe export FILE...' writes an anonymised copy.
+    """
+    from kongming.campaigns.observation import ObservationSettings, observe
+
+    settings = ObservationSettings(
+        file=file,
+        for_s=for_s,
+        out=out,
+        names=tuple(names),
+        suite_name=suite_name,
+        every_s=every_s or 0.0,
+        pause_s=pause_s or 0.0,
+        tags=tags,
+        resume=resume,
+        anonymise=anonymise,
+        metadata=not no_metadata,
+        cpu=cpu,
+        placement=placement,
+        seed=seed,
+        directory=directory,
+        command=("kongming", *sys.argv[1:]),
+    )
+    done = observe(settings, _Shown(for_s))
+    if as_json:
+        output.emit_json(done.to_dict())
+    else:
+        console = output.console()
+        size = output.format_bytes(done.bytes)
+        console.print(
+            f"{out}: {done.runs} runs ({done.failed} failed), in all {done.readings} readings "
+            f"of {output.format_duration(done.observed_s)} ({size})",
+            markup=False,
+        )
+    return 1 if done.failed or done.dropped else 0
+
+
+class _Shown:
+    """Notes and progress on stderr."""
+
+    def __init__(self, for_s: float) -> None:
+        self._for_s = for_s
+
+    def note(self, text: str) -> None:
+        output.error_console().print(text, markup=False)
+
+    def warn(self, text: str) -> None:
+        output.error_console().print(text, style="red", markup=False)
+
+    def progress(self) -> AbstractContextManager[output.Progress]:
+        return output.progress("observing", self._for_s)

@@ -1,0 +1,81 @@
+"""``kongming observe export``: observations put together, without what tells whose they are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from kongming.cli import options, output
+from kongming.cli.extras import require
+
+
+@click.command("export", short_help="Put observations together, anonymised if you like.")
+@click.argument(
+    "files",
+    metavar="FILE...",
+    nargs=-1,
+    required=True,
+    type=click.Path(dir_okay=False, path_type=Path),
+)
+@click.option(
+    "--out",
+    required=True,
+    metavar="FILE.parquet",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="The file to write; one that is there is replaced.",
+)
+@click.option("--anonymise", is_flag=True, help="Leave out names, ids, paths, commands and tags.")
+@click.option(
+    "--salt",
+    metavar="TEXT",
+    help="With --anonymise: what ids are hashed with, so that one machine has the same id in "
+    "several exports. Keep it to yourself (default: drawn, and forgotten).",
+)
+@click.option(
+    "--keep-tag", "keep", metavar="KEY", multiple=True, help="With --anonymise: keep this tag."
+)
+@options.json_option
+def export(
+    files: tuple[Path, ...],
+    out: Path,
+    anonymise: bool,
+    salt: str | None,
+    keep: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Write the readings of all FILEs to one.
+
+    With --anonymise host names, paths, commands and tags are left out, and ids are replaced by
+    salted hashes; the hardware, kernel and instance type stay, and the names of the programs.
+    """
+    from kongming.records.errors import InputError
+
+    if not anonymise and (salt is not None or keep):
+        raise InputError("belongs to --anonymise.", field="--salt" if salt else "--keep-tag")
+    require("kongming observe export", "predict", "pyarrow")
+    from kongming.audit.anonymising import Salt, anonymised
+    from kongming.audit.readings import read_observations, write_observations
+
+    found = read_observations(files)
+    if anonymise:
+        found = anonymised(found, Salt() if salt is None else Salt(salt), keep_tags=keep)
+    write_observations(out, found.table, found.sessions, anonymised=found.anonymised)
+    size = out.stat().st_size
+    if as_json:
+        output.emit_json(
+            {
+                "file": str(out),
+                "bytes": size,
+                "readings": found.table.num_rows,
+                "sessions": len(found.sessions),
+                "machines": len(found.machines),
+                "anonymised": found.anonymised,
+            }
+        )
+        return
+    output.console().print(
+        f"{out}: {found.table.num_rows} readings of {len(found.machines)} machines"
+        f"{', anonymised' if found.anonymised else ''} ({output.format_bytes(size)})",
+        markup=False,
+    )

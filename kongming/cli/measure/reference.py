@@ -1,0 +1,143 @@
+"""``kongming reference``: what the surrogates cost on the idle node."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from kongming.cli import options, output
+
+KEPT_FOR_S = 24 * 3600.0
+"""Readings that an interrupted command kept count for so long."""
+
+
+@click.command("reference")
+@click.option("--readings", type=int, default=10, show_default=True, help="How many (10 or more).")
+@click.option(
+    "--spread",
+    type=float,
+    default=30.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Time from the start of the first reading to that of the last.",
+)
+@click.option(
+    "--suite", "suite_name", default="standard", show_default=True, metavar="quick|standard|full"
+)
+@click.option("--cpu", type=int, metavar="N", help="CPU to measure on. Default: the first allowed.")
+@click.option(
+    "--dir",
+    "directory",
+    type=click.Path(path_type=Path),
+    default=None,
+    help="Folder of the I/O surrogates, as in 'kongming fingerprint'.",
+)
+@options.store_option
+@options.json_option
+def command(
+    readings: int,
+    spread: float,
+    suite_name: str,
+    cpu: int | None,
+    directory: Path | None,
+    store_url: str | None,
+    as_json: bool,
+) -> int:
+    """Learn what the surrogates cost on this node while nothing else runs.
+
+    Takes readings spread over time and keeps the low quantile of each surrogate: neighbours that
+    nobody sees come and go, and a single snapshot would take them for the node itself. Each
+    reading is kept at once; after Ctrl-C the same command goes on from there.
+    """
+    from kongming.cli.measure.fingerprint import measure
+    from kongming.probes.node import allowed_cpu, node_facts
+    from kongming.probes.reference import MIN_READINGS, idle_reference
+    from kongming.probes.suite import load_suite
+    from kongming.records import moments
+    from kongming.records.errors import InputError, ProbeError
+    from kongming.store import Store
+
+    if readings < MIN_READINGS:
+        raise InputError(
+            "is too few for a reference.",
+            field="readings",
+            found=readings,
+            allowed=f"{MIN_READINGS} or more",
+        )
+    if not 0.0 <= spread <= KEPT_FOR_S:
+        raise InputError("is out of range.", field="spread", found=spread, allowed="0 to 86400 s")
+    node = node_facts()
+    cpu = allowed_cpu(node, cpu)
+    version = load_suite(node, directory).version
+    with Store.open(store_url) as store:
+        store.put_node(node)
+        last = store.reference(node.id, version, cpu)
+        since = max(moments.ago(KEPT_FOR_S), "" if last is None else last.taken_at)
+        known = [
+            kept
+            for kept in store.fingerprints(
+                node_id=node.id, suite_version=version, purpose="reference", cpu=cpu
+            )
+            if kept.started_at > since and kept.suite == suite_name
+        ]
+        missing = max(1, readings - len(known))
+        began = time.monotonic()
+        try:
+            for index in range(missing):
+                due = began + spread * index / max(1, readings - 1)
+                time.sleep(max(0.0, due - time.monotonic()))
+                text = f"reading {len(known) + 1} of {max(readings, len(known) + 1)}"
+                taken = measure(node, suite_name, None, cpu, directory, quiet=as_json, text=text)
+                if not taken.times():
+                    reason = next(iter(taken.surrogates.values())).error
+                    raise ProbeError(f"Not one surrogate could be measured: {reason}")
+                store.add_fingerprint(taken, purpose="reference")
+                known.append(taken)
+        except KeyboardInterrupt:
+            output.error_console().print(
+                f"{len(known)} of {readings} readings are kept; the same command goes on there."
+            )
+            raise
+        times = idle_reference(known)
+        taken_at = moments.now()
+        store.put_reference(node.id, version, cpu, times, len(known), taken_at)
+    spreads = {
+        name: _spread_pct([kept.times()[name] for kept in known if name in kept.times()])
+        for name in times
+    }
+    if as_json:
+        output.emit_json(
+            {
+                "node_id": node.id,
+                "suite": suite_name,
+                "suite_version": version,
+                "cpu": cpu,
+                "readings": len(known),
+                "taken_at": taken_at,
+                "surrogates": {
+                    name: {"seconds_per_op": seconds, "spread_pct": spreads[name]}
+                    for name, seconds in times.items()
+                },
+            }
+        )
+        return 0
+    columns = ("surrogate", "idle time per operation", "spread")
+    rows = [
+        (name, output.format_seconds(seconds), f"{spreads[name]:.1f} %")
+        for name, seconds in times.items()
+    ]
+    title = f"{node.name}, CPU {cpu}: {len(known)} readings"
+    console = output.console()
+    console.print(output.table(columns, rows, title=title, right=columns[1:]))
+    console.print(
+        "Spread: how far the slowest reading lies above the fastest. 'kongming fingerprint' now "
+        "shows slowdowns."
+    )
+    return 0
+
+
+def _spread_pct(times: Sequence[float]) -> float:
+    return 100.0 * (max(times) / min(times) - 1.0)

@@ -1,0 +1,103 @@
+"""``kongming explain``: which surrogates a prediction comes from."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kongming.cli import options, output
+from kongming.cli.fleet.serving import Server, oracle, server_options
+from kongming.cli.predict.trained import placement_of_model
+from kongming.records.questions import STALE_POLICIES, Question
+
+if TYPE_CHECKING:
+    from kongming.records.answers import Explanation
+
+
+@click.command("explain")
+@click.argument("app", metavar="APP")
+@click.option("--node", required=True, metavar="NODE", help="On this node (id or name).")
+@click.option(
+    "-n",
+    "--limit",
+    type=click.IntRange(min=1),
+    default=12,
+    show_default=True,
+    help="Surrogates to show; --json has all.",
+)
+@placement_of_model
+@click.option("--model", default=None, metavar="NAME", help="Default: the chosen one.")
+@click.option(
+    "--stale",
+    type=click.Choice(STALE_POLICIES),
+    default="widen",
+    show_default=True,
+    help="What to do with a fingerprint that is too old.",
+)
+@server_options
+@options.store_option
+@options.json_option
+def command(
+    app: str,
+    node: str,
+    limit: int,
+    placement: str | None,
+    model: str | None,
+    stale: Any,
+    server: Server,
+    store_url: str | None,
+    as_json: bool,
+) -> None:
+    """Say why APP is predicted to run on NODE as it is.
+
+    For each surrogate: what it costs there now, on the idle node, and by how much less APP would
+    be slowed were it as idle. These parts need not sum up: two resources can be short together.
+    """
+    question = Question(
+        app=app,
+        node=node,
+        placement=placement,
+        stale_policy=stale,
+        model=None if model == "auto" else model,
+    )
+    with oracle(server, store_url) as service:
+        answer = service.explain(question)
+    if as_json:
+        output.emit_json(answer.to_dict())
+    else:
+        _show(answer, node, limit)
+
+
+def _show(answer: Explanation, node: str, limit: int) -> None:
+    said = answer.prediction
+    console = output.console()
+    parts = answer.contributions[:limit]
+    title = f"{said.app} on {node}, {said.placement}: slowdown {said.slowdown.median:.2f}"
+    console.print(
+        output.table(
+            ("surrogate", "family", "now", "idle", "ratio", "part of the slowdown"),
+            [
+                (
+                    one.surrogate,
+                    one.family,
+                    output.format_seconds(one.seconds_per_op),
+                    output.format_seconds(one.idle_seconds_per_op),
+                    f"{one.seconds_per_op / one.idle_seconds_per_op:.2f}",
+                    f"{100.0 * math.expm1(one.log_slowdown):+.1f} %",
+                )
+                for one in parts
+            ],
+            title=title,
+            right=("now", "idle", "ratio", "part of the slowdown"),
+        )
+    )
+    left = len(answer.contributions) - len(parts)
+    if left:
+        console.print(f"{left} more have no greater part; --limit or --json shows them.")
+    for what, ids in (("added", said.added), ("removed", said.removed)):
+        if ids:
+            console.print(f"{what} since the fingerprint was taken: {', '.join(ids)}", markup=False)
+    for remark in (*said.notes, *(f"! {warning}" for warning in said.warnings)):
+        console.print(remark, markup=False)

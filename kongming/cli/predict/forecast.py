@@ -1,0 +1,133 @@
+"""A prediction for a named node, or one that a server makes: asked for and shown."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kongming.cli import output
+from kongming.cli.fleet.serving import Server, oracle
+from kongming.records.errors import InputError, KongmingError
+from kongming.records.questions import ColocationQuestion, Question
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kongming.cli.predict.job import Job
+    from kongming.records.answers import Colocation, Forecast
+
+
+def forecast_on(server: Server, store_url: str | None, question: Question, as_json: bool) -> None:
+    """Ask for one node, and print the answer. Raises what the question has in place of one."""
+    with oracle(server, store_url) as service:
+        (answer,) = service.predict([question])
+    if isinstance(answer, KongmingError):
+        raise answer
+    if as_json:
+        output.emit_json(answer.to_dict())
+    else:
+        _show(answer, f"{answer.app} on {question.node}", ())
+
+
+def forecast_job(
+    server: Server, store_url: str | None, job: Job, question: Question, as_json: bool
+) -> None:
+    """Ask for a whole job, and print the answer. Raises what the question has in place of one."""
+    with oracle(server, store_url, job.scale_files(server)) as service:
+        (answer,) = service.predict([question])
+    if isinstance(answer, KongmingError):
+        raise answer
+    if as_json:
+        output.emit_json(answer.to_dict())
+    else:
+        _show(answer, f"{answer.app} on {len(question.nodes)} nodes", ())
+
+
+def forecast_beside(
+    server: Server, store_url: str | None, question: ColocationQuestion, as_json: bool
+) -> None:
+    """Ask about neighbours on an idle node, and print the answer."""
+    with oracle(server, store_url) as service:
+        answer = service.predict_colocation(question)
+    if as_json:
+        output.emit_json(
+            {
+                **answer.prediction.to_dict(),
+                "beside": list(question.neighbours),
+                "neighbours": [neighbour.to_dict() for neighbour in answer.neighbours],
+            }
+        )
+        return
+    beside = ", ".join(question.neighbours)
+    _show(answer.prediction, f"{question.app} beside {beside}", _neighbours(answer))
+
+
+def refuse_measuring(measuring: Mapping[str, bool], why: str) -> None:
+    """Raises InputError for an option that measures here where another node is asked about."""
+    for name, given in measuring.items():
+        if given:
+            raise InputError(
+                f"cannot be given with {why}.",
+                field=name,
+                hint="What is known of a node comes from its fingerprints.",
+            )
+
+
+def _neighbours(answer: Colocation) -> tuple[tuple[str, str], ...]:
+    return tuple(
+        (
+            neighbour.app,
+            "not known"
+            if neighbour.slowdown is None
+            else f"{neighbour.slowdown.median:.2f} "
+            f"({neighbour.slowdown.lower:.2f} to {neighbour.slowdown.upper:.2f})",
+        )
+        for neighbour in answer.neighbours
+    )
+
+
+def _show(forecast: Forecast, title: str, slows: tuple[tuple[str, str], ...]) -> None:
+    from rich.panel import Panel
+    from rich.table import Table
+    from rich.text import Text
+
+    from kongming.cli.predict.job import add_scaled
+    from kongming.cli.predict.prediction_view import add_drivers, add_runtime, add_slowdown
+
+    grid = Table.grid(padding=(0, 2))
+    if forecast.runtime_s is not None:
+        add_runtime(grid, forecast.runtime_s, forecast.metric_unit)
+    add_slowdown(grid, forecast.slowdown, forecast.solo_s, forecast.metric_unit)
+    if forecast.scaled is not None:
+        add_scaled(grid, forecast.scaled)
+    add_drivers(grid, forecast.drivers, forecast.slowdown)
+    residents: list[tuple[Any, str]] = [
+        (
+            impact.app,
+            f"{impact.slowdown_then.median:.2f} ({impact.slowdown_then.lower:.2f} to "
+            f"{impact.slowdown_then.upper:.2f}), now {impact.slowdown_now.median:.2f}",
+        )
+        for impact in forecast.residents.values()
+    ]
+    for name, told in (*residents, *slows):
+        grid.add_row("slows", name, told)
+    if forecast.fingerprint_age_s is not None:
+        age = output.format_duration(forecast.fingerprint_age_s)
+        grid.add_row("as of", f"{age} ago", "stale" if forecast.stale else "")
+    model = f"{forecast.model} version {forecast.model_version}" if forecast.model else "none"
+    console = output.console()
+    console.print(
+        Panel(
+            grid,
+            title=Text(f"{title}, {forecast.placement}"),
+            title_align="left",
+            subtitle=f"model {model}",
+            subtitle_align="left",
+            expand=False,
+        )
+    )
+    for reason in () if forecast.scaled is None else forecast.scaled.reasons:
+        console.print(Text(f"extrapolating: {reason}"))
+    for remark in forecast.notes:
+        console.print(Text(remark))
+    for warning in forecast.warnings:
+        console.print(Text(f"! {warning}"))

@@ -1,0 +1,269 @@
+"""``kongming model``: what one model is, what it was made from, and how far to trust it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kongming.cli import options, output
+from kongming.cli.predict.trained import placement_of_model
+
+if TYPE_CHECKING:
+    from kongming.learning.intervals import Widening
+    from kongming.learning.model_file import FrozenModel, ModelFile, Variant
+    from kongming.learning.sensitivity import Curve
+    from kongming.records.fingerprint import NodeFacts
+    from kongming.store import ModelEntry, Store
+
+PLOT_SUFFIXES = (".svg", ".png")
+
+
+@click.command("model", short_help="Show a model: errors, selection, sensitivity, origin.")
+@click.argument("app", metavar="APP")
+@placement_of_model
+@click.option("--node", "node", metavar="ID", help="The node it was trained on (id or name).")
+@click.option("--model", default=None, metavar="NAME", help="Whose curves. Default: the chosen.")
+@click.option(
+    "--plot",
+    "plot_file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Draw the sensitivity curves to this file (.svg or .png).",
+)
+@options.store_option
+@options.json_option
+def command(
+    app: str,
+    placement: str | None,
+    node: str | None,
+    model: str | None,
+    plot_file: Path | None,
+    store_url: str | None,
+    as_json: bool,
+) -> None:
+    """Show the newest model of APP: errors of each kind, what was selected, how it was made.
+
+    Errors are over resource families that were left out of training in turn, beside those of
+    MEAN and beside the noise floor. Sensitivity is the slowdown that the model predicts when one
+    family's surrogates go from idle to the most that was seen, all others idle.
+    """
+    from kongming.cli.predict.predict import check_model
+    from kongming.cli.predict.trained import placement_for
+    from kongming.engine.load.models import Widenings
+    from kongming.learning.model_file import read
+    from kongming.learning.sensitivity import family_curves, surrogate_curves
+    from kongming.records.errors import InputError
+    from kongming.store import Store
+
+    check_model(model)
+    if plot_file is not None and plot_file.suffix.lower() not in PLOT_SUFFIXES:
+        raise InputError(
+            "is no kind of picture that can be drawn.",
+            field="--plot",
+            found=str(plot_file),
+            allowed="a name that ends in .svg or .png",
+        )
+    with Store.open(store_url) as store:
+        where = placement_for(store, app, placement)
+        entry, document = _newest(store, app, where, node)
+        file = read(document)
+        variant = file.variants["full"]
+        frozen = variant.model(model)
+        curves = [*family_curves(variant, frozen), *surrogate_curves(variant, frozen)]
+        widening = Widenings(store, model).of(file)
+        card = _card(store, entry, document, file, frozen, curves, widening)
+    if plot_file is not None:
+        from kongming.cli.predict.model_plot import draw
+
+        draw(plot_file, f"{app}, {where}: {frozen.name}", curves)
+    if as_json:
+        output.emit_json(card)
+        return
+    from kongming.cli.predict.model_view import show
+
+    show(card)
+    if plot_file is not None:
+        output.console().print(f"Drawn to {plot_file}.", markup=False)
+
+
+def _newest(
+    store: Store, app: str, placement: str, node: str | None
+) -> tuple[ModelEntry, dict[str, Any]]:
+    """The newest model there, on that node if one is named.
+
+    Raises:
+        UnknownNameError: the application was never profiled.
+        UntrainedError: it has no model there.
+    """
+    from kongming.cli.predict.trained import check_known
+    from kongming.records.errors import UntrainedError
+
+    names = {known.id: known.name for known in store.nodes()}
+    for entry in store.models(app=app, placement=placement):
+        if node is None or node in (entry.node_id, names.get(entry.node_id)):
+            document = store.model(app, placement, version=entry.version)
+            assert document is not None
+            return entry, document
+    check_known(store, app)
+    known = sorted(
+        {
+            f"{entry.placement} on {names.get(entry.node_id) or entry.node_id}"
+            for entry in store.models(app=app)
+        }
+    )
+    there = f" on {node}" if node is not None else ""
+    raise UntrainedError(
+        f"{app} has no model at {placement}{there}."
+        + (f" It has one at {', '.join(known)}." if known else ""),
+        hint=f"Train it: kongming train {app} --placement {placement}",
+    )
+
+
+def _card(
+    store: Store,
+    entry: ModelEntry,
+    document: Mapping[str, Any],
+    file: ModelFile,
+    frozen: FrozenModel,
+    curves: Sequence[Curve],
+    widening: Widening,
+) -> dict[str, Any]:
+    variants = document["variants"]
+    return {
+        "app": file.app,
+        "placement": file.placement,
+        "version": entry.version,
+        "identity": file.identity,
+        "trained_at": document["trained_at"],
+        "suite_version": file.suite_version,
+        "node": _node(store, file.node_id),
+        "elsewhere": _elsewhere(store, entry),
+        "solo": {
+            "value": file.solo_metric,
+            "metric_unit": file.metric_unit,
+            "better": file.better,
+            "noise_pct": file.solo.noise_pct,
+            "runs": file.solo.n,
+        },
+        "runs": {**document["runs"], **_measured(store, file)},
+        "requested": document["requested"],
+        "chosen": {name: variant["chosen"] for name, variant in variants.items()},
+        "variants": {
+            name: {
+                "columns": variant["columns"],
+                "chosen": variant["chosen"],
+                "reason": variant["reason"],
+                "noise_floor_pct": variant["noise_floor_pct"],
+                "left_out": variant["groups"],
+                "errors": {key: one["scores"] for key, one in variant["models"].items()},
+                "selected": {
+                    key: one["selection"]
+                    for key, one in variant["models"].items()
+                    if "selection" in one
+                },
+                "members": {
+                    key: one["frozen"]["members"]
+                    for key, one in variant["models"].items()
+                    if "members" in one["frozen"]
+                },
+            }
+            for name, variant in variants.items()
+        },
+        "interval": _interval(file, frozen, widening),
+        "pressure": _pressure(store, file, file.variants["full"]),
+        "sensitivity": {
+            "model": frozen.name,
+            "curves": [
+                {
+                    "kind": curve.kind,
+                    "name": curve.name,
+                    "surrogates": list(curve.surrogates),
+                    "load": curve.load.tolist(),
+                    "slowdown": curve.slowdown.tolist(),
+                }
+                for curve in curves
+            ],
+        },
+    }
+
+
+def _node(store: Store, node_id: str) -> dict[str, Any]:
+    """The node's facts; its id alone where the store does not know it."""
+    found: NodeFacts | None = {node.id: node for node in store.nodes()}.get(node_id)
+    if found is None:
+        return {"id": node_id, "name": None}
+    return {
+        "id": found.id,
+        "name": found.name,
+        "cpu_model": found.cpu_model,
+        "architecture": found.architecture,
+        "cpus": len(found.cpus),
+        "llc_bytes": found.llc_bytes,
+        "memory_bytes": found.memory_bytes,
+        "kernel": found.kernel,
+        "hypervisor": found.hypervisor,
+    }
+
+
+def _elsewhere(store: Store, entry: ModelEntry) -> list[dict[str, str]]:
+    """Where else the application has a model."""
+    places = {(other.placement, other.node_id): None for other in store.models(app=entry.app)}
+    return [
+        {"placement": placement, "node_id": node_id}
+        for placement, node_id in places
+        if (placement, node_id) != (entry.placement, entry.node_id)
+    ]
+
+
+def _measured(store: Store, file: ModelFile) -> dict[str, str | None]:
+    """When the first and the last of the runs that could be trained on started; UTC."""
+    started = [
+        run.started_at
+        for kind in ("solo", "induced")
+        for run in store.runs(
+            app=file.app,
+            identity=file.identity,
+            node_id=file.node_id,
+            placement=file.placement,
+            kind=kind,
+            ok=True,
+            fingerprints=False,
+        )
+    ]
+    return {"first_at": min(started, default=None), "last_at": max(started, default=None)}
+
+
+def _interval(file: ModelFile, frozen: FrozenModel, widening: Widening) -> dict[str, Any]:
+    """How sure predictions beside others are, shown for the idle node."""
+    from kongming.learning.predict import predict_environment
+    from kongming.learning.readings import idle_times
+
+    idle = predict_environment(
+        file,
+        idle_times(file.variants["full"]),
+        model=frozen.name,
+        variant="full",
+        widening=widening.factor,
+        widening_groups=widening.groups,
+    ).slowdown
+    return {
+        "level": idle.level,
+        "calibrated": idle.calibrated,
+        "left_out": frozen.groups,
+        "widening": widening.factor,
+        "applications": widening.groups,
+        "coruns": widening.pairs,
+        "idle": {"lower": idle.lower, "upper": idle.upper},
+    }
+
+
+def _pressure(store: Store, file: ModelFile, variant: Variant) -> dict[str, float]:
+    """By family, what a neighbour sees beside the application; empty without a signature."""
+    from kongming.cli.predict.trained import signatures_of
+    from kongming.learning.colocation import mean_signature
+    from kongming.learning.sensitivity import pressures
+
+    signatures = signatures_of(store, file.app, file)
+    return pressures(variant, mean_signature(signatures)) if signatures else {}

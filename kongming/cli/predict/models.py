@@ -1,0 +1,154 @@
+"""``kongming models``: the trained models."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kongming.cli import options, output
+from kongming.cli.fleet.serving import Server, oracle, server_options
+from kongming.records import moments
+
+if TYPE_CHECKING:
+    from kongming.records.answers import ModelReport
+    from kongming.rpc.protocol import Oracle
+
+
+@click.command("models")
+@click.option("--app", metavar="NAME", help="Only this application.")
+@options.placement_filter
+@click.option("--all", "everything", is_flag=True, help="Earlier versions as well.")
+@server_options
+@options.store_option
+@options.json_option
+def command(
+    app: str | None,
+    placement: str | None,
+    everything: bool,
+    server: Server,
+    store_url: str | None,
+    as_json: bool,
+) -> None:
+    """List trained models: the newest of each application, node and placement.
+
+    The error is the median over resource families that were left out of training in turn.
+    """
+    from kongming.records.errors import UnknownNameError
+
+    with oracle(server, store_url) as service:
+        entries = [m for m in service.models(app) if placement in (None, m.placement)]
+        if app is not None and not entries:
+            known = {entry.app for entry in service.models()}
+            if app not in known:
+                raise UnknownNameError("model for an application", app, known)
+        seen: set[tuple[str, str, str]] = set()
+        documents = []
+        for entry in entries:
+            key = (entry.app, entry.placement, entry.node_id)
+            if everything or key not in seen:
+                seen.add(key)
+                documents.append(_described(service, entry))
+        names = {node.facts.id: node.facts.name for node in service.nodes()}
+    if as_json:
+        output.emit_json({"models": documents})
+        return
+    console = output.console()
+    if not documents:
+        console.print("No model was trained yet: kongming train")
+        return
+    console.print(
+        output.table(
+            (
+                "application",
+                "placement",
+                "version",
+                "",
+                "node",
+                "columns",
+                "model",
+                "error",
+                "noise",
+                "runs",
+                "trained",
+            ),
+            [row for document in documents for row in _rows(document, names)],
+            right=("version", "error", "noise", "runs"),
+        )
+    )
+
+
+def _described(service: Oracle, entry: ModelReport) -> dict[str, Any]:
+    import json
+
+    from kongming.records.errors import AccessError
+
+    try:
+        found = service.model(entry.app, entry.placement, entry.version)
+        model = json.loads(found.document)
+    except AccessError:
+        # A scheduler may list models, and not read them.
+        model = {}
+    trained_at = None
+    if entry.trained_at is not None:
+        trained_at = moments.format(entry.trained_at, "seconds")
+    return {
+        "app": entry.app,
+        "placement": entry.placement,
+        "version": entry.version,
+        "identity": entry.identity,
+        "node_id": entry.node_id,
+        "trained_at": trained_at,
+        "in_service": entry.in_service,
+        "runs": _within(model, "runs", "total"),
+        "variants": _variants(model),
+    }
+
+
+def _within(document: object, *path: str) -> Any:
+    """What lies at ``path``; None where a model has no such thing."""
+    for key in path:
+        if not isinstance(document, Mapping):
+            return None
+        document = document.get(key)
+    return document
+
+
+def _variants(model: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """By variant (the columns it needs): its chosen model and what validation said of it."""
+    found = {}
+    for name, variant in (_within(model, "variants") or {}).items():
+        chosen = _within(variant, "chosen")
+        found[name] = {
+            "model": chosen,
+            "columns": len(_within(variant, "columns") or ()),
+            "median_error_pct": _within(variant, "models", str(chosen), "scores", "median_pct"),
+            "noise_floor_pct": _within(variant, "noise_floor_pct"),
+        }
+    return found
+
+
+def _rows(document: Mapping[str, Any], names: Mapping[str, str]) -> list[tuple[object, ...]]:
+    node = names.get(document["node_id"]) or document["node_id"][:12]
+    variants = document["variants"] or {"-": {}}
+    return [
+        (
+            document["app"],
+            document["placement"],
+            document["version"],
+            "in service" if document["in_service"] else None,
+            node,
+            f"{name} ({variant['columns']})" if variant else None,
+            variant.get("model"),
+            _percent(variant.get("median_error_pct")),
+            _percent(variant.get("noise_floor_pct")),
+            document["runs"],
+            (document["trained_at"] or "")[:19].replace("T", " ") or None,
+        )
+        for name, variant in variants.items()
+    ]
+
+
+def _percent(value: float | None) -> str | None:
+    return None if value is None else f"{value:.1f}%"

@@ -1,0 +1,94 @@
+"""``kongming pair``: two applications beside each other."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import click
+
+from kongming.cli import options, output
+from kongming.cli.predict.trained import placement_of_model
+
+if TYPE_CHECKING:
+    from kongming.engine.load.models import Widenings
+    from kongming.records.prediction import Prediction
+    from kongming.store import Store
+
+
+@click.command("pair", short_help="Predict two applications beside each other.")
+@click.argument("first", metavar="A")
+@click.argument("second", metavar="B")
+@placement_of_model
+@click.option("--model", default=None, metavar="NAME", help="Default: the chosen one of each.")
+@click.option("--strict", is_flag=True, help="Exit with status 3 where a model extrapolates.")
+@options.store_option
+@options.json_option
+def command(
+    first: str,
+    second: str,
+    placement: str | None,
+    model: str | None,
+    strict: bool,
+    store_url: str | None,
+    as_json: bool,
+) -> None:
+    """Predict A beside B, and B beside A, on an otherwise idle node.
+
+    Where other applications were really run beside each other, intervals are widened (or, by
+    enough of them, narrowed) so that they would have held there.
+    """
+    from kongming.cli.predict.predict import check_model
+    from kongming.cli.predict.prediction_view import show
+    from kongming.cli.predict.trained import placement_for
+    from kongming.engine.load.models import Widenings
+    from kongming.store import Store
+
+    check_model(model)
+    with Store.open(store_url) as store:
+        where = placement_for(store, first, placement)
+        widenings = Widenings(store, model)
+        predictions = [
+            predict_pair_member(store, app, other, where, widenings, model=model, strict=strict)
+            for app, other in ((first, second), (second, first))
+        ]
+    if as_json:
+        output.emit_json({"placement": where, "predictions": [p.to_dict() for p in predictions]})
+        return
+    for prediction in predictions:
+        show(prediction)
+
+
+def predict_pair_member(
+    store: Store,
+    app: str,
+    other: str,
+    placement: str,
+    widenings: Widenings,
+    *,
+    model: str | None = None,
+    strict: bool = False,
+) -> Prediction:
+    """``app`` beside ``other`` on an otherwise idle node, from what the store holds.
+
+    Raises:
+        UnknownNameError: one of them was never profiled.
+        UntrainedError: ``app`` has no model, or ``other`` no signature.
+        ExtrapolationError: under ``strict``.
+    """
+    from kongming.cli.predict.trained import model_of, signatures_of
+    from kongming.cli.predict.widening import note
+    from kongming.learning.predict import predict_beside
+
+    file, warnings = model_of(store, app, placement)
+    signatures = signatures_of(store, other, file)
+    widening = widenings.of(file)
+    prediction = predict_beside(
+        file,
+        {other: signatures},
+        model=model,
+        strict=strict,
+        widening=widening.factor,
+        widening_groups=widening.groups,
+    )
+    return replace(prediction, warnings=(*prediction.warnings, *warnings), notes=note(widening))

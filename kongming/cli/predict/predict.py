@@ -1,0 +1,348 @@
+"""``kongming predict``: how long an application will run, now or beside others."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kongming.cli import options, output
+from kongming.cli.fleet.serving import Server, asks_server, server_options
+from kongming.cli.predict.job import Job, job_options
+from kongming.cli.predict.trained import placement_of_model
+from kongming.records.questions import STALE_POLICIES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from kongming.engine.load.models import Widenings
+    from kongming.learning.model_file import ModelFile
+    from kongming.records.fingerprint import Fingerprint
+    from kongming.records.prediction import Interval
+    from kongming.records.run import Signature
+    from kongming.store import Store
+
+
+@click.command("predict", short_help="Predict an application's runtime, now or beside others.")
+@click.argument("app", metavar="APP")
+@click.option("--now", is_flag=True, help="On the node as it is now (default without --with).")
+@click.option(
+    "--fingerprint",
+    "file",
+    type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path),
+    help="In the environment of a fingerprint that was taken before (JSON; - for stdin).",
+)
+@click.option(
+    "--with",
+    "others",
+    metavar="OTHER",
+    multiple=True,
+    help="Beside a profiled application, on the idle node unless --now is given. Repeatable.",
+)
+@click.option(
+    "--node",
+    metavar="NODE",
+    help="On this node (id or name), as its newest fingerprint shows it. With --server the "
+    "default is this node.",
+)
+@click.option(
+    "--stale",
+    type=click.Choice(STALE_POLICIES),
+    default="widen",
+    show_default=True,
+    help="With --node or --server: what to do with a fingerprint that is too old.",
+)
+@job_options(named=True)
+@placement_of_model
+@click.option("--model", default=None, metavar="NAME", help="Default: the chosen one.")
+@click.option("--strict", is_flag=True, help="Exit with status 3 where the model extrapolates.")
+@click.option(
+    "--dir",
+    "directory",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=None,
+    help="Folder for the files of a measurement.",
+)
+@server_options
+@options.store_option
+@options.json_option
+def command(
+    app: str,
+    now: bool,
+    file: Path | None,
+    others: tuple[str, ...],
+    node: str | None,
+    stale: Any,
+    placement: str | None,
+    model: str | None,
+    strict: bool,
+    directory: Path | None,
+    job: Job,
+    server: Server,
+    store_url: str | None,
+    as_json: bool,
+) -> None:
+    """Predict the runtime of APP: median, 90 % interval, and what drives it.
+
+    With --now the smallest suite that the model needs is measured. OTHER must not run on the
+    node already when --now or --fingerprint is given with --with: it would be counted twice.
+
+    With --node nothing is measured: the node's newest fingerprint is used, of the local store or
+    of the server. A server answers for all its nodes, with what has been placed there since.
+
+    With --machines and --nodes it is the runtime of a whole job: what the scale model tells of
+    idle machines, slowed as the slowest of the nodes is (its serial part as the driver's).
+    """
+    job.check()
+    measuring_here = {"--now": now, "--fingerprint": file is not None, "--dir": bool(directory)}
+    # KONGMING_SERVER does not keep one from measuring here.
+    asked = asks_server(server) and (server.named or not any(measuring_here.values()))
+    if job.is_asked:
+        _job(
+            job,
+            {"--node": node is not None, "--with": bool(others)} | measuring_here,
+            server,
+            store_url,
+            as_json,
+            app=app,
+            placement=placement,
+            model=None if model == "auto" else model,
+            strict=strict,
+            stale_policy=stale,
+        )
+        return
+    if node is not None or asked:
+        _elsewhere(
+            app,
+            node,
+            others,
+            measuring_here,
+            server,
+            store_url,
+            as_json,
+            asked=asked,
+            placement=placement,
+            model=model,
+            strict=strict,
+            stale=stale,
+        )
+        return
+    from kongming.cli.predict.trained import model_of, placement_for, signatures_of
+    from kongming.cli.predict.widening import note
+    from kongming.engine.load.measured import predict_measured
+    from kongming.engine.load.models import Widenings
+    from kongming.learning.predict import predict_beside
+    from kongming.records.errors import InputError
+    from kongming.records.questions import Question
+    from kongming.store import Store
+
+    check_model(model)
+    if now and file is not None:
+        raise InputError(
+            "cannot be given with --fingerprint.",
+            field="--now",
+            hint="Choose the node as it is now, or as it was then.",
+        )
+    with Store.open(store_url) as store:
+        where = placement_for(store, app, placement)
+        measuring = file is None and (now or not others)
+        trained, warnings = model_of(store, app, where)
+        neighbours = {other: signatures_of(store, other, trained) for other in others}
+        live: Fingerprint | None = None
+        if file is not None:
+            live = _read_fingerprint(file)
+        elif measuring:
+            live = _measure(trained, model, directory)
+        widenings = Widenings(store, model)
+        widening = widenings.of(trained)
+        if others:
+            prediction = predict_beside(
+                trained,
+                neighbours,
+                live=live,
+                model=model,
+                strict=strict,
+                widening=widening.factor,
+                widening_groups=widening.groups,
+            )
+            residents, unknown = _residents(store, trained, neighbours, live, model, widenings)
+            prediction = replace(prediction, residents=residents, notes=note(widening))
+            warnings = (*warnings, *unknown)
+        else:
+            assert live is not None
+            prediction = predict_measured(
+                store,
+                live,
+                Question(app, live.node.id, where, model=model, strict=strict),
+                widening,
+            )
+            prediction = replace(prediction, notes=(*prediction.notes, *note(widening)))
+        prediction = replace(prediction, warnings=(*prediction.warnings, *warnings))
+    if as_json:
+        output.emit_json(prediction.to_dict())
+    else:
+        from kongming.cli.predict.prediction_view import show
+
+        show(prediction)
+
+
+def _elsewhere(
+    app: str,
+    node: str | None,
+    others: tuple[str, ...],
+    measuring: Mapping[str, bool],
+    server: Server,
+    store_url: str | None,
+    as_json: bool,
+    *,
+    asked: bool,
+    placement: str | None,
+    model: str | None,
+    strict: bool,
+    stale: Any,
+) -> None:
+    """Not measured here: of a node that the store or a server knows."""
+    from kongming.cli.predict.forecast import forecast_beside, forecast_on, refuse_measuring
+    from kongming.records.questions import ColocationQuestion, Question
+
+    refuse_measuring(measuring, "--server" if asked else "--node")
+    if not others:
+        question = Question(
+            app=app,
+            node=node or _this_node(),
+            placement=placement,
+            stale_policy=stale,
+            model=None if model == "auto" else model,
+            strict=strict,
+        )
+        forecast_on(server, store_url, question, as_json)
+        return
+    company = ColocationQuestion(
+        app=app,
+        neighbours=others,
+        node=node,
+        placement=placement,
+        model=None if model == "auto" else model,
+        strict=strict,
+    )
+    forecast_beside(server, store_url, company, as_json)
+
+
+def _job(
+    job: Job,
+    others: Mapping[str, bool],
+    server: Server,
+    store_url: str | None,
+    as_json: bool,
+    **asked: Any,
+) -> None:
+    """A whole job on several machines."""
+    from kongming.cli.predict.forecast import forecast_job, refuse_measuring
+    from kongming.records.errors import InputError
+    from kongming.records.questions import Question
+
+    refuse_measuring(others, "--machines")
+    if not job.nodes:
+        raise InputError(
+            "is missing.",
+            field="--nodes",
+            hint=f"Find the best: kongming rank {asked['app']} --machines {job.machines}. On idle "
+            "machines: kongming scale predict",
+        )
+    question = Question(scaling=job.scaling(), nodes=job.nodes, driver=job.driver, **asked)
+    forecast_job(server, store_url, job, question, as_json)
+
+
+def check_model(model: str | None) -> None:
+    """Raises UnknownNameError for a model that does not exist."""
+    from kongming.learning.registry import AUTO, model_kind
+
+    if model not in (None, AUTO):
+        model_kind(str(model))
+
+
+def _this_node() -> str:
+    from kongming.probes.node import node_facts
+
+    return node_facts().id
+
+
+def _read_fingerprint(file: Path) -> Fingerprint:
+    from kongming.records.errors import InputError
+    from kongming.records.fingerprint import Fingerprint
+
+    try:
+        text = sys.stdin.read() if str(file) == "-" else file.read_text("utf-8")
+        document: Any = json.loads(text)
+    except ValueError as error:
+        raise InputError(
+            f"{file} is not JSON ({error}).",
+            field="--fingerprint",
+            hint="Write one with: kongming fingerprint --json > FILE",
+        ) from error
+    return Fingerprint.from_dict(document)
+
+
+def _measure(file: ModelFile, model: str | None, directory: Path | None) -> Fingerprint:
+    """The node as it is now, in the surrogates that the model needs, on the CPU of its runs."""
+    from kongming.learning.predict import columns_needed, live_variant
+    from kongming.probes.fingerprinting import take_fingerprint
+    from kongming.probes.suite import load_suite
+    from kongming.records.errors import IncompatibleError
+
+    # Asked first: on another node the columns may not even have the same names.
+    version = load_suite(directory=directory).version
+    if version != file.suite_version:
+        raise IncompatibleError(
+            f"This node's suite is version {version}; the model of {file.app} was trained on "
+            f"{file.suite_version}.",
+            hint="Profile and train on this node: kongming profile APPS.toml",
+        )
+    variant = live_variant(file, model)
+    with output.progress("Measuring this node") as shown:
+        return take_fingerprint(
+            suite="quick" if variant == "quick" else "standard",
+            names=columns_needed(file, variant),
+            cpu=file.cpu,
+            directory=directory,
+            on_progress=lambda p: shown.update(p.done, total=p.total),
+            shared_core=file.placement == "same-core",
+        )
+
+
+def _residents(
+    store: Store,
+    newcomer: ModelFile,
+    neighbours: Mapping[str, Sequence[Signature]],
+    live: Fingerprint | None,
+    model: str | None,
+    widenings: Widenings,
+) -> tuple[dict[str, Interval], tuple[str, ...]]:
+    """What the newcomer does to each neighbour that has a model, and why not to the others."""
+    from kongming.cli.predict.trained import model_of, signatures_of
+    from kongming.learning.predict import predict_residents
+    from kongming.records.errors import KongmingError
+
+    own = signatures_of(store, newcomer.app, newcomer)
+    if not own:
+        return {}, (f"{newcomer.app} has no signature: what it does to others is not known.",)
+    slowdowns: dict[str, Interval] = {}
+    warnings = []
+    for name in neighbours:
+        try:
+            trained, _ = model_of(store, name, newcomer.placement)
+            slowdowns |= predict_residents(
+                own,
+                {name: trained},
+                neighbours,
+                live=live,
+                model=model,
+                widenings={name: widenings.of(trained)},
+            )
+        except KongmingError as error:
+            warnings.append(f"What it does to {name} is not known: {error.message}")
+    return slowdowns, tuple(warnings)

@@ -1,0 +1,97 @@
+"""A prediction for a person: runtime, slowdown, what drives it, and warnings."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kongming.cli import output
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.table import Table
+
+    from kongming.records.prediction import Driver, Interval, Prediction
+
+_BAR = 24
+"""Characters of a full bar of a driver's share."""
+
+_WORTH_A_WORD = 1.02
+"""Slowdown from which a person is told what drives it: shares of next to nothing mislead."""
+
+
+def show(prediction: Prediction) -> None:
+    """A panel for a person: runtime, interval, slowdown, drivers, residents; warnings below."""
+    from rich.panel import Panel
+    from rich.table import Table
+    from rich.text import Text
+
+    grid = Table.grid(padding=(0, 2))
+    add_runtime(grid, prediction.runtime_s, prediction.metric_unit)
+    add_slowdown(grid, prediction.slowdown, prediction.solo_s, prediction.metric_unit)
+    add_drivers(grid, prediction.drivers, prediction.slowdown)
+    for name, interval in prediction.residents.items():
+        grid.add_row(
+            "slows",
+            name,
+            f"{interval.median:.2f} ({interval.lower:.2f} to {interval.upper:.2f})",
+        )
+    beside = f" beside {', '.join(prediction.beside)}" if prediction.beside else ""
+    title = Text(f"{prediction.app}{beside}, {prediction.placement}")
+    console = output.console()
+    console.print(
+        Panel(
+            grid,
+            title=title,
+            title_align="left",
+            subtitle=f"model {prediction.model}",
+            subtitle_align="left",
+            expand=False,
+        )
+    )
+    for remark in prediction.notes:
+        console.print(Text(remark))
+    for warning in prediction.warnings:
+        console.print(Text(f"! {warning}"))
+
+
+def add_runtime(grid: Table, runtime: Interval, unit: str) -> None:
+    """A row with the runtime, or the application's own metric, and its interval."""
+    from rich.text import Text
+
+    sure = "" if runtime.calibrated else ", not calibrated"
+    grid.add_row(
+        "runtime" if unit == "s" else "metric",
+        Text(f"{_value(runtime.median, unit)}", style="bold"),
+        f"{100.0 * runtime.level:g} % interval {_value(runtime.lower, unit)} to "
+        f"{_value(runtime.upper, unit)}{sure}",
+    )
+
+
+def add_slowdown(grid: Table, slowdown: Interval, solo: float | None, unit: str) -> None:
+    """A row with the slowdown and its interval, over the solo runtime where it is known."""
+    from rich.text import Text
+
+    over = "" if solo is None else f", over {_value(solo, unit)} alone"
+    grid.add_row(
+        "slowdown",
+        Text(f"{slowdown.median:.2f}", style="bold"),
+        f"{slowdown.lower:.2f} to {slowdown.upper:.2f}{over}",
+    )
+
+
+def add_drivers(grid: Table, drivers: Sequence[Driver], slowdown: Interval) -> None:
+    """A row with a bar for each family that drives a slowdown worth a word."""
+    shown = drivers if slowdown.median >= _WORTH_A_WORD else ()
+    for number, driver in enumerate(shown):
+        if driver.share >= 0.005:
+            bar = "█" * max(1, round(_BAR * driver.share))
+            grid.add_row(
+                "driven by" if number == 0 else "",
+                driver.family,
+                f"{bar.ljust(_BAR)} {100 * driver.share:.0f} %",
+            )
+
+
+def _value(value: float, unit: str) -> str:
+    return output.format_seconds(value) if unit == "s" else f"{value:.4g} {unit}"

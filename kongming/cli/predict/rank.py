@@ -1,0 +1,148 @@
+"""``kongming rank``: the nodes on which an application would run best."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kongming.cli import options, output
+from kongming.cli.fleet.serving import Server, oracle, server_options
+from kongming.cli.predict.job import Job, job_options, show_sets
+from kongming.cli.predict.trained import placement_of_model
+from kongming.records.questions import STALE_POLICIES, RankQuestion
+
+if TYPE_CHECKING:
+    from kongming.records.answers import Ranking
+
+_RATIO = click.FloatRange(min=0.0, max=1e6)
+
+
+@click.command("rank")
+@click.argument("app", metavar="APP")
+@click.option(
+    "--node", "nodes", multiple=True, metavar="NODE", help="A candidate. Repeatable. Default: all."
+)
+@click.option(
+    "-n",
+    "--limit",
+    type=click.IntRange(min=1),
+    help="How many nodes [default: 10], or with --machines sets of nodes [default: 1].",
+)
+@job_options(named=False)
+@placement_of_model
+@click.option(
+    "--slowdown-limit", type=_RATIO, default=0.0, help="Leave out nodes where APP is slower."
+)
+@click.option(
+    "--resident-slowdown-limit",
+    type=_RATIO,
+    default=0.0,
+    help="Leave out nodes where a resident would be slower.",
+)
+@click.option(
+    "--newcomer-weight", type=_RATIO, default=1.0, show_default=True, help="Of APP's own slowdown."
+)
+@click.option(
+    "--resident-weight",
+    type=_RATIO,
+    default=1.0,
+    show_default=True,
+    help="Of what is added to the residents' slowdowns.",
+)
+@click.option(
+    "--memory", "memory_bytes", type=click.IntRange(min=0), default=0, help="Bytes that APP needs."
+)
+@click.option("--seed", type=click.IntRange(min=0), help="Orders near ties; default: by chance.")
+@click.option(
+    "--stale",
+    type=click.Choice(STALE_POLICIES),
+    default="widen",
+    show_default=True,
+    help="What to do with a fingerprint that is too old.",
+)
+@server_options
+@options.store_option
+@options.json_option
+def command(
+    app: str,
+    nodes: tuple[str, ...],
+    stale: Any,
+    limit: int | None,
+    job: Job,
+    server: Server,
+    store_url: str | None,
+    as_json: bool,
+    **asked: Any,
+) -> None:
+    """Order nodes by how well APP would run there, and how little it would disturb.
+
+    Without --server nodes are as their newest stored fingerprint showed them, and residents are
+    not known. An application that nobody profiled is ranked by the nodes' general slowdown.
+
+    With --machines it is sets of so many nodes for one job, of which the slowest counts; with a
+    scale model of the job, its runtime there.
+    """
+    job.check()
+    question = RankQuestion(
+        app=app,
+        nodes=nodes,
+        stale_policy=stale,
+        limit=limit or (1 if job.is_asked else 10),
+        scaling=job.scaling() if job.is_asked else None,
+        **asked,
+    )
+    with oracle(server, store_url, job.scale_files(server)) as service:
+        ranking = service.rank(question)
+    if as_json:
+        output.emit_json({"app": app, **ranking.to_dict()})
+    else:
+        show(app, ranking, job.machines)
+
+
+def show(app: str, ranking: Ranking, machines: int | None = None) -> None:
+    """A table for a person, and what is to be known of it; ``machines`` where sets were asked."""
+    console = output.console()
+    if machines is not None:
+        show_sets(app, ranking.sets, machines, ranking.candidates)
+    elif ranking.nodes:
+        console.print(
+            output.table(
+                ("", "node", "slowdown", "interval", "residents", "worst", "fingerprint", ""),
+                [
+                    (
+                        f"{number}{'=' if node.tied_with_first else ''}",
+                        node.name or node.node_id[:12],
+                        f"{node.slowdown.median:.2f}",
+                        f"{node.slowdown.lower:.2f} to {node.slowdown.upper:.2f}",
+                        node.residents or None,
+                        f"{node.worst_resident_slowdown:.2f}" if node.residents else None,
+                        _age(node.fingerprint_age_s),
+                        ", ".join(
+                            word
+                            for word, true in (
+                                ("stale", node.stale),
+                                ("extrapolating", node.extrapolating),
+                            )
+                            if true
+                        ),
+                    )
+                    for number, node in enumerate(ranking.nodes, 1)
+                ],
+                right=("", "slowdown", "residents", "worst", "fingerprint"),
+            )
+        )
+        if sum(node.tied_with_first for node in ranking.nodes) > 1:
+            console.print("= : cannot be told from the first; ties come in a random order.")
+    else:
+        console.print(f"None of {ranking.candidates} nodes can be ranked.")
+    if ranking.basis == "node-only":
+        console.print(
+            f"! {app} has no model: this is the nodes' general slowdown, which knows nothing of it."
+        )
+    for reason, count in ranking.refused.items():
+        console.print(f"{count} left out: {reason}")
+
+
+def _age(seconds: float | None) -> str | None:
+    return None if seconds is None else f"{output.format_duration(seconds)} old"

@@ -1,0 +1,297 @@
+"""``kongming train``: train models on what was profiled, and say how far to trust them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kongming.cli import options, output
+from kongming.cli.fleet.serving import Server, changes_server, remote, server_options
+from kongming.learning.registry import AUTO, model_kind, model_names
+from kongming.records.errors import InputError
+
+if TYPE_CHECKING:
+    from kongming.records.run import Run
+    from kongming.store import Store
+
+
+_OPTIONAL = tuple(name for name in model_names(optional=True) if name not in model_names())
+
+
+@click.command("train", short_help="Train models on profiled applications.")
+@click.argument("apps", metavar="[APP]...", nargs=-1)
+@click.option(
+    "--model",
+    default=AUTO,
+    show_default=True,
+    metavar="NAME",
+    help=f"The model that predictions use: {', '.join(model_names())}, or auto for the best of the "
+    f"validation. All of them are trained; {' and '.join(_OPTIONAL)}, which are slow, only when "
+    "asked for here.",
+)
+@options.placement_filter
+@click.option("--seed", type=int, default=0, show_default=True, help="Of the models that draw.")
+@click.option(
+    "--jobs",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Train so many applications at once. Default: one for each CPU. A server has its own "
+    "training.workers.",
+)
+@click.option(
+    "--no-wait", is_flag=True, help="With --server: begin, and tell the operation to follow."
+)
+@server_options
+@options.store_option
+@options.json_option
+def command(
+    apps: tuple[str, ...],
+    model: str,
+    placement: str | None,
+    seed: int,
+    jobs: int | None,
+    no_wait: bool,
+    server: Server,
+    store_url: str | None,
+    as_json: bool,
+) -> int:
+    """Train and validate every model on the profile of each APP (default: of all).
+
+    Validation leaves out one resource family of inducers at a time. Errors are printed beside
+    those of MEAN, which knows nothing of the environment, and beside the noise floor, which is
+    what repeats of the same run differ by.
+
+    With --server (KONGMING_SERVER is not enough) it is trained there, on what the server has;
+    Ctrl-C leaves it going.
+    """
+    if changes_server(server):
+        if jobs is not None:
+            raise InputError(
+                "cannot be given with --server.",
+                field="--jobs",
+                hint="The server's own setting training.workers says how many.",
+            )
+        return _train_there(server, apps, model, placement, seed, as_json, wait=not no_wait)
+    if no_wait:
+        raise InputError("needs --server.", field="--no-wait", hint="Here it is waited for.")
+    from kongming.cli.extras import require
+    from kongming.process_pool import available_cpus, in_order
+    from kongming.records.errors import UntrainedError
+    from kongming.store import Store
+
+    if model != AUTO:
+        model_kind(model)
+    for module in ("numpy", "scipy", "sklearn", "lightgbm", "deap", "loky"):
+        require("kongming train", "predict", module)
+    trained: list[dict[str, Any]] = []
+    failed: list[dict[str, str]] = []
+    notes: list[str] = []
+    with Store.open(store_url) as store:
+        names = _names(store, apps)
+        tasks = _tasks(store, names, placement, model, seed, notes, failed)
+        shared = closing(in_order(_train, tasks, jobs or available_cpus()))
+        with shared as answers, output.progress("Training", len(names)) as shown:
+            shown.update(0)
+            for task, answer in answers:
+                shown.update(names.index(task.app) + 1, text=f"Trained {task.app}")
+                if isinstance(answer, str):
+                    failed.append({"app": task.app, "error": answer})
+                    continue
+                version = store.put_model(
+                    task.app, answer["identity"], task.node_id, task.placement, answer
+                )
+                trained.append(summary(answer, version))
+    failed.sort(key=lambda failure: names.index(failure["app"]))
+    if not trained:
+        raise UntrainedError(
+            failed[0]["error"] if failed else "Nothing was profiled yet.",
+            hint=None if failed else "Profile first: kongming profile APPS.toml",
+        )
+    if as_json:
+        output.emit_json({"models": trained, "failed": failed, "notes": notes})
+    else:
+        for entry in trained:
+            _show(entry)
+        for line in notes:
+            output.error_console().print(f"Note: {line}.", markup=False)
+    for failure in failed:
+        output.error_console().print(
+            f"Not trained: {failure['app']}: {failure['error']}", markup=False
+        )
+    # An application that was named is an answer that was asked for.
+    return UntrainedError.exit_status if failed and apps else 0
+
+
+def _train_there(
+    server: Server,
+    apps: tuple[str, ...],
+    model: str,
+    placement: str | None,
+    seed: int,
+    as_json: bool,
+    *,
+    wait: bool,
+) -> int:
+    from kongming.cli.fleet.operations import followed, told
+
+    with remote(server) as service:
+        operation = service.train(
+            apps,
+            placement=placement,
+            model=None if model == AUTO else model,
+            random_state=seed,
+        )
+        if wait:
+            return told(followed(service, operation.id), as_json, apps)
+    if as_json:
+        output.emit_json(operation.to_dict())
+    else:
+        output.console().print(
+            f"{operation.id}: {operation.state}. Follow it: kongming operations follow "
+            f"{operation.id}",
+            markup=False,
+        )
+    return 0
+
+
+def _names(store: Store, apps: tuple[str, ...]) -> list[str]:
+    from kongming.cli.predict.trained import check_known
+
+    if not apps:
+        return list(dict.fromkeys(entry.name for entry in store.applications()))
+    for name in apps:
+        check_known(store, name)
+    return list(dict.fromkeys(apps))
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """The runs of one application on one node at one placement, to be trained on."""
+
+    app: str
+    node_id: str
+    placement: str
+    runs: tuple[Run, ...]
+    model: str
+    seed: int
+
+
+def _tasks(
+    store: Store,
+    names: list[str],
+    placement: str | None,
+    model: str,
+    seed: int,
+    notes: list[str],
+    failed: list[dict[str, str]],
+) -> Iterator[_Task]:
+    """One for each node and placement that an application has runs at."""
+    from kongming.learning.training import training_sets
+
+    for app in names:
+        sets, left_out = training_sets(store.runs(app=app, placement=placement))
+        notes += left_out
+        if not sets:
+            at = f" at {placement}" if placement else ""
+            error = f"{app} has no runs{at}. Profile it: kongming profile APPS.toml --app {app}"
+            failed.append({"app": app, "error": error})
+        for (node_id, where), runs in sorted(sets.items()):
+            yield _Task(app, node_id, where, tuple(runs), model, seed)
+
+
+def _train(task: _Task) -> dict[str, Any] | str:
+    """The model document, or why there can be none. In a process of its own, perhaps."""
+    from kongming.learning.training import train_application
+    from kongming.records.errors import CannotAnswerError
+
+    try:
+        return train_application(
+            task.runs, placement=task.placement, model=task.model, random_state=task.seed
+        )
+    except CannotAnswerError as error:
+        return str(error)
+
+
+def summary(document: Mapping[str, Any], version: int) -> dict[str, Any]:
+    """What is told about a model: its errors, its choice and what it was trained on."""
+    return {
+        "app": document["app"],
+        "placement": document["placement"],
+        "node_id": document["node_id"],
+        "version": version,
+        "chosen": document["chosen"],
+        "solo_s": document["solo"]["median"]
+        if document["better"] == "lower"
+        else 1.0 / document["solo"]["median"],
+        "metric_unit": document["metric_unit"],
+        "solo_noise_pct": document["solo"]["noise_pct"],
+        "runs": document["runs"],
+        "dropped_columns": document["dropped_columns"],
+        "variants": {
+            name: {
+                "columns": len(variant["columns"]),
+                "chosen": variant["chosen"],
+                "reason": variant["reason"],
+                "noise_floor_pct": variant["noise_floor_pct"],
+                "left_out": variant["groups"],
+                "errors": {key: model["scores"] for key, model in variant["models"].items()},
+                "evaluations": _evaluations(variant["models"]),
+            }
+            for name, variant in document["variants"].items()
+        },
+    }
+
+
+def _evaluations(models: Mapping[str, Any]) -> dict[str, dict[str, int]]:
+    """How many selections each genetic model tried: to be fitted, and to be validated."""
+    return {
+        name: {"fit": model["evaluations"], "validation": model["validation_evaluations"]}
+        for name, model in models.items()
+        if "evaluations" in model
+    }
+
+
+def _show(entry: Mapping[str, Any]) -> None:
+    console = output.console()
+    variants = entry["variants"]
+    runs = entry["runs"]
+    full = variants["full"]
+    title = (
+        f"{entry['app']}, {entry['placement']}: {runs['total']} runs "
+        f"({runs['solo']} solo, {runs['induced']} induced), model version {entry['version']}"
+    )
+    columns = ["model"]
+    for name, variant in variants.items():
+        columns += [f"{name} ({variant['columns']}): median", f"{name}: mean"]
+    rows: list[list[str]] = []
+    for model in full["errors"]:
+        cells = [model]
+        for variant in variants.values():
+            scores = variant["errors"][model]
+            mark = " *" if model == variant["chosen"] else "  "
+            cells += [_percent(scores.get("median_pct")), _percent(scores.get("mean_pct")) + mark]
+        rows.append(cells)
+    floors = [_percent(variant["noise_floor_pct"]) for variant in variants.values()]
+    rows.append(["noise floor", *[cell for floor in floors for cell in (floor, "  ")]])
+    console.print(output.table(columns, rows, title=title, right=columns[1:]))
+    for name, variant in variants.items():
+        console.print(f"* {name}: {variant['chosen']}, because {variant['reason']}.", markup=False)
+    for name, variant in variants.items():
+        for model, tried in variant["evaluations"].items():
+            console.print(
+                f"{name}: {model} is the best of {tried['fit']} selections; {tried['validation']} "
+                "more were tried to validate it.",
+                markup=False,
+            )
+    dropped = len(runs["dropped"])
+    if dropped:
+        console.print(f"{dropped} runs were left out; --json tells why.", markup=False)
+    console.print()
+
+
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1f} %"

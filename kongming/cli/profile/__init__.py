@@ -1,0 +1,1 @@
+"""Commands that profile applications and show what was run."""

@@ -1,0 +1,117 @@
+"""``kongming apps``: the applications that were profiled."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from kongming.cli import options, output
+from kongming.records.run import Run, solo_time
+
+
+@click.command("apps")
+@options.store_option
+@options.json_option
+def command(store_url: str | None, as_json: bool) -> None:
+    """List the applications that were profiled, by node and placement.
+
+    An application whose command, executable, environment or set-up changed has a new identity;
+    runs of different identities are never mixed.
+    """
+    from kongming.store import Store
+
+    with Store.open(store_url) as store:
+        entries = store.applications()
+        groups: dict[tuple[str, str], dict[tuple[str, str], list[Run]]] = {}
+        for run in store.runs(fingerprints=False):
+            places = groups.setdefault((run.app, run.identity), {})
+            places.setdefault((run.node_id, run.placement), []).append(run)
+        signed = {(s.app, s.identity, s.node_id, s.placement) for s in store.signatures()}
+        names = {node.id: node.name for node in store.nodes()}
+    documents = []
+    for entry in entries:
+        places = groups.get((entry.name, entry.identity), {})
+        profiles = [
+            _profile(node_id, names.get(node_id), placement, runs)
+            | {"signature": (entry.name, entry.identity, node_id, placement) in signed}
+            for (node_id, placement), runs in sorted(places.items())
+        ]
+        documents.append(
+            {
+                "app": entry.name,
+                "identity": entry.identity,
+                "metric_unit": entry.metric_unit,
+                "last_run_at": entry.last_run_at,
+                "profiles": profiles,
+            }
+        )
+    if as_json:
+        output.emit_json({"apps": documents})
+        return
+    console = output.console()
+    if not documents:
+        console.print("No application was profiled yet: kongming profile APPS.toml")
+        return
+    console.print(
+        output.table(
+            (
+                "application",
+                "identity",
+                "node",
+                "placement",
+                "solo",
+                "noise",
+                "runs",
+                "failed",
+                "signature",
+                "last run",
+            ),
+            [row for document in documents for row in _rows(document)],
+            right=("solo", "noise", "runs", "failed"),
+        )
+    )
+
+
+def _profile(node_id: str, node: str | None, placement: str, runs: Sequence[Run]) -> dict[str, Any]:
+    solo = solo_time(runs)
+    # Cost is 1/metric where higher is better; people know the metric.
+    turned = bool(runs) and runs[0].better == "higher"
+    return {
+        "node_id": node_id,
+        "node": node,
+        "placement": placement,
+        "solo": None if solo is None else 1.0 / solo.median if turned else solo.median,
+        "noise_pct": None if solo is None else solo.noise_pct,
+        "runs": len(runs),
+        "failed": sum(not run.ok for run in runs),
+    }
+
+
+def _rows(document: dict[str, Any]) -> list[tuple[object, ...]]:
+    unit = document["metric_unit"]
+    last = (document["last_run_at"] or "-")[:19].replace("T", " ")
+    if not document["profiles"]:
+        return [(document["app"], document["identity"][:8], *[None] * 7, last)]
+    return [
+        (
+            document["app"],
+            document["identity"][:8],
+            profile["node"] or profile["node_id"][:12],
+            profile["placement"],
+            _value(profile["solo"], unit),
+            None if profile["noise_pct"] is None else f"{profile['noise_pct']:.1f}%",
+            profile["runs"],
+            profile["failed"] or None,
+            "yes" if profile["signature"] else "no",
+            last,
+        )
+        for profile in document["profiles"]
+    ]
+
+
+def _value(value: float | None, unit: str) -> str | None:
+    if value is None:
+        return None
+    return output.format_seconds(value) if unit == "s" else f"{value:.4g} {unit}"

@@ -1,0 +1,155 @@
+"""What a person sees of a campaign: a live table on stderr, or a line now and then."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+
+from kongming.cli.output import LINE_EVERY_S
+from kongming.profiling.events import Doing, Dropped, Event
+from kongming.records.run import Run, Signature, solo_time
+
+
+@dataclass
+class AppRow:
+    """What was seen of one application so far."""
+
+    solo: list[Run] = field(default_factory=list)
+    runs: int = 0
+    failed: int = 0
+    worst: float = 1.0
+    signatures: int = 0
+    lacking: set[str] = field(default_factory=set)
+    dropped: str | None = None
+    reasons: list[str] = field(default_factory=list)
+
+    @property
+    def solo_metric(self) -> float | None:
+        """The median of the solo runs, in the application's metric unit."""
+        solo = solo_time(self.solo)
+        if solo is None:
+            return None
+        return solo.median if self.solo[0].better == "lower" else 1.0 / solo.median
+
+
+class CampaignView:
+    """Collects events and shows them; usable without a terminal and with ``quiet``."""
+
+    def __init__(self, apps: Sequence[str], title: str, *, quiet: bool = False) -> None:
+        self.rows = {app: AppRow() for app in apps}
+        self.title = title
+        self.quiet = quiet
+        self.doing = "starting"
+        self.step = self.steps = 0
+        self._first_step: int | None = None
+        self._started = time.monotonic()
+        self._last_line = 0.0
+        self._live = None
+        if sys.stderr.isatty() and not quiet:
+            from rich.console import Console
+            from rich.live import Live
+
+            self._live = Live(
+                get_renderable=self._table,
+                console=Console(stderr=True),
+                refresh_per_second=4,
+                transient=True,
+            )
+
+    def __enter__(self) -> CampaignView:
+        if self._live is not None:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    @property
+    def failed(self) -> int:
+        return sum(row.failed for row in self.rows.values())
+
+    def seconds_left(self) -> float | None:
+        """From the pace so far; None before two steps were made."""
+        if self._first_step is None or self.step - self._first_step < 2:
+            return None
+        pace = (time.monotonic() - self._started) / (self.step - self._first_step)
+        return pace * (self.steps - self.step)
+
+    def see(self, event: Event) -> None:
+        """Take one event in."""
+        if isinstance(event, Doing):
+            self.doing, self.step, self.steps = event.text, event.step, event.steps
+            if self._first_step is None:
+                self._first_step = event.step
+            self._line()
+        elif isinstance(event, Dropped):
+            row = self.rows[event.app]
+            row.dropped = event.reason
+            if event.reason not in row.reasons:
+                row.failed += 1
+                row.reasons.append(event.reason)
+        elif isinstance(event, Signature):
+            row = self.rows[event.app]
+            row.signatures += 1
+            readings = event.fingerprint.surrogates
+            row.lacking |= {name for name, reading in readings.items() if not reading.ok}
+        elif isinstance(event, Run):
+            self._run(event)
+
+    def _run(self, run: Run) -> None:
+        row = self.rows[run.app]
+        row.runs += 1
+        if not run.ok:
+            row.failed += 1
+            row.reasons.append(run.error or "no metric")
+            return
+        if run.kind == "solo":
+            row.solo.append(run)
+        elif (solo := solo_time(row.solo)) is not None:
+            row.worst = max(row.worst, run.cost / solo.median)
+
+    def _line(self) -> None:
+        if self.quiet or self._live is not None:
+            return
+        now = time.monotonic()
+        if now - self._last_line < LINE_EVERY_S:
+            return
+        self._last_line = now
+        left = self.seconds_left()
+        rest = "" if left is None else f", about {left / 60:.1f} min left"
+        print(  # noqa: T201 (progress for a log)
+            f"[{self.step}/{self.steps}{rest}] {self.doing}", file=sys.stderr, flush=True
+        )
+
+    def _table(self):  # type: ignore[no-untyped-def]
+        from rich.table import Table
+
+        left = self.seconds_left()
+        rest = "" if left is None else f" · about {left / 60:.1f} min left"
+        table = Table(
+            title=f"{self.title} · {self.step}/{self.steps}{rest}",
+            caption=self.doing,
+            expand=False,
+        )
+        for heading in ("application", "solo", "noise", "worst slowdown", "runs", "failed"):
+            table.add_column(heading, justify="left" if heading == "application" else "right")
+        for app, row in self.rows.items():
+            solo = solo_time(row.solo)
+            table.add_row(
+                app,
+                "-" if row.solo_metric is None else f"{row.solo_metric:.3g}",
+                "-" if solo is None or solo.noise_pct is None else f"{solo.noise_pct:.1f} %",
+                "left out" if row.dropped else f"{row.worst:.2f}",
+                str(row.runs),
+                str(row.failed) if row.failed else "",
+            )
+        return table

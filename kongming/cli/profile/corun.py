@@ -1,0 +1,207 @@
+"""``kongming corun``: really run two applications beside each other, and compare."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kongming.cli import options, output
+
+if TYPE_CHECKING:
+    from kongming.engine.load.models import Widenings
+    from kongming.records.run import Run
+    from kongming.store import Store
+
+
+@click.command("corun", short_help="Really run two applications side by side, and compare.")
+@click.argument("first", metavar="A")
+@click.argument("second", metavar="B")
+@options.placement_option
+@click.option("--repeats", type=int, default=2, show_default=True, help="Co-runs each way.")
+@click.option(
+    "--apps",
+    "file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Applications file (default: as they were profiled last).",
+)
+@click.option("--model", default=None, help="The model to compare with (default: the chosen).")
+@click.option("--seed", type=int, default=None, help="Order and phases (default: drawn).")
+@click.option(
+    "--dir",
+    "directory",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=None,
+    help="Folder for scratch files.",
+)
+@options.store_option
+@options.json_option
+def command(
+    first: str,
+    second: str,
+    placement: str,
+    repeats: int,
+    file: Path | None,
+    model: str | None,
+    seed: int | None,
+    directory: Path | None,
+    store_url: str | None,
+    as_json: bool,
+) -> int:
+    """Time A while B loops beside it, and B while A does; print predicted and measured.
+
+    B is warmed up first and met at a random phase. Solo runs are interleaved, so that the
+    slowdown is over a solo time of the same minutes. Without a trained model only what was
+    measured is printed.
+    """
+    from kongming.campaigns.campaign import drive, seed_of
+    from kongming.campaigns.this_node import measured_node
+    from kongming.cli.profile.campaign_view import CampaignView
+    from kongming.cli.profile.stored import applications
+    from kongming.engine.load.models import Widenings
+    from kongming.probes.folders import io_folder
+    from kongming.probes.suite import load_suite
+    from kongming.profiling.plans.placement import choose
+    from kongming.profiling.runs.corun import corun
+    from kongming.records.errors import InputError, MeasurementError
+    from kongming.store import Store
+
+    if model is not None:
+        from kongming.cli.predict.predict import check_model
+
+        check_model(model)
+    if repeats < 1:
+        raise InputError("is out of range.", field="repeats", found=repeats, allowed=">= 1")
+    with Store.open(store_url) as store:
+        apps = applications(store, [first, second], file)
+        node = measured_node(placement)
+        for app in apps.values():
+            choose(node, placement, app.cpus)
+        io_dir = io_folder(directory)
+        ordered = [(first, second), (second, first)]
+        pairs = ordered if first != second else ordered[:1]
+        store.put_node(node)
+        events = corun(
+            pairs,
+            apps,
+            placement=placement,
+            node=node,
+            suite=load_suite(node, io_dir),
+            work_dir=io_dir,
+            io_dir=io_dir,
+            repeats=repeats,
+            seed=seed_of(seed),
+            campaign=f"corun-{uuid.uuid4().hex[:12]}",
+        )
+        title = f"{first} beside {second}, {placement}"
+        view = CampaignView(sorted(apps), title)
+        with view:
+            runs = drive(events, store, view.see)
+        widenings = Widenings(store, model)
+        predictions = [_predicted(store, a, b, placement, widenings, model) for a, b in ordered]
+    measured = [measured_slowdown(runs, a, b) for a, b in ordered]
+    document = compared(placement, predictions, measured)
+    if as_json:
+        output.emit_json(document)
+    else:
+        _show(document)
+    if any(found["slowdown"] is None for found in measured):
+        reasons = sorted({run.error for run in runs if run.error})
+        raise MeasurementError("A co-run failed: " + "; ".join(reasons))
+    return 1 if view.failed else 0
+
+
+def measured_slowdown(runs: list[Run], app: str, other: str) -> dict[str, Any]:
+    """What repeats of one ordered pair measured: geometric means, and their noise floor.
+
+    ``runtime_s`` and ``solo_s`` are in the application's metric unit. None where all failed.
+    """
+    from kongming.records.run import geometric_mean, noise_floor_pct
+
+    beside = [r for r in runs if r.app == app and r.neighbours == (other,) and r.ok]
+    alone = [r for r in runs if r.app == app and r.kind == "solo" and r.ok]
+    found: dict[str, Any] = {
+        "app": app,
+        "beside": [other],
+        "runtime_s": None,
+        "solo_s": None,
+        "slowdown": None,
+        "runs": len(beside),
+        "noise_floor_pct": noise_floor_pct([run.cost for run in beside]),
+    }
+    if alone and beside:
+        found["runtime_s"] = geometric_mean([r.metric for r in beside if r.metric is not None])
+        found["solo_s"] = geometric_mean([r.metric for r in alone if r.metric is not None])
+        found["slowdown"] = geometric_mean([r.cost for r in beside]) / geometric_mean(
+            [r.cost for r in alone]
+        )
+    return found
+
+
+def compared(
+    placement: str, predictions: list[dict[str, Any]], measured: list[dict[str, Any]]
+) -> dict[str, Any]:
+    """The shape of ``kongming pair``, with what was measured beside each prediction."""
+    floors = [m["noise_floor_pct"] for m in measured if m["noise_floor_pct"] is not None]
+    for predicted, found in zip(predictions, measured, strict=True):
+        said, slowdown = predicted.get("slowdown"), found["slowdown"]
+        predicted["measured"] = found
+        predicted["noise_floor_pct"] = found["noise_floor_pct"]
+        predicted["error_pct"] = None
+        if said is not None and slowdown is not None:
+            predicted["error_pct"] = 100.0 * abs(said["median"] - slowdown) / slowdown
+    return {
+        "placement": placement,
+        "predictions": predictions,
+        "measured": measured,
+        "noise_floor_pct": sum(floors) / len(floors) if floors else None,
+    }
+
+
+def _predicted(
+    store: Store, app: str, other: str, placement: str, widenings: Widenings, model: str | None
+) -> dict[str, Any]:
+    """The prediction as JSON, or the reason why there is none."""
+    from kongming.records.errors import KongmingError
+
+    try:
+        from kongming.cli.predict.pair import predict_pair_member
+
+        return predict_pair_member(store, app, other, placement, widenings, model=model).to_dict()
+    except (KongmingError, ModuleNotFoundError) as error:
+        # Whatever the reason, what was measured is worth showing without it.
+        return {"app": app, "beside": [other], "slowdown": None, "warnings": [str(error)]}
+
+
+def _show(document: dict[str, Any]) -> None:
+    rows = []
+    for predicted, found in zip(document["predictions"], document["measured"], strict=True):
+        said = predicted.get("slowdown")
+        rows.append(
+            (
+                found["app"],
+                found["beside"][0],
+                "-" if said is None else f"{said['median']:.2f}",
+                "" if said is None else f"{said['lower']:.2f} to {said['upper']:.2f}",
+                "-" if found["slowdown"] is None else f"{found['slowdown']:.2f}",
+                _percent(predicted["error_pct"]),
+                _percent(found["noise_floor_pct"]),
+            )
+        )
+    columns = ("application", "beside", "predicted", "interval", "measured", "error", "noise floor")
+    table = output.table(
+        columns, rows, title=f"Slowdown, {document['placement']}", right=columns[2:]
+    )
+    console = output.console()
+    console.print(table)
+    unpredicted = [p for p in document["predictions"] if p.get("slowdown") is None]
+    for text in dict.fromkeys(text for p in document["predictions"] for text in p.get("notes", ())):
+        console.print(text, markup=False, highlight=False)
+    for reason in dict.fromkeys(text for p in unpredicted for text in p["warnings"]):
+        console.print(f"Not predicted: {reason}", markup=False, highlight=False)
+
+
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1f} %"

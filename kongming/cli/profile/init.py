@@ -1,0 +1,63 @@
+"""``kongming init``: a commented applications file to start from."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from importlib import resources
+from pathlib import Path
+
+import click
+
+from kongming.cli.options import json_option
+from kongming.cli.output import emit_json
+from kongming.records.errors import InputError
+
+
+@click.command("init")
+@click.argument("file", type=click.Path(path_type=Path), default=Path("apps.toml"))
+@click.option("--force", is_flag=True, help="Overwrite FILE if it is there.")
+@json_option
+def command(file: Path, force: bool, as_json: bool) -> None:
+    """Write a commented applications file (default: apps.toml).
+
+    Every key is explained in it. It holds one small application that works as it is and a
+    service to uncomment.
+    """
+    _write(file, template(), force=force)
+    if as_json:
+        emit_json({"file": str(file)})
+        return
+    click.echo(f"Wrote {file}. Try: kongming profile {file} --dry-run")
+
+
+def template() -> str:
+    """The text of the example file."""
+    return resources.files("kongming.cli.profile").joinpath("apps_template.toml").read_text("utf-8")
+
+
+def _write(file: Path, text: str, *, force: bool) -> None:
+    """All of the file or nothing of it: a full disk leaves what was there before."""
+    if file.is_dir():
+        raise InputError("is a folder.", field="FILE", found=str(file), allowed="a file name")
+    if file.exists() and not force:
+        raise InputError(
+            "is there already.", field="FILE", found=str(file), hint="Use --force to overwrite it."
+        )
+    made: str | None = None
+    try:
+        fd, made = tempfile.mkstemp(prefix=".kongming-", dir=file.absolute().parent)
+        with os.fdopen(fd, "w", encoding="utf-8") as new:
+            new.write(text)
+        umask = os.umask(0)
+        os.umask(umask)
+        Path(made).chmod(0o666 & ~umask)
+        Path(made).replace(file)
+    except OSError as error:
+        if made is not None:
+            with contextlib.suppress(OSError):
+                Path(made).unlink()
+        raise InputError(
+            f"cannot be written: {error.strerror}.", field="FILE", found=str(file)
+        ) from error

@@ -1,0 +1,238 @@
+"""``kongming profile``: run applications under load, and time the suite beside them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kongming.cli import options, output
+from kongming.cli.profile.request import request_options
+
+if TYPE_CHECKING:
+    from kongming.campaigns.campaign import Sink
+    from kongming.campaigns.profile_campaign import ProfileCampaign, ProfileSettings
+    from kongming.cli.profile.campaign_view import CampaignView
+    from kongming.profiling.plans.campaign_plan import Plan
+    from kongming.store import Store
+
+
+@click.command("profile", short_help="Run applications under load levels and keep the runs.")
+@click.argument("file", metavar="APPS.toml|APP", type=click.Path(path_type=Path))
+@click.option("--app", "names", metavar="NAME", multiple=True, help="Only this one (repeatable).")
+@options.placement_option
+@click.option("--plan", "plan_name", default="quick", show_default=True, help="quick or paper.")
+@click.option("--repeats", type=int, default=1, show_default=True, help="Times each level.")
+@click.option("--levels", type=int, default=None, help="Only the N most telling load levels.")
+@click.option(
+    "--suite",
+    "suite_name",
+    type=click.Choice(["quick", "standard"]),
+    default=None,
+    help="Surrogates timed under each level (default: standard; quick where cores are shared).",
+)
+@click.option("--budget", type=float, metavar="MINUTES", help="Stop after this; resumable.")
+@click.option("--dry-run", is_flag=True, help="Tell runs, time and bytes written, and stop.")
+@click.option("--again", is_flag=True, help="Measure anew what is already complete.")
+@click.option("--seed", type=int, default=None, help="Order of the runs (default: drawn, kept).")
+@click.option(
+    "--dir",
+    "directory",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=None,
+    help="Folder for scratch files and I/O surrogates: on the disk that matters.",
+)
+@click.option(
+    "--journal",
+    metavar="DIR",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=None,
+    help="Share unfinished campaigns with this node's agent: the folder 'campaigns' of its state.",
+)
+@options.store_option
+@options.json_option
+@request_options
+def command(
+    file: Path,
+    names: Sequence[str],
+    placement: str,
+    plan_name: str,
+    repeats: int,
+    levels: int | None,
+    suite_name: str | None,
+    budget: float | None,
+    dry_run: bool,
+    again: bool,
+    seed: int | None,
+    directory: Path | None,
+    journal: Path | None,
+    store_url: str | None,
+    as_json: bool,
+) -> int:
+    """Profile the applications of APPS.toml on this node.
+
+    Each one runs alone, under every load level of the plan, and in a loop while the suite is
+    timed beside it. Everything is kept in the store as it is measured; the same command resumes
+    an interrupted campaign. Exit status 1 when runs failed.
+
+    With --node and --server the agent of a node is asked to profile the application APP there.
+    """
+    from kongming.campaigns.campaign import budget as time_budget
+    from kongming.campaigns.campaign import seed_of
+    from kongming.campaigns.journaled_store import JournaledStore
+    from kongming.campaigns.profile_campaign import profile_settings
+    from kongming.cli.profile.profiling import profile_applications
+    from kongming.profiling.appfile import load, select
+    from kongming.store import Store
+
+    stop_when = time_budget(budget)
+    apps = select(load(file), names)
+    settings = profile_settings(
+        apps,
+        placement,
+        directory,
+        plan_name=plan_name,
+        repeats=repeats,
+        levels=levels,
+        suite_name=suite_name,
+        asked_seed=seed,
+    )
+    plan = settings.plan(seed_of(seed))
+    with ExitStack() as stack:
+        store = stack.enter_context(Store.open(store_url))
+        if dry_run:
+            return _dry_run(store, settings, plan, as_json=as_json)
+        finished = [
+            campaign
+            for campaign in store.campaigns()
+            if campaign.key == settings.key and campaign.finished_at is not None
+        ]
+        if finished and not again:
+            return _already(finished[0].id, apps, as_json=as_json)
+        started = time.monotonic()
+        sink: Sink = store
+        if journal is not None:
+            sink = stack.enter_context(closing(JournaledStore(store, journal)))
+        campaign, view = profile_applications(sink, settings, stop_when, quiet=as_json)
+    units = {name: app.metric_unit for name, app in apps.items()}
+    _report(campaign, view, units, time.monotonic() - started, as_json=as_json)
+    return 1 if view.failed else 0
+
+
+def _report(
+    campaign: ProfileCampaign,
+    view: CampaignView,
+    units: Mapping[str, str],
+    elapsed_s: float,
+    *,
+    as_json: bool,
+) -> None:
+    from kongming.records.run import solo_time
+
+    plan = campaign.plan
+    document: dict[str, Any] = {
+        "campaign": campaign.id,
+        "plan": plan.name,
+        "placement": plan.placement,
+        "seed": plan.seed,
+        "complete": campaign.complete,
+        "elapsed_s": elapsed_s,
+        "failed": view.failed,
+        "apps": {},
+    }
+    for app, row in view.rows.items():
+        solo = solo_time(row.solo)
+        document["apps"][app] = {
+            "runs": row.runs,
+            "failed": row.failed,
+            "signatures": row.signatures,
+            "signature_lacks": sorted(row.lacking),
+            "solo_s": row.solo_metric,
+            "metric_unit": units[app],
+            "noise_pct": None if solo is None else solo.noise_pct,
+            "worst_slowdown": row.worst if row.solo else None,
+            "dropped": row.dropped,
+            "reasons": sorted(set(row.reasons)),
+        }
+    if as_json:
+        output.emit_json(document)
+        return
+    from rich.table import Table
+
+    table = Table(title=f"Profiled in {elapsed_s / 60:.1f} min, {plan.placement}")
+    for heading in ("application", "solo", "repeat noise", "worst slowdown", "runs", "failed"):
+        table.add_column(heading, justify="left" if heading == "application" else "right")
+    for app, seen in document["apps"].items():
+        table.add_row(
+            app,
+            "-" if seen["solo_s"] is None else f"{seen['solo_s']:.3g} {seen['metric_unit']}",
+            "-" if seen["noise_pct"] is None else f"{seen['noise_pct']:.1f} %",
+            "-" if seen["worst_slowdown"] is None else f"{seen['worst_slowdown']:.2f}",
+            str(seen["runs"]),
+            str(seen["failed"]),
+        )
+    console = output.console()
+    console.print(table)
+    for app, seen in document["apps"].items():
+        if seen["signature_lacks"]:
+            console.print(
+                f"{app}: its signature lacks {', '.join(seen['signature_lacks'])}: its iterations "
+                "are too short to see them. Let it work longer, or fewer predictions can be made.",
+                style="yellow",
+            )
+        for reason in seen["reasons"]:
+            console.print(f"{app}: {reason}", style="red", markup=False, highlight=False)
+        if seen["dropped"]:
+            console.print(f"{app} was left out; the same command tries it again.", style="red")
+    if view.failed:
+        console.print(
+            f"{view.failed} of {sum(row.runs for row in view.rows.values())} runs failed."
+        )
+    if not campaign.complete:
+        console.print("The budget is spent; the same command goes on where this one stopped.")
+    elif kept := [app for app, row in view.rows.items() if row.solo and row.dropped is None]:
+        console.print(f"Next: kongming train {' '.join(kept)}")
+
+
+def _already(campaign: str, apps: Iterable[str], *, as_json: bool) -> int:
+    if as_json:
+        output.emit_json({"campaign": campaign, "complete": True, "failed": 0, "apps": {}})
+    else:
+        output.console().print(
+            f"This plan is complete for {', '.join(sorted(apps))}. "
+            "--again measures it anew and adds to what is there."
+        )
+    return 0
+
+
+def _dry_run(store: Store, settings: ProfileSettings, plan: Plan, *, as_json: bool) -> int:
+    from kongming.campaigns.cost import ASSUMED_APP_S, cost_of, solo_seconds
+
+    cost = cost_of(store, settings, plan)
+    _, assumed = solo_seconds(store, settings.apps, settings.node.id)
+    document = {
+        "plan": plan.name,
+        "placement": plan.placement,
+        "steps": len(plan.steps),
+        "runs": dict(cost.runs),
+        "seconds": cost.seconds,
+        "written_bytes": round(cost.written_bytes),
+        "assumed_seconds": {name: ASSUMED_APP_S for name in assumed},
+    }
+    if as_json:
+        output.emit_json(document)
+        return 0
+    console = output.console()
+    console.print(
+        f"{sum(cost.runs.values())} runs of {len(settings.apps)} applications at the most, "
+        f"about {cost.seconds / 60:.0f} min, up to {cost.written_bytes / 1e9:.0f} GB written."
+    )
+    if assumed:
+        console.print(
+            f"Not yet run here and taken to last {ASSUMED_APP_S:g} s: {', '.join(sorted(assumed))}."
+        )
+    return 0

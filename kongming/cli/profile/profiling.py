@@ -1,0 +1,65 @@
+"""Campaigns shown to a person: resumed, and driven under a live table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, Protocol
+
+from kongming.cli import output
+from kongming.cli.profile.campaign_view import CampaignView
+
+if TYPE_CHECKING:
+    from kongming.campaigns.campaign import Sink
+    from kongming.campaigns.profile_campaign import ProfileCampaign, ProfileSettings
+    from kongming.profiling.events import Event
+    from kongming.records.run import Run
+
+
+def profile_applications(
+    sink: Sink, settings: ProfileSettings, stop_when: Callable[[], bool], *, quiet: bool = False
+) -> tuple[ProfileCampaign, CampaignView]:
+    """Carry the campaign out, or what is left of it; ``quiet`` prints nothing about resuming."""
+    from kongming.campaigns.profile_campaign import ProfileCampaign
+
+    campaign = ProfileCampaign.begin(settings, sink)
+    plan, done = campaign.plan, campaign.done
+    if done and not quiet:
+        output.error_console().print(f"resuming: {len(done)} of {len(plan.steps)} steps are done")
+    view = CampaignView(
+        sorted(settings.apps), f"{plan.name} plan, {plan.placement}, seed {plan.seed}"
+    )
+    for run in campaign.earlier:
+        if run.ok or run.step in done:
+            view.see(run)
+    with view:
+        campaign.drive(stop_when, view.see)
+    return campaign, view
+
+
+class _Resumable(Protocol):
+    """A campaign of an evaluation."""
+
+    @property
+    def steps(self) -> Collection[object]: ...
+
+    @property
+    def done(self) -> frozenset[int]: ...
+
+    @property
+    def earlier(self) -> list[Run]: ...
+
+    def drive(self, stop_when: Callable[[], bool], observe: Callable[[Event], object]) -> None: ...
+
+
+def drive_shown(
+    campaign: _Resumable, view: CampaignView, stop_when: Callable[[], bool], *, quiet: bool
+) -> None:
+    """Carry out what is left of a campaign; ``quiet`` prints nothing about resuming."""
+    done = campaign.done
+    if done and not quiet:
+        total = len(campaign.steps)
+        output.error_console().print(f"resuming: {len(done)} of {total} runs are done")
+    for run in campaign.earlier:
+        view.see(run)
+    with view:
+        campaign.drive(stop_when, view.see)

@@ -1,0 +1,1 @@
+"""``kongming scale``: one file for each subcommand."""

@@ -1,0 +1,284 @@
+"""``kongming scale design`` and ``next``: which experiments tell most for their cost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from kongming.cli import options, output
+from kongming.cli.scale import models as scale_models
+from kongming.cli.scale import options as scale_options
+
+DEFAULT_EXPERIMENTS = 7
+"""As many as Ernest was trained on for its Table 1."""
+
+
+@click.command("design", short_help="Which experiments tell most for their cost.")
+@click.option("--machines", metavar="RANGE", required=True, help="As 1..16 or 1,2,4,8.")
+@click.option(
+    "--scale", "scale_range", metavar="RANGE", required=True, help="As 0.01..0.1 (ten) or ..:COUNT."
+)
+@click.option(
+    "--budget-machine-seconds",
+    "budget",
+    type=click.FloatRange(min=0.0, min_open=True),
+    metavar="X",
+    help="What all experiments may cost together.",
+)
+@click.option(
+    "--experiments", type=click.IntRange(min=1), metavar="K", help="Or how many [default: 7]."
+)
+@click.option(
+    "--optimality",
+    type=click.Choice(["A", "D", "I"]),
+    help="What is best: the coefficients on average (A), together (D), or the prediction at the "
+    "target (I) [default: I with a target, else A].",
+)
+@click.option("--target", metavar="M@S", help="What is to be predicted, as 64@1.0.")
+@click.option(
+    "--repeats",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="How often one configuration may be run.",
+)
+@click.option(
+    "--at-least",
+    metavar="M@S[=COUNT]",
+    multiple=True,
+    help="A configuration that has to be run (repeatable).",
+)
+@scale_options.planning_options
+@click.option(
+    "--out",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write the design there, for 'scale run'.",
+)
+@options.store_option
+@options.json_option
+def design(
+    machines: str,
+    scale_range: str,
+    budget: float | None,
+    experiments: int | None,
+    optimality: str | None,
+    target: str | None,
+    repeats: int,
+    at_least: Sequence[str],
+    cost_file: Path | None,
+    model: str | None,
+    done: Path | None,
+    terms: str,
+    items: float | None,
+    out: Path | None,
+    store_url: str | None,
+    as_json: bool,
+) -> None:
+    """Choose the experiments that make the model, or the prediction at a target, most certain.
+
+    The convex problem of fractions of experiments is solved first (with the gap to its optimum),
+    then rounded to whole ones by exchange.
+    """
+    from kongming.records.errors import InputError
+    from kongming.scale.design.candidates import find_design
+    from kongming.scale.design.planning import configuration, experiments_of, write_design
+
+    if budget is not None and experiments is not None:
+        raise InputError("--budget-machine-seconds and --experiments are two limits: give one.")
+    aim = None if target is None else configuration(target, "--target")
+    kind: Any = optimality or ("I" if aim is not None else "A")
+    required: dict[Any, int] = {}
+    for text in at_least:
+        pair, _, count = text.partition("=")
+        if count and not (count.isdigit() and int(count) > 0):
+            raise InputError("is no count.", field="--at-least", found=text, allowed="as 4@0.1=2")
+        required[configuration(pair, "--at-least")] = int(count or 1)
+    plan, warnings = experiments_of(
+        machines=machines,
+        scales_text=scale_range,
+        in_seconds=budget is not None,
+        cost_file=cost_file,
+        model=None if model is None else scale_models.load(model, store_url).one(),
+        done=done,
+        terms=terms,
+        items=items,
+        at_least=required,
+        repeats=repeats,
+    )
+    limit = budget if budget is not None else float(experiments or DEFAULT_EXPERIMENTS)
+    best = find_design(plan.experiments, limit, kind=kind, target=aim)
+    chosen = []
+    for i, experiment in enumerate(plan.experiments.points.configurations()):
+        if best.counts[i] > 0:
+            chosen.append(
+                {
+                    "machines": int(experiment.machines),
+                    "scale": experiment.scale,
+                    "runs": int(best.counts[i]),
+                    "weight": float(best.relaxed.weights[i]),
+                    "machine_seconds": None if plan.costs is None else float(plan.costs[i]),
+                }
+            )
+    chosen.sort(key=lambda experiment: (experiment["machines"], experiment["scale"]))
+    seconds = None if plan.costs is None else float(plan.costs @ best.counts)
+    document: dict[str, Any] = {
+        "optimality": kind,
+        "target": None if aim is None else {"machines": int(aim.machines), "scale": aim.scale},
+        "experiments": chosen,
+        "count": int(best.counts.sum()),
+        "machine_seconds": seconds,
+        "candidates": len(plan.experiments.points),
+        "relaxation": {
+            "value": best.relaxed.value,
+            "gap": best.relaxed.gap,
+            "steps": best.relaxed.steps,
+        },
+        "value": best.value,
+        "efficiency": best.efficiency,
+        "predicted_variance": dict(best.variances) or None,
+        "terms": [term.key for term in plan.experiments.terms],
+        "done": 0 if plan.experiments.done is None else len(plan.experiments.done),
+        "warnings": warnings,
+    }
+    if out is not None:
+        write_design(out, document)
+        document["saved"] = str(out)
+    if as_json:
+        output.emit_json(document)
+        return
+    _show(document)
+    scale_models.print_warnings(warnings)
+
+
+@click.command("next", short_help="The next best experiment, or that enough were done.")
+@click.argument("runs", metavar="RUNS.csv", type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--machines", metavar="RANGE", required=True, help="As 1..16 or 1,2,4,8.")
+@click.option("--scale", "scale_range", metavar="RANGE", required=True, help="As 0.01..0.1.")
+@click.option("--target", metavar="M@S", required=True, help="What is to be predicted: 64@1.0.")
+@click.option(
+    "--stop-at",
+    type=click.FloatRange(min=0.0, min_open=True),
+    default=10.0,
+    show_default=True,
+    metavar="PCT",
+    help="Enough when the 90% interval at the target reaches no farther than this above the "
+    "median.",
+)
+@click.option("--per-cost/--per-run", default=True, help="Most for its cost, or most at all.")
+@click.option(
+    "--cost",
+    "cost_file",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Machine-seconds of each experiment, as for 'scale design'.",
+)
+@scale_options.terms_option
+@scale_options.items_option
+@options.json_option
+def next_experiment(
+    runs: Path,
+    machines: str,
+    scale_range: str,
+    target: str,
+    stop_at: float,
+    per_cost: bool,
+    cost_file: Path | None,
+    terms: str,
+    items: float | None,
+    as_json: bool,
+) -> None:
+    """Fit what was run so far; stop, or name the experiment that narrows the target most."""
+    from kongming.scale.design.candidates import next_best
+    from kongming.scale.design.planning import configuration, experiments_of
+    from kongming.scale.fit.fitting import Settings, fit_runs
+    from kongming.scale.fit.terms import read_terms
+
+    aim = configuration(target, "--target")
+    plan, warnings = experiments_of(
+        machines=machines,
+        scales_text=scale_range,
+        in_seconds=per_cost,
+        cost_file=cost_file,
+        model=None,
+        done=runs,
+        terms=terms,
+        items=items,
+    )
+    assert plan.runs is not None
+    fitted = fit_runs(
+        plan.runs, Settings(read_terms(terms, items=items), items=items, kind="ernest-relative")
+    )
+    prediction = fitted.predict(aim)
+    reach = 100.0 * (prediction.upper / prediction.median - 1.0)
+    # An interval from too few runs is wide or narrow by chance.
+    enough = reach <= stop_at and plan.runs.count > len(plan.experiments.terms)
+    document: dict[str, Any] = {
+        "stop": enough,
+        "runtime_s": prediction.runtime_s,
+        "reach_pct": reach,
+        "stop_at_pct": stop_at,
+        "next": None,
+        "warnings": warnings,
+    }
+    if not enough:
+        best, now, after = next_best(plan.experiments, aim)
+        document["next"] = {
+            "machines": int(best.machines),
+            "scale": best.scale,
+            "variance_now": now,
+            "variance_after": after,
+        }
+    if as_json:
+        output.emit_json(document)
+        return
+    console = output.console()
+    console.print(f"{aim}: {scale_models.interval(prediction.runtime_s)}", markup=False)
+    if enough:
+        console.print(
+            f"Enough: the interval reaches {reach:.1f}% above the median, at most {stop_at:g}% was "
+            "asked for.",
+            markup=False,
+        )
+    else:
+        chosen = document["next"]
+        console.print(
+            f"Next: {chosen['machines']} machines at scale {chosen['scale']:g} (the interval "
+            f"reaches {reach:.1f}% above the median; {stop_at:g}% was asked for).",
+            markup=False,
+        )
+
+
+def _show(document: dict[str, Any]) -> None:
+    console = output.console()
+    rows = [
+        (
+            experiment["machines"],
+            f"{experiment['scale']:g}",
+            experiment["runs"],
+            None
+            if experiment["machine_seconds"] is None
+            else f"{experiment['machine_seconds']:.4g}",
+        )
+        for experiment in document["experiments"]
+    ]
+    columns = ("machines", "scale", "runs", "machine-seconds each")
+    console.print(output.table(columns, rows, right=columns))
+    cost = document["machine_seconds"]
+    console.print(
+        f"{document['optimality']}-optimal: {document['count']} experiments of "
+        f"{document['candidates']} candidates"
+        + ("" if cost is None else f", {cost:.4g} machine-seconds")
+        + f"; {100 * document['efficiency']:.1f}% of what fractions of experiments could tell "
+        f"(gap {document['relaxation']['gap']:.1e}).",
+        markup=False,
+    )
+    variances = document["predicted_variance"]
+    if variances:
+        shown = ", ".join(f"{name} {value:.4g}" for name, value in variances.items())
+        console.print(
+            f"Variance of the prediction at the target, over one run's: {shown}.", markup=False
+        )

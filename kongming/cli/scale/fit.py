@@ -1,0 +1,200 @@
+"""``kongming scale fit``: a table of runs becomes a scale model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kongming.cli import options, output
+from kongming.cli.scale import options as scale_options
+from kongming.records import moments
+
+if TYPE_CHECKING:
+    from kongming.scale.fit.model import ScaleModel
+
+KINDS = (
+    "auto",
+    "ernest",
+    "ernest-relative",
+    "ernest-piecewise",
+    "ernest-residuals",
+    "repeat-nearest",
+)
+
+
+@click.command("fit", short_help="Fit a scale model to a table of runs.")
+@click.argument("runs", metavar="RUNS.csv", type=click.Path(dir_okay=False, path_type=Path))
+@scale_options.table_options
+@click.option("--group", "group_column", metavar="COLUMN", help="Jobs: one model each.")
+@scale_options.terms_option
+@scale_options.items_option
+@click.option(
+    "--model",
+    "kind",
+    type=click.Choice(KINDS),
+    default="auto",
+    show_default=True,
+    help="What is fitted. auto chooses by leaving configurations out.",
+)
+@click.option(
+    "--threshold",
+    type=click.FloatRange(min=0.0, min_open=True),
+    default=20.0,
+    show_default=True,
+    metavar="PCT",
+    help="A leave-one-out error above this is a bad fit.",
+)
+@click.option("--drop-first", is_flag=True, help="Leave each configuration's first run out.")
+@click.option(
+    "--memory-load",
+    type=click.FloatRange(min=0.0, min_open=True),
+    metavar="X",
+    help="The scale per machine that fits into memory: nothing is predicted beyond.",
+)
+@click.option(
+    "--track",
+    metavar="FILE",
+    multiple=True,
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="The program or its input: when it changes, the model is stale (repeatable).",
+)
+@click.option(
+    "--save",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write the model there.",
+)
+@click.option("--name", metavar="NAME", help="Keep the model in the store under this name.")
+@options.store_option
+@options.json_option
+def command(
+    runs: Path,
+    scale_column: str | None,
+    machines_column: str | None,
+    time_column: str | None,
+    iterations_column: str | None,
+    type_column: str | None,
+    group_column: str | None,
+    terms: str,
+    items: float | None,
+    kind: str,
+    threshold: float,
+    drop_first: bool,
+    memory_load: float | None,
+    track: Sequence[Path],
+    save: Path | None,
+    name: str | None,
+    store_url: str | None,
+    as_json: bool,
+) -> None:
+    """Fit how the time of a job depends on its input and its machines.
+
+    A row of RUNS.csv is a run: machines, scale (the share of the input), seconds. Several rows of
+    one configuration are its repeats. The model is Ernest's, a sum of terms none of which is
+    below 0, in seconds or in relative error, with a cliff, a local correction, or the nearest run,
+    whichever foretells left-out configurations best.
+    """
+    from kongming.cli.extras import require
+
+    for module in ("numpy", "scipy"):
+        require("kongming scale fit", "predict", module)
+
+    from kongming.cli.scale import models as scale_models
+    from kongming.scale.fit.fitting import Settings, fit_table
+    from kongming.scale.fit.model import ScaleFile
+    from kongming.scale.fit.model_file import write_file
+    from kongming.scale.fit.terms import read_terms
+    from kongming.scale.fit.tracked_files import track as tracked
+    from kongming.scale.table import Columns, read_table
+
+    settings = Settings(
+        terms=read_terms(terms, items=items),
+        items=items,
+        kind=kind,
+        threshold_pct=threshold,
+        drop_first=drop_first,
+        memory_load=memory_load,
+    )
+    table = read_table(
+        runs,
+        Columns(
+            machines=machines_column or "machines",
+            scale=scale_column,
+            seconds=time_column or "seconds",
+            iterations=iterations_column,
+            group=group_column,
+            machine_type=type_column,
+        ),
+    )
+    files = tracked(track)
+    models = fit_table(table, settings)
+    now = moments.now("seconds")
+    file = ScaleFile(name=name, created_at=now, models=models, tracked=files)
+    destinations: dict[str, Any] = {}
+    if save is not None:
+        write_file(save, file)
+        destinations["saved"] = str(save)
+    if name is not None:
+        destinations["name"] = name
+        destinations["version"] = scale_models.keep(file, name, store_url)
+    if as_json:
+        output.emit_json({**_document(models), **destinations})
+        return
+    for model in models:
+        _show(model)
+    for key, value in destinations.items():
+        output.console().print(f"{key}: {value}", markup=False)
+
+
+def _document(models: Sequence[ScaleModel]) -> dict[str, Any]:
+    """One report; by machine type under ``types`` and by job under ``groups`` where there are
+    such columns."""
+    groups: dict[str | None, dict[str, Any]] = {}
+    for model in models:
+        report = dict(model.report)
+        of = groups.setdefault(model.group, {})
+        if model.machine_type is None:
+            of.update(report)
+        else:
+            of.setdefault("types", {})[model.machine_type] = report
+    if list(groups) == [None]:
+        return groups[None]
+    return {"groups": {str(name): report for name, report in groups.items()}}
+
+
+def _show(model: ScaleModel) -> None:
+    console = output.console()
+    report: Mapping[str, Any] = model.report
+    title = (
+        f"{model.label}: {report['runs']} runs of {report['configurations']} configurations, "
+        f"{report['model']}"
+    )
+    rows = [(key, f"{value:.6g}") for key, value in report["terms"].items()]
+    console.print(title, markup=False)
+    console.print(output.table(("term", "seconds"), rows, right=("seconds",)))
+    errors = [
+        ("this model, leave one out", report["loo_error_pct"]),
+        ("this model and its choice, nested", report["nested_error_pct"]),
+        ("this model, largest machine count left out", report["largest_out_error_pct"]),
+        ("plain Ernest", report["baselines"]["ernest"]),
+        ("Amdahl", report["baselines"]["amdahl"]),
+        ("repeat the nearest", report["baselines"]["repeat_nearest"]),
+        ("noise floor (from repeats)", report["noise_floor_pct"]),
+    ]
+    shown = [(name, None if value is None else f"{value:.1f} %") for name, value in errors]
+    console.print(output.table(("error", "mean"), shown, right=("mean",)))
+    console.print(f"Terms: {report['terms_reason']}.", markup=False)
+    console.print(f"Model: {report['model_reason']}.", markup=False)
+    coverage = report["coverage"]
+    if coverage["measured"] is not None:
+        console.print(
+            f"The {100 * coverage['level']:.0f}% interval held {100 * coverage['measured']:.0f}% "
+            f"of {coverage['runs']} left-out runs.",
+            markup=False,
+        )
+    for text in report["warnings"]:
+        console.print(f"warning: {text}", markup=False)
+    console.print()

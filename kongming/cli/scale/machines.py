@@ -1,0 +1,130 @@
+"""``kongming scale drop`` and ``extra``: launched machines, of which the slowest are dropped."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from kongming.cli import options, output
+
+_fingerprints = click.argument(
+    "fingerprints",
+    metavar="FINGERPRINT.json...",
+    nargs=-1,
+    required=True,
+    type=click.Path(dir_okay=False, path_type=Path),
+)
+
+_families = click.option(
+    "--by",
+    "families",
+    metavar="FAMILY,...",
+    default="memory,network",
+    show_default=True,
+    help="Families of surrogates to compare by.",
+)
+
+
+@click.command("drop", short_help="Which of the launched machines to drop.")
+@_fingerprints
+@click.option("--keep", type=click.IntRange(min=1), required=True, help="How many are needed.")
+@_families
+@options.json_option
+def drop(fingerprints: Sequence[Path], keep: int, families: str, as_json: bool) -> None:
+    """Drop the slowest of the launched machines, by their fingerprints.
+
+    FINGERPRINT.json is what 'kongming fingerprint --json' printed on a machine, or a CSV with a
+    column node and readings in seconds per operation. A parallel step ends with its slowest
+    machine: its share of time that is saved is the gain.
+    """
+    from kongming.scale.decide.overallocation import drop_slowest, slowness
+    from kongming.scale.decide.readings import readings
+
+    slow = slowness(readings(fingerprints, families))
+    choice = drop_slowest(slow, keep)
+    if as_json:
+        output.emit_json(
+            {
+                "keep": list(choice.kept),
+                "drop": list(choice.dropped),
+                "slowness": slow,
+                "worst_before": choice.worst_before,
+                "worst_after": choice.worst_after,
+                "gain_pct": 100.0 * choice.gain,
+                "mean_gain_pct": 100.0 * choice.mean_gain,
+            }
+        )
+        return
+    rows = [
+        (node, f"{slow[node]:.3f}", "drop" if node in choice.dropped else "")
+        for node in sorted(slow, key=lambda node: slow[node])
+    ]
+    console = output.console()
+    console.print(output.table(("node", "slowness", ""), rows, right=("slowness",)))
+    console.print(
+        f"Dropping {len(choice.dropped)} brings the slowest from {choice.worst_before:.3f} "
+        f"(without extras, on average) to {choice.worst_after:.3f}: parallel steps are "
+        f"{100 * choice.gain:.1f}% shorter.",
+        markup=False,
+    )
+
+
+@click.command("extra", short_help="How many extra machines to launch.")
+@_fingerprints
+@click.option("--machines", type=click.IntRange(min=1), required=True, help="How many are needed.")
+@click.option(
+    "--target",
+    type=click.FloatRange(min=0.0, min_open=True),
+    default=1.1,
+    show_default=True,
+    help="The slowest that is kept takes at most so many times the typical machine's time.",
+)
+@click.option(
+    "--risk",
+    type=click.FloatRange(0.0, 1.0, min_open=True, max_open=True),
+    default=0.95,
+    show_default=True,
+    help="The probability with which the target is to be met.",
+)
+@click.option("--most", type=click.IntRange(min=0), help="Extras at most [default: as many more].")
+@_families
+@options.json_option
+def extra(
+    fingerprints: Sequence[Path],
+    machines: int,
+    target: float,
+    risk: float,
+    most: int | None,
+    families: str,
+    as_json: bool,
+) -> None:
+    """Say how many more machines to launch, from how those that were measured differ."""
+    from kongming.scale.decide.overallocation import extra_machines, slowness
+    from kongming.scale.decide.readings import readings
+
+    slow = slowness(readings(fingerprints, families))
+    extras = extra_machines(
+        list(slow.values()), machines, target=target, probability=risk, most=most
+    )
+    if as_json:
+        output.emit_json(
+            {
+                "extra": extras.extra,
+                "extra_pct": 100.0 * extras.share,
+                "probability": extras.probability,
+                "probability_without": extras.without,
+                "target": extras.slowness,
+                "gain_pct": 100.0 * extras.gain,
+            }
+        )
+        return
+    output.console().print(
+        f"Launch {machines + extras.extra} machines, {extras.extra} extra "
+        f"({100 * extras.share:.0f}%): the slowest of the {machines} fastest is within {target:g} "
+        f"times the typical machine with probability {extras.probability:.2f} "
+        f"({extras.without:.2f} without extras), and parallel steps are "
+        f"{100 * extras.gain:.1f}% shorter.",
+        markup=False,
+    )

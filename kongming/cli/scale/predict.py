@@ -1,0 +1,306 @@
+"""``kongming scale predict``, ``curve`` and ``recommend``: what a scale model says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kongming.cli import options, output
+from kongming.cli.scale import options as scale_options
+
+if TYPE_CHECKING:
+    from kongming.scale.decide.recommendation import Offer
+    from kongming.scale.fit.model import ScaleModel
+
+FURTHER = 4
+"""How many times the largest trained machine count is offered by default."""
+
+
+@click.command("predict", short_help="Predict a runtime at a scale and a number of machines.")
+@scale_options.model_argument
+@click.option("--machines", type=click.IntRange(min=1), required=True, help="Number of machines.")
+@scale_options.question_options
+@scale_options.group_option
+@click.option("--type", "machine_type", metavar="TYPE", help="Which machine type, of several.")
+@click.option("--strict", is_flag=True, help="Exit status 3 rather than extrapolate.")
+@options.store_option
+@options.json_option
+def predict(
+    model: str,
+    machines: int,
+    scale: float,
+    iterations: float | None,
+    level: float,
+    group: str | None,
+    machine_type: str | None,
+    strict: bool,
+    store_url: str | None,
+    as_json: bool,
+) -> None:
+    """Predict the runtime of a job: its median and an interval.
+
+    Exit status 3 beyond a memory cliff that the model knows nothing behind.
+    """
+    from kongming.cli.scale import models as scale_models
+    from kongming.records.errors import ExtrapolationError
+    from kongming.scale.fit.model import warnings_of
+    from kongming.scale.points import Configuration
+
+    file = scale_models.load(model, store_url)
+    chosen = file.one(group, machine_type)
+    prediction = chosen.predict(
+        Configuration(float(machines), scale), iterations=iterations, level=level
+    )
+    if strict and prediction.extrapolating:
+        raise ExtrapolationError(
+            f"This lies outside what was run: {'; '.join(prediction.reasons)}.",
+            hint="Run experiments nearer to it, or ask without --strict.",
+        )
+    stale, changes = scale_models.staleness(file)
+    document = scale_models.answer(chosen, prediction)
+    document["stale"] = stale
+    document["warnings"] = [*changes, *warnings_of([chosen])]
+    if as_json:
+        output.emit_json(document)
+        return
+    console = output.console()
+    console.print(
+        f"{prediction.at}: {scale_models.interval(prediction.runtime_s)}, {100 * level:g}% "
+        f"interval, {chosen.fit.kind}",
+        markup=False,
+    )
+    for reason in prediction.reasons:
+        console.print(f"extrapolating: {reason}", markup=False)
+    scale_models.print_warnings(document["warnings"])
+
+
+@click.command("curve", short_help="Runtime and cost over the number of machines.")
+@scale_options.model_argument
+@click.option("--machines", metavar="RANGE", help="As 1..64 [default: to 4x the largest trained].")
+@scale_options.question_options
+@scale_options.group_option
+@scale_options.prices_option
+@scale_options.plot_option
+@options.store_option
+@options.json_option
+def show_curve(
+    model: str,
+    machines: str | None,
+    scale: float,
+    iterations: float | None,
+    level: float,
+    group: str | None,
+    prices_file: Path | None,
+    plot: Path | None,
+    store_url: str | None,
+    as_json: bool,
+) -> None:
+    """Show how long the job takes on each number of machines, of each type."""
+    from kongming.cli.scale import models as scale_models
+    from kongming.records.errors import CannotAnswerError
+    from kongming.scale.decide.recommendation import curve, read_prices
+    from kongming.scale.fit.model import warnings_of
+
+    file = scale_models.load(model, store_url)
+    models = file.of_group(group)
+    prices = None if prices_file is None else read_prices(prices_file)
+    offers, refused = curve(
+        models,
+        _counts(machines, models),
+        scale=scale,
+        iterations=iterations,
+        prices=prices,
+        level=level,
+    )
+    if not offers:
+        raise CannotAnswerError(refused[-1])
+    stale, changes = scale_models.staleness(file)
+    warnings = [*changes, *warnings_of(models), *refused[-1:]]
+    if plot is not None:
+        from kongming.scale.decide.figure import draw
+
+        draw(plot, f"Runtime at scale {scale:g}", offers)
+    if as_json:
+        output.emit_json(
+            {
+                "scale": scale,
+                "curve": [_row(offer) for offer in offers],
+                "stale": stale,
+                "warnings": warnings,
+            }
+        )
+        return
+    _show(offers)
+    scale_models.print_warnings(warnings)
+
+
+@click.command("recommend", short_help="The cheapest in time, or the fastest within a budget.")
+@scale_options.model_argument
+@click.option(
+    "--deadline",
+    type=click.FloatRange(min=0.0, min_open=True),
+    metavar="SECONDS",
+    help="The cheapest that ends in time.",
+)
+@click.option(
+    "--budget",
+    type=click.FloatRange(min=0.0, min_open=True),
+    metavar="MONEY",
+    help="The fastest that costs no more.",
+)
+@click.option(
+    "--risk",
+    type=click.FloatRange(0.0, 1.0, min_open=True, max_open=True),
+    default=0.95,
+    show_default=True,
+    help="The probability with which the limit is to be kept.",
+)
+@click.option("--machines", metavar="RANGE", help="As 1..64 [default: to 4x the largest trained].")
+@scale_options.question_options
+@scale_options.group_option
+@scale_options.prices_option
+@scale_options.plot_option
+@options.store_option
+@options.json_option
+def recommend_machines(
+    model: str,
+    deadline: float | None,
+    budget: float | None,
+    risk: float,
+    machines: str | None,
+    scale: float,
+    iterations: float | None,
+    level: float,
+    group: str | None,
+    prices_file: Path | None,
+    plot: Path | None,
+    store_url: str | None,
+    as_json: bool,
+) -> int:
+    """Say how many machines to take, and of which type.
+
+    Without --prices a machine costs 1 an hour, so that costs are machine-hours. Exit status 3
+    when nothing keeps the limit; the likeliest is shown.
+    """
+    from kongming.cli.scale import models as scale_models
+    from kongming.records.errors import CannotAnswerError, InputError
+    from kongming.scale.decide.recommendation import curve, read_prices, recommend
+    from kongming.scale.fit.model import warnings_of
+
+    if (deadline is None) == (budget is None):
+        raise InputError("Give a deadline or a budget: --deadline SECONDS or --budget MONEY.")
+    file = scale_models.load(model, store_url)
+    models = file.of_group(group)
+    warnings: list[str] = []
+    if prices_file is not None:
+        prices = read_prices(prices_file)
+    elif len(models) > 1:
+        raise InputError(
+            "Machine types differ in price, which is not known.",
+            field="--prices",
+            hint="Give a CSV with columns type and price: --prices FILE",
+        )
+    else:
+        prices = {None: 1.0, models[0].machine_type: 1.0}
+        warnings.append("without --prices a machine costs 1 an hour: costs are machine-hours")
+    offers, refused = curve(
+        models,
+        _counts(machines, models),
+        scale=scale,
+        iterations=iterations,
+        prices=prices,
+        level=level,
+    )
+    best, likeliest, judged = recommend(
+        models, offers, prices=prices, deadline_s=deadline, budget=budget, risk=risk
+    )
+    if likeliest is None:
+        raise CannotAnswerError(refused[-1])
+    stale, changes = scale_models.staleness(file)
+    warnings = [*changes, *warnings, *warnings_of(models), *refused[-1:]]
+    if plot is not None:
+        from kongming.scale.decide.figure import draw
+
+        draw(plot, f"Runtime at scale {scale:g}", judged, deadline)
+    if as_json:
+        document: dict[str, Any] = {
+            "goal": {"deadline_s": deadline, "budget": budget, "risk": risk, "scale": scale},
+            "recommendation": None if best is None else _row(best),
+            "likeliest": _row(likeliest),
+            "curve": [_row(offer) for offer in judged],
+            "stale": stale,
+            "warnings": warnings,
+        }
+        if best is not None:
+            document.update(_row(best))
+        output.emit_json(document)
+    else:
+        _show(judged, best)
+        goal = f"ends within {deadline:g} s" if deadline is not None else f"costs up to {budget:g}"
+        offer = best or likeliest
+        of = f" of type {offer.machine_type}" if offer.machine_type is not None else ""
+        advice = "Take" if best is not None else f"Nothing surely {goal}. The likeliest are"
+        output.console().print(
+            f"{advice} {offer.machines} machines{of}: "
+            f"{scale_models.interval(offer.prediction.runtime_s)}, cost {offer.cost:.4g}, "
+            f"{goal} with probability {offer.probability:.2f}.",
+            markup=False,
+        )
+        scale_models.print_warnings(warnings)
+    return 0 if best is not None else 3
+
+
+def _counts(text: str | None, models: Sequence[ScaleModel]) -> tuple[int, ...]:
+    """The machine counts that were asked for, or all to four times the largest trained one."""
+    from kongming.scale.ranges import machine_counts
+
+    if text is not None:
+        return machine_counts(text)
+    largest = max(model.ranges.machines[1] for model in models)
+    return tuple(range(1, int(FURTHER * largest) + 1))
+
+
+def _row(offer: Offer) -> dict[str, Any]:
+    """One machine count as JSON."""
+    document: dict[str, Any] = {
+        "machines": offer.machines,
+        "type": offer.machine_type,
+        "runtime_s": offer.prediction.runtime_s,
+        "extrapolating": offer.prediction.extrapolating,
+        "cost": offer.cost,
+    }
+    if offer.probability is not None:
+        document["probability"] = offer.probability
+    return document
+
+
+def _show(offers: Sequence[Offer], best: Offer | None = None) -> None:
+    """A table for people; the best one is marked."""
+    several = any(offer.machine_type is not None for offer in offers)
+    judged = any(offer.probability is not None for offer in offers)
+    priced = any(offer.cost is not None for offer in offers)
+    columns = ["machines", "runtime", "from", "to", ""]
+    columns[:0] = ["type"] if several else []
+    columns += (["cost"] if priced else []) + (["probability"] if judged else [])
+    rows = []
+    for offer in offers:
+        runtime: Mapping[str, float] = offer.prediction.runtime_s
+        marks = ("extrapolating " if offer.prediction.extrapolating else "") + (
+            "<-- best" if offer == best else ""
+        )
+        cells: list[object] = [offer.machine_type] if several else []
+        cells += [offer.machines]
+        cells += [output.format_seconds(runtime[key]) for key in ("median", "lower", "upper")]
+        cells += [marks]
+        cells += [None if offer.cost is None else f"{offer.cost:.4g}"] if priced else []
+        cells += (
+            [None if offer.probability is None else f"{100 * offer.probability:.0f} %"]
+            if judged
+            else []
+        )
+        rows.append(cells)
+    right = ("machines", "runtime", "from", "to", "cost", "probability")
+    output.console().print(output.table(columns, rows, right=right))

@@ -1,0 +1,145 @@
+"""``kongming scale run``: carry the experiments of a design out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from kongming.cli import options, output
+
+RUNNERS = ("local", "slurm", "kubernetes")
+
+
+@click.command("run", short_help="Carry the experiments of a design out.")
+@click.argument("file", metavar="APPS.toml", type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--app", "name", metavar="NAME", required=True, help="Which application.")
+@click.option(
+    "--design",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="What 'scale design --out' wrote, or its --json.",
+)
+@click.option("--experiment", metavar="M@S", multiple=True, help="Or this one (repeatable).")
+@click.option(
+    "--out",
+    metavar="RUNS.csv",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="The table that rows are added to [default: NAME-runs.csv].",
+)
+@click.option(
+    "--repeats",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="How many times the whole design is run.",
+)
+@click.option("--runner", type=click.Choice(RUNNERS), default="local", show_default=True)
+@click.option(
+    "--image", metavar="IMAGE", help="With --runner kubernetes: the container that has the program."
+)
+@click.option(
+    "--share",
+    type=click.FloatRange(min=0.05, max=64.0),
+    default=0.125,
+    show_default=True,
+    help="With --runner local: CPUs of a machine.",
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Of the order of the runs.")
+@click.option(
+    "--dir",
+    "directory",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Folder for scratch files (KONGMING_DIR).",
+)
+@options.json_option
+def command(
+    file: Path,
+    name: str,
+    design: Path | None,
+    experiment: Sequence[str],
+    out: Path | None,
+    repeats: int,
+    runner: str,
+    image: str | None,
+    share: float,
+    seed: int,
+    directory: Path | None,
+    as_json: bool,
+) -> int:
+    """Run an application at each configuration of a design, and write the table of runs.
+
+    In the command, set-up and prepare of APPS.toml, {machines} and {scale} stand for the
+    configuration. A command with {rank} is started once on each machine. On one node a machine is
+    a control group with an eighth of a CPU, where such groups can be written, else a process. The
+    same command resumes what was interrupted. Exit status 1 when a run failed.
+    """
+    from kongming.campaigns.experiments import ExperimentCampaign, open_runner
+    from kongming.profiling.appfile import load, select
+    from kongming.records.errors import InputError
+    from kongming.scale.design.planning import configuration, read_design
+
+    if (design is None) == (not experiment):
+        raise InputError("Give a design or experiments: --design FILE or --experiment M@S.")
+    (app,) = select(load(file), (name,)).values()
+    wanted = (
+        read_design(design)
+        if design is not None
+        else [(configuration(text, "--experiment"), 1) for text in experiment]
+    )
+    wanted = [(at, count * repeats) for at, count in wanted]
+    campaign = ExperimentCampaign.begin(app, wanted, out or Path(f"{name}-runs.csv"), seed=seed)
+    left = campaign.left
+    with (
+        open_runner(runner, app, directory, share, image) as running,
+        output.progress(f"{name}: {len(left)} runs", total=float(len(left))) as shown,
+    ):
+        campaign.drive(running, lambda k, planned: shown.update(k, text=f"{name}: {planned.at}"))
+        reason = getattr(running, "reason", None)
+    warnings: list[str] = []
+    if runner == "local" and left and reason not in (None, "left"):
+        warnings.append(f"machines are processes without a limit of their own: {reason}")
+    if runner == "local" and left:
+        from kongming.probes.node import node_facts
+
+        most = max(planned.machines for planned in left)
+        if most * share > len(node_facts().cpus):
+            warnings.append(
+                f"{most} machines of {share:g} CPUs are more than this node has: they slow each "
+                "other down"
+            )
+    failures = [
+        {"machines": planned.machines, "scale": planned.at.scale, "error": outcome.error}
+        for planned, outcome in campaign.failed
+    ]
+    resumed = len(campaign.experiments) - len(left)
+    if as_json:
+        output.emit_json(
+            {
+                "app": name,
+                "out": str(campaign.table.path),
+                "planned": len(campaign.experiments),
+                "resumed": resumed,
+                "measured": campaign.measured,
+                "failed": failures,
+                "identity": campaign.table.identity,
+                "warnings": warnings,
+            }
+        )
+    else:
+        console = output.console()
+        console.print(
+            f"{campaign.measured} runs measured, {resumed} were there already, "
+            f"{len(failures)} failed: {campaign.table.path}",
+            markup=False,
+        )
+        for failure in failures:
+            console.print(
+                f"failed at {failure['machines']} machines, scale {failure['scale']}: "
+                f"{failure['error']}",
+                markup=False,
+            )
+        for text in warnings:
+            output.error_console().print(f"warning: {text}", markup=False)
+    return 1 if failures else 0

@@ -1,0 +1,1 @@
+"""``kongming simulate``: a trace of jobs under several placement policies."""

@@ -1,0 +1,414 @@
+"""``kongming simulate``: what would placement by predictions have gained?"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kongming.campaigns.study_inputs import STORE, Source
+from kongming.cli import options, output
+from kongming.records.fingerprint import PLACEMENTS
+
+if TYPE_CHECKING:
+    from kongming.simulate import Beliefs, Fleet, PairFile, PairTable, Study, Trace
+
+QUALITIES = (0.90, 0.95, 0.98, 0.99)
+"""Targets of a plot that was asked for without --quality."""
+
+
+@dataclass(frozen=True, slots=True)
+class Jobs:
+    """A trace, or how to make one up."""
+
+    trace: Path | None
+    synthetic: str | None
+    jobs: int
+    load: float
+    zipf: float
+    burst: float
+    apps: tuple[str, ...]
+    limit: float
+    seed: int
+
+
+@click.command("simulate", short_help="Replay a trace of jobs under several placement policies.")
+@click.option(
+    "--trace",
+    metavar="FILE.csv",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Jobs as they arrived: arrival_s, app, and where they differ limit and work (seconds).",
+)
+@click.option(
+    "--synthetic",
+    type=click.Choice(["poisson", "bursty"]),
+    help="Make jobs up instead (default: poisson).",
+)
+@click.option(
+    "--jobs",
+    type=click.IntRange(min=1),
+    default=10_000,
+    show_default=True,
+    help="Of made-up jobs: how many.",
+)
+@click.option(
+    "--load",
+    type=click.FloatRange(min=0.0, min_open=True),
+    default=0.7,
+    show_default=True,
+    help="Of made-up jobs: their work alone over what all slots can do.",
+)
+@click.option(
+    "--zipf",
+    type=click.FloatRange(min=0.0),
+    default=1.0,
+    show_default=True,
+    help="Of made-up jobs: how uneven the applications are; 0 is alike.",
+)
+@click.option(
+    "--burst",
+    type=click.FloatRange(min=1.0),
+    default=10.0,
+    show_default=True,
+    help="Of bursty jobs: how many come at once, on average.",
+)
+@click.option("--app", "apps", metavar="NAME", multiple=True, help="Only this one (repeatable).")
+@click.option("--nodes", type=click.IntRange(1, 1_000_000), default=100, show_default=True)
+@click.option(
+    "--slots",
+    type=click.IntRange(1, 64),
+    default=2,
+    show_default=True,
+    help="Jobs side by side on a node.",
+)
+@click.option(
+    "--fleet",
+    metavar="FILE.csv",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Nodes that differ: name, nodes, slots, speed, weight. Instead of --nodes.",
+)
+@click.option(
+    "--pairs",
+    metavar="FILE|store",
+    default=STORE,
+    show_default=True,
+    help="Measured slowdowns: a CSV (app, beside, slowdown, solo_s, predicted, predicted_upper), "
+    "the JSON of 'kongming evaluate --pairs', or the store's co-runs.",
+)
+@click.option(
+    "--placement",
+    type=click.Choice(PLACEMENTS),
+    default=None,
+    help="Of the store's pairs and models.  [default: cross-core]",
+)
+@click.option(
+    "--predicted",
+    type=click.Choice(["table", "store"]),
+    default=None,
+    help="Where KONGMING's predictions come from: the table of pairs, or stored models "
+    "(default: the table, where it has any).",
+)
+@click.option("--model", default="auto", metavar="NAME", help="Whose predictions.")
+@click.option(
+    "--prediction-error",
+    type=click.FloatRange(min=0.0),
+    default=None,
+    metavar="E",
+    help="No model: measured slowdowns with made-up errors of this standard deviation (of the "
+    "log). The result says so.",
+)
+@click.option(
+    "--estimate-missing",
+    is_flag=True,
+    help="Estimate pairs that were not measured from the others; without it only those of an "
+    "application beside itself are.",
+)
+@click.option(
+    "--policy",
+    "policies",
+    metavar="NAME,NAME|all",
+    multiple=True,
+    help="random, least-loaded, first-fit, slurm, exclusive, kongming, kongming-upper, oracle "
+    "(default: random, least-loaded, slurm, kongming, oracle).",
+)
+@click.option(
+    "--limit",
+    type=click.FloatRange(min=1.0),
+    default=1.2,
+    show_default=True,
+    help="The slowdown that a job may have, where the trace does not say; inf for none.",
+)
+@click.option(
+    "--patience",
+    type=click.FloatRange(min=0.0),
+    default=1.0,
+    show_default=True,
+    help="After waiting so many times its own work, a job takes the best free slot whatever the "
+    "limits say; inf for never.",
+)
+@click.option(
+    "--best-fit",
+    is_flag=True,
+    help="Of the waiting jobs start the one that fits a freed slot best, not the first.",
+)
+@click.option(
+    "--pack",
+    is_flag=True,
+    help="kongming and oracle: beside others as long as limits hold, before an idle node.",
+)
+@click.option(
+    "--quality",
+    metavar="Q,Q",
+    help="Also replay with every limit at 1/Q, packed, and tell the utilisation gained "
+    "(as 0.90,0.95,0.99).",
+)
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@click.option(
+    "--plot",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Draw slowdowns, and utilisation against quality: SVG or PNG.",
+)
+@click.option(
+    "--out",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Also write the JSON document there.",
+)
+@options.store_option
+@options.json_option
+def command(
+    trace: Path | None,
+    synthetic: str | None,
+    jobs: int,
+    load: float,
+    zipf: float,
+    burst: float,
+    apps: tuple[str, ...],
+    nodes: int,
+    slots: int,
+    fleet: Path | None,
+    pairs: str,
+    placement: str | None,
+    predicted: str | None,
+    model: str,
+    prediction_error: float | None,
+    estimate_missing: bool,
+    policies: Sequence[str],
+    limit: float,
+    patience: float,
+    best_fit: bool,
+    pack: bool,
+    quality: str | None,
+    seed: int,
+    plot: Path | None,
+    out: Path | None,
+    store_url: str | None,
+    as_json: bool,
+) -> None:
+    """Replay jobs over a fleet whose slowdowns were measured, and compare placement policies.
+
+    Beside each policy stand random's figures and those of an oracle that knows every measured
+    slowdown. The same seed gives the same numbers, on every machine.
+
+    \b
+        kongming simulate --synthetic poisson --nodes 100 --load 0.8 --predicted store
+    """
+    from kongming.campaigns.study_inputs import beliefs_for, pairs_of
+    from kongming.cli.extras import require
+    from kongming.records.errors import InputError
+
+    require("kongming simulate", "predict", "numpy")
+    if trace is not None and synthetic is not None:
+        raise InputError("stands beside --trace.", field="--synthetic", allowed="one of them")
+    if predicted is not None and prediction_error is not None:
+        raise InputError(
+            "stands beside --predicted.", field="--prediction-error", allowed="one of them"
+        )
+    _check_plot(plot)
+    targets = _targets(quality, plot)
+    from kongming.simulate import Queueing, Rules, Study, alike, documented, read_fleet
+
+    source = Source(
+        pairs, predicted, prediction_error, model, placement, estimate_missing, store_url, seed
+    )
+    machines = alike(nodes, slots) if fleet is None else read_fleet(fleet)
+    asked = Jobs(trace, synthetic, jobs, load, zipf, burst, apps, limit, seed)
+    file = pairs_of(source, lambda text: output.error_console().print(text, markup=False))
+    arriving = _trace(asked, file, machines)
+    table = file.table.only(arriving.apps).filled(everything=estimate_missing)
+    beliefs = beliefs_for(source, file, table)
+    names = _policies(policies, beliefs is not None)
+    study = Study(
+        arriving,
+        machines,
+        table,
+        beliefs,
+        Rules(pack=pack),
+        Queueing(patience, best_fit),
+        seed,
+    )
+    with output.progress("simulating", float(len(arriving))) as bar:
+        found = documented(
+            study, names, targets, lambda text, started: bar.update(float(started), text=text)
+        )
+    document = _document(study, file, asked) | found
+    if out is not None:
+        out.write_text(json.dumps(document, indent=2, allow_nan=False) + "\n", "utf-8")
+    if plot is not None:
+        from kongming.cli.simulate.plot import draw
+
+        draw(plot, document)
+    if as_json:
+        output.emit_json(document)
+        return
+    from kongming.cli.simulate.view import show
+
+    show(document)
+
+
+def _trace(asked: Jobs, file: PairFile, fleet: Fleet) -> Trace:
+    from kongming.records.errors import InputError
+    from kongming.simulate import Synthetic, read_trace
+
+    table = file.table.only(asked.apps) if asked.apps else file.table
+    if asked.trace is not None:
+        if asked.apps:
+            raise InputError("is of made-up jobs.", field="--app", hint="Leave it out.")
+        return read_trace(asked.trace, table.apps, table.solo_s, asked.limit).used()
+    made = Synthetic(
+        asked.synthetic or "poisson", asked.jobs, asked.load, asked.zipf, asked.burst, asked.seed
+    )
+    return made.made(table.apps, table.solo_s, fleet.capacity, asked.limit).used()
+
+
+def _policies(given: Sequence[str], predicting: bool) -> tuple[str, ...]:
+    """The policies asked for, each once; by default KONGMING's only where it has predictions."""
+    from kongming.records.errors import UnknownNameError
+    from kongming.simulate import DEFAULT, NAMES
+
+    names = tuple(dict.fromkeys(n.strip() for one in given for n in one.split(",") if n.strip()))
+    wanted = NAMES if names == ("all",) else names or DEFAULT
+    for name in wanted:
+        if name not in NAMES:
+            raise UnknownNameError("policy", name, NAMES)
+    if names in ((), ("all",)) and not predicting:
+        output.error_console().print(
+            "There are no predictions, so kongming is left out: --predicted store, a column "
+            "'predicted' in the table of pairs, or --prediction-error E.",
+            markup=False,
+        )
+        wanted = tuple(name for name in wanted if not name.startswith("kongming"))
+    return wanted
+
+
+def _targets(quality: str | None, plot: Path | None) -> tuple[float, ...]:
+    from kongming.records.errors import InputError
+
+    if quality is None:
+        return () if plot is None else QUALITIES
+    found = []
+    for text in quality.split(","):
+        try:
+            target = float(text)
+        except ValueError:
+            target = math.nan
+        if not 0.0 < target <= 1.0:
+            raise InputError(
+                "is no quality.",
+                field="--quality",
+                found=text,
+                allowed="numbers above 0, up to 1, with commas between them",
+            )
+        found.append(target)
+    return tuple(sorted(set(found)))
+
+
+def _check_plot(plot: Path | None) -> None:
+    """Before minutes of work, not after."""
+    if plot is None:
+        return
+    from kongming.cli.extras import require
+    from kongming.records.errors import InputError
+
+    if plot.suffix.lower() not in (".svg", ".png"):
+        raise InputError("is no picture.", field="--plot", found=plot.name, allowed=".svg or .png")
+    require("Drawing figures", "plots", "matplotlib")
+
+
+def _document(study: Study, file: PairFile, asked: Jobs) -> dict[str, Any]:
+    trace, fleet, queueing = study.trace, study.fleet, study.queueing
+    span = float(trace.arrival_s[-1] - trace.arrival_s[0])
+    work = float(trace.work_s.sum())
+    counts = [int((trace.app_of == place).sum()) for place in range(len(trace.apps))]
+    return {
+        "kind": "simulation",
+        "seed": study.seed,
+        "trace": {
+            "source": trace.source,
+            "jobs": len(trace),
+            "apps": dict(zip(trace.apps, counts, strict=True)),
+            "span_s": span,
+            "work_s": work,
+            "offered_load": work / (span * fleet.capacity) if span > 0.0 else 0.0,
+        },
+        "fleet": {
+            "nodes": fleet.nodes,
+            "slots": fleet.slots,
+            "kinds": [
+                {
+                    "name": kind.name,
+                    "nodes": kind.nodes,
+                    "slots": kind.slots,
+                    "speed": kind.speed,
+                    "weight": kind.weight,
+                }
+                for kind in fleet.kinds
+            ],
+        },
+        "pairs": _told_pairs(study.table, file),
+        "predictions": _told_beliefs(study.beliefs, study.table),
+        "settings": {
+            "limit": asked.limit if math.isfinite(asked.limit) else None,
+            "patience": queueing.patience if math.isfinite(queueing.patience) else None,
+            "best_fit": queueing.best_fit,
+            "pack": study.rules.pack,
+            "tie_share": study.rules.tie_share,
+        },
+    }
+
+
+def _told_pairs(table: PairTable, file: PairFile) -> dict[str, Any]:
+    return {
+        "source": file.source,
+        "placement": file.placement,
+        "measured": len(table.apps) ** 2 - len(table.estimated),
+        "repeats": table.repeats,
+        "noise_pct": table.noise_pct,
+        "estimated": [list(pair) for pair in table.estimated],
+        "counted_as_no_slowdown": table.floored,
+        "slowdown": {
+            app: {other: math.exp(table.logs[i, j]) for j, other in enumerate(table.apps)}
+            for i, app in enumerate(table.apps)
+        },
+        "solo_s": {
+            app: None if math.isnan(solo) else solo
+            for app, solo in zip(table.apps, table.solo_s.tolist(), strict=True)
+        },
+    }
+
+
+def _told_beliefs(beliefs: Beliefs | None, table: PairTable) -> dict[str, Any] | None:
+    if beliefs is None:
+        return None
+    return {
+        "source": beliefs.source,
+        "made_up": beliefs.made_up,
+        "error_pct": beliefs.error_pct(table),
+        "estimated": beliefs.estimated,
+    }

@@ -1,0 +1,1 @@
+"""Commands that move measurements between stores."""

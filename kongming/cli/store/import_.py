@@ -1,0 +1,84 @@
+"""``kongming import``: what another machine exported."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from kongming.cli import options, output
+from kongming.cli.extras import require
+from kongming.cli.fleet.serving import Server, changes_server, remote, server_options
+from kongming.cli.store.export import described
+
+if TYPE_CHECKING:
+    from kongming.records.run import Run, Signature
+
+
+@click.command("import")
+@click.argument("file", metavar="FILE.parquet", type=click.Path(path_type=Path))
+@server_options
+@options.store_option
+@options.json_option
+def command(file: Path, server: Server, store_url: str | None, as_json: bool) -> None:
+    """Read a file that 'kongming export' wrote into the store, or with --server send it there.
+
+    What is there already stays as it is, so the same file can be read twice. Into a store all of
+    it is read or, when something in it is wrong, nothing. A server takes the runs and signatures,
+    with the fingerprints and nodes that are in them, and no others.
+    """
+    require("kongming import", "predict", "pyarrow")
+    counts = _send(file, server) if changes_server(server) else _keep(file, store_url)
+    if as_json:
+        output.emit_json({"file": str(file), "new": counts})
+        return
+    output.console().print(f"{file}: {described(counts)} new", markup=False)
+
+
+def _keep(file: Path, store_url: str | None) -> dict[str, int]:
+    from kongming.store import Store
+    from kongming.store.parquet import import_runs
+
+    with Store.open(store_url) as store:
+        return import_runs(store, file)
+
+
+def _send(file: Path, server: Server) -> dict[str, int]:
+    """Applications are made known first, so that what comes can be trained at once."""
+    from kongming.store.parquet import read_export
+
+    # Read as a whole first: a file that is damaged at its end shall not be half sent.
+    found = read_export(file)
+    records = [*found["runs"], *found["signatures"]]
+    with remote(server) as service, output.progress("Sending", len(records)) as shown:
+        known = {one.name for one in service.applications()}
+        for app in found["applications"]:
+            if app.name not in known:
+                service.register_application(app.name, app.identity, app.document)
+
+        def counted() -> Iterator[Run | Signature]:
+            for number, record in enumerate(records, 1):
+                yield record
+                shown.update(number)
+
+        taken = service.import_runs(counted())
+    within = {
+        one.id
+        for record in records
+        for one in (
+            (record.fingerprint, record.before, record.after)
+            if hasattr(record, "before")
+            else (record.fingerprint,)
+        )
+        if one is not None
+    }
+    alone = [one for one, _ in found["fingerprints"] if one.id not in within]
+    left = {"reference": len(found["references"]), "fingerprint": len(alone)}
+    if any(left.values()):
+        output.error_console().print(
+            f"Not sent: {described(left)}. A server has those that its agents report.",
+            markup=False,
+        )
+    return {"run": taken.runs, "signature": taken.signatures}

@@ -1,0 +1,165 @@
+"""Rows of a CSV file: an error names the row and the column."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from kongming.records.errors import InputError
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row of ``file``; ``number`` counts from 1, below the header."""
+
+    file: str
+    number: int
+    line: int
+    places: dict[str, int]
+    cells: Sequence[str]
+
+    def where(self, column: str) -> str:
+        return f"{self.file}: row {self.number} (line {self.line}), column {column!r}"
+
+    def text(self, column: str) -> str:
+        """The cell, stripped; empty where the table has no such column."""
+        place = self.places.get(column, -1)
+        return self.cells[place].strip() if 0 <= place < len(self.cells) else ""
+
+    def name(self, column: str) -> str:
+        """Raises InputError where the cell is empty."""
+        text = self.text(column)
+        if not text:
+            raise InputError("is empty.", field=self.where(column), allowed="a name")
+        return text
+
+    def number_in(
+        self, column: str, *, least: float = 0.0, above: bool = False, whole: bool = False
+    ) -> float:
+        """A finite number of ``least`` or more (``above``: not ``least`` itself).
+
+        Raises:
+            InputError: the cell is empty, no number, or out of range.
+        """
+        text = self.text(column)
+        allowed = f"a {'whole ' if whole else ''}number {'above' if above else 'from'} {least:g}"
+        try:
+            # What Python takes for numbers besides: 1_000 and the digits of other scripts.
+            value = float(text) if text.isascii() and "_" not in text else math.nan
+        except ValueError:
+            value = math.nan
+        if math.isnan(value):
+            what = "is no number." if text else "is empty."
+            raise InputError(what, field=self.where(column), found=text, allowed=allowed)
+        if (
+            not math.isfinite(value)
+            or value < least
+            or (above and value == least)
+            or (whole and value != int(value))
+        ):
+            raise InputError(
+                "is out of range.", field=self.where(column), found=text, allowed=allowed
+            )
+        return value
+
+    def optional(self, column: str, *, least: float = 0.0, above: bool = True) -> float | None:
+        """As ``number_in``, but None for an empty cell or a column that is not there."""
+        if not self.text(column):
+            return None
+        return self.number_in(column, least=least, above=above)
+
+
+def read_rows(
+    path: Path,
+    required: Sequence[str],
+    known: Collection[str] | None = None,
+    *,
+    hints: Mapping[str, str] | None = None,
+    separators: str = ",",
+) -> Iterator[Row]:
+    """The rows of a CSV with a header, one by one; empty lines are skipped.
+
+    Args:
+        known: all columns that there may be; None for any.
+        hints: by required column, the way out where it is missing.
+        separators: that which the header has most of separates cells.
+
+    Raises:
+        InputError: the file cannot be read, a column is missing, unknown or there twice, or a
+            row has more cells than the header.
+    """
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as lines:
+            header = next((line for line in lines if line.strip()), "")
+            lines.seek(0)
+            separator = max(separators, key=header.count)
+            yield from _rows(str(path), lines, separator, required, known, hints or {})
+    except FileNotFoundError as error:
+        raise InputError(f"There is no file {path}.") from error
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{path} is not UTF-8 text (at byte {error.start}), which a table has to be."
+        ) from error
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}.") from error
+    except csv.Error as error:
+        raise InputError(f"{path} is no CSV: {error}.") from error
+
+
+def _rows(
+    file: str,
+    lines: Iterable[str],
+    separator: str,
+    required: Sequence[str],
+    known: Collection[str] | None,
+    hints: Mapping[str, str],
+) -> Iterator[Row]:
+    places: dict[str, int] | None = None
+    number = 0
+    reader = csv.reader(lines, delimiter=separator, skipinitialspace=True)
+    for cells in reader:
+        if not any(cell.strip() for cell in cells):
+            continue
+        if places is None:
+            places = _header(file, [cell.strip() for cell in cells], required, known, hints)
+            continue
+        number += 1
+        row = Row(file, number, reader.line_num, places, cells)
+        if len(cells) > len(places):
+            raise InputError(
+                f"has {len(cells)} cells; the header has {len(places)}.",
+                field=f"{file}: row {number} (line {reader.line_num}), column {len(places) + 1}",
+            )
+        yield row
+    if places is None:
+        raise InputError(f"{file} is empty.", hint=f"A header is needed: {','.join(required)}")
+
+
+def _header(
+    file: str,
+    names: list[str],
+    required: Sequence[str],
+    known: Collection[str] | None,
+    hints: Mapping[str, str],
+) -> dict[str, int]:
+    for name in names:
+        if name and names.count(name) > 1:
+            raise InputError("is there twice.", field=f"{file}: header (row 0), column {name!r}")
+        if known is not None and name not in known:
+            raise InputError(
+                "is not known.",
+                field=f"{file}: header (row 0), column {name!r}",
+                allowed=", ".join(known),
+            )
+    for name in required:
+        if name not in names:
+            raise InputError(
+                "is missing.",
+                field=f"{file}: header (row 0), column {name!r}",
+                found=", ".join(names),
+                hint=hints.get(name),
+            )
+    return {name: place for place, name in enumerate(names)}

@@ -1,0 +1,368 @@
+"""Models and signatures by application and placement: which is in service, and what each inflicts.
+
+Versions are kept: the one in service answers unless another is asked for.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from kongming.arrays import Floats
+from kongming.engine import scoring
+from kongming.engine.columns import Columns, fitted
+from kongming.engine.scoring import Served
+from kongming.engine.slots import ANY_SUITE
+from kongming.learning import colocation
+from kongming.learning.intervals import UNWIDENED, Widening
+from kongming.learning.model_file import ModelFile
+from kongming.records.errors import UnknownNameError, UntrainedError
+from kongming.records.questions import placement_or_default
+from kongming.records.run import Signature
+
+Key = tuple[str, str]
+"""Application and placement."""
+
+IdleOf = Callable[[str, int], Floats | None]
+"""Log idle reference (C,) of a node (id) by a suite (code); None without one."""
+
+
+MOST_REPEATS = 8
+"""Repeated signatures that are averaged at the most: the newest."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Pressure:
+    """What an application does to a neighbour: ``slowed`` (C,), log slowdown of each surrogate
+    over the idle node, 0 or more, NaN where its signature has no reading. ``row`` is its place
+    in the table of harm; ``known`` is False for what merely stands in."""
+
+    row: int
+    slowed: Floats
+    known: bool = True
+
+
+class Catalog:
+    """``generation`` counts every change of a model or a signature."""
+
+    def __init__(self, columns: Columns, idle_of: IdleOf, unknown_pressure: float) -> None:
+        self._columns = columns
+        self._idle_of = idle_of
+        self._unknown_pressure = unknown_pressure
+        self._versions: dict[Key, dict[int, ModelFile]] = {}
+        self._served: dict[Key, Served] = {}
+        self._by_row: dict[int, Served] = {}
+        self._asked: dict[tuple[Key, int, str | None], Served] = {}
+        self._signatures: dict[Key, tuple[Signature, ...]] = {}
+        self._pressures: dict[Key, tuple[int, Pressure]] = {}
+        self._rows = _Rows()
+        self._pressure_rows = _Rows()
+        self._suites: dict[str, int] = {}
+        self._widenings: dict[Key, Widening] = {}
+        self._typical: dict[int, Pressure] = {}
+        self._placement_of: dict[str, str] = {}
+        self.generation = 0
+        self._applications: set[str] = set()
+
+    def suite(self, version: str) -> int:
+        """A small number for a suite version."""
+        return self._suites.setdefault(version, len(self._suites))
+
+    def suite_name(self, code: int) -> str:
+        """The suite version of a code."""
+        return next((name for name, known in self._suites.items() if known == code), "")
+
+    def put_model(self, file: ModelFile, version: int, *, in_service: bool) -> Served | None:
+        """Keep a version; returns what is now served in its place where that changed."""
+        key = (file.app, file.placement)
+        before = self._served.get(key)
+        if not in_service:
+            self._versions.setdefault(key, {})[version] = file
+            self._forget(key)
+            return None
+        row = self._rows.take(key)
+        made = scoring.served(row, file, version, self.suite(file.suite_version), self._columns)
+        self._versions.setdefault(key, {})[version] = file
+        self._served[key] = self._by_row[row] = made
+        self._forget(key)
+        if before is None or before.file.node_id != file.node_id:
+            self._resolve_all(file.node_id)
+        return made
+
+    def promote(self, app: str, placement: str, version: int) -> Served | None:
+        """Raises UnknownNameError for a version that is not there."""
+        return self.put_model(self.version(app, placement, version), version, in_service=True)
+
+    def drop_model(self, app: str, placement: str, version: int = 0) -> int | None:
+        """Drop one version, or all for 0; returns the row that serves no more, if any. Where the
+        one in service is dropped, the newest that is left takes its place."""
+        key = (app, placement)
+        versions = self._versions.get(key, {})
+        served = self._served.get(key)
+        for one in [version] if version else list(versions):
+            versions.pop(one, None)
+        self._forget(key)
+        if served is None or served.version in versions:
+            return None
+        if versions:
+            newest = max(versions)
+            self.put_model(versions[newest], newest, in_service=True)
+            return None
+        del self._versions[key]
+        del self._by_row[self._served.pop(key).row]
+        return self._rows.give_back(key)
+
+    def version(self, app: str, placement: str, version: int) -> ModelFile:
+        """A version of a model. Raises UnknownNameError or UntrainedError."""
+        versions = self._versions.get((app, placement))
+        if not versions:
+            raise untrained(app, placement, self.placements(app))
+        if version not in versions:
+            raise UnknownNameError(
+                f"version of the model of {app} at {placement}", str(version), map(str, versions)
+            )
+        return versions[version]
+
+    def served(self, app: str, placement: str) -> Served | None:
+        return self._served.get((app, placement))
+
+    def all_served(self) -> Iterable[Served]:
+        return self._served.values()
+
+    def at(self, row: int) -> Served | None:
+        """The model in service whose row in the matrix this is."""
+        return self._by_row.get(row)
+
+    @property
+    def rows(self) -> int:
+        """The greatest row that a model in service has, or had."""
+        return self._rows.greatest
+
+    def asked(self, app: str, placement: str, version: int, model: str | None) -> Served:
+        """A model as a question names it; version 0 is the one in service, model None the chosen.
+
+        Raises:
+            UntrainedError: the application has no model at this placement.
+            UnknownNameError: no such version, or no model of that name in it.
+        """
+        key = (app, placement)
+        current = self._served.get(key)
+        if current is None and version == 0:
+            raise untrained(app, placement, self.placements(app))
+        wanted = version or (current.version if current else 0)
+        if current is not None and wanted == current.version and model in (None, "auto"):
+            return current
+        found = self._asked.get((key, wanted, model))
+        if found is None:
+            file = self.version(app, placement, wanted)
+            suite = self.suite(file.suite_version)
+            found = scoring.served(-1, file, wanted, suite, self._columns, model)
+            self._asked[(key, wanted, model)] = found
+        return found
+
+    def placements(self, app: str) -> list[str]:
+        """Those at which the application has a model in service."""
+        return sorted(place for name, place in self._served if name == app)
+
+    def placement(self, app: str, wanted: str | None) -> str:
+        """The placement that is meant, by where the application is trained, or profiled."""
+        if wanted is not None:
+            return wanted
+        found = self._placement_of.get(app)
+        if found is None:
+            trained = self.placements(app) or sorted(p for a, p in self._signatures if a == app)
+            found = placement_or_default(None, trained)
+            self._placement_of[app] = found
+        return found
+
+    def put_applications(self, names: Iterable[str]) -> None:
+        """Names of applications that are known, trained or not."""
+        self._applications.update(names)
+        self.generation += 1
+
+    def why_untrained(self, app: str) -> str:
+        """Why an application has no model, with names that are meant perhaps."""
+        known = self._applications | {name for name, _ in self._served}
+        if app in known:
+            return f"{app} has no model (kongming train {app})"
+        # Of thousands of names the nearest takes longer to find than is worth it.
+        near = UnknownNameError("application", app, known if len(known) <= 1000 else ())
+        meant = f"; did you mean {' or '.join(near.suggestions)}?" if near.suggestions else ""
+        return f"Nobody profiled {app}{meant}"
+
+    def put_signatures(self, signatures: Iterable[Signature]) -> set[Key]:
+        """Learn of signatures, of whatever applications; returns those that are concerned.
+
+        Repeats are averaged: of one application at one placement those that agree with the
+        newest in identity, node and suite version, ``MOST_REPEATS`` at the most.
+        """
+        found: dict[Key, dict[str, Signature]] = {}
+        for one in signatures:
+            key = (one.app, one.placement)
+            known = found.setdefault(key, {s.id: s for s in self._signatures.get(key, ())})
+            known[one.id] = one
+        for key, ones in found.items():
+            by_time = sorted(ones.values(), key=lambda s: (s.fingerprint.started_at, s.id))
+            of = _alike(by_time[-1])
+            self._signatures[key] = tuple(s for s in by_time if _alike(s) == of)[-MOST_REPEATS:]
+            self._resolve(key)
+        return set(found)
+
+    def drop_signatures(self, app: str, placement: str) -> None:
+        self._signatures.pop((app, placement), None)
+        self._resolve((app, placement))
+
+    def signatures(self, app: str, placement: str) -> tuple[Signature, ...]:
+        return self._signatures.get((app, placement), ())
+
+    def reference_changed(self, node_id: str) -> bool:
+        """A node has a new idle reference: whether a signature that waited for it is known now."""
+        return self._resolve_all(node_id)
+
+    def pressure(self, app: str, placement: str, suite: int) -> Pressure:
+        """What it inflicts, over the idle node; a typical application's where it is not known."""
+        found = self._pressures.get((app, placement))
+        if found is None or suite not in (found[0], ANY_SUITE):
+            return self.typical(suite)
+        return found[1]
+
+    def pressures(self) -> Mapping[Key, tuple[int, Pressure]]:
+        """The known ones, each with the code of its suite."""
+        return self._pressures
+
+    def typical(self, suite: int) -> Pressure:
+        """The mean over the known signatures, by column; without any the same on all columns.
+
+        Not the median: most programs press on few resources, and the median of them on none.
+        """
+        found = self._typical.get(suite)
+        if found is None or len(found.slowed) < len(self._columns):
+            found = Pressure(0, self._mean_pressure(suite), known=False)
+            self._typical[suite] = found
+        return found
+
+    def put_widening(self, app: str, placement: str, widening: Widening) -> None:
+        """What intervals of this application have to be widened by (``learning.calibration``)."""
+        self._widenings[(app, placement)] = widening
+        self.generation += 1
+
+    def widening(self, app: str, placement: str) -> Widening:
+        return self._widenings.get((app, placement), UNWIDENED)
+
+    def _mean_pressure(self, suite: int) -> Floats:
+        width = len(self._columns)
+        known = [
+            fitted(pressure.slowed, width)
+            for code, pressure in self._pressures.values()
+            if suite in (code, ANY_SUITE)
+        ]
+        flat = np.full(width, self._unknown_pressure)
+        if not known:
+            return flat
+        stacked = np.array(known)
+        there = ~np.isnan(stacked).all(axis=0)
+        flat[there] = np.nanmean(stacked[:, there], axis=0)
+        return flat
+
+    def _resolve_all(self, node_id: str) -> bool:
+        # Those that are known stay as they are: a signature was taken over the reference of its
+        # own time, and all that follows from it would be worked out again.
+        waiting = [
+            key
+            for key, signatures in self._signatures.items()
+            if signatures[0].node_id == node_id and key not in self._pressures
+        ]
+        return any([self._resolve(key) for key in waiting])
+
+    def _resolve(self, key: Key) -> bool:
+        self._changed()
+        self._typical.clear()
+        signatures = self._signatures.get(key)
+        if signatures is None:
+            if self._pressures.pop(key, None) is not None:
+                self._pressure_rows.give_back(key)
+            return False
+        fingerprint = signatures[0].fingerprint
+        suite = self.suite(fingerprint.suite_version)
+        families = {name: reading.family for name, reading in fingerprint.surrogates.items()}
+        logs = self._columns.logs(colocation.mean_signature(signatures), families)
+        idle = self._idle(key, signatures[0].node_id, suite)
+        if idle is None:
+            return False
+        slowed = np.maximum(logs - fitted(idle, len(logs)), 0.0)
+        self._pressures[key] = (suite, Pressure(self._pressure_rows.take(key), slowed))
+        return True
+
+    def _idle(self, key: Key, node_id: str, suite: int) -> Floats | None:
+        """The idle reference that a signature is over: that of the application's own training
+        runs, which were of the same days; else the node's; else of another's training there."""
+        own = self._served.get(key)
+        if own is not None and own.file.node_id == node_id and own.suite == suite:
+            return self._model_idle(own)
+        found = self._idle_of(node_id, suite)
+        if found is not None:
+            return found
+        for other in self._served.values():
+            if other.file.node_id == node_id and other.suite == suite:
+                return self._model_idle(other)
+        return None
+
+    def _model_idle(self, model: Served) -> Floats:
+        idle = np.full(len(self._columns), math.nan)
+        for code in sorted(model.scorers, reverse=True):
+            idle[model.scorers[code].places] = model.scorers[code].log_idle
+        return idle
+
+    def _changed(self) -> None:
+        self.generation += 1
+        # Names of unknown applications come from outside: what is remembered of them must end.
+        self._placement_of.clear()
+
+    def _forget(self, key: Key) -> None:
+        self._changed()
+        for asked in [one for one in self._asked if one[0] == key]:
+            del self._asked[asked]
+
+
+def _alike(signature: Signature) -> tuple[str, str, str]:
+    return signature.identity, signature.node_id, signature.fingerprint.suite_version
+
+
+def untrained(app: str, placement: str, trained: Sequence[str]) -> UntrainedError:
+    """The error for an application without a model."""
+    where = f" (it has one at {', '.join(trained)})" if trained else ""
+    return UntrainedError(
+        f"{app} has no model at {placement}{where}.",
+        hint=f"Profile it, then train it: kongming train {app}",
+    )
+
+
+class _Rows:
+    """Small numbers from 1 for keys; 0 stands for whatever has no key."""
+
+    def __init__(self) -> None:
+        self._by_key: dict[Key, int] = {}
+        self._free: list[int] = []
+        self._next = 1
+
+    @property
+    def greatest(self) -> int:
+        return self._next - 1
+
+    def take(self, key: Key) -> int:
+        if key not in self._by_key:
+            if self._free:
+                self._by_key[key] = self._free.pop()
+            else:
+                self._by_key[key] = self._next
+                self._next += 1
+        return self._by_key[key]
+
+    def give_back(self, key: Key) -> int | None:
+        row = self._by_key.pop(key, None)
+        if row is not None:
+            self._free.append(row)
+        return row

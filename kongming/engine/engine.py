@@ -1,0 +1,287 @@
+"""The engine: everything that the server answers about runtimes, from memory.
+
+Pure but for its own memory: no files, sockets or store, and the time is the caller's. Not to be
+called from two threads at once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from kongming.engine.assignments import Resident
+from kongming.engine.colocation import Companion
+from kongming.engine.explanation import Explainer
+from kongming.engine.forecaster import Forecaster
+from kongming.engine.nodes import NodeView
+from kongming.engine.ranker import Ranker
+from kongming.engine.scaled_jobs import ScaleModels, forecast_job
+from kongming.engine.settings import Purpose, Settings
+from kongming.engine.state import World
+from kongming.learning.intervals import Widening
+from kongming.learning.model_file import ModelFile
+from kongming.records.answers import (
+    Colocation,
+    Explanation,
+    Forecast,
+    NodeReport,
+    PlacedApplication,
+    Ranking,
+)
+from kongming.records.errors import InputError
+from kongming.records.fingerprint import Fingerprint, NodeFacts
+from kongming.records.questions import ColocationQuestion, Question, RankQuestion
+from kongming.records.run import Signature
+from kongming.scale.fit.model import ScaleFile
+
+
+class Engine:
+    """What is put in is known at once; the matrix follows with ``refresh``. ``now`` is unix
+    seconds throughout."""
+
+    def __init__(self, settings: Settings | None = None) -> None:
+        self._world = World(settings or Settings())
+        self._forecaster = Forecaster(self._world)
+        self._explainer = Explainer(self._world, self._forecaster)
+        self._companion = Companion(self._world)
+        self._scales = ScaleModels()
+        self._ranker = Ranker(self._world, self._scales)
+
+    # Nodes and their readings.
+
+    def put_node(self, facts: NodeFacts, now: float | None = None) -> None:
+        """Make a node known, or its facts new; with ``now`` its agent was heard of then."""
+        view = self._world.put_node(facts)
+        if now is not None:
+            self._world.nodes.saw(view, now, agent=True)
+
+    def drop_node(self, node_id: str) -> None:
+        """Forget a node and its readings; assignments on it stay with the one who knows of them."""
+        self._world.drop_node(node_id)
+
+    def heartbeat(self, node_id: str, now: float, probe_cost: float = 0.0) -> None:
+        """Raises UnknownNameError for an unknown node."""
+        view = self._world.nodes.find(node_id)
+        self._world.nodes.saw(view, now, agent=True)
+        view.last_heartbeat = max(now, view.last_heartbeat or 0.0)
+        view.probe_cost = probe_cost
+
+    def mark_suspect(self, node_id: str, reason: str) -> None:
+        """It reported what cannot be true: not ranked until ``clear_suspect``."""
+        self._world.nodes.mark(self._world.nodes.find(node_id), reason)
+
+    def clear_suspect(self, node_id: str) -> None:
+        self._world.nodes.mark(self._world.nodes.find(node_id), "")
+
+    def put_reference(
+        self,
+        node_id: str,
+        domain: int,
+        times: Fingerprint | Mapping[str, float],
+        suite_version: str | None = None,
+    ) -> None:
+        """The idle node, as a fingerprint or as seconds per operation by surrogate.
+
+        ``suite_version`` None takes the times to be of whatever suite the node reports.
+
+        Raises:
+            UnknownNameError: an unknown node.
+            InputError: a domain that the node does not have.
+        """
+        self._world.put_reference(node_id, domain, times, suite_version)
+
+    def put_fingerprint(
+        self,
+        node_id: str,
+        domain: int,
+        fingerprint: Fingerprint,
+        purpose: Purpose = Purpose.LIVE,
+        now: float = math.inf,
+    ) -> bool:
+        """Whether it is the newest of its domain; a late one only joins the history. One that
+        was taken as a reference is the domain's reference from then on.
+
+        Raises:
+            InputError: it cannot be true, or the node has no such domain.
+        """
+        return self._world.put_fingerprint(node_id, domain, fingerprint, purpose, now)
+
+    # Models, signatures and assignments.
+
+    def put_model(self, file: ModelFile, version: int, in_service: bool = True) -> None:
+        """A version of a model; into service at once, or only kept to be asked for."""
+        self._world.put_model(file, version, in_service)
+
+    def promote(self, app: str, placement: str, version: int) -> None:
+        """Put a kept version into service. Raises UntrainedError or UnknownNameError."""
+        self._world.promote(app, placement, version)
+
+    def drop_model(self, app: str, placement: str, version: int = 0) -> None:
+        """Forget a version, or all for 0. Dropping what is not there is harmless."""
+        self._world.drop_model(app, placement, version)
+
+    def put_signatures(self, signatures: Iterable[Signature]) -> None:
+        """Signatures of whatever applications, beside those that are known."""
+        self._world.put_signatures(signatures)
+
+    def drop_signatures(self, app: str, placement: str) -> None:
+        self._world.drop_signatures(app, placement)
+
+    def put_widening(self, app: str, placement: str, widening: Widening) -> None:
+        """What this application's intervals have to be widened by (``learning.calibration``)."""
+        self._world.catalog.put_widening(app, placement, widening)
+
+    def put_applications(self, names: Iterable[str]) -> None:
+        """Names of applications that were registered, profiled or trained: those without a model
+        are told from those that nobody knows."""
+        self._world.catalog.put_applications(names)
+
+    def put_scale_model(self, name: str, file: ScaleFile) -> None:
+        """The newest scale model of a name, which takes the place of the one before."""
+        self._scales.put(name, file)
+
+    def drop_scale_model(self, name: str) -> None:
+        self._scales.drop(name)
+
+    def scale_models(self) -> tuple[str, ...]:
+        """The names of those that are known."""
+        return self._scales.names()
+
+    def put_assignment(self, resident: Resident) -> None:
+        """An assignment in whatever state; call it again on each change."""
+        self._world.put_assignment(resident)
+
+    # Answers.
+
+    def refresh(self, now: float, budget_s: float = 0.02) -> float:
+        """Work for about ``budget_s`` on what lags; returns by how many seconds the matrix may
+        lag behind what was put in, 0 where it does not."""
+        return self._world.refresh(now, budget_s)
+
+    @property
+    def lagging(self) -> bool:
+        """Whether anything is left for ``refresh``: what arrived this very moment lags by 0 s."""
+        return self._world.lagging
+
+    def staleness_s(self, now: float) -> float:
+        return self._world.staleness_s(now)
+
+    def predict(self, question: Question, now: float) -> Forecast:
+        """The runtime of an application on a node as it is now.
+
+        Raises:
+            UnknownNameError: no such node, version, model or placement.
+            InputError: a domain that the node does not have, or too few readings.
+            StaleError: the fingerprint is too old, and the question says to refuse it.
+            UntrainedError: no model at this placement, or for an unknown application no
+                reference either.
+            IncompatibleError: the fingerprint is of another suite version than the model.
+            ExtrapolationError: under ``strict``, outside the training environments.
+            CannotAnswerError: nothing was read on the node yet, or, of a job on several machines,
+                it is beyond what the scale model can say.
+        """
+        if question.scaling is None:
+            return self._forecaster.predict(question, now)
+        return forecast_job(
+            question,
+            self._scales.find(question.app, question.scaling),
+            lambda one: self._forecaster.predict(one, now),
+            self._named,
+        )
+
+    def predict_colocation(self, question: ColocationQuestion, now: float) -> Colocation:
+        """The runtime beside named neighbours on an idle node, and what each of them meets.
+
+        Raises:
+            UntrainedError: the application has no model, or a neighbour no signature.
+            and what ``predict`` raises.
+        """
+        del now  # An idle node is the same at any time.
+        return self._companion.colocation(question)
+
+    def rank(self, request: RankQuestion, now: float) -> Ranking:
+        """Nodes in the order in which an application should be placed.
+
+        Raises:
+            UnknownNameError: a candidate that is not known.
+            UntrainedError: the application is trained at other placements than the one named.
+        """
+        return self._ranker.rank(request, now)
+
+    def explain(self, question: Question, now: float) -> Explanation:
+        """Why a prediction is what it is. Raises as ``predict``."""
+        if question.scaling is not None:
+            raise InputError(
+                "cannot be given: a job on several machines is explained by its parts.",
+                field="question.scaling",
+                hint="Ask for one node, the slowest.",
+            )
+        return self._explainer.explain(question, now)
+
+    # What is known of nodes.
+
+    def node_id(self, id_or_name: str) -> str:
+        """Raises UnknownNameError, or InputError for a name that several nodes have."""
+        return self._world.nodes.find(id_or_name).facts.id
+
+    def node(self, id_or_name: str, now: float) -> NodeReport:
+        """Raises as ``node_id``."""
+        return self._status(self._world.nodes.find(id_or_name), now)
+
+    def nodes(self, now: float) -> list[NodeReport]:
+        """All nodes, by name."""
+        views = sorted(self._world.nodes, key=lambda view: (view.facts.name, view.facts.id))
+        return [self._status(view, now) for view in views]
+
+    def reference(self, node_id: str, domain: int = 0) -> Mapping[str, float] | None:
+        """Seconds per operation on the idle node; None without a reference."""
+        return self._world.reference(node_id, domain)
+
+    def ttl_s(self, node_id: str, domain: int = 0) -> float:
+        """How long a fingerprint of this domain is used without a warning."""
+        slot = self._world.nodes.find(node_id).slots.get(domain)
+        settings = self._world.settings
+        return settings.ttl_s if slot is None else float(self._world.slots.ttl_s[slot])
+
+    def _named(self, node: str) -> tuple[str, str]:
+        facts = self._world.nodes.find(node).facts
+        return facts.id, facts.name
+
+    def _status(self, view: NodeView, now: float) -> NodeReport:
+        world, slots = self._world, self._world.slots
+        state, reason = world.nodes.state(view, now)
+        ready = [slot for slot in view.slots.values() if slots.ready[slot]]
+        for slot in ready:
+            world.company(slot)
+        taken = [float(slots.taken_at[s]) for s in ready if not math.isnan(slots.taken_at[s])]
+        known = [slot for slot in ready if not math.isnan(slots.general[slot])]
+        general, slowdown = None, {}
+        if known:
+            worst = max(known, key=lambda slot: slots.general[slot])
+            general = math.exp(slots.general[worst])
+            slowdown = _slowdowns(world, worst)
+        assignments = sorted(
+            world.residents.active_on(view.facts.id), key=lambda one: (one.since, one.assignment_id)
+        )
+        return NodeReport(
+            facts=view.facts,
+            state=state,
+            reason=reason,
+            last_heartbeat_at=view.last_heartbeat,
+            last_fingerprint_at=max(taken, default=None),
+            general_slowdown=general,
+            slowdown=slowdown,
+            assignments=tuple(
+                PlacedApplication(one.assignment_id, one.app, one.state, one.since)
+                for one in assignments
+            ),
+            probe_cost=view.probe_cost,
+        )
+
+
+def _slowdowns(world: World, slot: int) -> dict[str, float]:
+    slowed = world.slots.slowed[slot]
+    places = np.flatnonzero(~np.isnan(slowed)).tolist()
+    return {world.columns.names[j]: math.exp(slowed[j]) for j in places}

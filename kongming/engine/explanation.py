@@ -1,0 +1,88 @@
+"""Why a prediction is what it is: the part of each surrogate."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from kongming.arrays import Floats
+from kongming.engine import scoring
+from kongming.engine.forecast_parts import Met
+from kongming.engine.forecaster import Forecaster
+from kongming.engine.scoring import Served
+from kongming.engine.state import World
+from kongming.records.answers import Contribution, Explanation
+from kongming.records.errors import CannotAnswerError
+from kongming.records.questions import Question
+
+
+class Explainer:
+    """Explains what a forecaster says of the same world."""
+
+    def __init__(self, world: World, forecaster: Forecaster) -> None:
+        self._world = world
+        self._forecaster = forecaster
+
+    def explain(self, question: Question, now: float) -> Explanation:
+        forecast = self._forecaster.predict(question, now)
+        world = self._world
+        view = world.nodes.find(question.node)
+        slot = view.slots[forecast.domain]
+        model = self._forecaster.model(question, forecast.placement)
+        logs = self._forecaster.met(question, world.company(slot), view)
+        idle = world.slots.idle[slot]
+        if model is None:
+            return Explanation(forecast, self._shares(logs, idle))
+        met = Met(logs, idle, world.is_carried(slot, model))
+        return Explanation(forecast, self._contributions(model, met))
+
+    def _contributions(self, model: Served, met: Met) -> tuple[Contribution, ...]:
+        rows = scoring.rows_of(model, met.logs, met.logs - met.idle, met.carried)
+        complete = [
+            (scorer, rows[name])
+            for name, scorer in model.by_name().items()
+            if not np.isnan(rows[name]).any()
+        ]
+        if not complete:
+            raise CannotAnswerError(
+                f"Some surrogates of the model of {model.file.app} were not read, so their parts "
+                "are not known.",
+                hint="Take a fingerprint of a larger suite.",
+            )
+        scorer, row = complete[0]
+        without = np.tile(row, (len(row) + 1, 1))
+        np.fill_diagonal(without[1:], scorer.log_idle)
+        predicted = scorer.log_slowdown(without)
+        lost = (predicted[0] - predicted[1:]).tolist()
+        here, idle = met.logs[scorer.places], met.idle[scorer.places]
+        idle = np.where(np.isnan(idle), scorer.log_idle, idle)
+        found = [
+            Contribution(name, family, math.exp(there), math.exp(alone), part)
+            for name, family, there, alone, part in zip(
+                scorer.variant.columns,
+                scorer.variant.families,
+                here.tolist(),
+                idle.tolist(),
+                lost,
+                strict=True,
+            )
+        ]
+        return tuple(sorted(found, key=lambda one: (-one.log_slowdown, one.surrogate)))
+
+    def _shares(self, logs: Floats, idle: Floats) -> tuple[Contribution, ...]:
+        """Of a general slowdown every surrogate has the same share."""
+        slowed = logs - idle
+        known = np.flatnonzero(~np.isnan(slowed)).tolist()
+        columns = self._world.columns
+        found = [
+            Contribution(
+                columns.names[j],
+                columns.family(j),
+                math.exp(logs[j]),
+                math.exp(idle[j]),
+                float(slowed[j]) / len(known),
+            )
+            for j in known
+        ]
+        return tuple(sorted(found, key=lambda one: (-one.log_slowdown, one.surrogate)))

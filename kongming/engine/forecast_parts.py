@@ -1,0 +1,147 @@
+"""From an environment and a model to a forecast: carried to the model's node, widened by age."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from kongming.arrays import Floats
+from kongming.engine import scoring
+from kongming.engine.movement import Movement
+from kongming.engine.nodes import NodeView
+from kongming.engine.scoring import Served
+from kongming.learning.estimate import Asked, Estimate, estimate_row, prediction_of
+from kongming.learning.intervals import Widening
+from kongming.records.answers import Forecast
+from kongming.records.prediction import Interval, Prediction
+
+NO_SLOWDOWN = 0.0
+"""Log slowdown below which no median beside neighbours lies: they never make a program faster."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Met:
+    """An environment on a node: ``logs`` and ``idle`` (C,), log seconds per operation there.
+
+    ``carried`` is whether it counts by its slowdowns over ``idle``, put onto the idle times of
+    the node that the model is of.
+    """
+
+    logs: Floats
+    idle: Floats
+    carried: bool
+
+
+def estimated(model: Served, met: Met, asked: Asked) -> Estimate:
+    """The slowdown of an application in an environment. Raises InputError where too many of its
+    surrogates were not read."""
+    rows = scoring.rows_of(model, met.logs, met.logs - met.idle, met.carried)
+    return estimate_row(model.file, model.by_name(), rows, asked)
+
+
+def predicted(
+    model: Served, met: Met, asked: Asked, *, strict: bool, beside: Sequence[str] = ()
+) -> Prediction:
+    """Raises as ``kongming.learning.predict.predict_environment``."""
+    answer = estimated(model, met, asked)
+    return prediction_of(model.file, answer, asked, strict=strict, beside=beside)
+
+
+def slowdown(model: Served, met: Met, level: float, widening: Widening) -> Interval:
+    """A resident's slowdown alone. Raises as ``estimated``."""
+    return estimated(model, met, Asked(None, None, level, widening, NO_SLOWDOWN)).interval
+
+
+def moved(model: Served, met: Met, movement: float) -> tuple[float, float]:
+    """By how much the log slowdown may have fallen or risen (each 0 or more) in an environment
+    whose surrogates have all moved by ``movement``, in logs, one way or the other."""
+    rows = met.logs + np.array([[-movement], [0.0], [movement]])
+    scores = scoring.score(
+        model, rows, rows - met.idle, np.full(3, met.carried, dtype=np.bool_)
+    ).log_slowdown
+    low, middle, high = scores.tolist()
+    if math.isnan(low + middle + high):
+        return movement, movement
+    return max(middle - low, 0.0), max(high - middle, 0.0)
+
+
+def widened(interval: Interval, down: float, up: float) -> Interval:
+    """The interval with another uncertainty, independent of its own, put onto it (in logs). No
+    validation has seen that one: the interval is calibrated no longer."""
+    lower = math.hypot(math.log(interval.median / interval.lower), down)
+    upper = math.hypot(math.log(interval.upper / interval.median), up)
+    return Interval(
+        interval.median,
+        interval.median * math.exp(-lower),
+        interval.median * math.exp(upper),
+        interval.level,
+        calibrated=False,
+    )
+
+
+def aged(
+    interval: Interval, model: Served | None, met: Met, movement: Movement, age_s: float
+) -> Interval:
+    """The interval of a slowdown once the environment ``met`` is ``age_s`` old, at its own level;
+    ``model`` None is a general slowdown, which moves as the environment does."""
+    reach = movement.reach(age_s, interval.level)
+    down, up = (reach, reach) if model is None else moved(model, met, reach)
+    return widened(interval, down, up)
+
+
+def general(slowed: Floats, level: float) -> Interval:
+    """A node's slowdown for a program of which nothing is known, from its surrogates' log
+    slowdowns (C,): their geometric mean, and the bounds that hold ``level`` of the surrogates.
+    It may depend on any of them, so that is what it might meet; nothing calibrates it."""
+    known = slowed[~np.isnan(slowed)]
+    tail = (1.0 - level) / 2.0
+    middle = float(known.mean())
+    low, high = np.quantile(known, [tail, 1.0 - tail]).tolist()
+    return Interval(
+        math.exp(middle), math.exp(min(low, middle)), math.exp(max(high, middle)), level, False
+    )
+
+
+def half(interval: Interval) -> float:
+    """Half the interval's width, in logs."""
+    return math.log(interval.upper / interval.lower) / 2.0
+
+
+def listed(names: Sequence[str], most: int = 3) -> str:
+    """A few names and how many more."""
+    shown = ", ".join(names[:most])
+    return f"{shown} and {len(names) - most} more" if len(names) > most else shown
+
+
+def forecast_of(
+    said: Prediction, node_id: str, domain: int, placement: str, model: Served
+) -> Forecast:
+    return Forecast(
+        app=said.app,
+        node_id=node_id,
+        domain=domain,
+        placement=placement,
+        basis="model",
+        slowdown=said.slowdown,
+        model=said.model,
+        model_version=model.version,
+        solo_s=said.solo_s,
+        runtime_s=said.runtime_s,
+        metric_unit=said.metric_unit,
+        extrapolating=said.extrapolating,
+        drivers=said.drivers,
+        warnings=said.warnings,
+        notes=said.notes,
+    )
+
+
+def carried_note(model: Served, view: NodeView | None) -> str:
+    name = "The node" if view is None else view.facts.name
+    return (
+        f"{model.file.app} was profiled on another node ({model.file.node_id}): slowdowns over the "
+        f"idle reference of {name} are put onto that node's idle times, and the solo runtime is "
+        "that node's."
+    )

@@ -1,0 +1,343 @@
+"""Answers about one application on one node as it is now."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from kongming.arrays import Floats
+from kongming.engine import forecast_parts as answering
+from kongming.engine.catalog import untrained
+from kongming.engine.columns import fitted
+from kongming.engine.environment import Phase
+from kongming.engine.forecast_parts import Met
+from kongming.engine.memory import Memory
+from kongming.engine.nodes import NodeView
+from kongming.engine.residents import Company
+from kongming.engine.scoring import Served
+from kongming.engine.slots import ANY_SUITE
+from kongming.engine.state import World
+from kongming.learning.estimate import Asked, runtime_of
+from kongming.records.answers import Forecast, ResidentImpact
+from kongming.records.errors import (
+    CannotAnswerError,
+    IncompatibleError,
+    InputError,
+    StaleError,
+    UnknownNameError,
+    UntrainedError,
+)
+from kongming.records.questions import Question
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Found:
+    """What a question is about: ``logs`` (C,) is the environment that the application meets."""
+
+    view: NodeView
+    slot: int
+    placement: str
+    model: Served | None
+    company: Company
+    logs: Floats
+
+
+class Forecaster:
+    """Answers are remembered until what they follow from changes; their age is told anew."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._memory: Memory[tuple[Any, ...], Forecast] = Memory(world.settings.answers)
+
+    def predict(self, question: Question, now: float) -> Forecast:
+        world = self._world
+        view = world.nodes.find(question.node)
+        placement = world.catalog.placement(question.app, question.placement)
+        model = self.model(question, placement)
+        slot = self._slot(question, view, model)
+        company = world.company(slot)
+        age = self._age(slot, now)
+        stale = age is not None and age > world.slots.ttl_s[slot]
+        if stale and question.stale_policy == "refuse":
+            raise StaleError(
+                f"The newest fingerprint of {view.facts.name} is {age:.0f} s old; "
+                f"{world.slots.ttl_s[slot]:.0f} s are allowed.",
+                hint="Ask with a stale policy that widens or falls back to the node's history.",
+            )
+        history = None
+        if stale and question.stale_policy == "history":
+            history = world.slots.median(slot)
+        if history is not None:
+            company = world.residents.company(
+                world.slots, slot, view.facts.id, world.catalog, world.columns, history
+            )
+        found = _Found(view, slot, placement, model, company, self.met(question, company, view))
+        key = (
+            question.app,
+            placement,
+            slot,
+            question.level,
+            question.model,
+            question.model_version,
+            question.resident_id,
+            question.strict,
+            history is not None,
+        )
+        depends_on = (int(world.slots.version[slot]), world.catalog.generation)
+        forecast = self._memory.get(key, depends_on)
+        if forecast is None:
+            forecast = self._forecast(question, found)
+            self._memory.put(key, depends_on, forecast)
+        return self._aged(forecast, found, age, stale, history is not None, now)
+
+    # What the question is about.
+
+    def model(self, question: Question, placement: str) -> Served | None:
+        catalog = self._world.catalog
+        if catalog.served(question.app, placement) is None and not (
+            question.model_version or question.model
+        ):
+            trained = catalog.placements(question.app)
+            if trained and question.placement is not None:
+                raise untrained(question.app, placement, trained)
+            return None
+        return catalog.asked(question.app, placement, question.model_version, question.model)
+
+    def _slot(self, question: Question, view: NodeView, model: Served | None) -> int:
+        slots = self._world.slots
+        ready = {domain: slot for domain, slot in view.slots.items() if slots.ready[slot]}
+        if question.domain is not None:
+            domains = max(len(view.facts.llc_cpus), 1)
+            if not 0 <= question.domain < domains:
+                raise InputError(
+                    "is no last-level cache domain of the node.",
+                    field="domain",
+                    found=question.domain,
+                    allowed=f"0 to {domains - 1}",
+                )
+            ready = {d: slot for d, slot in ready.items() if d == question.domain}
+        elif question.resident_id:
+            resident = self._resident(question, view)
+            ready = {d: s for d, s in ready.items() if d == resident.domain} or ready
+        if not ready:
+            where = "" if question.domain is None else f" in its domain {question.domain}"
+            raise CannotAnswerError(
+                f"Nothing was read on {view.facts.name}{where} yet: no fingerprint and no idle "
+                "reference.",
+                hint="Start its agent, or wait for its first fingerprint.",
+            )
+        if len(ready) == 1:
+            return next(iter(ready.values()))
+        if model is None or model.row < 0:
+            for slot in ready.values():
+                self._world.company(slot)
+            return min(ready.values(), key=lambda s: (_last(float(slots.general[s])), s))
+        return min(ready.values(), key=lambda s: (_last(self._world.entry(model, s)), s))
+
+    def _resident(self, question: Question, view: NodeView) -> Any:
+        found = self._world.residents.find(question.resident_id)
+        if found is None or not found.active:
+            raise UnknownNameError("assignment", question.resident_id, ())
+        for what, theirs, ours in (
+            ("app", found.app, question.app),
+            ("node", found.node_id, view.facts.id),
+        ):
+            if theirs != ours:
+                raise InputError(
+                    f"is an assignment of {theirs}, which is not the question's {what}.",
+                    field="resident_id",
+                    found=question.resident_id,
+                    allowed=f"an assignment of {ours}, or none for a newcomer",
+                )
+        return found
+
+    def met(self, question: Question, company: Company, view: NodeView) -> Floats:
+        if not question.resident_id:
+            logs = company.met
+        else:
+            self._resident(question, view)
+            place = company.place(question.resident_id)
+            logs = company.met if place is None else company.each[place]
+        return fitted(logs, self._world.slots.width)
+
+    def _age(self, slot: int, now: float) -> float | None:
+        taken_at = float(self._world.slots.taken_at[slot])
+        return None if math.isnan(taken_at) else max(now - taken_at, 0.0)
+
+    # The answer.
+
+    def _forecast(self, question: Question, found: _Found) -> Forecast:
+        model = found.model
+        if model is None:
+            forecast = self._node_only(question, found)
+        else:
+            self._check_suite(found, model)
+            forecast = self._by_model(question, found, model)
+        warnings = list(forecast.warnings)
+        standing_in = [
+            p.resident.app
+            for p in found.company.present
+            if not p.known and p.phase in (Phase.ADDED, Phase.REMOVED)
+        ]
+        if standing_in:
+            warnings.append(
+                f"No signature of {answering.listed(sorted(set(standing_in)))} is known: taken to "
+                "press as a typical application does."
+            )
+        own = (question.resident_id,)
+        within = own if question.resident_id in found.company.named(Phase.WITHIN) else ()
+        added = found.company.named(Phase.ADDED)
+        return replace(
+            forecast,
+            warnings=tuple(warnings),
+            added=tuple(one for one in added if one != question.resident_id),
+            removed=(*found.company.named(Phase.REMOVED), *within),
+            residents={} if question.resident_id else self._impacts(question, found),
+        )
+
+    def _by_model(self, question: Question, found: _Found, model: Served) -> Forecast:
+        world = self._world
+        slot = found.slot
+        is_carried = world.is_carried(slot, model)
+        widening = world.catalog.widening(question.app, found.placement)
+        said = answering.predicted(
+            model,
+            Met(found.logs, world.slots.idle[slot], is_carried),
+            Asked(None, None, question.level, widening),
+            strict=question.strict,
+        )
+        node_id, domain = found.view.facts.id, int(world.slots.domain[slot])
+        forecast = answering.forecast_of(said, node_id, domain, found.placement, model)
+        if node_id == model.file.node_id:
+            return forecast
+        if is_carried:
+            return replace(
+                forecast, notes=(*forecast.notes, answering.carried_note(model, found.view))
+            )
+        return replace(
+            forecast,
+            warnings=(
+                *forecast.warnings,
+                f"{found.view.facts.name} has no idle reference: its readings were taken as they "
+                "are by a model that was trained on another node.",
+            ),
+        )
+
+    def _node_only(self, question: Question, found: _Found) -> Forecast:
+        slots = self._world.slots
+        slowed = found.logs - slots.idle[found.slot]
+        if np.isnan(slowed).all():
+            raise UntrainedError(
+                f"{question.app} has no model, and {found.view.facts.name} no idle reference that "
+                "its general slowdown could be told by.",
+                hint=f"Profile {question.app}, or let the node's agent take a reference.",
+            )
+        return Forecast(
+            app=question.app,
+            node_id=found.view.facts.id,
+            domain=int(slots.domain[found.slot]),
+            placement=found.placement,
+            basis="node-only",
+            slowdown=answering.general(slowed, question.level),
+            warnings=(
+                f"{self._world.catalog.why_untrained(question.app)}: this is the node's general "
+                "slowdown, which knows nothing of it.",
+            ),
+        )
+
+    def _impacts(self, question: Question, found: _Found) -> Mapping[str, ResidentImpact]:
+        world = self._world
+        suite = int(world.slots.suite[found.slot])
+        arriving = world.catalog.pressure(question.app, found.placement, suite)
+        pressure = fitted(arriving.slowed, world.slots.width)
+        impacts = {}
+        for i in found.company.here:
+            one = found.company.present[i]
+            model = world.catalog.served(one.resident.app, one.placement)
+            if model is None:
+                continue
+            meets = fitted(found.company.each[i], world.slots.width)
+            slowdowns = []
+            for logs in (meets, meets + pressure):
+                met = Met(logs, world.slots.idle[found.slot], world.is_carried(found.slot, model))
+                widening = world.catalog.widening(one.resident.app, one.placement)
+                try:
+                    slowdowns.append(answering.slowdown(model, met, question.level, widening))
+                except InputError:
+                    # Too many of its surrogates were not read: nothing is said of it.
+                    break
+            if len(slowdowns) == 2:
+                impacts[one.resident.assignment_id] = ResidentImpact(one.resident.app, *slowdowns)
+        return impacts
+
+    def _aged(
+        self,
+        forecast: Forecast,
+        found: _Found,
+        age: float | None,
+        stale: bool,
+        history: bool,
+        now: float,
+    ) -> Forecast:
+        slots = self._world.slots
+        warnings = forecast.warnings
+        state, reason = self._world.nodes.state(found.view, now)
+        if state in ("silent", "suspect"):
+            warnings = (*warnings, f"The node is {state}: {reason}")
+        if age is None:
+            notes = (*forecast.notes, "No live fingerprint: predicted from the idle reference.")
+            return replace(forecast, warnings=warnings, notes=notes)
+        taken_at = float(slots.taken_at[found.slot])
+        if not stale:
+            return replace(
+                forecast,
+                fingerprint_age_s=age,
+                fingerprint_taken_at=taken_at,
+                warnings=warnings,
+            )
+        ttl = slots.ttl_s[found.slot]
+        old = f"The fingerprint is {age:.0f} s old, beyond its {ttl:.0f} s"
+        model = found.model
+        if history:
+            slowdown = replace(forecast.slowdown, calibrated=False)
+            how = "the median of the node's history was used, and the interval is not calibrated."
+        else:
+            movement = slots.movement(found.slot)
+            is_carried = model is not None and self._world.is_carried(found.slot, model)
+            met = Met(found.logs, slots.idle[found.slot], is_carried)
+            slowdown = answering.aged(forecast.slowdown, model, met, movement, age)
+            reach = movement.reach(age, slowdown.level)
+            how = (
+                "the interval was widened by what the node's environment changes in such a time "
+                f"(up to {100.0 * math.expm1(reach):.0f} % with probability "
+                f"{slowdown.level:g}), and is not calibrated."
+            )
+        return replace(
+            forecast,
+            slowdown=slowdown,
+            runtime_s=None if model is None else runtime_of(model.file, slowdown),
+            fingerprint_age_s=age,
+            fingerprint_taken_at=taken_at,
+            stale=True,
+            warnings=(*warnings, f"{old}: {how}"),
+        )
+
+    def _check_suite(self, found: _Found, model: Served) -> None:
+        suite = int(self._world.slots.suite[found.slot])
+        if suite not in (model.suite, ANY_SUITE):
+            raise IncompatibleError(
+                f"The fingerprint of {found.view.facts.name} is of suite version "
+                f"{self._world.catalog.suite_name(suite)}; the model of {model.file.app} was "
+                f"trained on {model.file.suite_version}.",
+                hint="Surrogates of different sizes are different columns: profile and train "
+                "again with this suite.",
+            )
+
+
+def _last(value: float) -> float:
+    """Places of which nothing can be said come last."""
+    return math.inf if math.isnan(value) else value

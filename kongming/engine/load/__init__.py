@@ -1,0 +1,161 @@
+"""An engine from a store: the only part of the engine that reads one.
+
+``load`` puts in what some questions need, in the order in which a server does at its start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from kongming.engine.engine import Engine
+from kongming.engine.load.models import ModelFiles, names_of_applications, scale_files
+from kongming.engine.load.nodes import (
+    current_assignments,
+    newest_references,
+    recent_fingerprints,
+    suspicion_of,
+)
+from kongming.engine.settings import Settings
+from kongming.records.errors import KongmingError, StoreError
+from kongming.records.fingerprint import NodeFacts
+from kongming.records.questions import ColocationQuestion, Question, RankQuestion
+from kongming.store import Store
+
+__all__ = ["Needs", "load"]
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What questions need of a store. ``nodes`` are ids and names, None for all; ``apps`` names
+    with the versions of their models that are asked for, 0 for the one in service; ``scale_models``
+    are by name. ``company`` says that signatures are needed whoever runs where."""
+
+    nodes: frozenset[str] | None = frozenset()
+    apps: frozenset[tuple[str, int]] = frozenset()
+    scale_models: frozenset[str] = frozenset()
+    company: bool = False
+
+    @classmethod
+    def of(cls, questions: Iterable[Question | RankQuestion | ColocationQuestion]) -> Needs:
+        """What these questions need together."""
+        nodes: set[str] = set()
+        every_node, company = False, False
+        apps: set[tuple[str, int]] = set()
+        scale_models: set[str] = set()
+        for question in questions:
+            if isinstance(question, ColocationQuestion):
+                company = True
+                apps |= {(app, 0) for app in (question.app, *question.neighbours)}
+                nodes |= set() if question.node is None else {question.node}
+                continue
+            nodes |= set(question.nodes)
+            if isinstance(question, Question):
+                apps.add((question.app, question.model_version))
+                nodes |= {node for node in (question.node, question.driver) if node}
+            else:
+                apps.add((question.app, 0))
+                every_node |= not question.nodes
+            if question.scaling is not None:
+                scale_models.add(question.scaling.model or question.app)
+        return cls(
+            None if every_node else frozenset(nodes),
+            frozenset(apps),
+            frozenset(scale_models),
+            company,
+        )
+
+
+def load(
+    store: Store,
+    needs: Needs,
+    now: float,
+    *,
+    files: ModelFiles | None = None,
+    settings: Settings | None = None,
+) -> Engine:
+    """An engine that answers as one that holds the whole store; ``files`` are model files that
+    were read before.
+
+    Where nothing runs on the nodes that are asked about, signatures and other applications'
+    models change no answer, and are not read.
+
+    Raises:
+        KongmingError: the store cannot be read, or a model that is asked for is damaged.
+    """
+    settings = settings or Settings()
+    files = files or ModelFiles(store)
+    engine = Engine(settings)
+    facts = store.nodes()
+    for node in facts:
+        engine.put_node(node)
+    for row in store.agents():
+        if suspicion_of(row):
+            engine.mark_suspect(row.node_id, suspicion_of(row))
+        engine.heartbeat(row.node_id, row.seen_at)
+    chosen = [node for node in facts if _is_wanted(node, needs.nodes)]
+    ids = {node.id for node in chosen}
+    residents = current_assignments(store, now)
+    company = needs.company or any(one.node_id in ids for one in residents)
+    for node in facts if company else chosen:
+        for domain, reference in newest_references(store, node):
+            with tolerated():
+                engine.put_reference(node.id, domain, reference.times, reference.suite_version)
+    for node in chosen:
+        for domain, fingerprint in recent_fingerprints(store, node, settings.history):
+            with tolerated():
+                engine.put_fingerprint(node.id, domain, fingerprint, now=now)
+    _put_models(engine, store, needs, files, company=company)
+    for name, scale_file in scale_files(store, needs.scale_models):
+        engine.put_scale_model(name, scale_file)
+    if company:
+        engine.put_signatures(store.signatures())
+    else:
+        for app, _ in sorted(needs.apps):
+            if not files.entries(app):
+                # Its signatures say at which placement it was profiled.
+                engine.put_signatures(store.signatures(app=app))
+    # An idle node, or an environment that was measured, has nobody on it.
+    for resident in residents if chosen else ():
+        engine.put_assignment(resident)
+    return engine
+
+
+def _put_models(
+    engine: Engine, store: Store, needs: Needs, files: ModelFiles, *, company: bool
+) -> None:
+    asked = dict.fromkeys(app for app, _ in sorted(needs.apps))
+    if any(not files.entries(app) for app in asked):
+        engine.put_applications(names_of_applications(store))
+    serving = files.in_service()
+    for (app, placement), version in serving.items():
+        if app in asked:
+            engine.put_model(files.read(app, placement, version), version)
+        elif company:
+            with tolerated():
+                engine.put_model(files.read(app, placement, version), version)
+    for app, version in sorted(needs.apps):
+        for entry in files.entries(app):
+            if version == entry.version != serving.get((app, entry.placement)):
+                engine.put_model(files.read(app, entry.placement, version), version, False)
+    for app, placement in serving:
+        if app in asked or company:
+            widening = files.widening(app, placement)
+            if widening is not None:
+                engine.put_widening(app, placement, widening)
+
+
+def _is_wanted(node: NodeFacts, wanted: Collection[str] | None) -> bool:
+    return wanted is None or node.id in wanted or node.name in wanted
+
+
+@contextmanager
+def tolerated() -> Iterator[None]:
+    """One record that cannot be used must not keep the others from being used."""
+    try:
+        yield
+    except StoreError:
+        raise
+    except KongmingError:
+        return

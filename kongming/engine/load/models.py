@@ -1,0 +1,196 @@
+"""What a store holds of models: those in service, signatures that go with one, and what co-runs
+say of intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from kongming.learning.calibration import Calibration, calibrate, coruns_of
+from kongming.learning.intervals import Widening
+from kongming.learning.model_file import ModelFile, read
+from kongming.records.errors import KongmingError, StoreError
+from kongming.records.run import Run, Signature
+from kongming.store import Store
+from kongming.store.models import SCALE, SCALE_PREFIX, ModelEntry
+
+if TYPE_CHECKING:
+    from kongming.scale.fit.model import ScaleFile
+
+Key = tuple[str, str]
+"""Application and placement."""
+
+
+class Site(NamedTuple):
+    """Where runs and signatures are alike enough to be held against each other."""
+
+    node_id: str
+    placement: str
+    suite_version: str
+
+
+def site_of(file: ModelFile) -> Site:
+    return Site(file.node_id, file.placement, file.suite_version)
+
+
+class ModelFiles:
+    """The model files of a store. What is read is kept: one object serves many questions."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._files: dict[tuple[Key, int, str], ModelFile] = {}
+
+    def entries(self, app: str) -> list[ModelEntry]:
+        """Versions of an application's models, newest first."""
+        return self._store.models(app=app)
+
+    def in_service(self) -> dict[Key, int]:
+        """The version that answers, by application and placement."""
+        return {
+            key: version
+            for key, version in self._store.models_in_service().items()
+            if key[1] != SCALE
+        }
+
+    def read(self, app: str, placement: str, version: int) -> ModelFile:
+        """Raises KongmingError for a file that is damaged or too new."""
+        # The number of a version that was deleted may have been given again.
+        trained_at = next(
+            (
+                entry.trained_at
+                for entry in self._store.models(app=app)
+                if (entry.placement, entry.version) == (placement, version)
+            ),
+            "",
+        )
+        key = ((app, placement), version, trained_at)
+        if key not in self._files:
+            self._files[key] = read(self._store.model(app, placement, version=version))
+        return self._files[key]
+
+    def serving(self, app: str, placement: str) -> ModelFile | None:
+        """The model in service; None without one that can be read."""
+        version = self._store.in_service(app, placement)
+        if version is None:
+            return None
+        try:
+            return self.read(app, placement, version)
+        except StoreError:
+            raise
+        except KongmingError:
+            # A model that is damaged or too new is no reason to withhold another's prediction.
+            return None
+
+    def widening(self, app: str, placement: str) -> Widening | None:
+        """What co-runs of other applications say of the intervals of a model in service; None
+        without a model."""
+        file = self.serving(app, placement)
+        return None if file is None else self.calibration(site_of(file)).widening(app)
+
+    def calibration(self, site: Site, model: str | None = None) -> Calibration:
+        """From the co-runs of a site, by the models in service there: the chosen one of each, or
+        ``model``."""
+        return calibration(
+            self._store, site, lambda app: self.serving(app, site.placement), model=model
+        )
+
+
+class Widenings:
+    """The widening of each application's intervals, by the co-runs of all others.
+
+    What is read from the store is kept: one object serves all predictions of a command.
+    ``model`` is the one that predictions are asked of (None for each application's choice).
+    """
+
+    def __init__(self, store: Store, model: str | None = None) -> None:
+        self._files = ModelFiles(store)
+        self._model = model
+        self._known: dict[Site, Calibration] = {}
+
+    def of(self, file: ModelFile) -> Widening:
+        """The widening for the intervals of a model, learnt at its site."""
+        site = site_of(file)
+        if site not in self._known:
+            self._known[site] = self._files.calibration(site, self._model)
+        return self._known[site].widening(file.app)
+
+
+def widenings(store: Store, files: Collection[ModelFile]) -> dict[Key, Widening]:
+    """Of all models in service. Reads runs and predicts each co-run: call it in a thread.
+
+    Raises:
+        StoreError: the store cannot be read.
+    """
+    by_key = {(file.app, file.placement): file for file in files}
+    calibrations = {
+        site: calibration(store, site, lambda app: by_key.get((app, site.placement)))  # noqa: B023
+        for site in dict.fromkeys(map(site_of, files))
+    }
+    return {key: calibrations[site_of(file)].widening(file.app) for key, file in by_key.items()}
+
+
+def calibration(
+    store: Store,
+    site: Site,
+    file_of: Callable[[str], ModelFile | None],
+    *,
+    model: str | None = None,
+) -> Calibration:
+    """What the co-runs of a site say of intervals there; ``file_of`` gives an application's model.
+
+    Raises:
+        StoreError: the store cannot be read.
+    """
+
+    def runs_of(kind: str) -> list[Run]:
+        return store.runs(
+            node_id=site.node_id, placement=site.placement, kind=kind, ok=True, fingerprints=False
+        )
+
+    runs = runs_of("corun")
+    if not runs:
+        return Calibration()
+    files: dict[str, ModelFile] = {}
+    for app in sorted({run.app for run in runs}):
+        file = file_of(app)
+        if file is not None and site_of(file) == site:
+            files[app] = file
+    neighbours = sorted({name for run in runs for name in run.neighbours})
+    signatures = {name: newest_signatures(store, name, site) for name in neighbours}
+    campaigns = {run.campaign for run in runs}
+    solos = [run for run in runs_of("solo") if run.campaign in campaigns]
+    return calibrate(files, signatures, coruns_of([*solos, *runs], files), model=model)
+
+
+def newest_signatures(store: Store, app: str, site: Site) -> list[Signature]:
+    """The signatures of the newest campaign at a site; empty without any."""
+    found = [
+        signature
+        for signature in store.signatures(app=app, node_id=site.node_id, placement=site.placement)
+        if signature.fingerprint.suite_version == site.suite_version
+    ]
+    return [
+        one
+        for one in found
+        if (one.identity, one.campaign) == (found[0].identity, found[0].campaign)
+    ]
+
+
+def scale_files(store: Store, names: Collection[str]) -> Iterator[tuple[str, ScaleFile]]:
+    """The newest scale models of these names, with the names; where one of them is not there, all
+    that are, so that an error can name them."""
+    if not names:
+        return
+    from kongming.scale.fit.model_file import read as read_scale
+
+    entries = store.models(placement=SCALE)
+    known = dict.fromkeys(entry.app.removeprefix(SCALE_PREFIX) for entry in entries)
+    for name in known if set(names) - known.keys() else names:
+        document = store.model(SCALE_PREFIX + name, SCALE)
+        if document is not None:
+            yield name, read_scale(document)
+
+
+def names_of_applications(store: Store) -> set[str]:
+    """Those that were registered, profiled or trained."""
+    return {one.name for one in store.applications()} | {one.app for one in store.models()}

@@ -1,0 +1,105 @@
+"""What a store holds of nodes: references, recent fingerprints, agents and assignments."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kongming.engine.assignments import KEPT_ENDED_S, Resident
+from kongming.engine.nodes import domain_of
+from kongming.records.fingerprint import Fingerprint, NodeFacts
+from kongming.records.moments import unix
+from kongming.store import Reference, Store, StoredAssignment
+from kongming.store.service_entries import StoredAgent
+
+AS_LOADED = ("live", "adhoc")
+"""Purposes of fingerprints that show a node as others load it. A reference shows it idle, and all
+others were taken under a load of our own."""
+
+
+def newest_references(
+    store: Store, node: NodeFacts, references: Iterable[Reference] | None = None
+) -> list[tuple[int, Reference]]:
+    """The newest idle reference of each last-level cache domain, with the domain; of
+    ``references`` (newest first) where they were read already."""
+    found = store.references(node_id=node.id) if references is None else references
+    newest: dict[int, Reference] = {}
+    for reference in found:
+        domain = domain_of(node, reference.cpu)
+        if domain is not None:
+            newest.setdefault(domain, reference)
+    return sorted(newest.items())
+
+
+def recent_fingerprints(
+    store: Store, node: NodeFacts, history: int
+) -> list[tuple[int, Fingerprint]]:
+    """The newest ``history`` fingerprints of each last-level cache domain, with the domain; the
+    oldest first."""
+    domains = max(1, len(node.llc_cpus))
+    found = [
+        fingerprint
+        for purpose in AS_LOADED
+        for fingerprint in store.fingerprints(
+            node_id=node.id, purpose=purpose, limit=history * domains
+        )
+        if fingerprint.times()
+    ]
+    found.sort(key=lambda one: unix(one.started_at), reverse=True)
+    by_domain: dict[int, list[Fingerprint]] = {}
+    for fingerprint in found:
+        domain = domain_of(node, fingerprint.cpu)
+        if domain is not None:
+            by_domain.setdefault(domain, []).append(fingerprint)
+    return [
+        (domain, fingerprint)
+        for domain, fingerprints in sorted(by_domain.items())
+        for fingerprint in reversed(_of_one_suite(fingerprints)[:history])
+    ]
+
+
+def _of_one_suite(fingerprints: list[Fingerprint]) -> list[Fingerprint]:
+    """Those of the first one's suite version: the columns of others are other surrogates."""
+    return [one for one in fingerprints if one.suite_version == fingerprints[0].suite_version]
+
+
+def suspicion_of(agent: StoredAgent) -> str:
+    """Why what an agent reports is not believed; empty where it is."""
+    return str(agent.document.get("suspect") or "")
+
+
+def current_assignments(store: Store, now: float) -> list[Resident]:
+    """Those that are active, or ended so lately that a fingerprint may still hold them."""
+    residents = map(resident_of, store.assignments())
+    return [one for one in residents if one.active or now - (one.ended_at or 0.0) < KEPT_ENDED_S]
+
+
+def stored_assignment(resident: Resident) -> StoredAssignment:
+    return StoredAssignment(
+        assignment_id=resident.assignment_id,
+        app=resident.app,
+        node_id=resident.node_id,
+        domain=resident.domain,
+        placement=resident.placement or "",
+        state=resident.state,
+        reserved_at=resident.reserved_at,
+        bound_at=resident.bound_at,
+        ended_at=resident.ended_at,
+        expires_at=resident.expires_at,
+        memory_bytes=resident.memory_bytes,
+    )
+
+
+def resident_of(row: StoredAssignment) -> Resident:
+    return Resident(
+        assignment_id=row.assignment_id,
+        app=row.app,
+        node_id=row.node_id,
+        domain=row.domain,
+        placement=row.placement or None,
+        state=row.state,
+        reserved_at=row.reserved_at,
+        bound_at=row.bound_at,
+        ended_at=row.ended_at,
+        expires_at=row.expires_at,
+        memory_bytes=row.memory_bytes,
+    )

@@ -1,0 +1,112 @@
+"""Sets of nodes for a job, from the scores of all places."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kongming.arrays import Floats
+from kongming.scale.decide.node_sets import Weights, best_set, set_score
+
+Harm = Callable[[list[int]], Sequence[tuple[float, float]]]
+"""For each place, what the newcomer adds to the residents' log slowdowns in all, and the greatest
+log slowdown that one would have: worked out in full."""
+
+_SPARE = 16
+"""Places beyond those asked for, and a quarter of these, that are worked out in full at once: the
+estimate of harm that they were found by may have been wrong."""
+
+_MOST_TRIED = 256
+"""Places beyond those asked for that a limit on residents turns down; beyond that the estimate
+decides."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Chosen:
+    """A set's places, least slowed first: which of them are near ties, what each adds to its
+    residents' log slowdowns, and the greatest that one of them would have."""
+
+    places: list[int]
+    tied: list[bool]
+    harm: list[float]
+    worst: list[float]
+    score: float
+
+
+def _one_of_each_node(
+    slowed: Floats,
+    harm: Floats,
+    allowed: NDArray[np.intp],
+    nodes: NDArray[np.int32],
+    weights: Weights,
+) -> NDArray[np.intp]:
+    """The best place of each node."""
+    if not len(allowed) or np.bincount(nodes[allowed]).max() == 1:
+        return allowed
+    scores = weights.newcomer * slowed[allowed] + weights.resident * harm[allowed]
+    order = allowed[np.argsort(scores, kind="stable")]
+    _, firsts = np.unique(nodes[order], return_index=True)
+    return order[firsts]
+
+
+def choose_sets(
+    slowed: Floats,
+    harm: Floats,
+    allowed: NDArray[np.intp],
+    nodes: NDArray[np.int32],
+    *,
+    size: int,
+    limit: int,
+    weights: Weights,
+    most_harmed: float,
+    exact: Harm,
+    random: np.random.Generator,
+) -> tuple[list[Chosen], list[int]]:
+    """``limit`` sets of ``size`` nodes without a common one, best first, and the places that were
+    refused because a resident would be slowed beyond ``most_harmed`` (a log slowdown).
+
+    ``slowed`` and ``harm`` (places,) are estimates for all; ``allowed`` are the candidates, and
+    ``nodes`` (places,) whose they are: the best place of a node stands for it. Harm is worked out
+    for those that are chosen, who are chosen again until it is as it was taken to be.
+    """
+    left = _one_of_each_node(slowed, harm, allowed, nodes, weights)
+    left = left[np.argsort(slowed[left], kind="stable")]
+    lots = random.random(len(slowed))
+    harm = harm.copy()
+    known: dict[int, float] = {}
+    refused: list[int] = []
+    found: list[Chosen] = []
+    tried = 0
+    while len(found) < limit:
+        best = best_set(slowed[left], harm[left], size, weights, lots[left])
+        if best is None:
+            break
+        places = left[best[0]]
+        if any(place not in known for place in places.tolist()):
+            spare = min(size + size // 4 + _SPARE, len(left))
+            wider = best_set(slowed[left], harm[left], spare, weights, lots[left])
+            shortlist = [*places.tolist(), *(() if wider is None else left[wider[0]].tolist())]
+            new = [place for place in dict.fromkeys(shortlist) if place not in known]
+            over = []
+            for place, (added, most) in zip(new, exact(new), strict=True):
+                harm[place], known[place] = added, most
+                if most > most_harmed and tried <= size + _MOST_TRIED:
+                    over.append(place)
+            tried += len(new)
+            refused += over
+            left = left[~np.isin(left, over)] if over else left
+            continue
+        found.append(
+            Chosen(
+                places.tolist(),
+                best[1].tolist(),
+                harm[places].tolist(),
+                [known[place] for place in places.tolist()],
+                set_score(slowed[places], harm[places], weights),
+            )
+        )
+        left = left[~np.isin(left, places)]
+    return found, refused

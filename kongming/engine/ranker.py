@@ -1,0 +1,453 @@
+"""Where an application should be placed: a ranking of all nodes, from memory.
+
+First every place is scored from the matrix and the table of harm, at once; then the few that are
+to be returned are worked out in full, with what really runs there.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kongming.arrays import Floats
+from kongming.engine import forecast_parts as answering
+from kongming.engine import order as ranking
+from kongming.engine import scoring, shortlist
+from kongming.engine.catalog import Pressure, untrained
+from kongming.engine.columns import fitted
+from kongming.engine.forecast_parts import Met
+from kongming.engine.node_sets import choose_sets
+from kongming.engine.scaled_jobs import ScaleModels, ranked_set
+from kongming.engine.score_matrix import carried
+from kongming.engine.scoring import Served
+from kongming.engine.state import World
+from kongming.records.answers import RankedNode, RankedSet, Ranking
+from kongming.records.errors import UntrainedError
+from kongming.records.prediction import Interval
+from kongming.records.questions import RankQuestion
+from kongming.scale.decide.node_sets import Weights
+
+_EQUAL = 1e-6
+"""Scores that differ by less than this are the same, but for rounding."""
+
+_DOUBTFUL = 1.5
+"""An estimate of a resident's log slowdown refuses a place only this far beyond the limit."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Asked:
+    request: RankQuestion
+    model: Served | None
+    pressure: Pressure
+    now: float
+    history: dict[int, _Reading] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Reading:
+    """What a place is predicted from where that is not its newest fingerprint but the median of
+    its history: ``slowed`` (C,) over the idle reference, and the scores of the model."""
+
+    slowed: Floats
+    severity: float = 0.0
+    outside: bool = False
+    variant: int = scoring.NEITHER
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Field:
+    """All places (slots,): the newcomer's log slowdown, an estimate of what it adds to residents',
+    why each is refused, and whether it is stale; ``allowed`` are numbers of places."""
+
+    newcomer: Floats
+    harm: Floats
+    codes: NDArray[np.int8]
+    stale: NDArray[np.bool_]
+    allowed: NDArray[np.intp]
+    tolerance: float
+
+
+class Ranker:
+    def __init__(self, world: World, scales: ScaleModels) -> None:
+        self._world = world
+        self._scales = scales
+        self._seeds = itertools.count(1)
+
+    def rank(self, request: RankQuestion, now: float) -> Ranking:
+        world, slots = self._world, self._world.slots
+        catalog = world.catalog
+        placement = catalog.placement(request.app, request.placement)
+        model = catalog.served(request.app, placement)
+        if model is None and request.placement is not None and catalog.placements(request.app):
+            raise untrained(request.app, placement, catalog.placements(request.app))
+        world.bring_up(model)
+        suite = self._suite() if model is None else model.suite
+        asked = _Asked(request, model, catalog.pressure(request.app, placement, suite), now)
+        n = slots.count
+        nodes = slots.node[:n]
+        candidates = self._candidates(request)
+        stale = now - slots.taken_at[:n] > slots.ttl_s[:n]
+        newcomer = self._newcomer(asked, stale & candidates)
+        harm = self._estimate(asked)
+        codes = self._refusals(asked, candidates, stale, newcomer, harm)
+        added = world.table.sums(n, harm)
+        scores = ranking.scores(
+            newcomer,
+            added,
+            request.newcomer_weight,
+            request.resident_weight,
+        )
+        allowed = np.flatnonzero(candidates & (codes == 0))
+        tolerance = self._tolerance(asked, allowed, scores, newcomer)
+        random = np.random.default_rng(next(self._seeds) if request.seed is None else request.seed)
+        if request.scaling is not None:
+            field = _Field(newcomer, added, codes, stale, allowed, tolerance)
+            sets = self._sets(asked, field, random)
+            return Ranking(
+                nodes=sets[0].nodes if sets else (),
+                candidates=len(request.nodes) or len(world.nodes),
+                refused=self._refused(request, codes, nodes, candidates),
+                basis="node-only" if model is None else "model",
+                staleness_s=world.staleness_s(now),
+                sets=sets,
+            )
+        residents = world.table.counts(n)
+        found = shortlist.best(
+            newcomer,
+            added,
+            allowed,
+            nodes,
+            residents,
+            weights=(request.newcomer_weight, request.resident_weight),
+            limit=request.limit,
+            most_harmed=_log_limit(request.resident_slowdown_limit),
+            tolerance=tolerance,
+            harm=lambda places: self._harm(asked, places),
+            random=random,
+        )
+        codes[list(found.refused)] = ranking.code("resident_slowdown_limit")
+        ranked = [
+            self._ranked(
+                asked,
+                one.place,
+                one.score,
+                one.worst,
+                float(newcomer[one.place]),
+                one.tied,
+                bool(stale[one.place]),
+                int(residents[one.place]),
+            )
+            for one in found.places
+        ]
+        # Counted as refused, though not worked out: they are not in the answer in any case.
+        self._doubt(asked, codes, harm, found.sound)
+        return Ranking(
+            nodes=tuple(ranked),
+            candidates=len(request.nodes) or len(world.nodes),
+            refused=self._refused(request, codes, nodes, candidates),
+            basis="node-only" if model is None else "model",
+            staleness_s=world.staleness_s(now),
+        )
+
+    def _sets(
+        self, asked: _Asked, field: _Field, random: np.random.Generator
+    ) -> tuple[RankedSet, ...]:
+        world, request = self._world, asked.request
+        assert request.scaling is not None
+        try:
+            scale = self._scales.find(request.app, request.scaling)
+        except UntrainedError:
+            # Nodes can be told apart all the same.
+            scale = None
+        found, refused = choose_sets(
+            field.newcomer,
+            field.harm,
+            field.allowed,
+            world.slots.node[: world.slots.count],
+            size=request.scaling.machines,
+            limit=request.limit,
+            weights=Weights(request.newcomer_weight, request.resident_weight, field.tolerance),
+            most_harmed=_log_limit(request.resident_slowdown_limit),
+            exact=lambda places: self._harm(asked, places),
+            random=random,
+        )
+        field.codes[refused] = ranking.code("resident_slowdown_limit")
+        residents = world.table.counts(world.slots.count)
+        sets = []
+        for one in found:
+            nodes = [
+                self._ranked(
+                    asked,
+                    place,
+                    request.newcomer_weight * float(field.newcomer[place])
+                    + request.resident_weight * harm,
+                    worst,
+                    float(field.newcomer[place]),
+                    tied,
+                    bool(field.stale[place]),
+                    int(residents[place]),
+                )
+                for place, tied, harm, worst in zip(
+                    one.places, one.tied, one.harm, one.worst, strict=True
+                )
+            ]
+            sets.append(ranked_set(nodes, one.score, request.scaling, scale, request.level))
+        return tuple(sets)
+
+    # Who is asked about.
+
+    def _candidates(self, request: RankQuestion) -> NDArray[np.bool_]:
+        slots = self._world.slots
+        n = slots.count
+        in_use = slots.node[:n] >= 0
+        if not request.nodes:
+            return in_use
+        numbers = [self._world.nodes.find(one).number for one in request.nodes]
+        wanted = np.zeros(self._world.nodes.count, dtype=np.bool_)
+        wanted[numbers] = True
+        return in_use & wanted[np.maximum(slots.node[:n], 0)]
+
+    def _suite(self) -> int:
+        """The suite that an unknown application's pressure is of: the fleet's."""
+        suites = self._world.slots.suite[: self._world.slots.count]
+        known = suites[suites >= 0]
+        return int(np.bincount(known).argmax()) if len(known) else 0
+
+    # What it meets, and what it does.
+
+    def _newcomer(self, asked: _Asked, stale: NDArray[np.bool_]) -> Floats:
+        """(slots,) log slowdown of the newcomer, NaN where nothing can be said."""
+        world, slots = self._world, self._world.slots
+        n = slots.count
+        if asked.model is None:
+            found = slots.general[:n].copy()
+        else:
+            found = world.matrix.log_slowdown[asked.model.row, :n].astype(np.float64)
+        if asked.request.stale_policy == "history":
+            self._from_history(asked, np.flatnonzero(stale), found)
+        return found
+
+    def _from_history(self, asked: _Asked, stale: NDArray[np.intp], found: Floats) -> None:
+        world, slots = self._world, self._world.slots
+        places, rows = [], []
+        for slot in stale.tolist():
+            median = slots.median(slot)
+            if median is not None:
+                node_id = world.nodes.at(int(slots.node[slot])).facts.id
+                places.append(slot)
+                rows.append(
+                    world.residents.company(
+                        slots, slot, node_id, world.catalog, world.columns, median
+                    ).met
+                )
+        if not places:
+            return
+        chosen = np.array(places, dtype=np.intp)
+        met = np.array(rows)
+        slowed = met - slots.idle[chosen]
+        if asked.model is None:
+            found[chosen] = np.nanmean(slowed, axis=1)
+            asked.history.update(zip(places, map(_Reading, slowed), strict=True))
+            return
+        counted = carried(chosen, slots, world.own_node(asked.model))
+        scores = scoring.score(asked.model, met, slowed, counted)
+        found[chosen] = scores.log_slowdown
+        for i, place in enumerate(places):
+            asked.history[place] = _Reading(
+                slowed[i],
+                float(scores.severity[i]),
+                bool(scores.outside[i]),
+                int(scores.variant[i]),
+            )
+
+    def _estimate(self, asked: _Asked) -> Floats:
+        """(rows of the matrix,): what it adds to the log slowdown of a resident by its model."""
+        world = self._world
+        row = asked.pressure.row if asked.pressure.known else 0
+        added = world.harm.of(row).astype(np.float64)
+        rows = world.matrix.done.shape[0]
+        if len(added) < rows:
+            general = float(np.nanmean(asked.pressure.slowed))
+            added = np.concatenate([added, np.full(rows - len(added), general)])
+        return added
+
+    def _harm(self, asked: _Asked, places: list[int]) -> list[tuple[float, float]]:
+        """For each place, what the newcomer adds to the residents' log slowdowns in all, and the
+        greatest log slowdown that one would have."""
+        world = self._world
+        table = world.table
+        rows = [row for place in places for row in table.rows(place)]
+        by_place = [len(table.rows(place)) for place in places]
+        if not rows:
+            return [(0.0, 0.0)] * len(places)
+        pressure = fitted(asked.pressure.slowed, world.slots.width)
+        chosen = np.array(rows, dtype=np.intp)
+        general = float(np.nanmean(pressure))
+        before = table.now[chosen]
+        unknown = np.isnan(before)
+        if unknown.any():
+            before[unknown] = table.now[chosen[unknown]] = np.nan_to_num(
+                world.resident_logs(chosen[unknown], None)
+            )
+        then = world.resident_logs(chosen, pressure)
+        # Where no model says anything, one is slowed as its surrogates are on average.
+        untold = np.isnan(then)
+        added = np.where(untold, general, np.maximum(then - before, 0.0))
+        after = np.where(untold, 0.0, then)
+        found = []
+        start = 0
+        for count in by_place:
+            end = start + count
+            most = float(after[start:end].max(initial=0.0))
+            found.append((float(added[start:end].sum()), most))
+            start = end
+        return found
+
+    # Who is refused.
+
+    def _refusals(
+        self,
+        asked: _Asked,
+        candidates: NDArray[np.bool_],
+        stale: NDArray[np.bool_],
+        newcomer: Floats,
+        harm: Floats,
+    ) -> NDArray[np.int8]:
+        world, slots, request = self._world, self._world.slots, asked.request
+        n = slots.count
+        nodes = np.maximum(slots.node[:n], 0)
+        codes = np.zeros(n, dtype=np.int8)
+        silent = asked.now - world.nodes.seen > world.settings.silent_after_s
+        ranking.refuse(codes, world.nodes.suspect[nodes], "suspect")
+        ranking.refuse(codes, silent[nodes], "silent")
+        ranking.refuse(codes, ~slots.ready[:n], "no_fingerprint")
+        if request.stale_policy == "refuse":
+            ranking.refuse(codes, stale, "stale")
+        ranking.refuse(codes, np.isnan(newcomer), "unpredictable")
+        if request.memory_bytes:
+            ranking.refuse(codes, world.nodes.memory[nodes] < request.memory_bytes, "memory")
+        if request.slowdown_limit:
+            limit = _log_limit(request.slowdown_limit)
+            ranking.refuse(codes, newcomer > limit, "slowdown_limit")
+        if request.scaling is not None:
+            self._doubt(asked, codes, harm)
+        return codes
+
+    def _doubt(
+        self,
+        asked: _Asked,
+        codes: NDArray[np.int8],
+        harm: Floats,
+        sound: Sequence[int] = (),
+    ) -> None:
+        """Refuse by the estimate of harm, except what was worked out and found ``sound``."""
+        if not asked.request.resident_slowdown_limit:
+            return
+        limit = _DOUBTFUL * _log_limit(asked.request.resident_slowdown_limit)
+        worst = self._world.table.greatest(len(codes), harm)
+        where = worst > limit
+        where[list(sound)] = False
+        ranking.refuse(codes, where, "resident_slowdown_limit")
+
+    def _refused(
+        self,
+        request: RankQuestion,
+        codes: NDArray[np.int8],
+        nodes: NDArray[np.int32],
+        candidates: NDArray[np.bool_],
+    ) -> dict[str, int]:
+        refused = ranking.counted(codes, nodes, candidates)
+        # A node of which nothing was ever read has no place that could be refused.
+        heard = int(np.count_nonzero(np.bincount(nodes[candidates])))
+        missing = (len(set(request.nodes)) if request.nodes else len(self._world.nodes)) - heard
+        if missing > 0:
+            refused["no_fingerprint"] = refused.get("no_fingerprint", 0) + missing
+        return refused
+
+    # What is said of those that are chosen.
+
+    def _tolerance(
+        self, asked: _Asked, allowed: NDArray[np.intp], scores: Floats, newcomer: Floats
+    ) -> float:
+        if not len(allowed):
+            return 0.0
+        best = self._best(asked, allowed, scores)
+        said = self._interval(asked, best, float(newcomer[best]))
+        share = self._world.settings.tie_share * asked.request.newcomer_weight
+        return share * answering.half(said)
+
+    def _best(self, asked: _Asked, allowed: NDArray[np.intp], scores: Floats) -> int:
+        """The place with the best score; of several as good the one whose interval is narrowest,
+        in whatever order they are held."""
+        theirs = scores[allowed]
+        equal = allowed[theirs <= theirs.min() + _EQUAL]
+        if asked.model is None:
+            return int(equal[0])
+        return int(equal[np.argmin(self._world.matrix.severity[asked.model.row, equal])])
+
+    def _interval(self, asked: _Asked, slot: int, log_slowdown: float) -> Interval:
+        slots, matrix = self._world.slots, self._world.matrix
+        history = asked.history.get(slot)
+        if asked.model is None:
+            slowed = slots.slowed[slot] if history is None else history.slowed
+            if np.isnan(slowed).all():
+                raise UntrainedError(f"Nothing is known of {asked.request.app} there.")
+            return answering.general(slowed, asked.request.level)
+        row = asked.model.row
+        variant = matrix.variant[row, slot] if history is None else history.variant
+        code = int(variant) or scoring.FULL
+        scorer = asked.model.scorers.get(code) or asked.model.scorers[scoring.FULL]
+        widening = self._world.catalog.widening(*asked.model.key)
+        severity = float(matrix.severity[row, slot]) if history is None else history.severity
+        return scorer.interval(log_slowdown, severity, asked.request.level, widening)
+
+    def _ranked(
+        self,
+        asked: _Asked,
+        slot: int,
+        score: float,
+        worst: float,
+        newcomer: float,
+        tied: bool,
+        stale: bool,
+        residents: int,
+    ) -> RankedNode:
+        world, slots = self._world, self._world.slots
+        facts = world.nodes.at(int(slots.node[slot])).facts
+        taken_at = float(slots.taken_at[slot])
+        age = None if math.isnan(taken_at) else max(asked.now - taken_at, 0.0)
+        interval = self._interval(asked, slot, newcomer)
+        history = asked.history.get(slot)
+        if stale and age is not None and history is None:
+            is_carried = asked.model is not None and world.is_carried(slot, asked.model)
+            met = Met(slots.met[slot], slots.idle[slot], is_carried)
+            interval = answering.aged(interval, asked.model, met, slots.movement(slot), age)
+        elif stale:
+            interval = replace(interval, calibrated=False)
+        model = asked.model
+        if history is not None:
+            outside = history.outside
+        else:
+            outside = model is not None and bool(world.matrix.outside[model.row, slot])
+        return RankedNode(
+            node_id=facts.id,
+            name=facts.name,
+            domain=int(slots.domain[slot]),
+            score=score,
+            slowdown=interval,
+            worst_resident_slowdown=math.exp(worst),
+            fingerprint_age_s=age,
+            stale=stale,
+            extrapolating=outside,
+            tied_with_first=tied,
+            residents=residents,
+        )
+
+
+def _log_limit(ratio: float) -> float:
+    return math.log(ratio) if ratio > 0.0 else math.inf

@@ -1,0 +1,144 @@
+"""Answers about a job on several machines: the scale model times what its nodes are slowed by."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from kongming.records.answers import Forecast, RankedNode, RankedSet
+from kongming.records.errors import CannotAnswerError, UnknownNameError, UntrainedError
+from kongming.records.questions import Question
+from kongming.records.scaling import Scaling, SlowedNode
+from kongming.scale.decide.combination import Combination, combine, model_for
+from kongming.scale.fit.model import ScaleFile, ScaleModel, warnings_of
+
+_T = TypeVar("_T")
+
+
+class ScaleModels:
+    """Scale models by name: each the newest that the store has."""
+
+    def __init__(self) -> None:
+        self._files: dict[str, ScaleFile] = {}
+
+    def put(self, name: str, file: ScaleFile) -> None:
+        self._files[name] = file
+
+    def drop(self, name: str) -> None:
+        """Dropping what is not there is harmless."""
+        self._files.pop(name, None)
+
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._files)
+
+    def find(self, app: str, asked: Scaling) -> tuple[str, ScaleModel]:
+        """The model that a question means, and its name.
+
+        Raises:
+            UntrainedError: the application has none of its own name, and none is named.
+            UnknownNameError: the one that is named is not there, or the machine type.
+            InputError: it is of several jobs, or machine types, and none is named.
+        """
+        name = asked.model or app
+        file = self._files.get(name)
+        if file is not None:
+            return name, model_for(file, app, asked.machine_type)
+        if asked.model:
+            raise UnknownNameError("scale model", name, self._files)
+        known = f"; there are those of {', '.join(sorted(self._files)[:8])}" if self._files else ""
+        raise UntrainedError(
+            f"{app} has no scale model{known}.",
+            hint=f"Fit one into the server's store: kongming scale fit RUNS.csv --name {app}; or "
+            "name another.",
+        )
+
+
+def forecast_job(
+    question: Question,
+    found: tuple[str, ScaleModel],
+    forecast_of: Callable[[Question], Forecast],
+    named: Callable[[str], tuple[str, str]],
+) -> Forecast:
+    """The forecast of a whole job; ``forecast_of`` answers for one node, and ``named`` gives a
+    node's id and name. Raises as ``combine`` and as they do."""
+    assert question.scaling is not None
+    name, model = found
+    driver = "" if question.driver is None else named(question.driver)[0]
+    forecasts = [
+        forecast_of(replace(question, node=node, scaling=None, driver=None, nodes=()))
+        for node in question.nodes
+    ]
+    nodes = [
+        SlowedNode(f.node_id, named(f.node_id)[1], f.slowdown, f.extrapolating) for f in forecasts
+    ]
+    said = combine(
+        model,
+        question.scaling,
+        nodes,
+        name=name,
+        driver=driver,
+        level=question.level,
+        strict=question.strict,
+    )
+    slowest = next(f for f in forecasts if f.node_id == said.scaled.slowest)
+    oldest = max(forecasts, key=lambda f: (f.fingerprint_age_s is not None, f.fingerprint_age_s))
+    return replace(
+        slowest,
+        slowdown=said.slowdown,
+        solo_s=said.idle.median,
+        runtime_s=said.runtime,
+        metric_unit="s",
+        fingerprint_age_s=oldest.fingerprint_age_s,
+        fingerprint_taken_at=oldest.fingerprint_taken_at,
+        stale=any(f.stale for f in forecasts),
+        extrapolating=said.extrapolating,
+        residents={key: impact for f in forecasts for key, impact in f.residents.items()},
+        warnings=_once((*(w for f in forecasts for w in f.warnings), *warnings_of([model]))),
+        notes=_once((*(n for f in forecasts for n in f.notes), *said.notes)),
+        added=_once(p for f in forecasts for p in f.added),
+        removed=_once(p for f in forecasts for p in f.removed),
+        scaled=said.scaled,
+    )
+
+
+def ranked_set(
+    nodes: Sequence[RankedNode],
+    score: float,
+    asked: Scaling,
+    found: tuple[str, ScaleModel] | None,
+    level: float,
+) -> RankedSet:
+    """A set as it is answered; without a scale model the slowest node's slowdown alone."""
+    slowest = max(nodes, key=lambda node: (node.slowdown.median, node.node_id))
+    alone = RankedSet(
+        tuple(nodes), score, slowest.slowdown, extrapolating=any(n.extrapolating for n in nodes)
+    )
+    if found is None:
+        return replace(
+            alone, warnings=("There is no scale model: no runtime is told, only the slowdown.",)
+        )
+    name, model = found
+    try:
+        said: Combination = combine(
+            model,
+            asked,
+            [SlowedNode(n.node_id, n.name, n.slowdown, n.extrapolating) for n in nodes],
+            name=name,
+            level=level,
+        )
+    except CannotAnswerError as error:
+        # The order of nodes holds whatever the job takes.
+        return replace(alone, warnings=(error.message,))
+    return replace(
+        alone,
+        slowdown=said.slowdown,
+        runtime_s=said.runtime,
+        scaled=said.scaled,
+        extrapolating=said.extrapolating,
+        warnings=(*said.scaled.reasons, *warnings_of([model])),
+    )
+
+
+def _once(values: Iterable[_T]) -> tuple[_T, ...]:
+    return tuple(dict.fromkeys(values))

@@ -1,0 +1,166 @@
+"""Predictions of every application in service on every slot, and what each does to each other.
+
+Rows are models, columns slots. An entry says which version of its slot it was worked out for, so
+that what has changed is found by comparing, and is worked out later, many slots at a time.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kongming.arrays import Floats
+from kongming.engine import scoring
+from kongming.engine.catalog import Catalog
+from kongming.engine.columns import fitted
+from kongming.engine.scoring import Served
+from kongming.engine.slots import ANY_SUITE, Slots
+
+_NEVER = 0
+
+
+class Matrix:
+    """``log_slowdown`` (rows, slots) is NaN where a model cannot say."""
+
+    def __init__(self) -> None:
+        self._shape = (0, 0)
+        self.log_slowdown = np.empty(self._shape, dtype=np.float32)
+        self.severity = np.empty(self._shape, dtype=np.float32)
+        self.outside = np.empty(self._shape, dtype=np.bool_)
+        self.variant = np.empty(self._shape, dtype=np.int8)
+        self.done = np.empty(self._shape, dtype=np.int32)
+
+    def fit(self, rows: int, slots: int) -> None:
+        """Make room for so many rows and slots."""
+        old_rows, old_slots = self._shape
+        if rows <= old_rows and slots <= old_slots:
+            return
+        shape = (_room(rows, old_rows), _room(slots, old_slots))
+        for name, filling in (
+            ("log_slowdown", math.nan),
+            ("severity", 0.0),
+            ("outside", 0),
+            ("variant", 0),
+            ("done", _NEVER),
+        ):
+            old = getattr(self, name)
+            new = np.full(shape, filling, dtype=old.dtype)
+            new[:old_rows, :old_slots] = old
+            setattr(self, name, new)
+        self._shape = shape
+
+    def forget(self, row: int) -> None:
+        """The model of this row has changed, or is gone."""
+        if row < self._shape[0]:
+            self.done[row] = _NEVER
+            self.log_slowdown[row] = math.nan
+
+    def lagging(self, row: int, slots: Slots) -> NDArray[np.intp]:
+        """Slots whose entry in this row is of another version than the slot."""
+        n = slots.count
+        return np.flatnonzero((self.done[row, :n] != slots.version[:n]) & slots.ready[:n])
+
+    def update(self, model: Served, chosen: NDArray[np.intp], slots: Slots, own_node: int) -> None:
+        """Work out entries of one row; ``own_node`` is the number of the node that the model was
+        trained on, -1 where that is not in service."""
+        slots.widen(model.width())
+        scores = scoring.score(
+            model,
+            slots.met[chosen],
+            slots.slowed[chosen],
+            carried(chosen, slots, own_node),
+        )
+        row = model.row
+        other = (slots.suite[chosen] != model.suite) & (slots.suite[chosen] != ANY_SUITE)
+        scores.log_slowdown[other] = math.nan
+        scores.variant[other] = scoring.NEITHER
+        self.log_slowdown[row, chosen] = scores.log_slowdown
+        self.severity[row, chosen] = scores.severity
+        self.outside[row, chosen] = scores.outside
+        self.variant[row, chosen] = scores.variant
+        self.done[row, chosen] = slots.version[chosen]
+
+
+def carried(chosen: NDArray[np.intp], slots: Slots, own_node: int) -> NDArray[np.bool_]:
+    """Whether an environment is carried to the model's node as slowdowns over its own reference:
+    it is of another node, and has one."""
+    return np.asarray(
+        (slots.node[chosen] != own_node) & slots.has_reference(chosen), dtype=np.bool_
+    )
+
+
+class HarmTable:
+    """What each application adds to the log slowdown of each other one on an idle node.
+
+    Row 0 is a typical newcomer, whose signature is not known; column 0 a resident without a
+    model, which is taken to be slowed as its surrogates are on average. On a loaded node it is
+    an estimate, with which the few places are found that are then worked out in full.
+    """
+
+    def __init__(self) -> None:
+        self._generation = -1
+        self._columns: dict[int, Served] = {}
+        self._pressures: Floats = np.zeros((1, 1))
+        self.added = np.zeros((1, 1), dtype=np.float32)
+
+    def wanting(self, catalog: Catalog) -> list[Served]:
+        """Models whose column is not worked out yet; starts anew where signatures changed."""
+        if self._generation != catalog.generation:
+            self._restart(catalog)
+        return [m for m in catalog.all_served() if self._columns.get(m.row) is not m]
+
+    def update(self, model: Served) -> None:
+        pressures = self._pressures
+        if model.width() > pressures.shape[1]:
+            pressures = np.array([fitted(one, model.width()) for one in pressures])
+        everywhere = np.ones(len(pressures), dtype=np.bool_)
+        there = scoring.score(model, pressures, pressures, everywhere).log_slowdown
+        idle = scoring.score(
+            model, np.zeros_like(pressures[:1]), np.zeros_like(pressures[:1]), everywhere[:1]
+        ).log_slowdown[0]
+        # A neighbour never makes a program faster.
+        added = np.maximum(there - idle, 0.0)
+        self.added[:, model.row] = np.where(np.isnan(added), self.added[:, 0], added)
+        self._columns[model.row] = model
+
+    def _restart(self, catalog: Catalog) -> None:
+        known = catalog.pressures()
+        models = list(catalog.all_served())
+        rows = 1 + max((p.row for _, p in known.values()), default=0)
+        columns = 1 + max((m.row for m in models), default=0)
+        suites = [suite for suite, _ in known.values()]
+        typical = catalog.typical(max(set(suites), key=suites.count) if suites else 0)
+        width = max([len(typical.slowed), 1, *(len(p.slowed) for _, p in known.values())])
+        pressures = np.zeros((rows, width))
+        pressures[0] = fitted(typical.slowed, width)
+        for _, pressure in known.values():
+            pressures[pressure.row] = fitted(pressure.slowed, width)
+        same = pressures.shape == self._pressures.shape and np.array_equal(
+            pressures, self._pressures, equal_nan=True
+        )
+        if not same:
+            self._columns.clear()
+        self._pressures = pressures
+        general = _means(pressures)
+        before, self.added = self.added, np.tile(general[:, None], (1, columns)).astype(np.float32)
+        kept = {model.row for model in models if self._columns.get(model.row) is model}
+        self._columns = {row: model for row, model in self._columns.items() if row in kept}
+        for row in kept:
+            self.added[:, row] = before[:, row]
+        self._generation = catalog.generation
+
+    def of(self, pressure_row: int) -> NDArray[np.float32]:
+        """(models + 1,) what this newcomer adds to each resident's log slowdown."""
+        return np.asarray(self.added[pressure_row if pressure_row < len(self.added) else 0])
+
+
+def _means(pressures: Floats) -> Floats:
+    known = ~np.isnan(pressures)
+    total = np.sum(np.where(known, pressures, 0.0), axis=1)
+    return np.asarray(total / np.maximum(known.sum(axis=1), 1), dtype=np.float64)
+
+
+def _room(wanted: int, had: int) -> int:
+    return had if wanted <= had else max(wanted, 2 * had, 16)

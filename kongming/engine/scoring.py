@@ -1,0 +1,170 @@
+"""Models in service over the engine's vectors: which variant serves each environment, and what an
+environment of another node means to a model. The numbers are the scorer's (``learning.scorer``)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kongming.arrays import Floats
+from kongming.engine.columns import MOST_COLUMNS, Columns
+from kongming.learning.model_file import ModelFile, Variant
+from kongming.learning.readings import VariantName
+from kongming.learning.scorer import Scorer, parts_of
+from kongming.records.errors import InputError
+
+FULL, QUICK, NEITHER = 1, 2, 0
+"""Codes of the variant that serves an environment."""
+
+_NAMES: dict[int, VariantName] = {FULL: "full", QUICK: "quick"}
+
+Rows = dict[VariantName, Floats]
+"""An environment's log seconds per operation by the columns of each variant."""
+
+
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
+class PlacedScorer(Scorer):
+    """A scorer whose columns are at these ``places`` (p,) of the engine's vectors."""
+
+    places: NDArray[np.intp]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Served:
+    """A model in service: ``row`` is its place in the matrix, ``suite`` the code of its suite
+    version, ``scorers`` by the code of the variant."""
+
+    row: int
+    file: ModelFile
+    version: int
+    suite: int
+    scorers: dict[int, PlacedScorer]
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.file.app, self.file.placement
+
+    def by_name(self) -> dict[VariantName, PlacedScorer]:
+        return {_NAMES[code]: scorer for code, scorer in self.scorers.items()}
+
+    def width(self) -> int:
+        """Columns that a vector needs at the least."""
+        return 1 + max(int(scorer.places.max()) for scorer in self.scorers.values())
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class MatrixScores:
+    """Of n environments; ``variant`` is NEITHER where too much was missing."""
+
+    log_slowdown: Floats
+    severity: Floats
+    outside: NDArray[np.bool_]
+    variant: NDArray[np.int8]
+
+
+def served(
+    row: int, file: ModelFile, version: int, suite: int, columns: Columns, model: str | None = None
+) -> Served:
+    """Raises UnknownNameError where ``model`` was not trained."""
+    scorers = {}
+    for code, name in ((FULL, "full"), (QUICK, "quick")):
+        if name in file.variants:
+            scorers[code] = _scorer(file.variants[name], model, columns)
+    return Served(row, file, version, suite, scorers)
+
+
+def rows_of(model: Served, absolute: Floats, slowed: Floats, carried: bool) -> Rows:
+    """One environment by the columns of each variant, for ``estimate_row``: ``absolute`` and
+    ``slowed`` (C,) as in ``score``."""
+    counted = np.array([carried])
+    return {
+        _NAMES[code]: _logs(scorer, absolute[None, :], slowed[None, :], counted)[0]
+        for code, scorer in model.scorers.items()
+    }
+
+
+def score(
+    model: Served, absolute: Floats, slowed: Floats, carried: NDArray[np.bool_]
+) -> MatrixScores:
+    """What the model says of n environments.
+
+    ``absolute`` (n, C) are log seconds per operation, ``slowed`` (n, C) the same over the idle
+    reference of the node that they were read on. Where ``carried``, it is the slowdowns that
+    count, put onto the idle times of the model's own node.
+    """
+    n = len(absolute)
+    scores = MatrixScores(
+        np.full(n, math.nan),
+        np.zeros(n),
+        np.zeros(n, dtype=np.bool_),
+        np.zeros(n, dtype=np.int8),
+    )
+    left = np.ones(n, dtype=np.bool_)
+    incomplete = None
+    for code in (FULL, QUICK):
+        scorer = model.scorers.get(code)
+        if scorer is None or not left.any():
+            continue
+        logs = _logs(scorer, absolute, slowed, carried)
+        complete = ~np.isnan(logs).any(axis=1)
+        if code == FULL:
+            incomplete = logs
+        _put(scores, scorer, code, np.flatnonzero(left & complete), logs)
+        left &= ~complete
+    if left.any() and incomplete is not None:
+        full = model.scorers[FULL]
+        rows = np.flatnonzero(left)
+        filled = incomplete[rows]
+        complete = full.fill(filled)
+        incomplete[rows] = filled
+        _put(scores, full, FULL, rows[complete], incomplete)
+    return scores
+
+
+def log_slowdowns(
+    model: Served, absolute: Floats, slowed: Floats, carried: NDArray[np.bool_]
+) -> Floats:
+    """The log slowdowns of ``score`` alone, (n,): quicker where a few models are asked of a few
+    environments each."""
+    scorer = model.scorers[FULL]
+    logs = _logs(scorer, absolute, slowed, carried)
+    if np.isnan(logs).any():
+        return score(model, absolute, slowed, carried).log_slowdown
+    return scorer.log_slowdown(logs)
+
+
+def _logs(
+    scorer: PlacedScorer, absolute: Floats, slowed: Floats, carried: NDArray[np.bool_]
+) -> Floats:
+    if carried.all():
+        return np.asarray(scorer.log_idle + slowed[:, scorer.places], dtype=np.float64)
+    there = absolute[:, scorer.places]
+    if not carried.any():
+        return np.asarray(there, dtype=np.float64)
+    return np.where(carried[:, None], scorer.log_idle + slowed[:, scorer.places], there)
+
+
+def _put(
+    scores: MatrixScores, scorer: PlacedScorer, code: int, rows: NDArray[np.intp], logs: Floats
+) -> None:
+    if not len(rows):
+        return
+    of_rows = scorer.score(logs if len(rows) == len(logs) else logs[rows])
+    scores.log_slowdown[rows] = of_rows.log_slowdown
+    scores.severity[rows] = of_rows.severity
+    scores.outside[rows] = of_rows.outside
+    scores.variant[rows] = code
+
+
+def _scorer(variant: Variant, model: str | None, columns: Columns) -> PlacedScorer:
+    places = columns.learn(variant.columns, variant.families)
+    if (places < 0).any():
+        raise InputError(
+            f"names more surrogates than the {MOST_COLUMNS} that the server holds.",
+            field="columns",
+            hint="Train it on one of KONGMING's suites.",
+        )
+    return PlacedScorer(places=places, **parts_of(variant, model))

@@ -1,0 +1,429 @@
+"""Live cluster state with lazy recomputation.
+
+Updates only mark the affected slots dirty. A dirty slot is recomputed by the next query that reads
+it, so that a burst of assignments is reflected in the very next ranking and does not pile up on
+one node; new fingerprints are worked out by ``refresh``.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kongming.arrays import Floats
+from kongming.engine import scoring
+from kongming.engine.assignments import Resident
+from kongming.engine.catalog import Catalog
+from kongming.engine.columns import Columns, fitted
+from kongming.engine.nodes import MOST_DOMAINS, Nodes, NodeView
+from kongming.engine.residents import Company, Residents, ResidentTable
+from kongming.engine.score_matrix import HarmTable, Matrix, carried
+from kongming.engine.scoring import Served
+from kongming.engine.settings import Purpose, Settings
+from kongming.engine.slots import ANY_SUITE, Slots
+from kongming.learning.model_file import ModelFile
+from kongming.records.errors import InputError, UnknownNameError
+from kongming.records.fingerprint import Fingerprint, NodeFacts
+from kongming.records.moments import unix
+from kongming.records.run import Signature
+
+_AT_ONCE = 1024
+"""Slots of one model that are worked out before the clock is looked at."""
+
+_URGENT_AT_ONCE = 512
+"""Changed assignments that one question works out at the most."""
+
+
+class World:
+    """Nodes, readings, assignments, models and signatures, with the matrix over them."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.columns = Columns()
+        self.slots = Slots(settings)
+        self.nodes = Nodes(settings)
+        self.residents = Residents()
+        self.table = ResidentTable(self.slots.width)
+        self.catalog = Catalog(self.columns, self._node_idle, settings.unknown_pressure)
+        self.matrix = Matrix()
+        self.harm = HarmTable()
+        self._companies: dict[int, Company] = {}
+        self._references: dict[int, tuple[bytes, dict[str, float] | None]] = {}
+        self._dirty: set[int] = set()
+        self._urgent: set[int] = set()
+        self._since: dict[int, float] = {}
+        self._concerned: set[str] = set()
+        self._all_concerned = False
+        self._turn = 0
+        self._last_now = 0.0
+
+    # What arrives.
+
+    def put_node(self, facts: NodeFacts) -> NodeView:
+        if len(facts.llc_cpus) > MOST_DOMAINS:
+            raise InputError(
+                "has too many last-level cache domains.",
+                field="node.llc_domains",
+                found=len(facts.llc_cpus),
+                allowed=f"up to {MOST_DOMAINS}",
+            )
+        view = self.nodes.put(facts)
+        self._count_memory(view)
+        return view
+
+    def drop_node(self, node_id: str) -> None:
+        view = self.nodes.drop(node_id)
+        for slot in () if view is None else view.slots.values():
+            self.slots.drop(slot)
+            self._companies.pop(slot, None)
+            self._references.pop(slot, None)
+            self.table.replace(slot, np.empty((0, self.slots.width)), [])
+            for pending in (self._dirty, self._urgent):
+                pending.discard(slot)
+            self._since.pop(slot, None)
+
+    def put_reference(
+        self, node_id: str, domain: int, times: Fingerprint | Mapping[str, float], suite: str | None
+    ) -> None:
+        view = self._view(node_id)
+        families: dict[str, str] = {}
+        if isinstance(times, Fingerprint):
+            suite = times.suite_version
+            families = _families(times)
+            times = times.times()
+        slot = self._slot(view, domain)
+        code = ANY_SUITE if suite is None else self.catalog.suite(suite)
+        self.slots.put_reference(slot, self.columns.logs(times, families), code)
+        self._changed(slot)
+        if self.catalog.reference_changed(node_id):
+            self._signatures_changed()
+
+    def put_fingerprint(
+        self, node_id: str, domain: int, fingerprint: Fingerprint, purpose: Purpose, now: float
+    ) -> bool:
+        view = self.nodes.get(node_id) or self.put_node(fingerprint.node)
+        # The middle of its window: whoever came or went within it was there for about half.
+        taken_at = min(unix(fingerprint.started_at) + fingerprint.elapsed_s / 2.0, now)
+        if purpose is Purpose.REFERENCE:
+            self.put_reference(node_id, domain, fingerprint, None)
+        slot = self._slot(view, domain)
+        newest = self.slots.put_fingerprint(
+            slot,
+            self.columns.logs(fingerprint.times(), _families(fingerprint)),
+            self.catalog.suite(fingerprint.suite_version),
+            taken_at,
+            history=purpose is not Purpose.ESTIMATE,
+        )
+        self.nodes.saw(view, taken_at)
+        if newest:
+            self._changed(slot, now if math.isfinite(now) else taken_at)
+            if self.residents.on(node_id):
+                times = self.slots.taken_at[list(view.slots.values())].tolist()
+                self.residents.forget_absent(node_id, [None if t != t else t for t in times])
+        return newest
+
+    def put_model(self, file: ModelFile, version: int, in_service: bool) -> None:
+        made = self.catalog.put_model(file, version, in_service=in_service)
+        if made is not None:
+            self._model_changed(made.row, file.app)
+
+    def promote(self, app: str, placement: str, version: int) -> None:
+        made = self.catalog.promote(app, placement, version)
+        if made is not None:
+            self._model_changed(made.row, app)
+
+    def drop_model(self, app: str, placement: str, version: int) -> None:
+        row = self.catalog.drop_model(app, placement, version)
+        if row is not None:
+            self._model_changed(row, app)
+        elif (left := self.catalog.served(app, placement)) is not None:
+            self._model_changed(left.row, app)
+
+    def put_signatures(self, signatures: Iterable[Signature]) -> None:
+        if self.catalog.put_signatures(signatures):
+            self._signatures_changed()
+
+    def drop_signatures(self, app: str, placement: str) -> None:
+        self.catalog.drop_signatures(app, placement)
+        self._signatures_changed()
+
+    def put_assignment(self, resident: Resident) -> None:
+        before = self.residents.find(resident.assignment_id)
+        if before == resident:
+            return
+        self.residents.put(resident)
+        for node_id in {resident.node_id, before.node_id if before else resident.node_id}:
+            view = self.nodes.get(node_id)
+            if view is not None:
+                self._count_memory(view)
+                self._touch(view)
+
+    # What is known.
+
+    def reference(self, node_id: str, domain: int) -> Mapping[str, float] | None:
+        """Seconds per operation on the idle node; None without a reference."""
+        view = self.nodes.get(node_id)
+        slot = None if view is None else view.slots.get(domain)
+        if slot is None:
+            return None
+        idle = self.slots.idle[slot]
+        # It is asked for with every fingerprint, and hardly ever another one.
+        content = idle.tobytes()
+        known = self._references.get(slot)
+        if known is None or known[0] != content:
+            times = None if np.isnan(idle).all() else self.columns.times(idle)
+            known = self._references[slot] = (content, times)
+        return known[1]
+
+    def company(self, slot: int) -> Company:
+        """Who matters to a slot, as things are."""
+        self._spread_changes()
+        if slot in self._dirty or slot not in self._companies:
+            self._rebuild(slot)
+        return self._companies[slot]
+
+    def own_node(self, model: Served) -> int:
+        return self.nodes.number_of(model.file.node_id)
+
+    def is_carried(self, slot: int, model: Served) -> bool:
+        """Whether the slot's environment counts by slowdowns over its own reference."""
+        return bool(carried(np.array([slot]), self.slots, self.own_node(model))[0])
+
+    # Freshness.
+
+    def bring_up(self, model: Served | None) -> None:
+        """Work out at once what assignments have changed, for one model."""
+        self._spread_changes()
+        urgent = list(self._urgent)[:_URGENT_AT_ONCE]
+        for slot in urgent:
+            if slot in self._dirty:
+                self._rebuild(slot)
+        if model is None:
+            for slot in [one for one in self._dirty if one not in self._companies]:
+                self._rebuild(slot)
+        self._fit()
+        if model is None:
+            return
+        if urgent:
+            self._work_out(model, np.array(urgent, dtype=np.intp))
+        # A model or a node that has come this moment: the first question must not miss it.
+        n = self.slots.count
+        never = np.flatnonzero((self.matrix.done[model.row, :n] == 0) & self.slots.ready[:n])
+        if len(never):
+            for slot in self._dirty.intersection(never.tolist()):
+                self._rebuild(slot)
+            self._work_out(model, never)
+
+    def entry(self, model: Served, slot: int) -> float:
+        """The log slowdown of one entry of the matrix, worked out now where it lags."""
+        self.company(slot)
+        self._fit()
+        self._work_out(model, np.array([slot], dtype=np.intp))
+        return float(self.matrix.log_slowdown[model.row, slot])
+
+    def refresh(self, now: float, budget_s: float) -> float:
+        """Work out what lags, for about ``budget_s``; returns what it lags by then, in seconds."""
+        if not self._last_now:
+            self._since = dict.fromkeys(self._since, now)
+        self._last_now = max(self._last_now, now)
+        done = self._refresh(time.perf_counter() + budget_s)
+        if done:
+            self._since.clear()
+            self._urgent.clear()
+            return 0.0
+        self._settle()
+        return self.staleness_s(now)
+
+    @property
+    def lagging(self) -> bool:
+        return bool(self._since)
+
+    def staleness_s(self, now: float) -> float:
+        """By how much the matrix may lag behind what has arrived."""
+        return max(now - min(self._since.values()), 0.0) if self._since else 0.0
+
+    def _refresh(self, deadline: float) -> bool:
+        self._spread_changes()
+        for n, slot in enumerate(list(self._dirty)):
+            self._rebuild(slot)
+            if n % 16 == 15 and time.perf_counter() > deadline:
+                return False
+        for model in self.harm.wanting(self.catalog):
+            self.harm.update(model)
+            if time.perf_counter() > deadline:
+                return False
+        self._fit()
+        served = list(self.catalog.all_served())
+        for _ in range(len(served)):
+            # It goes on where it was interrupted: every model has its turn.
+            self._turn = (self._turn + 1) % len(served)
+            model = served[self._turn]
+            lagging = self.matrix.lagging(model.row, self.slots)
+            for start in range(0, len(lagging), _AT_ONCE):
+                self.matrix.update(
+                    model, lagging[start : start + _AT_ONCE], self.slots, self.own_node(model)
+                )
+                if time.perf_counter() > deadline:
+                    return False
+        return self._refresh_residents(deadline)
+
+    def _refresh_residents(self, deadline: float) -> bool:
+        waiting = self.table.waiting()
+        if not len(waiting):
+            return True
+        waiting = waiting[np.argsort(self.table.model[waiting], kind="stable")]
+        for start in range(0, len(waiting), _AT_ONCE):
+            rows = waiting[start : start + _AT_ONCE]
+            # One that no model can say anything of is not asked for again and again.
+            self.table.now[rows] = np.nan_to_num(self.resident_logs(rows, None))
+            if time.perf_counter() > deadline:
+                return False
+        return True
+
+    def resident_logs(self, rows: NDArray[np.intp], newcomer: Floats | None) -> Floats:
+        """(n,) log slowdown, 0 or more, of residents by their rows in the table; NaN for one
+        without a model. ``newcomer`` (C,) is the pressure of one who would join each of them."""
+        table, slots = self.table, self.slots
+        where = table.slot[rows]
+        met = table.met[rows]
+        width = slots.width
+        if width > met.shape[1]:
+            met = np.pad(met, ((0, 0), (0, width - met.shape[1])), constant_values=math.nan)
+        if newcomer is not None:
+            met = met + fitted(newcomer, width)
+        slowed = met - slots.idle[where]
+        referenced, nodes = slots.has_reference(where), slots.node[where]
+        suites = slots.suite[where]
+        kinds = table.model[rows]
+        found = np.full(len(rows), math.nan)
+        for kind in np.unique(kinds).tolist():
+            model = self.catalog.at(kind)
+            if model is None:
+                continue
+            mine = np.flatnonzero(kinds == kind)
+            counted = referenced[mine] & (nodes[mine] != self.own_node(model))
+            logs = scoring.log_slowdowns(model, met[mine], slowed[mine], counted)
+            fits = (suites[mine] == model.suite) | (suites[mine] == ANY_SUITE)
+            found[mine] = np.where(fits, np.maximum(logs, 0.0), math.nan)
+        return found
+
+    def _settle(self) -> None:
+        """Forget to wait for slots that all models have seen, though others still lag."""
+        slots = np.array([s for s in self._since if s not in self._dirty], dtype=np.intp)
+        if not len(slots):
+            return
+        self._fit()
+        rows = np.array([model.row for model in self.catalog.all_served()], dtype=np.intp)
+        current = (self.matrix.done[np.ix_(rows, slots)] == self.slots.version[slots]).all(axis=0)
+        for slot in slots[current | ~self.slots.ready[slots]].tolist():
+            del self._since[slot]
+            self._urgent.discard(slot)
+
+    def _work_out(self, model: Served, slots: NDArray[np.intp]) -> None:
+        lag = (self.matrix.done[model.row, slots] != self.slots.version[slots]) & self.slots.ready[
+            slots
+        ]
+        if lag.any():
+            self.matrix.update(model, slots[lag], self.slots, self.own_node(model))
+
+    def _rebuild(self, slot: int) -> None:
+        self._dirty.discard(slot)
+        self.slots.widen(len(self.columns))
+        view = self.nodes.at(int(self.slots.node[slot]))
+        company = self.residents.company(
+            self.slots, slot, view.facts.id, self.catalog, self.columns
+        )
+        self._companies[slot] = company
+        self.slots.set_met(slot, company.met)
+        here = company.here
+        models = []
+        for i in here:
+            one = company.present[i]
+            served = self.catalog.served(one.resident.app, one.placement)
+            models.append(0 if served is None else served.row)
+        self.table.replace(slot, company.each[here], models)
+
+    def _fit(self) -> None:
+        self.slots.widen(len(self.columns))
+        self.matrix.fit(1 + self.catalog.rows, self.slots.count)
+
+    def _view(self, node_id: str) -> NodeView:
+        view = self.nodes.get(node_id)
+        if view is None:
+            raise UnknownNameError("node", node_id, (), hint="Its agent registers it.")
+        return view
+
+    def _slot(self, view: NodeView, domain: int) -> int:
+        slot = view.slots.get(domain)
+        if slot is None:
+            domains = max(len(view.facts.llc_cpus), 1)
+            if not 0 <= domain < domains:
+                raise InputError(
+                    "is no last-level cache domain of the node.",
+                    field="domain",
+                    found=domain,
+                    allowed=f"0 to {domains - 1}",
+                )
+            slot = view.slots[domain] = self.slots.add(view.number, domain)
+        return slot
+
+    def _changed(self, slot: int, now: float | None = None) -> None:
+        self._last_now = max(self._last_now, now or 0.0)
+        self._dirty.add(slot)
+        self._since.setdefault(slot, self._last_now)
+
+    def _touch(self, view: NodeView) -> None:
+        """The node's assignments have changed."""
+        for slot in view.slots.values():
+            self.slots.version[slot] += 1
+            self._changed(slot)
+            self._urgent.add(slot)
+
+    def _model_changed(self, row: int, app: str) -> None:
+        self.matrix.forget(row)
+        self._concerned.add(app)
+        for slot in np.flatnonzero(self.slots.ready[: self.slots.count]).tolist():
+            self._since.setdefault(slot, self._last_now)
+
+    def _signatures_changed(self) -> None:
+        # A typical pressure follows from all signatures: whoever has none is concerned as well.
+        self._all_concerned = True
+
+    def _spread_changes(self) -> None:
+        """Mark the slots of residents whose model or signature has changed: once for however
+        many changes came together."""
+        if not (self._concerned or self._all_concerned):
+            return
+        concerned: set[str] = set()
+        for app, node_ids in self.residents.apps().items():
+            if self._all_concerned or app in self._concerned:
+                concerned |= node_ids
+        self._concerned.clear()
+        self._all_concerned = False
+        for node_id in concerned:
+            view = self.nodes.get(node_id)
+            for slot in () if view is None else view.slots.values():
+                self.slots.version[slot] += 1
+                self._changed(slot)
+
+    def _count_memory(self, view: NodeView) -> None:
+        promised = sum(one.memory_bytes for one in self.residents.active_on(view.facts.id))
+        self.nodes.memory[view.number] = view.facts.memory_bytes - promised
+
+    def _node_idle(self, node_id: str, suite: int) -> Floats | None:
+        view = self.nodes.get(node_id)
+        if view is None:
+            return None
+        for slot in view.slots.values():
+            found = self.slots.reference(slot, suite)
+            if found is not None:
+                return found
+        return None
+
+
+def _families(fingerprint: Fingerprint) -> dict[str, str]:
+    return {name: reading.family for name, reading in fingerprint.surrogates.items()}

@@ -1,0 +1,250 @@
+"""Prepare pairs for scoring: measured co-runs, and the predictions of every model."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import permutations
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from kongming.records import moments
+from kongming.records.errors import InputError, KongmingError
+
+if TYPE_CHECKING:
+    from kongming.evaluate import PairMeasurement, PairPrediction
+    from kongming.learning.intervals import Widening
+    from kongming.learning.model_file import ModelFile
+    from kongming.records.run import Run, Signature
+
+Scored = Literal["raw", "bracketed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """Factor from an application's slowdown to the scored quantity: 1, or its solo cost."""
+
+    scored: Scored
+    solo: Mapping[str, float]
+
+    @classmethod
+    def of(cls, scored: Scored, files: Mapping[str, ModelFile]) -> Scale:
+        """Build the scale; bracketed costs are slowdowns already."""
+        return cls(
+            scored,
+            {app: 1.0 if scored == "bracketed" else f.solo.median for app, f in files.items()},
+        )
+
+
+def measured_pairs(runs: Sequence[Run], apps: Sequence[str], scale: Scale) -> list[PairMeasurement]:
+    """Return every ordered pair of ``apps`` as measured by the co-runs in ``runs``, oldest first.
+
+    Bracketed costs are relative to the solo runs close in time among ``runs``; an application
+    without any has no measurements.
+    """
+    from kongming.evaluate import PairMeasurement
+    from kongming.learning.bracketing import bracket, slowdowns
+    from kongming.learning.steadiness import changed, limits
+
+    usual = limits(runs)
+    measurements = []
+    for app, other in permutations(sorted(apps), 2):
+        coruns = sorted(
+            (run for run in runs if run.app == app and run.neighbours == (other,) and run.ok),
+            key=lambda run: (run.started_at, run.step),
+        )
+        values = [run.cost for run in coruns]
+        if scale.scored == "bracketed":
+            solos = bracket(run for run in runs if run.app == app)
+            coruns = [] if solos is None else coruns
+            values = [] if solos is None else slowdowns(coruns, solos)
+        marks = [changed(run, usual) for run in coruns]
+        # Without a fingerprint around any run, no run was checked.
+        marked = () if all(mark is None for mark in marks) else tuple(map(bool, marks))
+        measurements.append(PairMeasurement(app, other, tuple(values), marked))
+    return measurements
+
+
+@dataclass(frozen=True, slots=True)
+class Predicted:
+    """Predictions, the reasons why some pairs have none, and the widenings of ``auto``."""
+
+    pairs: list[PairPrediction]
+    reasons: list[str]
+    widenings: Mapping[str, Widening]
+
+
+def predicted_pairs(
+    files: Mapping[str, ModelFile],
+    signatures: Mapping[str, Sequence[Signature]],
+    measured: Sequence[PairMeasurement],
+    scale: Scale,
+) -> Predicted:
+    """Predict every ordered pair by every trained model, and by the chosen one as ``auto``.
+
+    The widening of an application's intervals is calibrated on the measured pairs of the others,
+    without those co-located with it.
+    """
+    from kongming.evaluate import PairPrediction
+    from kongming.learning.calibration import CoRun, calibrate
+    from kongming.learning.predict import predict_beside
+    from kongming.learning.registry import AUTO
+    from kongming.records.run import geometric_mean
+
+    coruns = [
+        CoRun(pair.app, (pair.beside,), geometric_mean(pair.values) / scale.solo[pair.app])
+        for pair in measured
+        if pair.values and pair.app in files
+    ]
+    names = dict.fromkeys(name for file in files.values() for name in file.variants["full"].models)
+    pairs: list[PairPrediction] = []
+    reasons: dict[str, None] = {}
+    widenings: dict[str, Widening] = {}
+    for name in (*names, AUTO):
+        calibration = calibrate(files, signatures, coruns, model=name)
+        for app, file in sorted(files.items()):
+            widening = widenings[app] = calibration.widening(app)
+            solo = scale.solo[app]
+            for other in sorted(signatures.keys() - {app}):
+                try:
+                    prediction = predict_beside(
+                        file,
+                        {other: signatures[other]},
+                        model=name,
+                        widening=widening.factor,
+                        widening_groups=widening.groups,
+                    )
+                except KongmingError as error:
+                    reasons[f"{app} beside {other}: {error.message}"] = None
+                    continue
+                interval = prediction.slowdown.scaled(solo)
+                pairs.append(
+                    PairPrediction(
+                        app,
+                        other,
+                        name,
+                        interval.median,
+                        interval.lower,
+                        interval.upper,
+                        interval.level,
+                        prediction.extrapolating,
+                    )
+                )
+    # AUTO is last, so the widenings are those of ``auto``.
+    return Predicted(pairs, list(reasons), widenings)
+
+
+def training_mean(profile_runs: Iterable[Run], file: ModelFile, scale: Scale) -> float:
+    """The paper's MEAN: the mean over the training runs, on the scale of the scored quantity."""
+    costs = [run.cost for run in profile_runs if run.kind in ("solo", "induced") and run.ok]
+    return math.fsum(costs) / len(costs) / file.solo.median * scale.solo[file.app]
+
+
+def selected(files: Mapping[str, ModelFile]) -> dict[str, dict[str, Any]]:
+    """Surrogates and observations that were selected, by selecting model and application."""
+    selections: dict[str, dict[str, Any]] = {}
+    for app, file in sorted(files.items()):
+        for name, model in file.variants["full"].models.items():
+            if model.selection is not None:
+                selections.setdefault(name, {})[app] = {
+                    "surrogates": list(model.selection.surrogates),
+                    "observations": dict(model.selection.observations),
+                }
+    return selections
+
+
+def worst_slowdown(profile_runs: Iterable[Run], file: ModelFile) -> float:
+    """Largest slowdown of the application under any load level of its profile."""
+    induced = [run.cost for run in profile_runs if run.kind == "induced" and run.ok]
+    return max(induced, default=file.solo.median) / file.solo.median
+
+
+def read_predictions(files: Iterable[Path]) -> list[dict[str, Any]]:
+    """Read predictions of external predictors: {app, beside, model, slowdown} each.
+
+    Raises:
+        InputError: a file is not a list of those, or a model has the name of a KONGMING model.
+    """
+    from kongming.evaluate.trivial import TRIVIAL
+    from kongming.learning.registry import AUTO, model_names
+
+    reserved = {AUTO, *TRIVIAL, *model_names(optional=True)}
+    predictions = []
+    for file in files:
+        try:
+            entries = json.loads(file.read_text("utf-8"))
+        except OSError as error:
+            raise InputError(
+                f"{file} cannot be read: {error.strerror}.", field="--predictions"
+            ) from error
+        except ValueError as error:
+            raise InputError(f"{file} is not JSON ({error}).", field="--predictions") from error
+        if not isinstance(entries, list):
+            raise InputError(
+                f"{file} is not a list.", field="--predictions", allowed="a list of predictions"
+            )
+        for number, entry in enumerate(entries):
+            predictions.append(_checked(entry, f"{file}, entry {number + 1}", reserved))
+    return predictions
+
+
+def _checked(entry: object, where: str, reserved: set[str]) -> dict[str, Any]:
+    keys = ("app", "beside", "model", "slowdown")
+    if not isinstance(entry, dict) or not all(isinstance(entry.get(key), str) for key in keys[:3]):
+        raise InputError(
+            f"{where}: is not a prediction.",
+            field="--predictions",
+            found=entry,
+            allowed='{"app": NAME, "beside": NAME, "model": NAME, "slowdown": NUMBER}',
+        )
+    slowdown = entry.get("slowdown")
+    if (
+        isinstance(slowdown, bool)
+        or not isinstance(slowdown, int | float)
+        or not 0.0 < slowdown < math.inf
+    ):
+        raise InputError(
+            f"{where}: is not a slowdown.",
+            field="slowdown",
+            found=slowdown,
+            allowed="a finite number above 0",
+        )
+    if entry["model"] in reserved:
+        raise InputError(
+            f"{where}: is the name of a KONGMING model.",
+            field="model",
+            found=entry["model"],
+            allowed="any other name",
+        )
+    return {key: entry[key] for key in keys}
+
+
+def others_predictions(
+    entries: Iterable[Mapping[str, Any]], apps: Iterable[str], scale: Scale
+) -> list[PairPrediction]:
+    """Convert external predictions for pairs of these applications; others are ignored."""
+    from kongming.evaluate import PairPrediction
+
+    known = set(apps)
+    return [
+        PairPrediction(
+            entry["app"],
+            entry["beside"],
+            entry["model"],
+            entry["slowdown"] * scale.solo[entry["app"]],
+        )
+        for entry in entries
+        if {entry["app"], entry["beside"]} <= known
+    ]
+
+
+def span_s(runs: Iterable[Run]) -> float:
+    """Total duration of all campaigns: from the start of the first run to the end of the last."""
+    ends: dict[str, tuple[float, float]] = {}
+    for run in runs:
+        start = moments.unix(run.started_at)
+        first, last = ends.get(run.campaign, (start, start))
+        ends[run.campaign] = (min(first, start), max(last, start + run.wall_s))
+    return math.fsum(last - first for first, last in ends.values())

@@ -1,0 +1,90 @@
+"""Environments put together: what a program finds beside one or more neighbours.
+
+Pure: names and seconds per operation in, names and seconds per operation out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+from kongming.records.errors import IncompatibleError, InputError
+from kongming.records.run import Signature
+
+Times = Mapping[str, float]
+"""Seconds per operation by surrogate."""
+
+
+def compose(base: Times, signatures: Iterable[Times], idle: Times) -> dict[str, float]:
+    """The base environment with each neighbour's log slowdown over ``idle`` added to it.
+
+    A neighbour never makes a surrogate faster: its part is 0 or more. Only surrogates that are
+    in all of them are in the result. Nothing may be counted twice: a live ``base`` already
+    holds whoever runs on the node, so ``signatures`` are of newcomers only.
+
+    Raises:
+        InputError: a time is not finite and above 0 s.
+    """
+    neighbours = list(signatures)
+    names = set(base) & set(idle)
+    for neighbour in neighbours:
+        names &= set(neighbour)
+    composed = {}
+    for name in sorted(names):
+        log_time = _log(name, base[name])
+        for neighbour in neighbours:
+            log_time += max(_log(name, neighbour[name]) - _log(name, idle[name]), 0.0)
+        composed[name] = math.exp(log_time)
+    return composed
+
+
+def beside(signatures: Sequence[Times], idle: Times) -> dict[str, float]:
+    """The environment beside these neighbours on an otherwise idle node.
+
+    One neighbour's signature is that environment, as measured; several are composed over
+    ``idle``; none leaves ``idle``.
+    """
+    if len(signatures) == 1:
+        return dict(signatures[0])
+    return compose(idle, signatures, idle)
+
+
+def mean_signature(signatures: Sequence[Signature]) -> dict[str, float]:
+    """The geometric mean of repeated signatures of one application at one placement.
+
+    A surrogate that some of them miss is averaged over the others.
+
+    Raises:
+        InputError: there is none.
+        IncompatibleError: they differ in application, identity, node, placement or suite version.
+    """
+    if not signatures:
+        raise InputError("There is no signature to average.", field="signatures")
+    first = signatures[0]
+    for what, values in (
+        ("application", {s.app for s in signatures}),
+        ("identity", {s.identity for s in signatures}),
+        ("node", {s.node_id for s in signatures}),
+        ("placement", {s.placement for s in signatures}),
+        ("suite version", {s.fingerprint.suite_version for s in signatures}),
+    ):
+        if len(values) > 1:
+            raise IncompatibleError(
+                f"The signatures of {first.app} differ in {what} and are not mixed.",
+                hint=f"Give those of one {what} only.",
+            )
+    if len(signatures) == 1:
+        return first.fingerprint.times()
+    logs: dict[str, list[float]] = {}
+    for signature in signatures:
+        for name, seconds in signature.fingerprint.times().items():
+            logs.setdefault(name, []).append(_log(name, seconds))
+    return {name: math.exp(math.fsum(values) / len(values)) for name, values in logs.items()}
+
+
+def _log(name: str, seconds: float) -> float:
+    if not (math.isfinite(seconds) and seconds > 0.0):
+        raise InputError(
+            "cannot be true.", field=name, found=seconds, allowed="a finite time above 0 s"
+        )
+    return math.log(seconds)

@@ -1,0 +1,123 @@
+"""The columns of a dataset: which surrogates stand in them, and what runs have for each."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from kongming.arrays import Floats
+from kongming.records.errors import InputError
+from kongming.records.fingerprint import Fingerprint
+from kongming.records.run import Run
+
+MISSING_SHARE = 0.2
+"""A column missing in a larger share of the runs is dropped; so are columns for whose sake more
+than this share of the runs would have to be left out."""
+
+
+DEVICES = ("read", "write", "metadata", "network")
+"""Families of what a program waits for without a processor."""
+
+NEVER_WAITS = 0.01
+"""A program that is off its processor for less than this share of its solo time waits for no
+device: what it suffers under device inducers, it suffers from their use of memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """A column or a run that was left out, and why."""
+
+    name: str
+    reason: str
+
+
+def quick_columns(runs: Iterable[Run]) -> tuple[str, ...]:
+    """Names of the quick suite, as the runs' own quick fingerprints show them; sorted."""
+    names: set[str] = set()
+    for run in runs:
+        for fingerprint in (run.before, run.fingerprint):
+            if fingerprint is not None and fingerprint.suite == "quick":
+                names.update(fingerprint.surrogates)
+    return tuple(sorted(names))
+
+
+def row(columns: Sequence[str], times: Mapping[str, float]) -> Floats:
+    """(p,), seconds per operation in the order of ``columns``.
+
+    Raises:
+        InputError: a column is missing, or its time is not finite and above 0 s.
+    """
+    missing = [name for name in columns if name not in times]
+    if missing:
+        raise InputError(
+            f"The environment has no reading of {', '.join(missing)}.",
+            hint="Measure a suite that has them: kongming fingerprint --suite standard --json",
+        )
+    for name in columns:
+        if not (math.isfinite(times[name]) and times[name] > 0.0):
+            raise InputError(
+                "cannot be true.",
+                field=name,
+                found=times[name],
+                allowed="a finite time above 0 s",
+            )
+    return np.array([times[name] for name in columns], dtype=np.float64)
+
+
+def waiting_share(runs: Sequence[Run]) -> float | None:
+    """The share of its solo time that the program was off the processor; None where its
+    processor time is not known."""
+    shares = [
+        max(0.0, 1.0 - run.usage.cpu_s / run.wall_s)
+        for run in runs
+        if run.kind == "solo" and run.usage.cpu_s > 0.0 and run.wall_s > 0.0
+    ]
+    return float(np.median(shares)) if shares else None
+
+
+def known_times(run: Run) -> dict[str, float]:
+    """What was known before the run: of two readings the one that is nearer to it."""
+    return _times(run.fingerprint) | _times(run.before)
+
+
+def times_after(run: Run) -> dict[str, float]:
+    return _times(run.after)
+
+
+def _times(fingerprint: Fingerprint | None) -> dict[str, float]:
+    return {} if fingerprint is None else fingerprint.times()
+
+
+def families_of(runs: Sequence[Run]) -> dict[str, str]:
+    families: dict[str, str] = {}
+    for run in runs:
+        if run.fingerprint is not None:
+            for name, reading in run.fingerprint.surrogates.items():
+                if reading.family:
+                    families.setdefault(name, reading.family)
+    return families
+
+
+def without_missing(
+    names: list[str], readings: Sequence[Mapping[str, float]]
+) -> tuple[list[str], list[Dropped]]:
+    n = len(readings)
+    absent = {name: sum(name not in row for row in readings) for name in names}
+    dropped = [
+        Dropped(name, f"is missing in {absent[name]} of {n} runs")
+        for name in names
+        if absent[name] > MISSING_SHARE * n
+    ]
+    gone = {d.name for d in dropped}
+    kept = [name for name in names if name not in gone]
+    while kept:
+        incomplete = sum(any(name not in row for name in kept) for row in readings)
+        if incomplete <= MISSING_SHARE * n:
+            break
+        worst = max(kept, key=lambda name: (absent[name], name))
+        kept.remove(worst)
+        dropped.append(Dropped(worst, f"is missing in {absent[worst]} of {n} runs"))
+    return kept, dropped

@@ -1,0 +1,294 @@
+"""Runs become numbers: a design matrix, a target and the groups that validation leaves out.
+
+This is the only place that knows the order of columns. Everything else names them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from kongming.arrays import Floats
+from kongming.learning.columns import (
+    DEVICES,
+    NEVER_WAITS,
+    Dropped,
+    families_of,
+    known_times,
+    times_after,
+    waiting_share,
+    without_missing,
+)
+from kongming.records.errors import IncompatibleError, UntrainedError
+from kongming.records.run import Run, SoloTime, solo_time
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """What the models of one application on one node at one placement are trained on.
+
+    ``X`` is (n, p), the natural log of seconds per operation that a run met, as well as it is
+    known by now: read before and after it. It is what models learn from. ``known`` (n, p) is
+    what was known before the run: what they are scored on. ``y`` is (n,), the log of
+    cost / solo. ``reading_variance`` (p,) is the variance of an entry of ``X`` about what the
+    run really met. ``groups`` holds, per row, the resource families of its load: empty for a solo
+    run, ``beside:NAME`` for a run beside NAME, ``in:NAME`` for one in an environment; ``inducers``
+    the surrogates that loaded it, or that environment.
+    ``idle`` is (p,), the log of the median over the solo rows: what the solo runs ran under.
+    """
+
+    app: str
+    identity: str
+    node_id: str
+    placement: str
+    suite_version: str
+    metric_unit: str
+    better: str
+    solo: SoloTime
+    columns: tuple[str, ...]
+    families: tuple[str, ...]
+    X: Floats
+    known: Floats
+    y: Floats
+    idle: Floats
+    reading_variance: Floats
+    groups: tuple[frozenset[str], ...]
+    inducers: tuple[tuple[str, ...], ...]
+    levels: tuple[str, ...]
+    kinds: tuple[str, ...]
+    run_ids: tuple[str, ...]
+    cpu: int
+    dropped_columns: tuple[Dropped, ...] = ()
+    dropped_runs: tuple[Dropped, ...] = ()
+
+    @cached_property
+    def spread(self) -> Floats:
+        """(p,): what nine in ten readings before solo runs differ from ``idle`` by, in logs."""
+        solo = [i for i, kind in enumerate(self.kinds) if kind == "solo"]
+        if len(solo) < 2:
+            return np.zeros(len(self.columns))
+        away = np.abs(self.known[solo] - self.idle)
+        return np.asarray(np.quantile(away, 0.9, axis=0), dtype=np.float64)
+
+    @cached_property
+    def times(self) -> Floats:
+        """(n, p), seconds per operation: what the paper's plain models are fitted to."""
+        return np.asarray(np.exp(self.X), dtype=np.float64)
+
+    @property
+    def cost(self) -> Floats:
+        """(n,), the cost of each run (the metric, turned so that more is worse)."""
+        return np.asarray(np.exp(self.y) * self.solo.median, dtype=np.float64)
+
+    def select(self, names: Iterable[str]) -> Dataset:
+        """The same runs with only these columns, in this dataset's order; unknown ones are
+        left out."""
+        wanted = set(names)
+        keep = [i for i, column in enumerate(self.columns) if column in wanted]
+        return replace(
+            self,
+            columns=tuple(self.columns[i] for i in keep),
+            families=tuple(self.families[i] for i in keep),
+            X=self.X[:, keep],
+            known=self.known[:, keep],
+            idle=self.idle[keep],
+            reading_variance=self.reading_variance[keep],
+        )
+
+
+def build(
+    runs: Iterable[Run], *, columns: Sequence[str] | None = None, denoise: bool = True
+) -> Dataset:
+    """The dataset of one application on one node at one placement.
+
+    ``columns`` restricts the surrogates to those named. Failed runs, runs without a
+    fingerprint and repeated ids are left out; so are columns that are constant or missing in
+    too many runs (see ``MISSING_SHARE``), and then runs that miss a column that stays. What was
+    left out is told in ``dropped_columns`` and ``dropped_runs``. Columns are sorted by name and
+    rows are in order of start, so that neither the order of surrogates nor that of runs in the
+    input matters. Without ``denoise``, nothing that was read after a run is learned from.
+
+    Raises:
+        IncompatibleError: the runs differ in application, identity, node, placement, suite
+            version or metric.
+        UntrainedError: no solo run, or no usable run, is left.
+    """
+    usable, dropped_runs = _usable(runs)
+    if not usable:
+        raise UntrainedError(
+            "There is no run to learn from: none succeeded with a fingerprint.",
+            hint="Profile the application first: kongming profile APPS.toml",
+        )
+    for what, values in _identifying(usable).items():
+        if len(values) > 1:
+            raise IncompatibleError(
+                f"The runs differ in {what} ({', '.join(sorted(values))}) and are not mixed.",
+                hint=f"Give the runs of one {what} only.",
+            )
+    solo = solo_time(usable)
+    if solo is None:
+        raise UntrainedError(
+            f"No solo run of {usable[0].app} succeeded, so its slowdown is not known.",
+            hint="Profile it again: solo runs are part of every plan.",
+        )
+    readings = [known_times(run) for run in usable]
+    families = families_of(usable)
+    names = sorted({name for row in readings for name in row})
+    if columns is not None:
+        unmeasured = sorted(set(columns) - set(names))
+        dropped = [Dropped(name, "was not measured") for name in unmeasured]
+        names = [name for name in names if name in set(columns)]
+    else:
+        dropped = []
+    names, missing = without_missing(names, readings)
+    dropped += missing
+    waiting = waiting_share(usable)
+    if waiting is not None and waiting < NEVER_WAITS:
+        reason = f"the program waits for no device: {100.0 * (1.0 - waiting):.1f} % is CPU time"
+        idle_devices = [name for name in names if families.get(name) in DEVICES]
+        # Where nothing else was measured, that is better than nothing.
+        if len(idle_devices) < len(names):
+            dropped += [Dropped(name, reason) for name in idle_devices]
+            names = [name for name in names if name not in idle_devices]
+    complete = [i for i, row in enumerate(readings) if all(name in row for name in names)]
+    for i in sorted(set(range(len(usable))) - set(complete)):
+        absent = [name for name in names if name not in readings[i]]
+        dropped_runs.append(Dropped(usable[i].id, f"has no reading of {', '.join(absent)}"))
+    usable = [usable[i] for i in complete]
+    readings = [readings[i] for i in complete]
+    logs = np.log(np.array([[row[name] for name in names] for row in readings], dtype=np.float64))
+    known = logs.reshape(len(usable), len(names))
+    after = np.array(
+        [[times_after(run).get(name, math.nan) for name in names] for run in usable],
+        dtype=np.float64,
+    ).reshape(len(usable), len(names))
+    shift = np.log(after) - known
+    # A second reading halves the noise; where there is none the first one stands.
+    met = np.where(np.isnan(shift), known, known + 0.5 * shift) if denoise else known
+    varying = [j for j in range(len(names)) if len(usable) and np.ptp(met[:, j]) > 0.0]
+    dropped += [Dropped(names[j], "is constant") for j in range(len(names)) if j not in varying]
+    if not varying:
+        raise UntrainedError(
+            f"No surrogate varied over the {len(usable)} runs of {usable[0].app}."
+            if usable
+            else "No run has a reading of every surrogate.",
+            hint="Profile it under load: kongming profile APPS.toml --plan quick",
+        )
+    kept = tuple(names[j] for j in varying)
+    X = met[:, varying]
+    solo_rows = [i for i, run in enumerate(usable) if run.kind == "solo"]
+    first = usable[0]
+    return Dataset(
+        app=first.app,
+        identity=first.identity,
+        node_id=first.node_id,
+        placement=first.placement,
+        suite_version=_suite_version(first),
+        metric_unit=first.metric_unit,
+        better=first.better,
+        solo=solo,
+        columns=kept,
+        families=tuple(families.get(name, "") for name in kept),
+        X=X,
+        known=known[:, varying],
+        y=np.log(np.array([run.cost for run in usable]) / solo.median),
+        idle=np.median(X[solo_rows] if solo_rows else X, axis=0),
+        reading_variance=_reading_variance(X, shift[:, varying], solo_rows, denoise),
+        inducers=tuple(_inducers(run) for run in usable),
+        groups=tuple(_groups(run) for run in usable),
+        levels=tuple(_level_key(run) for run in usable),
+        kinds=tuple(run.kind for run in usable),
+        run_ids=tuple(run.id for run in usable),
+        cpu=_common_cpu(usable),
+        dropped_columns=tuple(sorted(dropped, key=lambda d: d.name)),
+        dropped_runs=tuple(dropped_runs),
+    )
+
+
+def in_environments(runs: Iterable[Run], reference: str) -> list[Run]:
+    """Runs of kind ``environment`` as ``build`` takes them: those in ``reference`` as the solo
+    runs that slowdowns are over, the others as runs under a load, each environment a group."""
+    return [
+        replace(run, kind="solo" if run.config["environment"] == reference else "induced")
+        for run in runs
+        if run.kind == "environment"
+    ]
+
+
+def _usable(runs: Iterable[Run]) -> tuple[list[Run], list[Dropped]]:
+    kept: list[Run] = []
+    dropped: list[Dropped] = []
+    seen: set[str] = set()
+    for run in runs:
+        if run.id in seen:
+            dropped.append(Dropped(run.id, "is there twice"))
+        elif not run.ok or not math.isfinite(run.cost):
+            dropped.append(Dropped(run.id, f"failed: {run.error or 'no valid metric'}"))
+        elif run.fingerprint is None:
+            dropped.append(Dropped(run.id, "has no fingerprint"))
+        else:
+            kept.append(run)
+        seen.add(run.id)
+    kept.sort(key=lambda run: (run.started_at, run.step, run.id))
+    return kept, dropped
+
+
+def _identifying(runs: Sequence[Run]) -> dict[str, set[str]]:
+    return {
+        "application": {run.app for run in runs},
+        "identity": {run.identity for run in runs},
+        "node": {run.node_id for run in runs},
+        "placement": {run.placement for run in runs},
+        "suite version": {_suite_version(run) for run in runs},
+        "metric": {f"{run.metric_unit}, {run.better} is better" for run in runs},
+    }
+
+
+def _suite_version(run: Run) -> str:
+    return "" if run.fingerprint is None else run.fingerprint.suite_version
+
+
+def _reading_variance(X: Floats, shift: Floats, solo_rows: list[int], denoise: bool) -> Floats:
+    """(p,): from what two readings around one run differ by, or solo runs where there is one."""
+    p = X.shape[1]
+    variance = np.zeros(p)
+    if len(solo_rows) >= 2:
+        variance = np.var(X[solo_rows], axis=0, ddof=1)
+    paired = np.sum(~np.isnan(shift), axis=0)
+    squares = np.nansum(shift**2, axis=0) / np.maximum(paired, 1)
+    # Half the mean square is one reading's variance; the mean of two readings has half of it.
+    return np.where(paired >= 2, squares / (4.0 if denoise else 2.0), variance)
+
+
+def _environment(run: Run) -> tuple[str, ...]:
+    """The environment that a run stands for in place of a load; none for a solo run."""
+    if run.kind != "induced" or run.levels or "environment" not in run.config:
+        return ()
+    return (str(run.config["environment"]),)
+
+
+def _groups(run: Run) -> frozenset[str]:
+    places = frozenset(f"in:{name}" for name in _environment(run))
+    return run.families or places or frozenset(f"beside:{name}" for name in run.neighbours)
+
+
+def _inducers(run: Run) -> tuple[str, ...]:
+    return tuple(sorted(level.surrogate for level in run.levels)) or _environment(run)
+
+
+def _level_key(run: Run) -> str:
+    """Equal for runs that repeat each other: what repeat noise is taken from."""
+    loads = sorted(str(level) for level in run.levels)
+    return f"{run.kind}:{'+'.join(loads)}" + "".join(
+        f"|{name}" for name in (*sorted(run.neighbours), *_environment(run))
+    )
+
+
+def _common_cpu(runs: Sequence[Run]) -> int:
+    cpus = Counter(run.fingerprint.cpu for run in runs if run.fingerprint is not None)
+    return min(cpus, key=lambda cpu: (-cpus[cpu], cpu))

@@ -1,0 +1,184 @@
+"""Predict one application's slowdown in one environment: interval, main drivers and warnings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from kongming.arrays import Floats
+from kongming.learning import intervals
+from kongming.learning.drivers import drivers
+from kongming.learning.intervals import UNWIDENED, Widening
+from kongming.learning.model_file import FrozenModel, ModelFile
+from kongming.learning.readings import VariantName, check_suite, logs_of, variant_columns
+from kongming.learning.scorer import Scorer, choose, scorer_of
+from kongming.records.errors import ExtrapolationError
+from kongming.records.fingerprint import Fingerprint
+from kongming.records.prediction import Interval, Prediction
+
+Times = Mapping[str, float]
+"""Seconds per operation by surrogate."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """How a prediction is asked for.
+
+    ``model`` and ``variant`` None are the chosen model and the columns that the environment has
+    readings of; ``level`` and ``widening`` are the interval's, and ``floor`` is the least log
+    slowdown of its median, None for what the model itself finds credible.
+    """
+
+    model: str | None = None
+    variant: VariantName | None = None
+    level: float = 0.9
+    widening: Widening = UNWIDENED
+    floor: float | None = None
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Estimate:
+    """The slowdown of one environment and what it was estimated by: ``row`` (p,) is the
+    environment in log seconds per operation, in the order of the scorer's columns."""
+
+    interval: Interval
+    row: Floats
+    scorer: Scorer
+    warnings: tuple[str, ...]
+
+
+def estimate(file: ModelFile, environment: Fingerprint | Times, asked: Asked) -> Estimate:
+    """The slowdown alone.
+
+    Raises:
+        IncompatibleError: the fingerprint is of another suite version than the model.
+        InputError: too many of the model's surrogates are missing, or a reading is not a finite
+            time above 0 s.
+        UnknownNameError: no such model was trained.
+    """
+    warnings: list[str] = []
+    if isinstance(environment, Fingerprint):
+        check_suite(file, environment.suite_version, "The fingerprint")
+        if environment.node.id != file.node_id:
+            warnings.append("The fingerprint was taken on another node than the training runs.")
+        times: Times = environment.times()
+    else:
+        times = environment
+    if asked.variant is not None:
+        variant_columns(file, asked.variant)
+    names: Sequence[VariantName] = ("full", "quick") if asked.variant is None else (asked.variant,)
+    scorers: dict[VariantName, Scorer] = {}
+    rows: dict[VariantName, Floats] = {}
+    for name in names:
+        # The quick columns are of no use where the full ones are all there.
+        if name in file.variants and not (rows and not np.isnan(rows["full"]).any()):
+            variant = file.variants[name]
+            rows[name] = logs_of(variant.columns, times)
+            if name == "full" or not np.isnan(rows[name]).any():
+                scorers[name] = scorer_of(variant, asked.model)
+    return estimate_row(file, scorers, rows, asked, warnings)
+
+
+def estimate_row(
+    file: ModelFile,
+    scorers: Mapping[VariantName, Scorer],
+    rows: Mapping[VariantName, Floats],
+    asked: Asked,
+    warnings: Sequence[str] = (),
+) -> Estimate:
+    """The slowdown of an environment that is given as ``rows``: log seconds per operation by the
+    columns of each variant, NaN where there is no reading. Raises InputError as ``estimate``."""
+    remarks = [*warnings]
+    scorer, row = choose(file, scorers, rows, asked.variant, remarks)
+    scores = scorer.score(row[None, :])
+    log_slowdown = float(scores.log_slowdown[0])
+    if asked.floor is not None:
+        log_slowdown = max(log_slowdown, asked.floor)
+    interval = scorer.interval(log_slowdown, float(scores.severity[0]), asked.level, asked.widening)
+    return Estimate(interval, row, scorer, tuple(remarks))
+
+
+def prediction(
+    file: ModelFile,
+    environment: Fingerprint | Times,
+    asked: Asked,
+    *,
+    strict: bool,
+    beside: Sequence[str],
+) -> Prediction:
+    """The runtime with all that is said beside it; ``beside`` only labels it.
+
+    Raises: as ``estimate``, and ExtrapolationError under ``strict`` outside the training
+        environments.
+    """
+    return prediction_of(
+        file, estimate(file, environment, asked), asked, strict=strict, beside=beside
+    )
+
+
+def prediction_of(
+    file: ModelFile, answer: Estimate, asked: Asked, *, strict: bool, beside: Sequence[str] = ()
+) -> Prediction:
+    """An estimate with all that is said beside it. Raises ExtrapolationError as ``prediction``."""
+    scorer, warnings = answer.scorer, [*answer.warnings]
+    variant, frozen = scorer.variant, scorer.frozen
+    far = scorer.distance(answer.row)
+    if far.outside:
+        named = ", ".join(variant.columns[j] for j in far.columns[:3])
+        more = f" and {len(far.columns) - 3} more" if len(far.columns) > 3 else ""
+        sentence = (
+            f"The environment lies outside the {file.app} training runs in {named}{more} "
+            f"(distance {far.value:.1f}, allowed 1)."
+        )
+        if strict:
+            raise ExtrapolationError(
+                sentence, hint="Profile under such load, or predict without --strict."
+            )
+        warnings.append(sentence)
+    if not answer.interval.calibrated:
+        warnings.append(_uncalibrated(frozen, asked))
+    times = np.exp(answer.row)
+    return Prediction(
+        app=file.app,
+        model=frozen.name,
+        placement=file.placement,
+        solo_s=file.solo_metric,
+        runtime_s=runtime_of(file, answer.interval),
+        slowdown=answer.interval,
+        extrapolating=far.outside,
+        drivers=drivers(frozen.log_slowdown, times, variant.idle, variant.families),
+        beside=tuple(beside),
+        warnings=tuple(warnings),
+        metric_unit=file.metric_unit,
+    )
+
+
+def _uncalibrated(frozen: FrozenModel, asked: Asked) -> str:
+    needed = intervals.groups_needed(asked.level)
+    if max(frozen.groups, asked.widening.groups) >= needed:
+        return (
+            f"The interval is not calibrated: {len(frozen.residuals)} validated runs are too few "
+            "for its level."
+        )
+    learnt = asked.widening.groups
+    others = f", and {learnt} other applications were run beside others" if learnt else ""
+    return (
+        f"The interval is not calibrated: validation left out {frozen.groups} groups of runs"
+        f"{others}; {needed} of either are the least for it."
+    )
+
+
+def runtime_of(file: ModelFile, slowdown: Interval) -> Interval:
+    """The metric in its own unit; where higher is better, more slowdown is a lower value."""
+    solo = file.solo_metric
+    if file.better == "lower":
+        return slowdown.scaled(solo)
+    return Interval(
+        median=solo / slowdown.median,
+        lower=solo / slowdown.upper,
+        upper=solo / slowdown.lower,
+        level=slowdown.level,
+        calibrated=slowdown.calibrated,
+    )

@@ -1,0 +1,1 @@
+"""Estimators, one file each: scikit-learn regressors of one application's slowdown."""

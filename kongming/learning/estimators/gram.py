@@ -1,0 +1,109 @@
+"""Least squares for many selections of rows and columns without passing over the data again."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kongming.arrays import Floats
+from kongming.learning.estimators.base import standardisation
+from kongming.learning.estimators.fitness import Flags, LeftOut
+
+__all__ = ["Gram"]
+
+RIDGE = 1e-8
+"""Share of a standardised column's summed squares that is added to its own: too little to matter
+but for selections that are singular, as those of duplicate columns."""
+
+_TOGETHER = 10
+"""Selections of similar size that are solved at once."""
+
+
+class Gram:
+    """The normal equations of every selection, from what each observation adds to them.
+
+    Each row's outer product with itself (intercept, standardised columns and target) is computed
+    once. A selection's Gram matrix is the sum over its observations; that of a fold is what
+    remains after taking off the left-out ones; its least squares fit is a solve of the block of
+    the selected columns.
+    """
+
+    def __init__(self, X: Floats, y: Floats, left_out: LeftOut) -> None:
+        n, p = X.shape
+        self._mean, self._scale = standardisation(X)
+        self._center = float(np.mean(y))
+        # The last column is 0: it pads selections to one size, and takes no part.
+        self._rows = np.column_stack(
+            [np.ones(n), (X - self._mean) / self._scale, y - self._center, np.zeros(n)]
+        )
+        self._target, self._padding = p + 1, p + 2
+        q = p + 3
+        self._added = np.einsum("ni,nj->nij", self._rows, self._rows).reshape(n, q * q)
+        self._left_out = left_out
+
+    def errors(self, observations: Flags, columns: Flags) -> Floats:
+        """See ``Scorer``."""
+        found = np.full(len(columns), np.inf)
+        if self._left_out:
+            order = np.argsort(columns.sum(axis=1), kind="stable")
+            for start in range(0, len(order), _TOGETHER):
+                some = order[start : start + _TOGETHER]
+                found[some] = self._errors(observations[some], columns[some])
+        return found
+
+    def solve(self, observations: Flags, columns: Flags) -> tuple[Floats, float]:
+        """Coefficients (p,), 0 for what is not selected, and intercept of one selection (n,),
+        (p,), in the units of ``X`` and ``y``."""
+        weights = observations[None, :].astype(np.float64)
+        chosen = self._chosen(columns[None, :])
+        solved = self._solve((weights @ self._added)[:, None], weights.sum(axis=1)[:, None], chosen)
+        whole = np.zeros(self._rows.shape[1])
+        whole[chosen[0]] = solved[0, 0]
+        coef = np.where(columns, whole[1 : self._target] / self._scale, 0.0)
+        return coef, self._center + float(whole[0]) - float(self._mean @ coef)
+
+    def _errors(self, observations: Flags, columns: Flags) -> Floats:
+        weights = observations.astype(np.float64)
+        tests = self._left_out.tests
+        whole, count = weights @ self._added, weights.sum(axis=1)
+        matrices = np.empty((len(weights), len(tests), whole.shape[1]))
+        counts = np.empty((len(weights), len(tests)))
+        for number, test in enumerate(tests):
+            matrices[:, number] = whole - weights[:, test] @ self._added[test]
+            counts[:, number] = count - weights[:, test].sum(axis=1)
+        chosen = self._chosen(columns)
+        solved = self._solve(matrices, counts, chosen)
+        missed = np.zeros(len(weights))
+        coef = np.zeros((len(weights), self._rows.shape[1]))
+        for number, (test, cost) in enumerate(zip(tests, self._left_out.costs, strict=True)):
+            np.put_along_axis(coef, chosen, solved[:, number], axis=1)
+            predicted = coef @ self._rows[test].T
+            missed += np.abs(predicted - self._rows[test, self._target]) @ cost
+        return np.where((counts > 0.5).all(axis=1), missed, np.inf)
+
+    def _chosen(self, columns: Flags) -> NDArray[np.intp]:
+        """(k, m): positions in a row of the intercept and the selected columns, then padding."""
+        counts = columns.sum(axis=1)
+        # A stable sort puts the positions of the selected columns first, in their order.
+        first = np.argsort(~columns, axis=1, kind="stable")[:, : int(counts.max())]
+        chosen = np.zeros((len(columns), 1 + first.shape[1]), dtype=np.intp)
+        chosen[:, 1:] = np.where(
+            np.arange(first.shape[1]) < counts[:, None], 1 + first, self._padding
+        )
+        return chosen
+
+    def _solve(self, matrices: Floats, counts: Floats, chosen: NDArray[np.intp]) -> Floats:
+        """(k, f, m) from ``matrices`` (k, f, q * q), the number of rows in each (k, f) and what is
+        chosen (k, m)."""
+        q = self._rows.shape[1]
+        k, folds, m = *matrices.shape[:2], chosen.shape[1]
+        block = (chosen[:, :, None] * q + chosen[:, None, :]).reshape(k, 1, m * m)
+        left = np.take_along_axis(matrices, block, axis=2).reshape(k, folds, m, m)
+        right = np.take_along_axis(matrices, (chosen * q + self._target)[:, None, :], axis=2)
+        # Where no row is left, any answer will do, but there has to be one.
+        ridge = RIDGE * np.maximum(counts, 1.0)
+        steady = np.where(chosen[:, None, :] == self._padding, 1.0, ridge[:, :, None])
+        steady[:, :, 0] = np.where(counts > 0.5, 0.0, 1.0)
+        diagonal = np.arange(m)
+        left[:, :, diagonal, diagonal] += steady
+        return np.asarray(np.linalg.solve(left, right[..., None])[..., 0], dtype=np.float64)

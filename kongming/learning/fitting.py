@@ -1,0 +1,74 @@
+"""One model fitted to some rows of a dataset."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kongming.arrays import Floats
+from kongming.learning import spaces
+from kongming.learning.dataset import Dataset
+from kongming.learning.estimators.base import ContextRegressor, Regressor
+from kongming.learning.estimators.context import Context
+from kongming.learning.registry import Kind
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Fitted:
+    """A fitted estimator with what turns seconds per operation into log slowdown."""
+
+    kind: Kind
+    estimator: Regressor
+    idle: Floats
+    spread: Floats
+    bounds: tuple[float, float]
+
+    def log_slowdown(self, times: Floats) -> Floats:
+        """(n,) from ``times`` (n, p), seconds per operation in the dataset's column order."""
+        predicted = self.estimator.predict(
+            spaces.features(times, self.idle, self.kind.space, self.spread)
+        )
+        return spaces.log_slowdown(predicted, self.kind.space, self.bounds)
+
+
+def fit(
+    kind: Kind,
+    dataset: Dataset,
+    *,
+    noise: float,
+    rows: NDArray[np.intp] | None = None,
+    inner: Sequence[Sequence[int]] | None = None,
+    random_state: int = 0,
+) -> Fitted:
+    """Fit ``kind`` to ``rows`` of the dataset (all by default).
+
+    ``noise`` is the repeat noise in logs; ``inner`` are the folds, as positions within
+    ``rows``, by which a model chooses what it chooses: a penalty, a selection.
+    """
+    chosen = np.arange(len(dataset.y)) if rows is None else rows
+    idle = np.exp(dataset.idle)
+    X = spaces.features(dataset.times[chosen], idle, kind.space, dataset.spread)
+    y = spaces.target(dataset.y[chosen], kind.space)
+    estimator = kind.make(random_state)
+    if kind.context:
+        if not isinstance(estimator, ContextRegressor):
+            raise TypeError(f"{kind.name} asks for a context that its estimator does not take")
+        estimator.fit(X, y, context=_context(dataset, chosen, inner or ()))
+    else:
+        estimator.fit(X, y)
+    return Fitted(
+        kind, estimator, idle, dataset.spread, spaces.credible_bounds(dataset.y[chosen], noise)
+    )
+
+
+def _context(dataset: Dataset, rows: NDArray[np.intp], folds: Sequence[Sequence[int]]) -> Context:
+    return Context(
+        folds=tuple(tuple(fold) for fold in folds),
+        inducers=tuple(dataset.inducers[i] for i in rows),
+        families=dataset.families,
+        columns=dataset.columns,
+        reading_variance=dataset.reading_variance,
+    )

@@ -1,0 +1,319 @@
+"""A trained application as a versioned JSON document: what is in it, sealed, read and checked.
+
+No pickle: numbers and names only, with a checksum over the canonical text. A document is checked
+whole before anything is predicted from it; a damaged or newer one is refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from kongming.arrays import Floats
+from kongming.learning import spaces
+from kongming.learning.predictor_loading import Predictor, load
+from kongming.learning.registry import Space
+from kongming.records.errors import IncompatibleError, InputError, UnknownNameError
+from kongming.records.run import SoloTime
+
+__all__ = ["FORMAT", "VERSION", "FrozenModel", "ModelFile", "Selection", "Variant", "read", "seal"]
+
+FORMAT = "kongming-model"
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What a genetic search selected: surrogates as features, and how many observations of each
+    inducer (0 for one that was left out) the model was trained on."""
+
+    surrogates: tuple[str, ...]
+    observations: Mapping[str, int]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class FrozenModel:
+    """One model of a variant. ``weights`` (p,) says how much each column can move the log
+    slowdown; ``residuals`` and ``severities`` are those of its validation, over ``groups``
+    left-out groups; ``scores`` its errors; ``selection`` what a genetic model is limited to."""
+
+    name: str
+    space: Space
+    predictor: Predictor
+    idle: Floats
+    spread: Floats
+    bounds: tuple[float, float]
+    weights: Floats
+    residuals: Floats
+    severities: Floats
+    groups: int
+    scores: Mapping[str, float]
+    selection: Selection | None = None
+
+    def log_slowdown(self, times: Floats) -> Floats:
+        """(n,) from ``times`` (n, p), seconds per operation in the order of the columns."""
+        return self.answer(self.features(times))
+
+    def features(self, times: Floats) -> Floats:
+        """(n, p) in the model's space."""
+        return spaces.features(times, self.idle, self.space, self.spread)
+
+    def answer(self, features: Floats) -> Floats:
+        """(n,) log slowdown from ``features`` (n, p)."""
+        return spaces.log_slowdown(self.predictor.predict(features), self.space, self.bounds)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Variant:
+    """All models over one set of columns. ``idle``, ``low`` and ``high`` (p,) are in seconds
+    per operation, ``spread`` (p,) and ``noise`` in logs."""
+
+    name: str
+    columns: tuple[str, ...]
+    families: tuple[str, ...]
+    idle: Floats
+    spread: Floats
+    low: Floats
+    high: Floats
+    noise: float
+    chosen: str
+    models: Mapping[str, FrozenModel]
+
+    def model(self, name: str | None = None) -> FrozenModel:
+        """The model of that name; the chosen one for None. Raises UnknownNameError."""
+        wanted = self.chosen if name is None or name == "auto" else name
+        if wanted not in self.models:
+            raise UnknownNameError("trained model", wanted, self.models)
+        return self.models[wanted]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class ModelFile:
+    """A model document that was read and found whole."""
+
+    app: str
+    identity: str
+    node_id: str
+    placement: str
+    suite_version: str
+    metric_unit: str
+    better: str
+    cpu: int
+    solo: SoloTime
+    variants: Mapping[str, Variant]
+
+    @property
+    def solo_metric(self) -> float:
+        """The solo value in the metric's own unit."""
+        return self.solo.median if self.better == "lower" else 1.0 / self.solo.median
+
+
+def seal(payload: Mapping[str, Any]) -> dict[str, Any]:
+    """The payload with format, version and checksum.
+
+    Raises:
+        ValueError: it holds a number that is not finite.
+    """
+    document = {"format": FORMAT, "version": VERSION, **payload}
+    return {**document, "checksum": _checksum(document)}
+
+
+def read(document: object) -> ModelFile:
+    """A model document, checked.
+
+    Raises:
+        InputError: it is not a model document, or is damaged.
+        IncompatibleError: a newer KONGMING wrote it.
+    """
+    if not isinstance(document, Mapping) or document.get("format") != FORMAT:
+        raise InputError("This is not a model document.", field="format", allowed=FORMAT)
+    version = document.get("version")
+    if isinstance(version, bool) or not isinstance(version, int) or version < 1:
+        raise InputError("The model document has no valid version.", field="version", found=version)
+    if version > VERSION:
+        raise IncompatibleError(
+            f"The model document has version {version}; this KONGMING reads up to {VERSION}.",
+            hint="Upgrade kongming to read it, or train again.",
+        )
+    payload = {key: value for key, value in document.items() if key != "checksum"}
+    try:
+        intact = document.get("checksum") == _checksum(payload)
+    except (TypeError, ValueError):
+        intact = False
+    if not intact:
+        raise _damaged("its checksum does not match")
+    try:
+        return _model_file(document)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise _damaged(f"{error!r}") from error
+
+
+def _model_file(document: Mapping[str, Any]) -> ModelFile:
+    solo = document["solo"]
+    noise_pct = solo["noise_pct"]
+    variants = {
+        str(name): _variant(str(name), variant) for name, variant in document["variants"].items()
+    }
+    if "full" not in variants:
+        raise KeyError("full")
+    if document["better"] not in ("lower", "higher"):
+        raise ValueError("better")
+    return ModelFile(
+        app=str(document["app"]),
+        identity=str(document["identity"]),
+        node_id=str(document["node_id"]),
+        placement=str(document["placement"]),
+        suite_version=str(document["suite_version"]),
+        metric_unit=str(document["metric_unit"]),
+        better=str(document["better"]),
+        cpu=int(document["cpu"]),
+        solo=SoloTime(
+            _positive(solo["median"]),
+            None if noise_pct is None else _finite(noise_pct),
+            int(solo["n"]),
+        ),
+        variants=variants,
+    )
+
+
+def _variant(name: str, document: Mapping[str, Any]) -> Variant:
+    columns = tuple(str(column) for column in document["columns"])
+    if not columns or len(set(columns)) != len(columns):
+        raise ValueError("columns")
+    idle, low, high = (_by_column(document[key], columns) for key in ("idle", "low", "high"))
+    if not all((times > 0.0).all() for times in (idle, low, high)):
+        raise ValueError("a time that is not above 0 s")
+    families = tuple(str(document["families"][column]) for column in columns)
+    spread = _by_column(document["spread"], columns)
+    if (spread < 0.0).any():
+        raise ValueError("spread")
+    models: dict[str, FrozenModel] = {}
+    # A stack comes after its members: it is put together from them.
+    for key, model in sorted(document["models"].items(), key=lambda item: _is_stack(item[1])):
+        frozen = model["frozen"]
+        predictor = _stack(frozen, models) if _is_stack(model) else load(frozen, len(columns))
+        models[str(key)] = _frozen_model(str(key), model, columns, idle, spread, predictor)
+    chosen = str(document["chosen"])
+    if chosen not in models:
+        raise KeyError(chosen)
+    return Variant(
+        name=name,
+        columns=columns,
+        families=families,
+        idle=idle,
+        spread=spread,
+        low=low,
+        high=high,
+        noise=_positive(document["noise"]),
+        chosen=chosen,
+        models=models,
+    )
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Stack:
+    """A weighted mean of models' log slowdowns: from seconds per operation to cost / solo."""
+
+    members: tuple[tuple[FrozenModel, float], ...]
+
+    def predict(self, X: Floats) -> Floats:
+        logs = np.zeros(len(X))
+        # Members of one space are asked of the same features: their variant is the same.
+        features: dict[Space, Floats] = {}
+        for model, weight in self.members:
+            if model.space not in features:
+                features[model.space] = model.features(X)
+            logs += weight * model.answer(features[model.space])
+        return np.asarray(np.exp(logs), dtype=np.float64)
+
+
+def _is_stack(document: Mapping[str, Any]) -> bool:
+    return bool(document["frozen"]["type"] == "stack")
+
+
+def _stack(document: Mapping[str, Any], models: Mapping[str, FrozenModel]) -> Predictor:
+    weights = {str(name): _finite(weight) for name, weight in document["members"].items()}
+    if not weights or min(weights.values()) < 0.0 or not math.isclose(sum(weights.values()), 1.0):
+        raise ValueError("members")
+    return _Stack(tuple((models[name], weight) for name, weight in weights.items()))
+
+
+def _frozen_model(
+    name: str,
+    document: Mapping[str, Any],
+    columns: tuple[str, ...],
+    idle: Floats,
+    spread: Floats,
+    predictor: Predictor,
+) -> FrozenModel:
+    space = document["space"]
+    if space not in spaces.SPACES:
+        raise ValueError("space")
+    low, high = (_finite(bound) for bound in document["bounds"])
+    if low > high:
+        raise ValueError("bounds")
+    residuals, severities = (
+        np.array([_finite(value) for value in document[key]], dtype=np.float64)
+        for key in ("residuals", "severities")
+    )
+    if len(residuals) != len(severities):
+        raise ValueError("residuals")
+    return FrozenModel(
+        name=name,
+        space=space,
+        predictor=predictor,
+        idle=idle,
+        spread=spread,
+        bounds=(low, high),
+        weights=_by_column(document["weights"], columns),
+        residuals=residuals,
+        severities=severities,
+        groups=int(document["groups"]),
+        scores={str(k): _finite(v) for k, v in document["scores"].items()},
+        selection=_selection(document["selection"], columns) if "selection" in document else None,
+    )
+
+
+def _selection(document: Mapping[str, Any], columns: tuple[str, ...]) -> Selection:
+    surrogates = tuple(document["surrogates"])
+    if not set(surrogates) <= set(columns):
+        raise ValueError("surrogates")
+    observations = {str(name): count for name, count in document["observations"].items()}
+    for count in observations.values():
+        if isinstance(count, bool) or not isinstance(count, int) or count < 0:
+            raise ValueError("observations")
+    return Selection(surrogates, observations)
+
+
+def _by_column(values: Mapping[str, Any], columns: tuple[str, ...]) -> Floats:
+    return np.array([_finite(values[column]) for column in columns], dtype=np.float64)
+
+
+def _finite(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise ValueError(f"{value!r} is not a finite number")
+    return float(value)
+
+
+def _positive(value: object) -> float:
+    number = _finite(value)
+    if number <= 0.0:
+        raise ValueError(f"{value!r} is not above 0")
+    return number
+
+
+def _checksum(document: Mapping[str, Any]) -> str:
+    text = json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _damaged(reason: str) -> InputError:
+    return InputError(
+        f"The model document is damaged: {reason}.", hint="Train it again: kongming train"
+    )

@@ -1,0 +1,217 @@
+"""From a model document and an environment to a prediction. Pure: no measuring, no store.
+
+An environment is seconds per operation by surrogate: a fingerprint taken now, a neighbour's
+signature, or several put together (``colocation``).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kongming.learning import colocation
+from kongming.learning.colocation import Times
+from kongming.learning.estimate import Asked, estimate, prediction
+from kongming.learning.intervals import UNWIDENED, Widening
+from kongming.learning.model_file import ModelFile, read
+from kongming.learning.readings import VariantName, check_suite, idle_times, variant_columns
+from kongming.records.errors import IncompatibleError, UntrainedError
+from kongming.records.fingerprint import Fingerprint
+from kongming.records.prediction import Interval, Prediction
+from kongming.records.run import Signature
+
+Document = Mapping[str, Any] | ModelFile
+"""A model document, or one that was read already (which saves checking it again)."""
+
+NO_SLOWDOWN = 0.0
+"""Log slowdown below which no median beside neighbours lies: they never make a program faster."""
+
+
+def predict_environment(
+    document: Document,
+    environment: Fingerprint | Times,
+    *,
+    model: str | None = None,
+    variant: VariantName | None = None,
+    strict: bool = False,
+    level: float = 0.9,
+    beside: Sequence[str] = (),
+    widening: float = 1.0,
+    widening_groups: int = 0,
+) -> Prediction:
+    """The application's runtime in this environment.
+
+    ``model`` names one of the trained models (None or "auto": the chosen one). ``variant`` is
+    the set of columns; None takes the full one, or the quick one where the environment lacks
+    columns of the full one. ``beside`` only labels the prediction. ``widening`` multiplies the
+    interval's halves in logs; it was learnt from so many other applications
+    (``calibration``).
+
+    Raises:
+        IncompatibleError: the fingerprint is of another suite version than the model.
+        InputError: too many of the model's surrogates are missing, or the document is damaged.
+        UnknownNameError: no such model was trained.
+        ExtrapolationError: under ``strict``, the environment lies outside the training ones.
+    """
+    file = _read(document)
+    return prediction(
+        file,
+        environment,
+        Asked(model, variant, level, Widening(widening, widening_groups)),
+        strict=strict,
+        beside=beside,
+    )
+
+
+def predict_beside(
+    document: Document,
+    neighbours: Mapping[str, Sequence[Signature]],
+    *,
+    live: Fingerprint | None = None,
+    model: str | None = None,
+    strict: bool = False,
+    level: float = 0.9,
+    widening: float = 1.0,
+    widening_groups: int = 0,
+) -> Prediction:
+    """The application's runtime beside these neighbours, each with one signature or more.
+
+    On the idle node, one neighbour's signature is the environment itself and several are
+    composed over the training runs' idle reference. With ``live``, a fingerprint of the node as
+    it is now, all are added to that: so they must not run there already.
+
+    The median is no less than the solo runtime, for a neighbour never makes a program faster;
+    the interval's lower end may be, as far as repeats of the training runs were.
+
+    Raises:
+        UntrainedError: a neighbour has no signature.
+        IncompatibleError: a signature is of another suite version, node or placement.
+        and what ``predict_environment`` raises.
+    """
+    file = _read(document)
+    return prediction(
+        file,
+        _company(file, neighbours, live),
+        Asked(model, None, level, Widening(widening, widening_groups), NO_SLOWDOWN),
+        strict=strict,
+        beside=tuple(neighbours),
+    )
+
+
+def slowdown_beside(
+    document: Document,
+    neighbours: Mapping[str, Sequence[Signature]],
+    *,
+    model: str | None = None,
+    level: float = 0.9,
+) -> Interval:
+    """The slowdown alone that ``predict_beside`` would tell on the idle node, its interval as
+    validation gave it: quicker where many pairs are asked for. Raises as ``predict_beside``."""
+    file = _read(document)
+    return estimate(
+        file, _company(file, neighbours, None), Asked(model, None, level, floor=NO_SLOWDOWN)
+    ).interval
+
+
+def predict_residents(
+    newcomer: Sequence[Signature],
+    residents: Mapping[str, Document],
+    neighbours: Mapping[str, Sequence[Signature]] | None = None,
+    *,
+    live: Fingerprint | None = None,
+    model: str | None = None,
+    level: float = 0.9,
+    widenings: Mapping[str, Widening] | None = None,
+) -> dict[str, Interval]:
+    """The slowdown of each resident once the newcomer is there too.
+
+    ``newcomer`` are the signatures of the program that would come, ``residents`` the residents'
+    model documents by name, ``neighbours`` the residents' own signatures, since with several of
+    them each also meets the others. With ``live``, a fingerprint of the node as it is now, all
+    are added to that: give no ``neighbours`` that run there already. A resident that lacks
+    ``model`` is predicted by its own choice. ``widenings`` are those of the residents' intervals,
+    by name.
+
+    Raises: as ``predict_beside``.
+    """
+    slowdowns: dict[str, Interval] = {}
+    if not newcomer:
+        return slowdowns
+    arriving = newcomer[0].app
+    for name, document in residents.items():
+        file = _read(document)
+        wanted = model if model in file.variants["full"].models else None
+        company: dict[str, Sequence[Signature]] = {arriving: newcomer}
+        for other, signatures in (neighbours or {}).items():
+            if other != name and signatures:
+                company[other] = signatures
+        widening = (widenings or {}).get(name, UNWIDENED)
+        asked = Asked(wanted, None, level, widening, NO_SLOWDOWN)
+        slowdowns[name] = estimate(file, _company(file, company, live), asked).interval
+    return slowdowns
+
+
+def live_variant(document: Document, model: str | None = None) -> VariantName:
+    """The smallest set of columns that serves a live prediction as well as any.
+
+    The quick one, unless validation found the full one's model better by more than the repeat
+    noise over the square root of the runs that were scored.
+    """
+    file = _read(document)
+    quick = file.variants.get("quick")
+    if quick is None:
+        return "full"
+    full = file.variants["full"]
+    ours, theirs = quick.model(model), full.model(model)
+    if not ours.scores or not theirs.scores:
+        return "quick"
+    tolerance = full.noise / math.sqrt(max(theirs.scores["n"], 1.0))
+    better = ours.scores["mean_abs_log"] - theirs.scores["mean_abs_log"]
+    return "full" if better > tolerance else "quick"
+
+
+def columns_needed(document: Document, variant: VariantName) -> tuple[str, ...]:
+    """The surrogates that a variant's models read. Raises UntrainedError without it."""
+    return variant_columns(_read(document), variant)
+
+
+def _read(document: Document) -> ModelFile:
+    return document if isinstance(document, ModelFile) else read(document)
+
+
+def _company(
+    file: ModelFile, neighbours: Mapping[str, Sequence[Signature]], live: Fingerprint | None
+) -> Times:
+    """The environment beside these neighbours, on the idle node or added to ``live``."""
+    signatures = [_signature(file, name, repeats) for name, repeats in neighbours.items()]
+    if live is None:
+        return colocation.beside(signatures, idle_times(file.variants["full"]))
+    check_suite(file, live.suite_version, "The fingerprint")
+    # The variants share their idle reference but for the columns that each lacks.
+    idle = {
+        name: seconds for v in file.variants.values() for name, seconds in idle_times(v).items()
+    }
+    return colocation.compose(live.times(), signatures, idle)
+
+
+def _signature(file: ModelFile, name: str, signatures: Sequence[Signature]) -> dict[str, float]:
+    if not signatures:
+        raise UntrainedError(
+            f"{name} has no signature at {file.placement}, so what it does to a neighbour is not "
+            "known.",
+            hint="Profile it: kongming profile APPS.toml --app " + name,
+        )
+    for signature in signatures:
+        check_suite(file, signature.fingerprint.suite_version, f"The signature of {name}")
+        for what, theirs, ours in (
+            ("node", signature.node_id, file.node_id),
+            ("placement", signature.placement, file.placement),
+        ):
+            if theirs != ours:
+                raise IncompatibleError(
+                    f"The signature of {name} is of {what} {theirs}; the model of {file.app} is "
+                    f"of {ours}.",
+                    hint=f"Profile both on the same {what}.",
+                )
+    return colocation.mean_signature(signatures)

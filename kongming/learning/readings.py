@@ -1,0 +1,57 @@
+"""The readings of an environment as a model's variant needs them: which columns, in what order."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+import numpy as np
+
+from kongming.arrays import Floats
+from kongming.learning.columns import row
+from kongming.learning.model_file import ModelFile, Variant
+from kongming.records.errors import IncompatibleError, UntrainedError
+
+VariantName = Literal["full", "quick"]
+
+MISSING_SHARE = 0.2
+"""Of a model's columns, the share that may be missing from an environment and be filled in."""
+
+
+def variant_columns(file: ModelFile, variant: VariantName) -> tuple[str, ...]:
+    """The surrogates that a variant's models read. Raises UntrainedError without it."""
+    if variant not in file.variants:
+        raise UntrainedError(
+            f"{file.app} has no model on the {variant} suite's columns.",
+            hint=f"Train it again: kongming train {file.app}",
+        )
+    return file.variants[variant].columns
+
+
+def idle_times(variant: Variant) -> dict[str, float]:
+    """Seconds per operation of the idle reference, by surrogate."""
+    return dict(zip(variant.columns, variant.idle.tolist(), strict=True))
+
+
+def check_suite(file: ModelFile, version: str, what: str) -> None:
+    """Raises IncompatibleError where ``what`` is of another suite version than the model."""
+    if version != file.suite_version:
+        raise IncompatibleError(
+            f"{what} is of suite version {version}; the model of {file.app} was trained on "
+            f"{file.suite_version}.",
+            hint="Surrogates of different sizes are different columns: profile and train again "
+            "with this suite.",
+        )
+
+
+def logs_of(columns: Sequence[str], times: Mapping[str, float]) -> Floats:
+    """(p,) log seconds per operation in the order of ``columns``, NaN where there is no reading.
+
+    Raises:
+        InputError: a reading is not a finite time above 0 s.
+    """
+    logs = np.full(len(columns), math.nan)
+    there = [place for place, name in enumerate(columns) if name in times]
+    logs[there] = np.log(row([columns[place] for place in there], times))
+    return logs

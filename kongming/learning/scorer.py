@@ -1,0 +1,193 @@
+"""One model over environments: log slowdown, severity and whether it extrapolates, for one row or
+for thousands at once.
+
+Every prediction and every ranking is made of these numbers. Environments are rows of log seconds
+per operation in the order of the model's columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kongming.arrays import Floats
+from kongming.learning import extrapolation, intervals
+from kongming.learning.extrapolation import Distance
+from kongming.learning.intervals import UNWIDENED, Widening
+from kongming.learning.model_file import FrozenModel, ModelFile, Variant
+from kongming.learning.readings import MISSING_SHARE, VariantName
+from kongming.records.errors import InputError
+from kongming.records.prediction import Interval
+
+_LEVELS = 16
+"""Levels of intervals for which a scorer remembers what they rest on."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Scores:
+    """Of n environments: log slowdown (n,), severity (n,), and whether each lies outside the
+    training environments (n,)."""
+
+    log_slowdown: Floats
+    severity: Floats
+    outside: NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
+class Scorer:
+    """A variant's model with what is the same for every environment worked out once. All arrays
+    are (p,): logs of the idle node and of the range of the training runs, and how far beyond that
+    range a column may lie."""
+
+    variant: Variant
+    frozen: FrozenModel
+    log_idle: Floats
+    log_low: Floats
+    log_high: Floats
+    margins: Floats
+    tails: dict[float, intervals.Tails] = field(default_factory=dict)
+
+    def score(self, rows: Floats) -> Scores:
+        """Of ``rows`` (n, p), without a missing reading."""
+        times = np.exp(rows)
+        excess = extrapolation.excess(rows, self.log_low, self.log_high)
+        return Scores(
+            self.frozen.log_slowdown(times),
+            intervals.severity(times, self.variant.idle, self.variant.spread),
+            np.asarray((excess > self.margins).any(axis=1)),
+        )
+
+    def log_slowdown(self, rows: Floats) -> Floats:
+        """(n,) of ``rows`` (n, p): the first of the scores alone."""
+        return self.frozen.log_slowdown(np.exp(rows))
+
+    def distance(self, row: Floats) -> Distance:
+        """How far one environment (p,) lies outside the training environments."""
+        excess = extrapolation.excess(row, self.log_low, self.log_high)
+        return extrapolation.distance_of(excess, self.margins)
+
+    def interval(
+        self,
+        log_slowdown: float,
+        severity: float,
+        level: float,
+        widening: Widening = UNWIDENED,
+    ) -> Interval:
+        """The slowdown's interval. Raises InputError for a level that is no probability."""
+        known = self.tails.get(level)
+        if known is None:
+            known = intervals.tails(
+                self.frozen.residuals,
+                self.frozen.severities,
+                noise=self.variant.noise,
+                level=level,
+            )
+            if len(self.tails) >= _LEVELS:
+                # Levels come with requests: there is no end to them.
+                self.tails.clear()
+            self.tails[level] = known
+        return intervals.interval(
+            log_slowdown,
+            severity,
+            residuals=self.frozen.residuals,
+            severities=self.frozen.severities,
+            noise=self.variant.noise,
+            lowest=self.frozen.bounds[0],
+            groups=self.frozen.groups,
+            level=level,
+            widening=widening.factor,
+            widening_groups=widening.groups,
+            known=known,
+        )
+
+    def fill(self, rows: Floats) -> NDArray[np.bool_]:
+        """Fill the missing readings (NaN) of ``rows`` (n, p) in place: a column is taken to be
+        slowed as the median of the rest of its family, or not at all where none of it was read.
+        Rows that lack more than ``MISSING_SHARE`` of the columns stay as they are; (n,) says which
+        rows are complete afterwards."""
+        missing = np.isnan(rows)
+        lacking = missing.sum(axis=1)
+        fillable = (lacking > 0) & (lacking <= MISSING_SHARE * rows.shape[1])
+        for i in np.flatnonzero(fillable):
+            slowed = rows[i] - self.log_idle
+            for j in np.flatnonzero(missing[i]):
+                family = self.variant.families[j]
+                relatives = [
+                    float(slowed[k])
+                    for k, other in enumerate(self.variant.families)
+                    if other == family and not missing[i, k]
+                ]
+                moved = float(np.median(relatives)) if relatives else 0.0
+                rows[i, j] = self.log_idle[j] + moved
+        return np.asarray((lacking == 0) | fillable)
+
+
+@lru_cache(maxsize=32)
+def scorer_of(variant: Variant, model: str | None = None) -> Scorer:
+    """The scorer of a model, None for the chosen one. Raises UnknownNameError."""
+    return Scorer(**parts_of(variant, model))
+
+
+def parts_of(variant: Variant, model: str | None = None) -> dict[str, Any]:
+    """What a scorer is made of, by the names of its fields."""
+    frozen = variant.model(model)
+    return {
+        "variant": variant,
+        "frozen": frozen,
+        "log_idle": np.log(variant.idle),
+        "log_low": np.log(variant.low),
+        "log_high": np.log(variant.high),
+        "margins": extrapolation.margins(
+            low=variant.low, high=variant.high, spread=variant.spread, weights=frozen.weights
+        ),
+    }
+
+
+def choose(
+    file: ModelFile,
+    scorers: Mapping[VariantName, Scorer],
+    rows: Mapping[VariantName, Floats],
+    wanted: VariantName | None,
+    warnings: list[str],
+) -> tuple[Scorer, Floats]:
+    """The scorer that serves an environment, and its row (p,) without a missing reading.
+
+    ``rows`` are the environment by the columns of each variant, NaN where there is no reading.
+    It is the ``wanted`` variant; else the full one, or the quick one where readings for the full
+    one are missing and none for the quick one is. What was done about missing readings is added
+    to ``warnings``.
+
+    Raises:
+        InputError: more than ``MISSING_SHARE`` of the columns are missing.
+    """
+    name: VariantName = wanted or "full"
+    lacking = int(np.isnan(rows[name]).sum())
+    if wanted is None and lacking and "quick" in rows and not np.isnan(rows["quick"]).any():
+        quick = scorers["quick"]
+        warnings.append(
+            f"Predicted from the {len(quick.variant.columns)} quick surrogates: the environment "
+            f"has no reading of {lacking} others."
+        )
+        return quick, rows["quick"]
+    scorer, row = scorers[name], rows[name]
+    if not lacking:
+        return scorer, row
+    columns = scorer.variant.columns
+    missing = [columns[j] for j in np.flatnonzero(np.isnan(row))]
+    filled = row[None, :].copy()
+    if not scorer.fill(filled)[0]:
+        raise InputError(
+            f"The environment has no reading of {lacking} of the model's {len(columns)} "
+            f"surrogates ({', '.join(missing[:4])}{', ...' if len(missing) > 4 else ''}).",
+            hint="A fingerprint of a larger suite has them (kongming fingerprint --suite full); "
+            "the signature of a program has them when its iterations last long enough.",
+        )
+    warnings.append(
+        f"No reading of {', '.join(missing)}: taken to be slowed as the rest of the family."
+    )
+    return scorer, np.asarray(filled[0], dtype=np.float64)

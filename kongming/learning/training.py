@@ -1,0 +1,330 @@
+"""Training: from the runs of one application to a sealed document that holds every model."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterable, Mapping, Sequence
+from importlib import metadata
+from typing import Any
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from kongming.arrays import Floats
+from kongming.learning import dataset as datasets
+from kongming.learning import intervals
+from kongming.learning import model_file as persist
+from kongming.learning.columns import quick_columns as quick_columns_of
+from kongming.learning.dataset import Dataset
+from kongming.learning.estimators.stacking import Stack, stacked, worse
+from kongming.learning.fitting import Fitted, fit
+from kongming.learning.registry import AUTO, KINDS, STACK, Kind, model_kind, model_names
+from kongming.learning.validation import (
+    LEAST_NOISE,
+    Fold,
+    Validation,
+    choose,
+    cross_validate,
+    make_folds,
+    positions,
+    repeat_noise,
+)
+from kongming.records import moments
+from kongming.records.errors import InputError, UntrainedError
+from kongming.records.run import Run
+
+LEAST_RUNS = 4
+"""With fewer usable runs nothing is trained."""
+
+
+def train_application(
+    runs: Iterable[Run],
+    *,
+    placement: str | None = None,
+    model: str = AUTO,
+    models: Iterable[str] | None = None,
+    quick_columns: Sequence[str] | None = None,
+    random_state: int = 0,
+    trained_at: str | None = None,
+) -> dict[str, Any]:
+    """Fit and validate models on the solo and induced runs; the result is JSON.
+
+    Co-runs are never trained on: they are what predictions are checked against. ``placement``
+    keeps the runs at that placement (None: they must all be at one). ``model`` is the one that
+    predictions use unless told otherwise, or ``auto`` for the best of the validation. ``models``
+    are those to fit: None for all but the optional ones; ``MEAN`` and ``model`` always are.
+    ``quick_columns`` are the names of the quick suite; None takes them from the runs' quick
+    fingerprints, and where there are none either, only the full variant is trained. The same
+    runs and ``random_state`` give the same document, but for ``trained_at`` (UTC, ISO 8601).
+
+    Raises:
+        UntrainedError: too few usable runs, or nothing varied.
+        IncompatibleError: runs that must not be mixed.
+        UnknownNameError: no such model.
+    """
+    kinds = _kinds(model, models)
+    chosen_runs = [
+        run
+        for run in runs
+        if run.kind in ("solo", "induced") and placement in (None, run.placement)
+    ]
+    data = datasets.build(chosen_runs)
+    if len(data.y) < LEAST_RUNS:
+        raise UntrainedError(
+            f"Only {len(data.y)} runs of {data.app} can be learned from; "
+            f"{LEAST_RUNS} are the least.",
+            hint="Profile it: kongming profile APPS.toml --plan quick",
+        )
+    quick = quick_columns_of(chosen_runs) if quick_columns is None else tuple(quick_columns)
+    # One thread: more do not pay on matrices of this size, and how many there are must not show
+    # in the last digits.
+    with threadpool_limits(1, user_api="blas"):
+        variants = {"full": _train_variant(data, kinds, model, random_state)}
+        quick_data = data.select(quick)
+        if quick_data.columns:
+            variants["quick"] = _train_variant(quick_data, kinds, model, random_state)
+    return persist.seal(
+        {
+            "app": data.app,
+            "identity": data.identity,
+            "node_id": data.node_id,
+            "placement": data.placement,
+            "suite_version": data.suite_version,
+            "metric_unit": data.metric_unit,
+            "better": data.better,
+            "cpu": data.cpu,
+            "solo": {
+                "median": data.solo.median,
+                "noise_pct": data.solo.noise_pct,
+                "n": data.solo.n,
+            },
+            "requested": model,
+            "chosen": variants["full"]["chosen"],
+            "random_state": random_state,
+            "runs": {
+                "total": len(data.y),
+                "solo": data.kinds.count("solo"),
+                "induced": data.kinds.count("induced"),
+                "dropped": [{"name": d.name, "reason": d.reason} for d in data.dropped_runs],
+            },
+            "dropped_columns": [{"name": d.name, "reason": d.reason} for d in data.dropped_columns],
+            "trained_at": trained_at or _now(),
+            "platform": _versions(),
+            "variants": variants,
+        }
+    )
+
+
+def _kinds(model: str, models: Iterable[str] | None) -> list[Kind]:
+    """What to fit, in the order of the table. Raises UnknownNameError."""
+    wanted = set(model_names() if models is None else models)
+    wanted |= {"MEAN"} if model == AUTO else {"MEAN", model}
+    for name in sorted(wanted):
+        model_kind(name)
+    if STACK in wanted:
+        wanted |= {kind.name for kind in KINDS.values() if kind.member}
+    return [kind for kind in KINDS.values() if kind.name in wanted]
+
+
+def _train_variant(
+    data: Dataset, kinds: Sequence[Kind], model: str, random_state: int
+) -> dict[str, Any]:
+    measured = repeat_noise(data)
+    noise = max(LEAST_NOISE, measured or 0.0)
+    folds = make_folds(data)
+    validations = {
+        kind.name: cross_validate(kind, data, folds, noise=noise, random_state=random_state)
+        for kind in kinds
+    }
+    runs, columns = data.X.shape
+    determined = [kind for kind in kinds if runs > columns or not kind.unpenalised]
+    stack = stacked([validations[kind.name] for kind in kinds if kind.member], data.y, folds)
+    best = choose(list(validations.values()), determined, noise)
+    if stack is not None:
+        # Of all models one is the best by luck: the stack has to stand beside its members alone.
+        rivals = [kind for kind in kinds if kind.member or kind.name == "MEAN"]
+        rival = choose([validations[kind.name] for kind in rivals], rivals, noise)
+        if not worse(stack.validation, validations[rival], noise):
+            best = STACK
+    chosen = best if model == AUTO else model
+    spread = data.spread
+    severities = intervals.severity(np.exp(data.known), np.exp(data.idle), spread)
+    inner = positions(folds, np.arange(len(data.y)))
+    models = {}
+    for kind in kinds:
+        fitted = fit(kind, data, noise=noise, inner=inner, random_state=random_state)
+        models[kind.name] = _model(kind, fitted, data, validations[kind.name], folds, severities)
+    if stack is not None:
+        validations[STACK] = stack.validation
+        models[STACK] = _stack(stack, models, folds, severities)
+    return {
+        "columns": list(data.columns),
+        "families": dict(zip(data.columns, data.families, strict=True)),
+        "idle": _named(data, np.exp(data.idle)),
+        "spread": _named(data, spread),
+        # A live environment is known as noisily as the training environments were before a run.
+        "low": _named(data, np.exp(np.minimum(data.X, data.known).min(axis=0))),
+        "high": _named(data, np.exp(np.maximum(data.X, data.known).max(axis=0))),
+        "noise": noise,
+        "noise_floor_pct": None if measured is None else 100.0 * measured,
+        "groups": [fold.name for fold in folds],
+        "chosen": chosen,
+        "reason": _reason(
+            chosen, model, {kind.name: validations[kind.name] for kind in determined}
+        ),
+        "models": models,
+    }
+
+
+def _model(
+    kind: Kind,
+    fitted: Fitted,
+    data: Dataset,
+    validation: Validation,
+    folds: Sequence[Fold],
+    severities: Floats,
+) -> dict[str, Any]:
+    findings = fitted.estimator.findings()
+    if "evaluations" in findings:
+        findings["validation_evaluations"] = validation.evaluations
+    return {
+        "space": kind.space,
+        "bounds": list(fitted.bounds),
+        "frozen": fitted.estimator.freeze(),
+        "weights": _named(data, _weights(fitted, data)),
+        **_judged(validation, folds, severities),
+        **findings,
+    }
+
+
+def _stack(
+    stack: Stack,
+    models: Mapping[str, Mapping[str, Any]],
+    folds: Sequence[Fold],
+    severities: Floats,
+) -> dict[str, Any]:
+    """The stack as a model of its own: its members are in the same variant."""
+    shares = [(weight, models[name]) for name, weight in stack.weights.items()]
+    columns = shares[0][1]["weights"]
+    return {
+        "space": "raw",
+        "bounds": [
+            min(model["bounds"][0] for _, model in shares),
+            max(model["bounds"][1] for _, model in shares),
+        ],
+        "frozen": {"type": "stack", "members": dict(stack.weights)},
+        "weights": {
+            column: float(sum(weight * model["weights"][column] for weight, model in shares))
+            for column in columns
+        },
+        **_judged(stack.validation, folds, severities),
+    }
+
+
+def _judged(validation: Validation, folds: Sequence[Fold], severities: Floats) -> dict[str, Any]:
+    """What validation found: residuals with the severity of their environments, and scores."""
+    percent = validation.percent()
+    scores = {}
+    if len(percent):
+        scores = {
+            "median_pct": float(np.median(percent)),
+            "mean_pct": float(np.average(percent, weights=validation.weights)),
+            "mean_abs_log": validation.error,
+            "n": len(set(validation.rows.tolist())),
+        }
+    return {
+        "residuals": validation.residuals.tolist(),
+        "severities": severities[validation.rows].tolist(),
+        "groups": len(folds),
+        "scores": scores,
+    }
+
+
+def _weights(fitted: Fitted, data: Dataset) -> Floats:
+    """(p,): by how much a column's way through its range moves the log slowdown, on average over
+    the training environments."""
+    times = data.times
+    n, p = times.shape
+    ends = []
+    for end in (times.min(axis=0), times.max(axis=0)):
+        moved = np.repeat(times[None, :, :], p, axis=0)
+        for j in range(p):
+            moved[j, :, j] = end[j]
+        ends.append(fitted.log_slowdown(moved.reshape(p * n, p)).reshape(p, n))
+    return np.asarray(np.abs(ends[1] - ends[0]).mean(axis=1), dtype=np.float64)
+
+
+def _named(data: Dataset, values: Floats) -> dict[str, float]:
+    return dict(zip(data.columns, values.tolist(), strict=True))
+
+
+def _reason(chosen: str, asked: str, validations: Mapping[str, Validation]) -> str:
+    if asked != AUTO:
+        return "it was asked for"
+    if chosen == STACK:
+        return "it is no worse on left-out families than the best of its members"
+    errors = {name: validation.error for name, validation in validations.items()}
+    least = min(errors, key=lambda name: errors[name])
+    if not np.isfinite(errors[least]):
+        return "there are too few runs to validate any other"
+    if least == chosen:
+        return "it has the least error on left-out families"
+    return f"it is the simplest whose error is within the noise of the least ({least}'s)"
+
+
+def training_sets(runs: Iterable[Run]) -> tuple[dict[tuple[str, str], list[Run]], list[str]]:
+    """Split one application's runs by (node id, placement), and say what is left out.
+
+    Within each, only the newest identity and suite version are kept: runs of a program that has
+    changed since, or of other surrogates, must not be mixed in.
+
+    Raises:
+        InputError: the runs are of several applications.
+    """
+    sets: dict[tuple[str, str], list[Run]] = {}
+    apps = set()
+    for run in runs:
+        apps.add(run.app)
+        if run.kind in ("solo", "induced"):
+            sets.setdefault((run.node_id, run.placement), []).append(run)
+    if len(apps) > 1:
+        raise InputError(
+            "The runs are of several applications.", field="app", found=", ".join(sorted(apps))
+        )
+    notes = []
+    # Solo runs of a co-run have no fingerprint: where there is nothing else, nothing was profiled.
+    profiled = {
+        key: members for key, members in sets.items() if any(run.fingerprint for run in members)
+    }
+    sets = profiled or sets
+    for (node_id, placement), members in sets.items():
+        measured = [run for run in members if run.fingerprint is not None and run.ok]
+        newest = max(measured or members, key=lambda run: run.started_at)
+        version = None if newest.fingerprint is None else newest.fingerprint.suite_version
+        kept = [
+            run
+            for run in members
+            if run.identity == newest.identity
+            and (run.fingerprint is None or run.fingerprint.suite_version == version)
+        ]
+        if len(kept) < len(members):
+            notes.append(
+                f"{newest.app} at {placement} on node {node_id}: {len(members) - len(kept)} runs "
+                "of an earlier identity or suite version are left out"
+            )
+        sets[(node_id, placement)] = kept
+    return sets, notes
+
+
+def _now() -> str:
+    return moments.now("seconds")
+
+
+def _versions() -> dict[str, str]:
+    versions = {"python": platform.python_version()}
+    for name in ("kongming", "numpy", "scikit-learn", "scipy", "lightgbm"):
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            versions[name] = "unknown"
+    return versions

@@ -1,0 +1,173 @@
+"""Errors on what was not trained on: one resource family of inducers left out at a time.
+
+Random rows would leak: ``stream.*`` and ``memory.streaming.1G`` are near copies, so a family goes
+out with all its levels and every mix that contains it. Solo runs are dealt out over the folds in
+turn, so that each is scored once by a model that did not see it while the rest of them still tell
+every model what idle looks like. Where nothing was induced, blocks of time are left out instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kongming.arrays import Floats
+from kongming.learning.dataset import Dataset
+from kongming.learning.fitting import fit
+from kongming.learning.registry import Kind
+
+BLOCKS = 5
+"""Blocks of time, where there are fewer than two families to leave out."""
+
+LEAST_TRAINING = 3
+"""A fold that would leave fewer runs to train on is not scored."""
+
+LEAST_NOISE = 0.005
+"""Repeat noise in logs that is assumed where repeats show less, or there are none: 0.5 %."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Fold:
+    """What is left out under one name: row numbers to train on and to score."""
+
+    name: str
+    train: NDArray[np.intp]
+    test: NDArray[np.intp]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Validation:
+    """Out-of-fold predictions of one model, and its residuals: log measured less log predicted.
+
+    ``predictions[k]`` (log slowdown) and ``residuals[k]`` belong to row ``rows[k]`` and to the
+    fold of number ``folds[k]``. A row that was left out more than once (a mix of families) is
+    there as often, with ``weights`` that sum to 1 per row. ``evaluations`` counts the selections
+    that a genetic search tried within all training parts.
+    """
+
+    model: str
+    rows: NDArray[np.intp]
+    residuals: Floats
+    weights: Floats
+    folds: NDArray[np.intp]
+    predictions: Floats
+    evaluations: int = 0
+
+    @property
+    def error(self) -> float:
+        """Weighted mean of the absolute log error: what ``auto`` compares."""
+        if not len(self.residuals):
+            return float("inf")
+        return float(np.average(np.abs(self.residuals), weights=self.weights))
+
+    def by_row(self, n: int) -> Floats:
+        """(n,): the out-of-fold prediction of each row, as a log slowdown; the mean of them for
+        a row that was left out more than once, and not a number for one that never was."""
+        counts = np.bincount(self.rows, minlength=n)
+        sums = np.bincount(self.rows, weights=self.predictions, minlength=n)
+        return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
+
+    def percent(self) -> Floats:
+        """|predicted - measured| / measured, in per cent, one for each residual."""
+        return np.asarray(100.0 * np.abs(np.expm1(-self.residuals)), dtype=np.float64)
+
+
+def make_folds(dataset: Dataset, rows: NDArray[np.intp] | None = None) -> list[Fold]:
+    """The folds over ``rows`` (all by default), by family left out, in order of name.
+
+    Empty where too few runs would stay to train on in every fold.
+    """
+    chosen = np.arange(len(dataset.y)) if rows is None else rows
+    names = sorted({group for i in chosen for group in dataset.groups[i]})
+    ungrouped = [int(i) for i in chosen if not dataset.groups[i]]
+    if len(names) >= 2:
+        tests = {name: [int(i) for i in chosen if name in dataset.groups[i]] for name in names}
+        for k, i in enumerate(ungrouped):
+            tests[names[k % len(names)]].append(i)
+    else:
+        blocks = np.array_split(chosen, min(BLOCKS, len(chosen)))
+        tests = {f"block:{k}": block.tolist() for k, block in enumerate(blocks) if len(block)}
+    folds = []
+    for name, test in tests.items():
+        train = np.setdiff1d(chosen, test)
+        if len(test) and len(train) >= LEAST_TRAINING:
+            folds.append(Fold(name, train, np.array(sorted(test), dtype=np.intp)))
+    return folds
+
+
+def positions(folds: Sequence[Fold], rows: NDArray[np.intp]) -> list[list[int]]:
+    """The folds' test rows as positions within ``rows`` (sorted)."""
+    return [np.searchsorted(rows, fold.test).tolist() for fold in folds]
+
+
+def cross_validate(
+    kind: Kind, dataset: Dataset, folds: Sequence[Fold], *, noise: float, random_state: int = 0
+) -> Validation:
+    """Residuals of ``kind`` over the folds.
+
+    Each model learns from the rows of the training part as they are known by now, and is scored
+    on what was known before each left-out run. Penalties and selections are chosen inside the
+    training part: nothing is scored on the rows that it was chosen by.
+    """
+    rows: list[int] = []
+    predictions: list[float] = []
+    numbers: list[int] = []
+    evaluations = 0
+    times = np.exp(dataset.known)
+    for number, fold in enumerate(folds):
+        inner = positions(make_folds(dataset, fold.train), fold.train) if kind.context else None
+        fitted = fit(
+            kind, dataset, noise=noise, rows=fold.train, inner=inner, random_state=random_state
+        )
+        rows += fold.test.tolist()
+        predictions += fitted.log_slowdown(times[fold.test]).tolist()
+        evaluations += int(getattr(fitted.estimator, "evaluations_", 0))
+        numbers += [number] * len(fold.test)
+    index = np.array(rows, dtype=np.intp)
+    counts = np.bincount(index, minlength=len(dataset.y)) if len(index) else np.zeros(1)
+    predicted = np.array(predictions, dtype=np.float64)
+    return Validation(
+        kind.name,
+        index,
+        dataset.y[index] - predicted,
+        1.0 / np.maximum(counts[index], 1),
+        np.array(numbers, dtype=np.intp),
+        predicted,
+        evaluations,
+    )
+
+
+def repeat_noise(dataset: Dataset) -> float | None:
+    """Half the inter-quartile range of what repeats differ by, in logs; None without repeats.
+
+    Each run is compared with the median of the runs at the very same level; deviations are
+    widened by n / (n - 1), for the run is part of its own median.
+    """
+    deviations: list[float] = []
+    for level in sorted(set(dataset.levels)):
+        values = dataset.y[[i for i, key in enumerate(dataset.levels) if key == level]]
+        if len(values) >= 2:
+            widening = float(np.sqrt(len(values) / (len(values) - 1)))
+            deviations += ((values - np.median(values)) * widening).tolist()
+    if not deviations:
+        return None
+    low, high = np.quantile(deviations, [0.25, 0.75])
+    return float(high - low) / 2.0
+
+
+def choose(validations: Sequence[Validation], kinds: Sequence[Kind], noise: float) -> str:
+    """The model with the least error; within the noise of it, the least complex one.
+
+    Two mean errors over n runs are told apart when they differ by more than the repeat noise
+    over the square root of n. Only kinds with ``auto`` are chosen.
+    """
+    errors = {v.model: v.error for v in validations}
+    allowed = [kind for kind in kinds if kind.auto and kind.name in errors]
+    best = min(errors[kind.name] for kind in allowed)
+    scored = max((len(set(v.rows.tolist())) for v in validations), default=0)
+    tolerance = noise / np.sqrt(max(scored, 1))
+    near = [kind for kind in allowed if errors[kind.name] <= best + tolerance]
+    return min(near, key=lambda kind: kind.complexity).name if near else allowed[0].name

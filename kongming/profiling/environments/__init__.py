@@ -1,0 +1,1 @@
+"""Different environments on one machine: resource limits and unseen neighbours."""

@@ -1,0 +1,1 @@
+"""Planning of campaigns: runs, CPU placement, and application identity. Pure."""

@@ -1,0 +1,315 @@
+"""Runs of a campaign and their order: pure, and reproducible for a seed.
+
+A plan is a list of blocks. Under one block's load the suite is timed, then each of the block's
+applications (paper, Algorithm 1, phase 1); a signature block loops one application while the
+co-located suite is timed (phase 2).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from kongming.records.errors import InputError
+from kongming.records.run import LoadLevel
+
+PLANS = ("quick", "paper")
+
+BLOCK_APPS = 3
+"""Number of applications timed under one load before the next load."""
+
+PAPER_OBSERVATIONS = 10
+"""Observations of each combination of application and inducer (paper, section IV.B)."""
+
+PAPER_SURROGATES = (
+    "memory.streaming.1K",
+    "memory.streaming.1M",
+    "memory.streaming.1G",
+    "memory.random.1K",
+    "memory.random.1M",
+    "memory.random.1G",
+    "stream.add",
+    "stream.copy",
+    "stream.scale",
+    "stream.triad",
+    "iobench.read.4M",
+    "iobench.read.64M",
+    "iobench.read.1G",
+    "iobench.write.4M",
+    "iobench.write.64M",
+    "iobench.write.1G",
+    "metadata.create",
+    "metadata.delete",
+)
+"""Table I of the paper."""
+
+# Load levels of the quick plan, most informative first, so that a limit keeps the best. Three
+# intensities of the most contended resources, one of the others, and two mixes, because
+# neighbours rarely load a single resource.
+_Ladder = tuple[tuple[tuple[str, float], ...], ...]
+
+_QUICK: _Ladder = (
+    (("stream.triad", 1.0),),
+    (("memory.streaming.LLChalf", 0.5),),
+    (("iobench.read.4M", 1.0),),
+    (("memory.random.LLChalf", 1.0),),
+    (("iobench.write.4M", 1.0),),
+    (("compute.float", 1.0),),
+    (("stream.triad", 0.3),),
+    (("memory.streaming.LLChalf", 1.0),),
+    (("metadata.create", 1.0),),
+    (("stream.triad", 0.5), ("iobench.read.4M", 0.5)),
+    (("memory.random.1G", 1.0),),
+    (("stream.triad", 0.6),),
+    (("iobench.fsync", 1.0),),
+    (("iobench.read.4M", 0.5),),
+    (("memory.streaming.LLChalf", 0.25),),
+    (("memory.streaming.LLChalf", 0.5), ("iobench.write.4M", 0.5)),
+    (("os.switch", 1.0),),
+    (("memory.fault", 1.0),),
+    (("iobench.write.4M", 0.4),),
+    (("iobench.read.4M", 0.2),),
+    (("memory.streaming.8M", 1.0),),
+    (("net.loopback", 1.0),),
+)
+# On a shared core the processor time that a neighbour takes matters most.
+_QUICK_SHARED_CORE: _Ladder = (
+    (("compute.float", 1.0),),
+    (("iobench.read.4M", 1.0),),
+    (("stream.triad", 1.0),),
+    (("iobench.write.4M", 1.0),),
+    (("compute.float", 0.5),),
+    (("memory.streaming.LLChalf", 1.0),),
+    (("stream.triad", 0.4),),
+    (("metadata.create", 1.0),),
+    (("compute.float", 0.2),),
+    (("compute.float", 0.5), ("iobench.read.4M", 0.5)),
+    (("iobench.fsync", 1.0),),
+    (("memory.streaming.LLChalf", 0.4),),
+    (("iobench.read.4M", 0.5),),
+    (("stream.triad", 0.7),),
+    (("os.switch", 1.0),),
+    (("memory.fault", 1.0),),
+    (("stream.triad", 0.5), ("iobench.write.4M", 0.5)),
+    (("iobench.write.4M", 0.4),),
+    (("memory.random.LLChalf", 1.0),),
+    (("compute.float", 0.8),),
+    (("memory.random.1G", 1.0),),
+    (("net.loopback", 1.0),),
+)
+_QUICK_SOLO = 6
+_QUICK_SIGNATURES = 3
+_PAPER_SIGNATURES = 3
+
+SIGNATURE_ITERATIONS = (2, 3)
+"""Minimum and maximum number of complete iterations per signature."""
+
+RUN_LIMIT_QUICK = 40
+"""Maximum number of starts of an application in a quick plan."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Run or signature of one application. ``index`` is its position in the plan."""
+
+    index: int
+    block: int
+    kind: Literal["solo", "induced", "signature"]
+    app: str
+    levels: tuple[LoadLevel, ...] = ()
+    repeat: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """All steps of a campaign in order. The same ``seed`` reproduces the order."""
+
+    name: str
+    placement: str
+    suite: str
+    seed: int
+    steps: tuple[Step, ...]
+
+    def blocks(self) -> Iterator[tuple[Step, ...]]:
+        """Yield the groups of steps that share one load, in order."""
+        start = 0
+        for stop in range(1, len(self.steps) + 1):
+            if stop == len(self.steps) or self.steps[stop].block != self.steps[start].block:
+                yield self.steps[start:stop]
+                start = stop
+
+    def runs_of(self, app: str) -> int:
+        """Maximum number of starts of an application, including iterations of signatures."""
+        # A signature's loop is stopped during one additional iteration.
+        most = SIGNATURE_ITERATIONS[1] + 1
+        return sum(most if s.kind == "signature" else 1 for s in self.steps if s.app == app)
+
+
+def levels_of(
+    name: str,
+    inducers: Mapping[str, str],
+    limit: int | None = None,
+    *,
+    placement: str = "cross-core",
+) -> tuple[tuple[LoadLevel, ...], ...]:
+    """Return the load levels of a plan, most informative first.
+
+    Args:
+        name: one of PLANS.
+        inducers: surrogates of this node that can induce load, with their resource family.
+            A surrogate that is too large for the node (1G on a small machine) is replaced by
+            the largest of its kind, or left out.
+        limit: maximum number of levels.
+    """
+    if name == "quick":
+        ladder = _QUICK_SHARED_CORE if placement == "same-core" else _QUICK
+    elif name == "paper":
+        ladder = tuple(((surrogate, 1.0),) for surrogate in PAPER_SURROGATES)
+    else:
+        raise InputError("unknown plan.", field="plan", found=name, allowed=", ".join(PLANS))
+    if limit is not None and limit < 2:
+        raise InputError("too few levels.", field="levels", found=limit, allowed="2 or more")
+    levels = []
+    for mix in ladder:
+        resolved = tuple(
+            LoadLevel(surrogate=available, family=inducers[available], intensity=intensity)
+            for surrogate, intensity in mix
+            if (available := _resolve(surrogate, inducers)) is not None
+        )
+        if len(resolved) == len(mix):
+            levels.append(resolved)
+    return tuple(levels[:limit])
+
+
+def _resolve(surrogate: str, inducers: Mapping[str, str]) -> str | None:
+    if surrogate in inducers:
+        return surrogate
+    stem, _, size = surrogate.rpartition(".")
+    if size != "1G":
+        return None
+    smaller = [
+        (int(tail[:-1]), name)
+        for name in inducers
+        if name.rpartition(".")[0] == stem
+        and (tail := name.rpartition(".")[2]).endswith("M")
+        and tail[:-1].isdigit()
+    ]
+    return max(smaller)[1] if smaller else None
+
+
+def make_plan(
+    name: str,
+    apps: Sequence[str],
+    inducers: Mapping[str, str],
+    *,
+    placement: str,
+    seed: int,
+    suite: str = "standard",
+    repeats: int = 1,
+    levels: int | None = None,
+) -> Plan:
+    """Plan all steps of a campaign over ``apps``.
+
+    The first steps run each application once on the idle node, to detect broken ones early.
+    Then come the load levels in random order, with solo blocks spread evenly between them to
+    detect slow drift, and the signatures.
+
+    Args:
+        repeats: observations of every load level (``paper``: times ten).
+        levels: maximum number of load levels of the plan.
+    """
+    if repeats < 1:
+        raise InputError("is out of range.", field="repeats", found=repeats, allowed="1 or more")
+    if not apps:
+        raise InputError("There is no application to profile.", field="app")
+    rng = random.Random(seed)
+    ladder = levels_of(name, inducers, levels, placement=placement)
+    observations = repeats * (PAPER_OBSERVATIONS if name == "paper" else 1)
+    if name == "paper":
+        solos, signatures = PAPER_OBSERVATIONS * repeats, _PAPER_SIGNATURES
+    else:
+        solos = _QUICK_SOLO * repeats if levels is None else max(3, min(_QUICK_SOLO, levels // 2))
+        signatures = _QUICK_SIGNATURES if levels is None else 1
+
+    groups: list[_Group] = []
+    for repeat in range(observations):
+        for level in ladder:
+            for part in _parts(apps, rng):
+                groups.append([Step(0, 0, "induced", app, level, repeat) for app in part])
+    for repeat in range(signatures):
+        groups.extend([Step(0, 0, "signature", app, (), repeat)] for app in apps)
+    rng.shuffle(groups)
+
+    # Position of each group in the campaign, 0 to 1; the first solo round comes first.
+    positioned = [((number + 0.5) / len(groups), group) for number, group in enumerate(groups)]
+    for repeat in range(solos):
+        position = repeat / max(1, solos - 1)
+        for part in _parts(apps, rng):
+            positioned.append((position, [Step(0, 0, "solo", app, (), repeat) for app in part]))
+    positioned.sort(key=lambda entry: entry[0])
+
+    numbered = [
+        replace(step, block=block) for block, (_, group) in enumerate(positioned) for step in group
+    ]
+    steps = tuple(replace(step, index=index) for index, step in enumerate(numbered))
+    return Plan(name=name, placement=placement, suite=suite, seed=seed, steps=steps)
+
+
+_Group = list[Step]
+
+
+def _parts(apps: Sequence[str], rng: random.Random) -> list[list[str]]:
+    """Split the applications, in random order, into parts of at most BLOCK_APPS."""
+    order = list(apps)
+    rng.shuffle(order)
+    return [order[start : start + BLOCK_APPS] for start in range(0, len(order), BLOCK_APPS)]
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """Cost of a plan: runs by application, total seconds, bytes written by inducers."""
+
+    runs: Mapping[str, int]
+    seconds: float
+    written_bytes: float
+
+
+def estimate(
+    plan: Plan,
+    *,
+    app_seconds: Mapping[str, float],
+    suite_seconds: float,
+    quick_seconds: float = 0.0,
+    suite_bytes: float = 0.0,
+    write_bytes_per_second: Mapping[str, float],
+    start_seconds: float = 1.0,
+) -> Estimate:
+    """Estimate the cost of a plan on a node that is otherwise idle.
+
+    Args:
+        app_seconds: solo seconds of each application.
+        suite_seconds: duration of the plan's suite.
+        quick_seconds: duration of the quick suite that is timed before and after each run.
+        suite_bytes: bytes written by one pass of the suite.
+        write_bytes_per_second: by inducer, its write rate at intensity 1.
+        start_seconds: time to start and settle a block.
+    """
+    apps = sorted({step.app for step in plan.steps})
+    seconds = written = 0.0
+    for block in plan.blocks():
+        time = start_seconds
+        if block[0].kind != "signature":
+            time += (suite_seconds if plan.suite != "quick" else 0.0) + quick_seconds
+        for step in block:
+            if step.kind == "signature":
+                time += SIGNATURE_ITERATIONS[0] * app_seconds[step.app]
+            else:
+                time += quick_seconds + app_seconds[step.app]
+            written += suite_bytes
+        seconds += time
+        for level in block[0].levels:
+            rate = write_bytes_per_second.get(level.surrogate, 0.0)
+            written += rate * level.intensity * level.copies * time
+    return Estimate({app: plan.runs_of(app) for app in apps}, seconds, written)

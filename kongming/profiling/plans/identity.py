@@ -1,0 +1,95 @@
+"""Identity of an application: a hash over everything that determines its work."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import os
+import re
+import shlex
+import shutil
+from pathlib import Path
+
+from kongming.records.application import SCRATCH, Application
+
+_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
+
+
+def identity(app: Application, search_path: str | None = None) -> str:
+    """Compute the identity, 16 hexadecimal digits; runs of different identities are never mixed.
+
+    Hashes the commands (command, load, set-up, prepare), the environment, kind, CPUs, cache and
+    metric, and the content of the executable that the command names, looked up in
+    ``search_path`` (default: PATH, the application's own if it sets one). Names, time limits,
+    checks and the folder are excluded: they do not affect the measurements.
+    """
+    executable = find_executable(app, search_path)
+    document = {
+        "command": _plain(app.command),
+        "kind": app.kind,
+        "load": _plain(app.load),
+        "load_cpu": app.load_cpu,
+        "setup": _plain(app.setup),
+        "prepare": _plain(app.prepare),
+        "env": dict(app.env),
+        "cpus": app.cpus,
+        "cache": app.cache,
+        "metric": None
+        if app.metric is None
+        else [app.metric.pattern, app.metric.unit, app.metric.better],
+        "executable": None if executable is None else file_hash(executable),
+    }
+    text = json.dumps(document, sort_keys=True, ensure_ascii=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def find_executable(app: Application, search_path: str | None = None) -> Path | None:
+    """Find the executable named by argv[0] or the first word of the shell line.
+
+    None for a shell builtin and for a file that set-up creates in the scratch folder (set-up
+    is part of the identity).
+    """
+    name = _first_word(app)
+    if not name or SCRATCH in name:
+        return None
+    if "/" in name:
+        folder = Path.cwd() if app.workdir is None else Path(app.workdir)
+        path = folder / name
+        return path if path.is_file() else None
+    app_path = app.env.get("PATH")
+    located = shutil.which(name, path=search_path if search_path is not None else app_path)
+    return None if located is None else Path(located)
+
+
+def file_hash(path: Path) -> str | None:
+    """Return the SHA-256 of a file, None if it cannot be read; cached until it changes."""
+    try:
+        status = path.stat()
+        return _hash(str(path.resolve()), status.st_mtime_ns, status.st_size)
+    except OSError:
+        return None
+
+
+@functools.lru_cache(maxsize=256)
+def _hash(path: str, mtime_ns: int, size: int) -> str:
+    with Path(path).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _first_word(app: Application) -> str:
+    if not isinstance(app.command, str):
+        return app.command[0]
+    try:
+        words = shlex.split(app.command, comments=True)
+    except ValueError:  # an unbalanced quote: the shell will report it
+        words = app.command.split()
+    # A line may begin with variable assignments: LC_ALL=C sort ...
+    command_words = [word for word in words if not _ASSIGNMENT.match(word)]
+    if command_words[:1] in (["exec"], ["env"], ["command"]) and len(command_words) > 1:
+        command_words = [word for word in command_words[1:] if not word.startswith("-")]
+    return os.fspath(command_words[0]) if command_words else ""
+
+
+def _plain(command: str | tuple[str, ...] | None) -> str | list[str] | None:
+    return list(command) if isinstance(command, tuple) else command

@@ -1,0 +1,153 @@
+"""Selection of CPUs for a program and its neighbour, from a node's facts. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from kongming.records.errors import InputError, UnknownNameError
+from kongming.records.fingerprint import PLACEMENTS, NodeFacts
+
+
+@dataclass(frozen=True, slots=True)
+class Seats:
+    """CPUs of the application, and the CPU of its neighbour."""
+
+    app: tuple[int, ...]
+    neighbour: int
+
+
+def choose(node: NodeFacts, placement: str, app_cpus: int = 1) -> Seats:
+    """Choose CPUs for an application of ``app_cpus`` CPUs; the lowest numbers that fit.
+
+    The placement relates the neighbour to the application's first CPU; in addition, no CPU of
+    the application shares a core with a ``cross-core`` neighbour, or a socket with a
+    ``cross-socket`` one. Measured core sharing takes precedence over the kernel's topology.
+
+    Raises:
+        UnknownNameError: there is no such placement.
+        InputError: it is not possible on this node; says why, and which are.
+    """
+    if placement not in PLACEMENTS:
+        raise UnknownNameError("placement", placement, PLACEMENTS)
+    seats = _search(node, placement, app_cpus)
+    if seats is not None:
+        return seats
+    possible = [name for name, reason in available(node, app_cpus).items() if reason is None]
+    raise InputError(
+        f"cannot exist here: {_reason(node, placement, app_cpus)}.",
+        field="placement",
+        found=placement,
+        allowed=", ".join(possible) or "none for this many CPUs",
+    )
+
+
+def available(node: NodeFacts, app_cpus: int = 1) -> dict[str, str | None]:
+    """Return each placement with None if it is possible on this node, else the reason."""
+    return {
+        placement: None
+        if _search(node, placement, app_cpus) is not None
+        else _reason(node, placement, app_cpus)
+        for placement in PLACEMENTS
+    }
+
+
+def shares_core(node: NodeFacts, a: int, b: int) -> bool:
+    """Whether two CPUs are threads of one core: measured, else as reported by the kernel."""
+    if a == b:
+        return True
+    measured = node.siblings.get(f"{min(a, b)},{max(a, b)}")
+    if measured is not None and isinstance(measured.get("shares_core"), bool):
+        return bool(measured["shares_core"])
+    first, second = node.cores.get(str(a)), node.cores.get(str(b))
+    # Core numbers are unique only within a socket.
+    return first is not None and first == second and _socket(node, a) == _socket(node, b)
+
+
+def shares_cache(node: NodeFacts, a: int, b: int) -> bool:
+    """Whether two CPUs share the last-level cache; if unknown, whether they share a socket."""
+    for group in node.llc_cpus:
+        if a in group or b in group:
+            return a in group and b in group
+    return _socket(node, a) == _socket(node, b)
+
+
+def _socket(node: NodeFacts, cpu: int) -> int:
+    return node.sockets.get(str(cpu), 0)
+
+
+def _related(node: NodeFacts, placement: str, first: int, neighbour: int) -> bool:
+    """Whether ``neighbour`` has this placement relative to the application's first CPU."""
+    match placement:
+        case "same-core":
+            return neighbour == first
+        case "smt-sibling":
+            return neighbour != first and shares_core(node, first, neighbour)
+        case "cross-core":
+            return not shares_core(node, first, neighbour) and shares_cache(node, first, neighbour)
+        case _:
+            return _socket(node, first) != _socket(node, neighbour)
+
+
+def _admits(node: NodeFacts, placement: str, neighbour: int) -> Callable[[int], bool]:
+    """Return a predicate for the application's further CPUs, given this neighbour."""
+    match placement:
+        case "same-core" | "smt-sibling":
+            return lambda cpu: cpu != neighbour
+        case "cross-core":
+            return lambda cpu: not shares_core(node, cpu, neighbour)
+        case _:
+            return lambda cpu: _socket(node, cpu) != _socket(node, neighbour)
+
+
+def _search(node: NodeFacts, placement: str, app_cpus: int) -> Seats | None:
+    cpus = sorted(node.cpus)
+    if not 1 <= app_cpus <= len(cpus):
+        return None
+    for first in cpus:
+        for neighbour in cpus:
+            if not _related(node, placement, first, neighbour):
+                continue
+            if app_cpus == 1:
+                return Seats((first,), neighbour)
+            admits = _admits(node, placement, neighbour)
+            others = [cpu for cpu in cpus if cpu != first and admits(cpu)]
+            if len(others) >= app_cpus - 1:
+                return Seats((first, *_nearest(node, first, others)[: app_cpus - 1]), neighbour)
+    return None
+
+
+def _nearest(node: NodeFacts, first: int, others: list[int]) -> list[int]:
+    """Sort: same socket first, then free cores before second threads, then shared cache."""
+    free_cores: set[int] = set()
+    for cpu in others:
+        if not any(shares_core(node, cpu, used) for used in (first, *free_cores)):
+            free_cores.add(cpu)
+    return sorted(
+        others,
+        key=lambda cpu: (
+            _socket(node, cpu) != _socket(node, first),
+            cpu not in free_cores,
+            not shares_cache(node, first, cpu),
+            cpu,
+        ),
+    )
+
+
+def _reason(node: NodeFacts, placement: str, app_cpus: int) -> str:
+    count = len(node.cpus)
+    size = "one CPU" if count == 1 else f"{count} CPUs"
+    if app_cpus < 1:
+        return "an application has at least one CPU"
+    if app_cpus > count:
+        return f"the application uses {app_cpus} CPUs and this node has {size}"
+    if count == 1:
+        return "this node has one CPU"
+    if app_cpus > 1 and _search(node, placement, 1) is not None:
+        return f"an application of {app_cpus} CPUs leaves no such CPU of this node's {size}"
+    if placement == "smt-sibling":
+        source = "measured" if node.siblings else "as reported by the kernel"
+        return f"no two CPUs of this node share a core ({source})"
+    if placement == "cross-core":
+        return "no two cores of this node share a last-level cache"
+    return "this node has one socket"

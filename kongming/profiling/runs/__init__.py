@@ -1,0 +1,1 @@
+"""Timed executions of applications, alone or co-located with a load."""

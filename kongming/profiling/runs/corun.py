@@ -1,0 +1,161 @@
+"""Co-location runs of two applications, the ground truth for predictions."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Generator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from kongming.probes import passive
+from kongming.probes.suite import Suite
+from kongming.profiling.events import Doing, Event
+from kongming.profiling.plans.identity import identity
+from kongming.profiling.plans.placement import choose
+from kongming.profiling.profiler import QUICK, as_run, site_fingerprint
+from kongming.profiling.runs.load_loop import loop
+from kongming.profiling.runs.runner import AnyRunner, Outcome, open_runner
+from kongming.profiling.runs.settle import settle
+from kongming.profiling.site import Site, sharing
+from kongming.records.application import Application
+from kongming.records.errors import ApplicationRunError
+from kongming.records.fingerprint import Fingerprint, NodeFacts
+
+WARM_UP_LIMIT_S = 120.0
+"""Time limit for a neighbour's first iteration; after it the neighbour counts as warm."""
+
+
+def corun(
+    pairs: list[tuple[str, str]],
+    apps: Mapping[str, Application],
+    *,
+    placement: str,
+    node: NodeFacts,
+    suite: Suite,
+    work_dir: Path,
+    io_dir: Path,
+    repeats: int = 2,
+    seed: int = 0,
+    campaign: str = "",
+    done: frozenset[int] = frozenset(),
+    solos: bool = True,
+    fingerprints: bool | None = None,
+    stop_when: Callable[[], bool] = lambda: False,
+) -> Generator[Event, None, None]:
+    """Time the first of each pair while the second loops co-located with it, ``repeats`` times.
+
+    Order is random; the repeats of one pair are in different rounds, far apart in time. Each
+    round also times every application alone, so that slowdowns relate to recent solo times.
+    Yields Doing and Run events, as ``profile`` does; closing it reaps everything.
+
+    Args:
+        fingerprints: take a quick one right before and right after each run, while the
+            neighbour runs. None: except on a shared core, where it takes longer than most
+            programs.
+        stop_when: called before each run; true ends it early.
+    """
+    with_fingerprints = placement != "same-core" if fingerprints is None else fingerprints
+    rng = random.Random(seed)
+    names = sorted({name for pair in pairs for name in pair})
+    tasks: list[tuple[str, str | None]] = []
+    for _ in range(repeats):
+        round_: list[tuple[str, str | None]] = [*pairs]
+        if solos:
+            round_ += [(name, None) for name in names]
+        rng.shuffle(round_)
+        tasks += round_
+    identities = {name: identity(apps[name]) for name in names}
+    with ExitStack() as stack:
+        runners: dict[tuple[str, str], AnyRunner] = {}
+        roles = {("subject", name) for name, _ in tasks} | {
+            ("neighbour", other) for _, other in tasks if other is not None
+        }
+        for role, name in sorted(roles):
+            # An application co-located with itself needs two scratch folders: one per role.
+            yield Doing(f"setting up {name} ({role})", len(done), len(tasks), name)
+            runners[role, name] = stack.enter_context(
+                open_runner(apps[name], work_dir, evict_node=False)
+            )
+        for step, (name, other) in enumerate(tasks):
+            phase = rng.random()
+            if step in done:
+                continue
+            if stop_when():
+                return
+            subject = runners["subject", name]
+            site = Site(
+                node=node,
+                suite=suite,
+                placement=placement,
+                seats=choose(node, placement, subject.app.cpus),
+                io_dir=io_dir,
+            )
+            condition = "alone" if other is None else f"co-located with {other}"
+            yield Doing(f"{name} {condition}", step, len(tasks), name)
+            settle()
+            neighbour = None if other is None else runners["neighbour", other]
+            with sharing(site) as shared:
+                measurement = _run_with_neighbour(
+                    subject, neighbour, shared, phase, with_fingerprints
+                )
+                run = as_run(
+                    measurement.outcome,
+                    subject.app,
+                    shared,
+                    identity=identities[name],
+                    kind="solo" if other is None else "corun",
+                    neighbours=() if other is None else (other,),
+                    before=measurement.before,
+                    after=measurement.after,
+                    passive=measurement.passive,
+                    campaign=campaign,
+                    step=step,
+                )
+            yield run
+
+
+@dataclass(frozen=True, slots=True)
+class _Measurement:
+    """Run, with the fingerprints and passive signals around it."""
+
+    outcome: Outcome
+    passive: Mapping[str, float]
+    before: Fingerprint | None = None
+    after: Fingerprint | None = None
+
+
+def _measure(subject: AnyRunner, site: Site, with_fingerprints: bool) -> _Measurement:
+    before = site_fingerprint(site, QUICK) if with_fingerprints else None
+    start = passive.snapshot()
+    outcome = subject.run(site.app_cpus, cgroup_procs=site.app_procs)
+    signals = passive.difference(start, passive.snapshot())
+    return _Measurement(
+        outcome, signals, before, site_fingerprint(site, QUICK) if with_fingerprints else None
+    )
+
+
+def _run_with_neighbour(
+    subject: AnyRunner,
+    neighbour: AnyRunner | None,
+    site: Site,
+    phase: float,
+    with_fingerprints: bool,
+) -> _Measurement:
+    """Run ``subject`` once, with a warm neighbour at a random phase (0 to 1)."""
+    if neighbour is None:
+        return _measure(subject, site, with_fingerprints)
+    with loop(neighbour, (site.neighbour_cpu,), site.load_procs, avoid=site.app_cpus) as running:
+        try:
+            running.wait_warm(WARM_UP_LIMIT_S)
+            iterations = running.iterations()
+            if iterations:
+                start, end, _ = iterations[-1]
+                time.sleep(phase * min((end - start) / 1e9, WARM_UP_LIMIT_S))
+            measurement = _measure(subject, site, with_fingerprints)
+            running.check()
+        except ApplicationRunError as error:
+            failed = Outcome.failed(f"the neighbour {neighbour.app.name} failed: {error}")
+            return _Measurement(failed, {})
+        return measurement

@@ -1,0 +1,53 @@
+"""Quantities as people read them: three digits in a familiar unit."""
+
+from __future__ import annotations
+
+__all__ = ["format_bandwidth", "format_bytes", "format_duration", "format_seconds"]
+
+
+def format_seconds(seconds: float | None) -> str:
+    """``12.3 ns``, ``4.56 us``, ``789 ms``, ``1.50 s``: three digits in a familiar unit."""
+    if seconds is None:
+        return "-"
+    for factor, unit in ((1e9, "ns"), (1e6, "us"), (1e3, "ms")):
+        # 999.5 of a unit would be shown as 1000: that is one of the next.
+        if abs(seconds) * factor < 999.5:
+            return f"{_three_digits(seconds * factor)} {unit}"
+    return f"{_three_digits(seconds)} s"
+
+
+def format_bandwidth(bytes_per_second: float | None) -> str:
+    """``31.2 GB/s`` (powers of ten, as disks and STREAM are told)."""
+    if bytes_per_second is None:
+        return "-"
+    for factor, unit in ((1.0, "B/s"), (1e3, "kB/s"), (1e6, "MB/s")):
+        if bytes_per_second / factor < 999.5:
+            return f"{_three_digits(bytes_per_second / factor)} {unit}"
+    return f"{_three_digits(bytes_per_second / 1e9)} GB/s"
+
+
+def format_bytes(count: float | None) -> str:
+    """``1.00 MiB`` (powers of two, as memory and files are told)."""
+    if count is None:
+        return "-"
+    value = float(count)
+    for unit in ("B", "KiB", "MiB"):
+        if value < 1023.5:
+            return f"{_three_digits(value) if unit != 'B' else int(value)} {unit}"
+        value /= 1024.0
+    return f"{_three_digits(value)} GiB"
+
+
+def format_duration(seconds: float) -> str:
+    """``45 s``, ``2 min 05 s``, ``1 h 02 min``: a time to wait for."""
+    whole = max(0, round(seconds))
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+
+
+def _three_digits(value: float) -> str:
+    size = abs(value)
+    return f"{value:.{2 if size < 9.995 else 1 if size < 99.95 else 0}f}"

@@ -1,0 +1,194 @@
+"""Every error that KONGMING raises on purpose, and the exit status that each one means.
+
+    KongmingError                    1  something failed while it was being done
+    ├── InputError                   2  the input or the usage is wrong
+    │   ├── UnknownNameError         2  a name that nothing has; the nearest ones are suggested
+    │   ├── ImplausibleError         2  a number that no measurement gives
+    │   ├── ApplicationFileError     2  a key of an applications file
+    │   ├── MissingExtraError        2  an optional part is not installed
+    │   ├── ConflictError            2  an id that stands for something else already
+    │   └── IncompatibleError        2  records that must not be mixed, or a format too new
+    ├── CannotAnswerError            3  the question has no honest answer
+    │   ├── UntrainedError           3  nothing was measured or trained for it
+    │   ├── StaleError               3  what is known of the node is too old, and may not be used
+    │   └── ExtrapolationError       3  outside what was trained on, under --strict
+    ├── CheckFailedError             4  measured, and a stated check failed
+    ├── MeasurementError             1  a measurement could not be taken
+    │   ├── ProbeError               1
+    │   ├── InducerError             1
+    │   └── ApplicationRunError      1
+    ├── StoreError                   1  the store could not be read or written
+    └── ServiceError                 1  a server could not answer
+        ├── UnavailableError         1  it is away, or too slow; worth another try
+        ├── OverloadedError          1  it has too much to do; worth another try later
+        └── AccessError              1  it does not know the caller, or does not allow the call
+
+Library code raises these and never exits; the command line maps ``exit_status``.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import Literal
+
+AccessReason = Literal["unauthenticated", "forbidden"]
+
+
+class KongmingError(Exception):
+    """Base of all errors. ``hint`` is the way out, in a sentence, or None."""
+
+    exit_status = 1
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message} {self.hint}" if self.hint else self.message
+
+
+class InputError(KongmingError):
+    """What the caller gave is wrong: says which field, what was found and what is allowed."""
+
+    exit_status = 2
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        field: str | None = None,
+        found: object = None,
+        allowed: str | None = None,
+        hint: str | None = None,
+    ) -> None:
+        text = message if field is None else f"{field}: {message}"
+        if found is not None:
+            text += f" Found {found!r}."
+        if allowed is not None:
+            text += f" Allowed: {allowed}."
+        super().__init__(text, hint=hint)
+        self.field = field
+        self.found = found
+        self.allowed = allowed
+
+    def at(self, field: str) -> InputError:
+        """The same error for another path of its field: that of what the record was read from."""
+        kind = ImplausibleError if isinstance(self, ImplausibleError) else InputError
+        error = kind(self.message.removeprefix(f"{self.field}: "), field=field, hint=self.hint)
+        error.found, error.allowed = self.found, self.allowed
+        return error
+
+
+class UnknownNameError(InputError):
+    """A name that is not known; the nearest known names are suggested."""
+
+    def __init__(self, kind: str, name: str, known: Iterable[str], *, hint: str | None = None):
+        names = sorted(known)
+        self.suggestions = tuple(difflib.get_close_matches(name, names, n=3, cutoff=0.5))
+        if self.suggestions:
+            way_out = "Did you mean " + " or ".join(self.suggestions) + "?"
+        elif names:
+            way_out = f"Known: {', '.join(names[:12])}{', ...' if len(names) > 12 else ''}."
+        else:
+            way_out = f"There is no {kind} yet."
+        super().__init__(
+            f"There is no {kind} named {name!r}.",
+            hint=f"{way_out} {hint}" if hint else way_out,
+        )
+        self.kind = kind
+        self.name = name
+
+
+class ImplausibleError(InputError):
+    """A record would hold a number that no measurement gives: who reports it is broken, or lies."""
+
+
+class ApplicationFileError(InputError):
+    """A key of an applications file is missing, unknown or of the wrong form."""
+
+
+class MissingExtraError(InputError):
+    """A command needs an optional part of KONGMING that is not installed."""
+
+    def __init__(self, what: str, extra: str, missing: str) -> None:
+        super().__init__(
+            f"{what} needs {missing}, which is not installed.",
+            hint=f"Install it with: pip install 'kongming[{extra}]'",
+        )
+        self.extra = extra
+
+
+class IncompatibleError(InputError):
+    """Records of different suites or machines would be mixed, or a format is too new to read."""
+
+
+class ConflictError(InputError):
+    """An id was given before, for something else: a repeated request must say the same."""
+
+
+class CannotAnswerError(KongmingError):
+    """The question cannot be answered honestly from what was measured."""
+
+    exit_status = 3
+
+
+class UntrainedError(CannotAnswerError):
+    """No model, profile or signature exists for what was asked."""
+
+
+class StaleError(CannotAnswerError):
+    """The node's fingerprint is older than its time to live, and the question refuses such."""
+
+
+class ExtrapolationError(CannotAnswerError):
+    """The environment lies outside the training environments and --strict was given."""
+
+
+class CheckFailedError(KongmingError):
+    """A measurement was taken and a stated check on it failed."""
+
+    exit_status = 4
+
+
+class MeasurementError(KongmingError):
+    """A measurement could not be taken."""
+
+
+class ProbeError(MeasurementError):
+    """The micro-benchmark binary could not be found, started or understood."""
+
+
+class InducerError(MeasurementError):
+    """A load inducer did not start or did not keep running."""
+
+
+class ApplicationRunError(MeasurementError):
+    """An application failed, hung or printed nothing that its metric matches."""
+
+
+class StoreError(KongmingError):
+    """The store could not be opened, read or written."""
+
+
+class ServiceError(KongmingError):
+    """A server could not answer, for a reason that lies with it or on the way to it."""
+
+
+class UnavailableError(ServiceError):
+    """The server is away or did not answer in time. The same request may be repeated."""
+
+
+class OverloadedError(ServiceError):
+    """The server has a limit that was reached. The same request may be repeated later."""
+
+
+class AccessError(ServiceError):
+    """The caller is not known (``unauthenticated``) or not allowed the call (``forbidden``)."""
+
+    def __init__(
+        self, message: str, *, reason: AccessReason = "forbidden", hint: str | None = None
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.reason = reason

@@ -1,0 +1,170 @@
+"""What is asked and said of a job that runs on several machines: frozen records, no I/O.
+
+A scale model tells the job's runtime on idle machines, a node's slowdown what its neighbours make
+of it; ``kongming.scale.decide.combination`` puts both together.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, get_args
+
+from kongming.records.errors import InputError
+from kongming.records.prediction import Interval
+
+PartKind = Literal["serial", "parallel", "communication", "whole"]
+"""Where a part of the runtime is spent: on the driver's node; on all machines at once; between
+machines; or it is not known, and the part is all of it."""
+
+PART_KINDS: tuple[PartKind, ...] = get_args(PartKind)
+
+MOST_MACHINES = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Scaling:
+    """So many machines and a share of the input (1 is all of it).
+
+    ``model`` names the scale model; empty is the application's own name. ``machine_type`` and
+    ``iterations`` are needed where that model is of several types, or of one iteration.
+    """
+
+    machines: int
+    scale: float = 1.0
+    model: str = ""
+    machine_type: str = ""
+    iterations: float | None = None
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.machines <= MOST_MACHINES:
+            raise InputError(
+                "is out of range.",
+                field="machines",
+                found=self.machines,
+                allowed=f"1 to {MOST_MACHINES}",
+            )
+        if not 0.0 < self.scale < math.inf:
+            raise InputError(
+                "is out of range.", field="scale", found=self.scale, allowed="finite, above 0"
+            )
+        if self.iterations is not None and not 1.0 <= self.iterations < math.inf:
+            raise InputError(
+                "is out of range.", field="iterations", found=self.iterations, allowed="1 or more"
+            )
+
+
+class Where(Protocol):
+    """Where a question is about: on a node, or on the nodes of a job."""
+
+    @property
+    def node(self) -> str: ...
+    @property
+    def nodes(self) -> tuple[str, ...]: ...
+    @property
+    def driver(self) -> str | None: ...
+    @property
+    def scaling(self) -> Scaling | None: ...
+    @property
+    def resident_id(self) -> str: ...
+    @property
+    def domain(self) -> int | None: ...
+
+
+def check_where(question: Where) -> None:
+    """Raises InputError unless it is of a node, or of the nodes of a job, and says only what goes
+    with that."""
+    if question.scaling is None:
+        if not question.node:
+            raise InputError("is missing.", field="node")
+        others: tuple[tuple[str, object], ...] = (
+            ("nodes", question.nodes),
+            ("driver", question.driver),
+        )
+        why = "goes with scaling, which is not given."
+    else:
+        if not question.nodes:
+            raise InputError("is missing.", field="nodes", hint="Name the nodes of the job.")
+        others = (
+            ("node", question.node),
+            ("resident_id", question.resident_id),
+            ("domain", None if question.domain is None else str(question.domain)),
+        )
+        why = "cannot be said of a job on several machines."
+    for field, value in others:
+        if value:
+            raise InputError(why, field=field, found=value)
+
+
+@dataclass(frozen=True, slots=True)
+class SlowedNode:
+    """One of the job's nodes, and how much the application is slowed there."""
+
+    node_id: str
+    name: str
+    slowdown: Interval
+    extrapolating: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "node_id": self.node_id,
+            "name": self.name,
+            "slowdown": self.slowdown.to_dict(),
+            "extrapolating": self.extrapolating,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A term of the runtime and the node that it follows: ``idle_s`` is its seconds on idle
+    machines, ``share`` what it makes of the predicted runtime; the shares sum to 1."""
+
+    term: str
+    kind: PartKind
+    node_id: str
+    idle_s: float
+    share: float
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "term": self.term,
+            "kind": self.kind,
+            "node_id": self.node_id,
+            "idle_s": self.idle_s,
+            "share": self.share,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Scaled:
+    """What a runtime on several machines is made of.
+
+    ``model`` is the name of the scale model, ``kind`` its form, ``idle_s`` what it tells of idle
+    machines. ``driver`` and ``slowest`` are ids of nodes. ``reasons`` tell why the whole is
+    extrapolating, whichever part it is.
+    """
+
+    machines: int
+    scale: float
+    model: str
+    kind: str
+    idle_s: Interval
+    driver: str
+    slowest: str
+    parts: tuple[Part, ...]
+    nodes: tuple[SlowedNode, ...]
+    reasons: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "machines": self.machines,
+            "scale": self.scale,
+            "model": self.model,
+            "kind": self.kind,
+            "idle_s": self.idle_s.to_dict(),
+            "driver": self.driver,
+            "slowest": self.slowest,
+            "parts": [part.to_dict() for part in self.parts],
+            "nodes": [node.to_dict() for node in self.nodes],
+            "reasons": list(self.reasons),
+        }

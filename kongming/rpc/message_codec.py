@@ -1,0 +1,201 @@
+"""Records as messages and back, by the names of their fields: no field is listed here.
+
+A record's field stands in the message under its own name, or without its unit (``runtime_s`` as
+``runtime``) or with it written out (``elapsed_s`` as ``elapsed_seconds``). Then the types of both
+say how it is translated: a record is a message, a tuple is repeated, seconds are a Duration and
+unix seconds a Timestamp, and a literal is an enum's name without its prefix ("node-only" is
+BASIS_NODE_ONLY). What is unset in a message has the record's default.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from functools import lru_cache
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
+from google.protobuf.message import Message
+
+from kongming.records.errors import InputError
+from kongming.records.prediction import Interval
+from kongming.rpc import value_codec as values
+
+R = TypeVar("R")
+M = TypeVar("M", bound=Message)
+
+_Encode = Callable[[Any], Any]
+_Decode = Callable[[Any, str], Any]
+
+
+def to_message(record: object, kind: type[M]) -> M:
+    """A record as a message of this type."""
+    return kind(**_encoded(record, kind.DESCRIPTOR))  # type: ignore[arg-type]  # upb's own class
+
+
+def from_message(kind: type[R], message: Message, path: str = "", **given: Any) -> R:
+    """A message as a record of this type; ``given`` fields are not taken from the message.
+
+    Raises:
+        InputError: a value is not one that the record can have. It names the field, by its place
+            below ``path``.
+    """
+    found = dict(given)
+    for part in _parts(kind, message.DESCRIPTOR):  # type: ignore[arg-type]  # types hash
+        if part.name in given:
+            continue
+        value = getattr(message, part.wire_name)
+        unset = not message.HasField(part.wire_name) if part.has_presence else not value
+        if unset and part.has_default:
+            continue
+        if unset and part.may_be_none:
+            found[part.name] = None
+            continue
+        if unset and part.has_presence:
+            raise InputError("is missing.", field=f"{path}{part.name}")
+        found[part.name] = part.decode(value, f"{path}{part.name}")
+    return kind(**found)
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """How one field of a record is translated."""
+
+    name: str
+    wire_name: str
+    has_presence: bool
+    has_default: bool
+    may_be_none: bool
+    encode: _Encode
+    decode: _Decode
+
+
+def _encoded(record: object, descriptor: Descriptor) -> dict[str, Any]:
+    found = {}
+    for part in _parts(type(record), descriptor):  # type: ignore[arg-type]  # types hash
+        value = getattr(record, part.name)
+        if value is not None:
+            found[part.wire_name] = part.encode(value)
+    return found
+
+
+@lru_cache(maxsize=256)
+def _parts(kind: type, descriptor: Descriptor) -> tuple[_Part, ...]:
+    hints = get_type_hints(kind)
+    parts = []
+    for record_field in fields(kind):
+        wire = _wire_field(record_field.name, descriptor)
+        encode, decode = _codec(_without_none(hints[record_field.name]), wire)
+        parts.append(
+            _Part(
+                record_field.name,
+                wire.name,
+                wire.has_presence,
+                _has_default(record_field),
+                type(None) in get_args(hints[record_field.name]),
+                encode,
+                decode,
+            )
+        )
+    return tuple(parts)
+
+
+def _wire_field(name: str, descriptor: Descriptor) -> FieldDescriptor:
+    bare = name.removesuffix("_s")
+    for candidate in (name, *((bare, f"{bare}_seconds") if bare != name else ())):
+        if candidate in descriptor.fields_by_name:
+            return descriptor.fields_by_name[candidate]
+    raise TypeError(f"{descriptor.name} has no field for {name}.")
+
+
+def _has_default(record_field: Field[Any]) -> bool:
+    return record_field.default is not MISSING or record_field.default_factory is not MISSING
+
+
+def _without_none(hint: Any) -> Any:
+    """The type of a value that is there."""
+    if get_origin(hint) in (Union, types.UnionType):
+        (hint,) = (one for one in get_args(hint) if one is not type(None))
+    return hint
+
+
+def _codec(hint: Any, wire: FieldDescriptor) -> tuple[_Encode, _Decode]:
+    message = wire.message_type
+    if message is not None and message.GetOptions().map_entry:
+        encode, decode = _codec(get_args(hint)[1], message.fields_by_name["value"])
+        return (
+            lambda value: {key: encode(inner) for key, inner in value.items()},
+            lambda value, path: _decoded_map(value, path, decode),
+        )
+    if wire.is_repeated:
+        encode, decode = _single(get_args(hint)[0], wire)
+        return (
+            lambda value: [encode(inner) for inner in value],
+            lambda value, path: tuple(decode(inner, path) for inner in value),
+        )
+    return _single(hint, wire)
+
+
+def _decoded_map(value: Mapping[Any, Any], path: str, decode: _Decode) -> dict[Any, Any]:
+    return {key: decode(value[key], f"{path}.{key}") for key in sorted(value)}
+
+
+def _single(hint: Any, wire: FieldDescriptor) -> tuple[_Encode, _Decode]:
+    if wire.enum_type is not None:
+        return _enum(wire.enum_type, may_be_unset=hint is str)
+    if get_origin(hint) is Literal:
+        allowed = get_args(hint)
+        return _same, lambda value, path: values.one_of(value, path, allowed)
+    if wire.message_type is None:
+        return _same, lambda value, path: value
+    known = _KNOWN.get(wire.message_type.full_name)
+    if known is not None:
+        return known
+    descriptor = wire.message_type
+    assert is_dataclass(hint), hint
+    return (
+        lambda value: _encoded(value, descriptor),
+        lambda value, path: from_message(hint, value, f"{path}."),  # type: ignore[arg-type]
+    )
+
+
+def _enum(enum: EnumDescriptor, *, may_be_unset: bool) -> tuple[_Encode, _Decode]:
+    unset = enum.values_by_number[0].name
+    prefix = unset.removesuffix("UNSPECIFIED")
+    names = {
+        number: value.name.removeprefix(prefix).lower().replace("_", "-")
+        for number, value in enum.values_by_number.items()
+        if number
+    }
+    numbers = {name: number for number, name in names.items()}
+
+    def encode(name: str) -> int:
+        return numbers[values.one_of(name, prefix.lower().rstrip("_"), numbers)] if name else 0
+
+    def decode(number: int, path: str) -> str:
+        if not number and may_be_unset:
+            return ""
+        if number not in names:
+            raise InputError(
+                "is unknown.", field=path, found=number, allowed=", ".join(enum.values_by_name)
+            )
+        return names[number]
+
+    return encode, decode
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _interval(interval: Interval) -> dict[str, Any]:
+    return {name: getattr(interval, name) for name in Interval.__slots__}
+
+
+_KNOWN: Mapping[str, tuple[_Encode, _Decode]] = {
+    "kongming.rpc.v1.Interval": (_interval, values.interval_from_message),
+    "google.protobuf.Duration": (values.duration, lambda value, path: values.seconds(value)),
+    "google.protobuf.Timestamp": (values.timestamp, lambda value, path: values.unix(value)),
+}
+"""Messages that stand for one value."""

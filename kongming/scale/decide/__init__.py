@@ -1,0 +1,1 @@
+"""Decisions from scale models: how many machines, which nodes, which to drop."""

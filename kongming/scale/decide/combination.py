@@ -1,0 +1,369 @@
+"""A job's runtime on several machines as loaded as they are: the scale model times the slowdown.
+
+A scale model tells what idle machines take (Ernest, NSDI 2016, section 3.1), a sum of terms; an
+interference model tells by how much each node is slowed. Every term follows a node:
+
+- parallel terms (those that fall with the machines, as scale/machines): the slowest node. Each
+  machine has the same share of the work, and the step ends when the last of them has done it.
+- communication terms (log(machines), machines and all others in which machines occur): the
+  slowest node as well. A message waits for whoever sends it last, and each level of a tree and
+  each round of a collect is a barrier.
+- serial terms (intercept, and those that know no machines): the node of the driver.
+
+Pure: no store and no measuring.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri, stdtrit
+
+from kongming.arrays import Floats
+from kongming.records.errors import ExtrapolationError, InputError
+from kongming.records.prediction import Interval
+from kongming.records.scaling import Part, PartKind, Scaled, Scaling, SlowedNode
+from kongming.scale.expressions import parse
+from kongming.scale.fit.fitting import backbone_of
+from kongming.scale.fit.model import ScaleFile, ScaleModel, ScalePrediction
+from kongming.scale.fit.terms import SETUP
+from kongming.scale.points import Configuration, Points
+
+__all__ = ["CORRELATION", "Combination", "combine", "kind_of_term", "model_for"]
+
+CORRELATION = 0.5
+"""Of the errors of two nodes' log slowdowns. Both were told by one model of the application, and
+are wrong together where that is; the rest is of each node's own readings. Independent errors
+would make the slowest of many nodes too slow, equal ones the interval of many too narrow."""
+
+_KINDS: dict[str, PartKind] = {
+    "intercept": "serial",
+    "scale/machines": "parallel",
+    "log(machines)": "communication",
+    "machines": "communication",
+    # Two-stage aggregation over sqrt(n) partitions (section 3.4): partial sums that are sent.
+    "sqrt": "communication",
+    "square": "parallel",
+    "nlogn": "parallel",
+    "nlog2n": "parallel",
+    SETUP: "serial",
+}
+
+_HALF = 2047
+"""Draws on either side of the median; fewer where there are thousands of nodes."""
+
+_WORK = 2_000_000
+
+_SHUFFLES = 64
+"""Random orders of the draws that are kept; each node's is one of them, turned by its own number
+of places."""
+
+_AT_ONCE = 64
+"""Nodes that are drawn for at once."""
+
+_WIDEST = 8.0
+_FLOOR_TO_DEVIATION = math.sqrt(math.pi / 2.0) / 100.0
+"""Standard deviation of a normal law whose mean absolute error is 1%."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Combination:
+    """``runtime`` in seconds, ``slowdown`` that of the whole job over idle machines; ``idle`` is
+    the scale model's own answer, ``scaled`` what they are made of. ``notes`` are remarks."""
+
+    runtime: Interval
+    slowdown: Interval
+    idle: ScalePrediction
+    scaled: Scaled
+    extrapolating: bool
+    notes: tuple[str, ...] = ()
+
+    @property
+    def slowest(self) -> SlowedNode:
+        return next(one for one in self.scaled.nodes if one.node_id == self.scaled.slowest)
+
+
+def model_for(file: ScaleFile, app: str, machine_type: str = "") -> ScaleModel:
+    """The model of an application in a file: that of the job of its name, else the only one.
+
+    Raises:
+        InputError: several jobs and none of this name, or several machine types and none named.
+        UnknownNameError: no such machine type.
+    """
+    group = app if any(model.group == app for model in file.models) else None
+    return file.one(group, machine_type or None)
+
+
+def kind_of_term(key: str) -> PartKind:
+    """What a term's key or a user's expression is of. Raises InputError for what is neither."""
+    if key in _KINDS:
+        return _KINDS[key]
+    expression = parse(key)
+    if "machines" not in expression.names:
+        return "serial"
+    # Work is what is shared out: it falls with the machines, at any scale.
+    few, many = (float(expression(_at(machines=machines))[0]) for machines in (2.0, 64.0))
+    return "parallel" if many < few else "communication"
+
+
+def combine(
+    model: ScaleModel,
+    asked: Scaling,
+    nodes: Sequence[SlowedNode],
+    *,
+    name: str = "",
+    driver: str = "",
+    level: float = 0.9,
+    strict: bool = False,
+    correlation: float = CORRELATION,
+) -> Combination:
+    """The runtime on these nodes; each node once, in any order.
+
+    ``driver`` is the id of the node that the serial part runs on, by default the first one;
+    ``name`` that of the scale model. With fewer nodes than machines several run on one node.
+
+    The interval: log slowdowns err by a part that all nodes share and a part of each node's own
+    (``correlation``), both independent of the scale model's error, for that was learnt from other
+    runs. What repeats of one configuration differ by is in both intervals, and counts once: the
+    slowdown's is narrowed by the scale model's noise floor. The slowest of several nodes is
+    likelier slower than the slowest median; so is the median that is said, which is the slowdown's
+    times the scale model's. Drawn by strata from
+    fixed seeds, one for each node's id: the same question has the same answer, and no node's
+    slowdown can rise without the runtime rising.
+
+    Raises:
+        InputError: no node, one twice, more nodes than machines, or a driver on none of them.
+        ExtrapolationError: under ``strict``, the scale model or a slowdown extrapolates.
+        CannotAnswerError: beyond a memory cliff.
+    """
+    _check(asked, nodes, driver)
+    at = Configuration(float(asked.machines), asked.scale)
+    idle = model.predict(at, iterations=asked.iterations, level=level)
+    reasons = _reasons(idle, nodes)
+    if strict and reasons:
+        raise ExtrapolationError(
+            f"This lies outside what was run: {'; '.join(reasons)}.",
+            hint="Run experiments nearer to it, or ask without --strict.",
+        )
+    slowest = max(nodes, key=lambda one: (one.slowdown.median, one.node_id))
+    first = next((one for one in nodes if one.node_id == driver), nodes[0])
+    weights = _weights(model, at, 1.0 if asked.iterations is None else asked.iterations)
+    serial = sum(weight for _, kind, weight in weights if kind == "serial")
+    slowed, scale = _draws(model, idle, nodes, first.node_id, serial, correlation)
+    calibrated = model.spread.coverage is not None and all(one.slowdown.calibrated for one in nodes)
+    parts = _parts(weights, idle.median, first, slowest)
+    scaled = Scaled(
+        machines=asked.machines,
+        scale=asked.scale,
+        model=name,
+        kind=model.fit.kind,
+        idle_s=Interval(
+            idle.median, idle.lower, idle.upper, level, model.spread.coverage is not None
+        ),
+        driver=first.node_id,
+        slowest=slowest.node_id,
+        parts=parts,
+        nodes=tuple(nodes),
+        reasons=reasons,
+    )
+    slowdown = _interval(slowed, level, calibrated)
+    return Combination(
+        runtime=_around(slowdown.median, slowed * scale, level, calibrated).scaled(idle.median),
+        slowdown=slowdown,
+        idle=idle,
+        scaled=scaled,
+        extrapolating=bool(reasons),
+        notes=_notes(model, asked, nodes, parts),
+    )
+
+
+def _check(asked: Scaling, nodes: Sequence[SlowedNode], driver: str) -> None:
+    ids = [one.node_id for one in nodes]
+    if not ids:
+        raise InputError("is empty.", field="nodes", allowed="one node or more")
+    if len(set(ids)) < len(ids):
+        twice = next(one for one in ids if ids.count(one) > 1)
+        raise InputError("names a node twice.", field="nodes", found=twice)
+    if len(ids) > asked.machines:
+        raise InputError(
+            f"{len(ids)} nodes are more than the machines.",
+            field="machines",
+            found=asked.machines,
+            allowed=f"{len(ids)} or more",
+        )
+    if driver and driver not in ids:
+        raise InputError(
+            "is none of the nodes.", field="driver", found=driver, allowed=", ".join(ids[:8])
+        )
+
+
+def _reasons(idle: ScalePrediction, nodes: Sequence[SlowedNode]) -> tuple[str, ...]:
+    outside = [one.name or one.node_id for one in nodes if one.extrapolating]
+    reasons = [f"scale model: {reason}" for reason in idle.reasons]
+    if outside:
+        named = ", ".join(sorted(outside)[:4]) + (", ..." if len(outside) > 4 else "")
+        reasons.append(f"slowdown: outside of the training environments on {named}")
+    return tuple(reasons)
+
+
+def _notes(
+    model: ScaleModel, asked: Scaling, nodes: Sequence[SlowedNode], parts: Sequence[Part]
+) -> tuple[str, ...]:
+    notes = []
+    if parts[0].kind == "whole":
+        notes.append(
+            f"The scale model ({model.fit.kind}) has no terms here: all of the runtime follows the "
+            "slowest node."
+        )
+    if len(nodes) < asked.machines:
+        notes.append(
+            f"{asked.machines} machines on {len(nodes)} nodes: those on one node are slowed alike, "
+            "and each other only as in the scale model's runs."
+        )
+    return tuple(notes)
+
+
+def _weights(
+    model: ScaleModel, at: Configuration, iterations: float
+) -> list[tuple[str, PartKind, float]]:
+    """Each term that is there, its kind, and its share of the idle runtime."""
+    backbone = backbone_of(model.fit)
+    if backbone is None:
+        return [("runtime", "whole", 1.0)]
+    points = Points.of([at], iterations)
+    seconds = (backbone.features(points)[0] * backbone.coef).tolist()
+    total = math.fsum(seconds)
+    if total <= backbone.least:
+        return [("runtime", "whole", 1.0)]
+    keys = [(one.key, kind_of_term(one.key)) for one in backbone.terms]
+    if backbone.cliff is not None:
+        # Beyond a cliff a machine's memory is full: that is on each machine.
+        keys += [("cliff step", "parallel"), ("cliff slope", "parallel")]
+    return [
+        (key, kind, value / total)
+        for (key, kind), value in zip(keys, seconds, strict=True)
+        if value > 0.0
+    ]
+
+
+def _parts(
+    weights: Sequence[tuple[str, PartKind, float]],
+    idle_s: float,
+    driver: SlowedNode,
+    slowest: SlowedNode,
+) -> tuple[Part, ...]:
+    """The greatest first."""
+    followed = [driver if kind == "serial" else slowest for _, kind, _ in weights]
+    slowed = [
+        weight * node.slowdown.median
+        for (_, _, weight), node in zip(weights, followed, strict=True)
+    ]
+    total = math.fsum(slowed)
+    parts = [
+        Part(term, kind, node.node_id, weight * idle_s, value / total)
+        for (term, kind, weight), node, value in zip(weights, followed, slowed, strict=True)
+    ]
+    return tuple(sorted(parts, key=lambda part: (-part.share, part.term)))
+
+
+def _draws(
+    model: ScaleModel,
+    idle: ScalePrediction,
+    nodes: Sequence[SlowedNode],
+    driver: str,
+    serial: float,
+    correlation: float,
+) -> tuple[Floats, Floats]:
+    """(n,) the whole job's slowdown, and (n,) the idle runtime over its median."""
+    half = min(_HALF, max(_WORK // len(nodes), 256))
+    noise = _noise(model)
+    normal, student = _quantiles(half, math.inf), _quantiles(half, model.spread.freedom)
+    common = math.sqrt(correlation) * _mirrored(normal, "common")
+    own = math.sqrt(1.0 - correlation)
+    slowest = np.full(2 * half + 1, -np.inf)
+    first = slowest
+    for start in range(0, len(nodes), _AT_ONCE):
+        some = nodes[start : start + _AT_ONCE]
+        draws = np.array([_mirrored(normal, f"node {one.node_id}") for one in some])
+        logs = _log_slowdowns([one.slowdown for one in some], common + own * draws, noise)
+        slowest = np.maximum(slowest, logs.max(axis=0))
+        for log, one in zip(logs, some, strict=True):
+            if one.node_id == driver:
+                first = log
+    slowed = (1.0 - serial) * np.exp(slowest)
+    if serial > 0.0:
+        slowed = slowed + serial * np.exp(first)
+    errors = np.clip(idle.deviation * _mirrored(student, "scale"), -_WIDEST, _WIDEST)
+    return slowed, np.exp(errors)
+
+
+@lru_cache(maxsize=64)
+def _quantiles(count: int, freedom: float) -> Floats:
+    """(count,) of the upper half of Student's law with so many degrees of freedom; of a normal one
+    for infinitely many."""
+    steps = (np.arange(count) + 0.5) / (2 * count) + 0.5
+    found = ndtri(steps) if math.isinf(freedom) else stdtrit(freedom, steps)
+    return np.asarray(found, dtype=np.float64)
+
+
+def _mirrored(values: Floats, seed: str) -> Floats:
+    """(2n + 1,) each value in random order with either sign, mirrored, and 0: the middle of every
+    sum of such is 0."""
+    digest = hashlib.sha256(seed.encode()).digest()
+    which, shift = digest[0] % _SHUFFLES, int.from_bytes(digest[1:9], "big") % len(values)
+    order, signs = _shuffle(len(values), which)
+    # A random order turned by a random number of places is as good as another one, and a set of
+    # nodes has one each.
+    shuffled = np.roll(values[order] * signs, shift)
+    return np.concatenate([shuffled, -shuffled, [0.0]])
+
+
+@lru_cache(maxsize=4 * _SHUFFLES)
+def _shuffle(count: int, which: int) -> tuple[NDArray[np.intp], Floats]:
+    """A random order of so many values, and a sign for each."""
+    random = np.random.default_rng([count, which])
+    return random.permutation(count), random.choice((-1.0, 1.0), count)
+
+
+def _log_slowdowns(slowdowns: Sequence[Interval], draws: Floats, noise: float) -> Floats:
+    """(k, n) draws of a standard normal law as log slowdowns whose intervals are these (k), without
+    what repeats differ by."""
+    wide = ndtri(0.5 + np.array([one.level for one in slowdowns]) / 2.0)
+    middle = np.log([one.median for one in slowdowns])
+    lower = np.log(np.maximum([one.lower for one in slowdowns], 1e-300))
+    upper = np.log([one.upper for one in slowdowns])
+    down, up = (
+        np.sqrt(np.maximum((np.minimum(end, _WIDEST) / wide) ** 2 - noise**2, 0.0))[:, None]
+        for end in (middle - lower, upper - middle)
+    )
+    return np.asarray(middle[:, None] + draws * np.where(draws < 0.0, down, up), dtype=np.float64)
+
+
+def _noise(model: ScaleModel) -> float:
+    """What repeats of one configuration differ by: a standard deviation of logs, 0 if unknown."""
+    floor = model.report.get("noise_floor_pct")
+    return 0.0 if floor is None else float(floor) * _FLOOR_TO_DEVIATION
+
+
+def _interval(values: Floats, level: float, calibrated: bool) -> Interval:
+    tail = (1.0 - level) / 2.0
+    lower, median, upper = np.quantile(values, [tail, 0.5, 1.0 - tail]).tolist()
+    return Interval(median, lower, upper, level, calibrated)
+
+
+def _around(middle: float, values: Floats, level: float, calibrated: bool) -> Interval:
+    """Their interval around what both parts say by themselves. Where a slowdown's interval reaches
+    farther up than down, which on a calm node is mostly for safety, the median of the product
+    lies above it."""
+    said = _interval(values, level, calibrated)
+    return replace(said, median=min(max(middle, said.lower), said.upper))
+
+
+def _at(**values: float) -> dict[str, Floats]:
+    return {name: np.array([value]) for name, value in ({"scale": 1.0, "n": 1e6} | values).items()}

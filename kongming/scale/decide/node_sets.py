@@ -1,0 +1,134 @@
+"""Which k nodes a job should have: the slowest of them counts, and the harm that all of them do.
+
+Since a barrier waits for the slowest node, the newcomer's part of a set's score is that of its
+slowest member, and the residents' part the sum over its members. Both are least, together, for
+one of the n sets that hold the k least harmed among all nodes up to some slowdown: so going
+through the nodes in the order of their slowdown finds the best set, and no other need be tried.
+Without harm that is the k least slowed nodes.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kongming.arrays import Floats
+
+__all__ = ["Weights", "best_set", "set_score"]
+
+Places = NDArray[np.intp]
+
+_GROWTH = 1.5
+"""Of the numbers of nodes that a coarse search for the best set tries."""
+
+_ROUNDING = 1e-9
+"""Scores that differ by less than this are equal, but for rounding."""
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """Of the slowest newcomer's log slowdown, and of the sum of what is added to the residents'.
+    ``tolerance`` is what a node's score may differ by and be as good, in the score's units."""
+
+    newcomer: float = 1.0
+    resident: float = 1.0
+    tolerance: float = 0.0
+
+
+def set_score(slowed: Floats, harm: Floats, weights: Weights) -> float:
+    """Lower is better. ``slowed`` and ``harm`` (k,) are of the members, in logs."""
+    slowest, harmed = float(slowed.max()), float(harm.sum())
+    return weights.newcomer * slowest + weights.resident * harmed
+
+
+def best_set(
+    slowed: Floats, harm: Floats, size: int, weights: Weights, lots: Floats
+) -> tuple[Places, NDArray[np.bool_]] | None:
+    """The members of the best set, least slowed first, and which of them are near ties: others
+    would do as well. None with fewer nodes than ``size``.
+
+    ``slowed`` and ``harm`` (n,) are what a node adds to the newcomer's log slowdown and to its
+    residents', the latter 0 or more. Near ties are taken by ``lots`` (n,), random numbers, the
+    lowest first, so that requests at one time do not all choose the same. It is quicker where
+    ``slowed`` comes in ascending order.
+    """
+    n = len(slowed)
+    if n < size:
+        return None
+    costs = weights.resident * harm
+    threshold = _threshold(slowed, costs, size, weights.newcomer)
+    near = weights.tolerance / weights.newcomer if weights.newcomer > 0.0 else 0.0
+    pool = np.flatnonzero(slowed <= threshold + near)
+    dearest = float(np.partition(costs[pool], size - 1)[size - 1])
+    theirs = costs[pool]
+    # There are enough that cost no more than the dearest of the cheapest set.
+    pool = pool[theirs <= dearest + weights.tolerance]
+    cheap = costs[pool] < dearest - weights.tolerance
+    fast = slowed[pool] < threshold - near
+    group = np.where(cheap, 0, np.where(fast, 1, 2))
+    # Random numbers are below 1: groups come one after the other.
+    order = np.argpartition(group + lots[pool], size - 1)[:size]
+    chosen, tied = pool[order], group[order] == 2
+    # Where all that are near were taken, there was no choice.
+    tied = tied & (np.count_nonzero(group == 2) > np.count_nonzero(tied))
+    by_slowdown = np.lexsort((chosen, slowed[chosen]))
+    return chosen[by_slowdown], tied[by_slowdown]
+
+
+def _threshold(slowed: Floats, costs: Floats, size: int, weight: float) -> float:
+    """The log slowdown of the best set's slowest member.
+
+    The least total cost among the nodes up to a slowdown falls as more of them are allowed: so
+    between two slowdowns the score is no lower than the first one's part and the second one's
+    total. Only where that bound lies below the best score of a coarse grid is each node tried.
+    """
+    least = float(np.partition(slowed, size - 1)[size - 1])
+    if not costs.any():
+        return least
+    values, theirs = slowed, costs
+    if (values[1:] < values[:-1]).any():
+        order = np.argsort(slowed, kind="stable")
+        values, theirs = slowed[order], costs[order]
+    ends = _grid(size, len(values))
+    totals = [float(np.partition(theirs[:end], size - 1)[:size].sum()) for end in ends]
+    bound = min(weight * float(values[end - 1]) + t for end, t in zip(ends, totals, strict=True))
+    best, found = weight * least + totals[0], least
+    for start, end, total in zip(ends, ends[1:], totals[1:], strict=False):
+        if weight * float(values[start]) + total > bound + _ROUNDING:
+            continue
+        score, value = _scan(values, theirs, start, end, size, weight)
+        if score < best:
+            best, found = score, value
+    return found
+
+
+def _grid(size: int, count: int) -> list[int]:
+    """Numbers of nodes from ``size`` to ``count``, each a fraction greater than the one before."""
+    ends = [size]
+    while ends[-1] < count:
+        ends.append(min(max(ends[-1] + 1, int(ends[-1] * _GROWTH)), count))
+    return ends
+
+
+def _scan(
+    values: Floats, costs: Floats, start: int, end: int, size: int, weight: float
+) -> tuple[float, float]:
+    """The best score, and its slowest member's log slowdown, of the sets whose slowest member is
+    one of the nodes ``start`` to ``end`` in the order of ``values``."""
+    kept = (-np.partition(costs[:start], size - 1)[:size]).tolist()
+    heapq.heapify(kept)
+    total = -math.fsum(kept)
+    best, found = math.inf, math.inf
+    # Others replace no member: with them the set is only slower.
+    cheaper = start + np.flatnonzero(costs[start:end] < -kept[0])
+    for value, cost in zip(values[cheaper].tolist(), costs[cheaper].tolist(), strict=True):
+        if -kept[0] > cost:
+            total += cost + heapq.heapreplace(kept, -cost)
+            score = weight * value + total
+            if score < best:
+                best, found = score, value
+    return best, found

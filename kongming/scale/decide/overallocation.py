@@ -1,0 +1,174 @@
+"""Over-allocation: launch more machines than needed and drop the slowest before the job starts.
+
+Ernest (NSDI 2016), section 4.3: by memory and network bandwidth. A parallel step ends with its
+slowest machine, so the runtime follows the slowest machine that is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import lgamma
+
+import numpy as np
+
+from kongming.arrays import Floats
+from kongming.records.errors import CannotAnswerError, InputError
+
+__all__ = ["Dropping", "Extra", "drop_slowest", "extra_machines", "slowness"]
+
+TRIALS = 4000
+
+
+@dataclass(frozen=True, slots=True)
+class Dropping:
+    """Kept and dropped nodes. Slowness is 1 for the typical node; ``gain`` is the share of a
+    parallel step's time that is saved, ``mean_gain`` that of a job that follows the mean."""
+
+    kept: tuple[str, ...]
+    dropped: tuple[str, ...]
+    worst_before: float
+    worst_after: float
+    gain: float
+    mean_gain: float
+
+
+@dataclass(frozen=True, slots=True)
+class Extra:
+    """Number of extra machines: the slowest kept machine is within ``slowness`` (times the typical
+    node) with probability ``probability``; ``without`` is that probability without extra machines.
+    ``share`` is extra over required machines, ``gain`` the share of a parallel step that is saved
+    on average."""
+
+    extra: int
+    share: float
+    probability: float
+    without: float
+    slowness: float
+    gain: float
+
+
+def slowness(readings: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+    """Slowness by node: its worst reading over that of the typical node.
+
+    ``readings`` are by node and name, in time per operation (less is better). A reading that at
+    least half of the nodes lack is ignored.
+
+    Raises:
+        InputError: a reading is not a number above 0, or the nodes have none in common.
+    """
+    nodes = list(readings)
+    names = dict.fromkeys(name for values in readings.values() for name in values)
+    worst = dict.fromkeys(nodes, 0.0)
+    used = 0
+    for name in names:
+        values = {node: readings[node][name] for node in nodes if name in readings[node]}
+        for node, value in values.items():
+            if not (np.isfinite(value) and value > 0.0):
+                raise InputError(
+                    "is out of range.", field=f"{node}: {name}", found=value, allowed="above 0"
+                )
+        if len(values) <= len(nodes) / 2:
+            continue
+        used += 1
+        typical = float(np.median(list(values.values())))
+        for node, value in values.items():
+            worst[node] = max(worst[node], value / typical)
+    missing = [node for node, value in worst.items() if value == 0.0]
+    if not used or missing:
+        raise InputError(
+            "The nodes have no reading in common."
+            if not used
+            else f"{missing[0]} lacks every reading that the others share.",
+            hint="Take the same fingerprint on every node: kongming fingerprint --json",
+        )
+    return worst
+
+
+def drop_slowest(slow: Mapping[str, float], keep: int) -> Dropping:
+    """Keep the ``keep`` fastest nodes.
+
+    Raises:
+        InputError: ``keep`` is not between 1 and the number of nodes.
+    """
+    if not 1 <= keep <= len(slow):
+        raise InputError(
+            "is out of range.", field="--keep", found=keep, allowed=f"1 to {len(slow)} nodes"
+        )
+    order = sorted(slow, key=lambda node: (slow[node], node))
+    kept, dropped = order[:keep], order[keep:]
+    # A launch without extra machines corresponds to a random choice of ``keep`` nodes.
+    before = _expected_worst(np.array([slow[node] for node in order]), keep)
+    after = slow[kept[-1]]
+    mean_before = float(np.mean([slow[node] for node in order]))
+    return Dropping(
+        kept=tuple(kept),
+        dropped=tuple(dropped),
+        worst_before=before,
+        worst_after=after,
+        gain=1.0 - after / before,
+        mean_gain=1.0 - float(np.mean([slow[node] for node in kept])) / mean_before,
+    )
+
+
+def extra_machines(
+    spread: Sequence[float],
+    wanted: int,
+    *,
+    target: float = 1.1,
+    probability: float = 0.95,
+    most: int | None = None,
+    seed: int = 0,
+) -> Extra:
+    """Number of extra machines to launch so that the ``wanted`` fastest are all within ``target``
+    times the typical node, with this probability. ``spread`` holds measured slownesses.
+
+    Raises:
+        InputError: a value is out of range.
+        CannotAnswerError: no number of extras up to ``most`` (default: ``wanted``) suffices.
+    """
+    values = np.asarray(spread, dtype=np.float64)
+    if len(values) < 2 or not np.isfinite(values).all() or (values <= 0.0).any():
+        raise InputError("At least two nodes must be measured to estimate how they differ.")
+    if wanted < 1:
+        raise InputError("is out of range.", field="--machines", found=wanted, allowed="1 or more")
+    if target <= 0.0 or not 0.0 < probability < 1.0:
+        raise InputError("is out of range.", field="--target", found=target, allowed="above 0")
+    values = values / float(np.median(values))
+    limit = wanted if most is None else most
+    random = np.random.default_rng(seed)
+    drawn = random.choice(values, size=(TRIALS, wanted + limit))
+    first = drawn[:, :wanted].max(axis=1)
+    without = float(np.mean(first <= target))
+    for extra in range(limit + 1):
+        launched = np.sort(drawn[:, : wanted + extra], axis=1)
+        worst = launched[:, wanted - 1]
+        chance = float(np.mean(worst <= target))
+        if chance >= probability:
+            return Extra(
+                extra=extra,
+                share=extra / wanted,
+                probability=chance,
+                without=without,
+                slowness=target,
+                gain=1.0 - float(np.mean(worst)) / float(np.mean(first)),
+            )
+    raise CannotAnswerError(
+        f"Even {limit} extra machines leave a machine slower than {target:g} times the typical "
+        f"node in more than {100 * (1 - probability):.0f}% of launches.",
+        hint="Allow slower machines (--target), or more extras (--most).",
+    )
+
+
+def _expected_worst(ascending: Floats, keep: int) -> float:
+    """Mean of the maximum over all subsets of size ``keep``."""
+    n = len(ascending)
+    # The i-th value is the maximum if it is drawn and no larger one is.
+    logs = np.array([_log_choose(i, keep - 1) for i in range(n)]) - _log_choose(n, keep)
+    return float(np.sum(np.exp(logs) * ascending))
+
+
+def _log_choose(n: int, k: int) -> float:
+    if k > n:
+        return float("-inf")
+    return lgamma(n + 1) - lgamma(k + 1) - lgamma(n - k + 1)

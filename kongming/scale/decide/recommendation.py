@@ -1,0 +1,163 @@
+"""Recommend machine types and counts: the cheapest that meets a deadline, or the fastest within a
+budget.
+
+Ernest (NSDI 2016), sections 4.1, 6.3 and 6.4; with the probability of keeping the limit, since
+predictions have errors.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from kongming.csv_rows import read_rows
+from kongming.records.errors import CannotAnswerError, InputError
+from kongming.scale.fit.model import ScaleModel, ScalePrediction
+from kongming.scale.points import Configuration
+
+__all__ = ["Offer", "Prices", "curve", "read_prices", "recommend"]
+
+Prices = Mapping[str | None, float]
+"""Money per machine and hour, by machine type; None: of any type."""
+
+HOUR_S = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A machine count of a type: predicted runtime, cost (None without a price), and the
+    ``probability`` of keeping the requested limit (None without one)."""
+
+    machine_type: str | None
+    prediction: ScalePrediction
+    cost: float | None
+    probability: float | None = None
+
+    @property
+    def machines(self) -> int:
+        return int(self.prediction.at.machines)
+
+
+def read_prices(path: str | Path) -> Prices:
+    """Read a CSV with columns ``type`` and ``price`` (money per machine and hour); a table of one
+    type may omit ``type``.
+
+    Raises:
+        InputError: the file cannot be read, or a price is not a number above 0 (with its row).
+    """
+    file = Path(path)
+    prices: dict[str | None, float] = {}
+    for row in read_rows(file, ("price",)):
+        price = row.number_in("price", above=True)
+        name = row.text("type") or None
+        if name in prices:
+            raise InputError("is there twice.", field=row.where("type"), found=name)
+        prices[name] = price
+    if not prices:
+        raise InputError(f"{file} has no rows.", field="--prices", allowed="type,price")
+    return prices
+
+
+def curve(
+    models: Sequence[ScaleModel],
+    counts: Sequence[int],
+    *,
+    scale: float = 1.0,
+    iterations: float | None = None,
+    prices: Prices | None = None,
+    level: float = 0.9,
+) -> tuple[list[Offer], list[str]]:
+    """Predict every machine count of every type; also return a message for each count that the
+    model cannot predict.
+
+    Raises:
+        InputError: a machine type has no price.
+    """
+    offers, failures = [], []
+    for model in models:
+        price = None if prices is None else _price(prices, model.machine_type)
+        for count in counts:
+            try:
+                prediction = model.predict(
+                    Configuration(float(count), scale), iterations=iterations, level=level
+                )
+            except CannotAnswerError as error:
+                failures.append(error.message)
+                continue
+            hours = count * prediction.median / HOUR_S
+            offers.append(
+                Offer(model.machine_type, prediction, None if price is None else price * hours)
+            )
+    return offers, failures
+
+
+def recommend(
+    models: Sequence[ScaleModel],
+    offers: Sequence[Offer],
+    *,
+    prices: Prices,
+    deadline_s: float | None = None,
+    budget: float | None = None,
+    risk: float = 0.95,
+) -> tuple[Offer | None, Offer | None, list[Offer]]:
+    """Return the best offer that keeps the limit, the offer most likely to keep it, and all offers
+    with their probability.
+
+    With ``deadline_s`` the best is the cheapest offer that ends in time with probability ``risk``
+    or more; with ``budget`` the fastest that stays within it with that probability. The best is
+    None if no offer qualifies. Ties go to fewer machines.
+
+    Raises:
+        InputError: not exactly one limit is given, or a value is out of range.
+    """
+    if (deadline_s is None) == (budget is None):
+        raise InputError("Give a deadline or a budget: --deadline SECONDS or --budget MONEY.")
+    limit = deadline_s if deadline_s is not None else budget
+    assert limit is not None
+    name = "--deadline" if deadline_s is not None else "--budget"
+    if not (math.isfinite(limit) and limit > 0.0):
+        raise InputError("is out of range.", field=name, found=limit, allowed="above 0")
+    if not 0.0 < risk < 1.0:
+        raise InputError("is out of range.", field="--risk", found=risk, allowed="between 0 and 1")
+    by_type = {model.machine_type: model for model in models}
+    rated = []
+    for offer in offers:
+        seconds = limit
+        if budget is not None:
+            seconds = limit / _price(prices, offer.machine_type) / offer.machines * HOUR_S
+        chance = by_type[offer.machine_type].probability(offer.prediction, seconds)
+        rated.append(Offer(offer.machine_type, offer.prediction, offer.cost, chance))
+    if not rated:
+        return None, None, rated
+    qualified = [offer for offer in rated if _chance(offer) >= risk]
+
+    def order(offer: Offer) -> tuple[float, float]:
+        first = offer.cost if deadline_s is not None else offer.prediction.median
+        assert first is not None
+        # Rounded, so that rounding errors do not decide between equal costs.
+        return float(f"{first:.9g}"), offer.machines
+
+    likeliest = max(rated, key=lambda offer: (_chance(offer), -offer.machines))
+    return (min(qualified, key=order) if qualified else None), likeliest, rated
+
+
+def _chance(offer: Offer) -> float:
+    assert offer.probability is not None
+    return offer.probability
+
+
+def _price(prices: Prices, machine_type: str | None) -> float:
+    if machine_type in prices:
+        return prices[machine_type]
+    if machine_type is None and len(prices) == 1:
+        return next(iter(prices.values()))
+    if None in prices:
+        return prices[None]
+    raise InputError(
+        "has no price.",
+        field="--prices",
+        found=machine_type,
+        hint="The file needs a row for each machine type: type,price",
+    )

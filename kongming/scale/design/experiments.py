@@ -1,0 +1,172 @@
+"""Run experiments: their order, the remaining ones, and the table of measurements.
+
+The table is written row by row, so that no measurement is lost and an interrupted command can be
+resumed. An ``ExperimentRunner`` runs the job itself.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+import random
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Protocol, Self
+
+from kongming.records.errors import InputError
+from kongming.scale.points import Configuration
+
+__all__ = [
+    "COLUMNS",
+    "Experiment",
+    "ExperimentRunner",
+    "Measured",
+    "RunTable",
+    "fill_template",
+    "ordered",
+    "remaining",
+]
+
+COLUMNS = ("machines", "scale", "seconds", "how", "identity", "started_at")
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """The ``repeat``-th run of a configuration, from 0."""
+
+    at: Configuration
+    repeat: int = 0
+
+    @property
+    def machines(self) -> int:
+        return int(self.at.machines)
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Result of a run. ``seconds`` is None if it failed, with the reason in ``error``. ``how``:
+    cgroup, process, slurm, ...; ``started_at`` is UTC in ISO 8601."""
+
+    seconds: float | None
+    how: str
+    started_at: str
+    error: str | None = None
+
+
+class ExperimentRunner(Protocol):
+    """Runs a job on a configuration; used as a context manager."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+
+    def run(self, experiment: Experiment) -> Measured:
+        """Measure one run, from its start to the end on the last machine."""
+
+
+def fill_template(text: str, experiment: Experiment, rank: int | None = None) -> str:
+    """Replace {machines}, {scale} and {rank}; other braces are not changed."""
+    filled = text.replace("{machines}", str(experiment.machines))
+    filled = filled.replace("{scale}", f"{experiment.at.scale:.12g}")
+    return filled if rank is None else filled.replace("{rank}", str(rank))
+
+
+def ordered(design: Sequence[tuple[Configuration, int]], *, seed: int = 0) -> list[Experiment]:
+    """Return all runs of a design in random order, so that a temporary disturbance of the host does
+    not affect all repeats of one configuration."""
+    counts: Counter[Configuration] = Counter()
+    for at, count in design:
+        counts[at] += count
+    runs = [Experiment(at, repeat) for at, count in counts.items() for repeat in range(count)]
+    random.Random(seed).shuffle(runs)
+    return runs
+
+
+def remaining(experiments: Sequence[Experiment], done: Counter[Configuration]) -> list[Experiment]:
+    """Return the experiments that are not in the table yet."""
+    unmatched = Counter(done)
+    missing = []
+    for experiment in experiments:
+        if unmatched[experiment.at] > 0:
+            unmatched[experiment.at] -= 1
+        else:
+            missing.append(experiment)
+    return missing
+
+
+class RunTable:
+    """The CSV file that runs are appended to and resumed from.
+
+    Raises:
+        InputError: the file is a different table, or belongs to another program.
+    """
+
+    def __init__(self, path: Path, identity: str) -> None:
+        self.path = path
+        self.identity = identity
+        self.done: Counter[Configuration] = Counter()
+        if path.exists() and path.stat().st_size > 0:
+            self._resume()
+
+    def add(self, experiment: Experiment, measured: Measured) -> None:
+        """Append a row and flush it to disk."""
+        assert measured.seconds is not None
+        is_new = not self.path.exists() or self.path.stat().st_size == 0
+        with self.path.open("a", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            if is_new:
+                writer.writerow(COLUMNS)
+            writer.writerow(
+                (
+                    experiment.machines,
+                    f"{experiment.at.scale:.12g}",
+                    f"{measured.seconds:.6f}",
+                    measured.how,
+                    self.identity,
+                    measured.started_at,
+                )
+            )
+            file.flush()
+            os.fsync(file.fileno())
+        self.done[experiment.at] += 1
+
+    def _resume(self) -> None:
+        text = self.path.read_text(encoding="utf-8")
+        if not text.endswith("\n"):
+            # The last row is incomplete, for example after a crash.
+            text = text[: text.rfind("\n") + 1]
+            self.path.write_text(text, encoding="utf-8")
+        rows = csv.DictReader(text.splitlines())
+        if rows.fieldnames is None:
+            return
+        missing = [name for name in COLUMNS if name not in rows.fieldnames]
+        if missing:
+            raise InputError(
+                f"is a table without {', '.join(missing)}, not written by this command.",
+                field="--out",
+                found=str(self.path),
+                hint="Choose another file.",
+            )
+        for number, row in enumerate(rows, 1):
+            if row["identity"] != self.identity:
+                raise InputError(
+                    f"{self.path}: the program, its set-up or its environment was another one.",
+                    field=f"row {number}, column 'identity'",
+                    found=row["identity"],
+                    hint="Choose another file with --out: runs of two programs are not mixed.",
+                )
+            try:
+                at = Configuration(float(row["machines"]), float(row["scale"]))
+            except (TypeError, ValueError) as error:
+                raise InputError(
+                    "is not a configuration.", field=f"row {number}, column 'machines'"
+                ) from error
+            self.done[at] += 1

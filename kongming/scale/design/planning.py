@@ -1,0 +1,226 @@
+"""Inputs of a design: candidates, their costs, and existing runs; and design files."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kongming.csv_rows import read_rows
+from kongming.records.errors import InputError
+
+if TYPE_CHECKING:
+    from kongming.arrays import Floats
+    from kongming.scale.design.candidates import Experiments
+    from kongming.scale.fit.model import ScaleModel
+    from kongming.scale.points import Configuration, Points, Runs
+
+FORMAT = "kongming-scale-design"
+VERSION = 1
+ASSUMED_S = 1000.0
+"""Machine-seconds of the entire input if nothing is known about the job."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Plan:
+    """Experiments, and their costs in machine-seconds (None if unknown)."""
+
+    experiments: Experiments
+    costs: Floats | None
+    runs: Runs | None
+
+
+def configuration(text: str, field: str) -> Configuration:
+    """Parse ``MACHINES@SCALE``, such as ``64@1.0``. Raises InputError."""
+    from kongming.scale.points import Configuration
+
+    machines, at, scale = text.partition("@")
+    try:
+        parsed = Configuration(float(int(machines)), float(scale) if at else 1.0)
+    except ValueError:
+        parsed = Configuration(math.nan)
+    if not (parsed.machines >= 1.0 and math.isfinite(parsed.scale) and parsed.scale > 0.0):
+        raise InputError(
+            "is not a configuration.", field=field, found=text, allowed="MACHINES@SCALE, as 64@1.0"
+        )
+    return parsed
+
+
+def experiments_of(
+    *,
+    machines: str,
+    scales_text: str,
+    in_seconds: bool,
+    cost_file: Path | None,
+    model: ScaleModel | None,
+    done: Path | None,
+    terms: str,
+    items: float | None,
+    at_least: Mapping[Configuration, int] | None = None,
+    repeats: int = 1,
+) -> tuple[Plan, list[str]]:
+    """Build the candidates with their costs, and warnings.
+
+    Costs come from the cost file, else from a model's predictions, else from a model fitted to the
+    existing runs. With ``in_seconds`` and none of these, an experiment is assumed to cost its share
+    of ``ASSUMED_S``.
+
+    Raises:
+        InputError: a range, a term, the cost file or the table of runs is not valid.
+    """
+    import numpy as np
+
+    from kongming.scale.design.candidates import Experiments, candidates
+    from kongming.scale.fit.terms import read_terms
+    from kongming.scale.ranges import machine_counts, scales
+    from kongming.scale.table import read_table
+
+    warnings: list[str] = []
+    points = candidates(machine_counts(machines), scales(scales_text))
+    chosen = read_terms(terms, items=items)
+    if chosen.auto:
+        raise InputError(
+            "A design needs a fixed set of terms.",
+            field="--terms",
+            found=terms,
+            hint="List the terms of the model.",
+        )
+    runs = None
+    if done is not None:
+        table = read_table(done)
+        if len(table.parts) != 1:
+            raise InputError("A design covers one job only.", field="--done", found=str(done))
+        runs = next(iter(table.parts.values()))
+    seconds = done_seconds = None
+    if model is not None:
+        seconds = model.seconds(points)
+        done_seconds = None if runs is None else model.seconds(runs.points)
+    elif runs is not None and runs.count >= len(chosen.terms):
+        from kongming.scale.fit.ernest import fit_ernest
+
+        fit = fit_ernest(runs, chosen.terms, items, relative=True)
+        seconds, done_seconds = fit.predict(points), fit.predict(runs.points)
+    costs: Floats | None = None
+    if cost_file is not None:
+        costs = read_costs(cost_file, points, items)
+    elif seconds is not None:
+        costs = seconds * points.machines
+    elif in_seconds:
+        costs = ASSUMED_S * points.scale
+        warnings.append(
+            "the cost of a run is unknown: the entire input is assumed to cost "
+            f"{ASSUMED_S:g} machine-seconds on any machine count; give --cost, --model or --done"
+        )
+    experiments = Experiments(
+        points=points,
+        cost=costs if in_seconds and costs is not None else np.ones(len(points)),
+        terms=chosen.terms,
+        items=items,
+        seconds=seconds,
+        at_least=at_least,
+        done=None if runs is None else runs.points,
+        done_seconds=done_seconds,
+        repeats=repeats,
+    )
+    return Plan(experiments, costs, runs), warnings
+
+
+def read_costs(file: Path, points: Points, items: float | None) -> Floats:
+    """Read (n,) machine-seconds from a CSV with machines, scale and cost (a row per candidate), or
+    from a file with one expression in scale, machines and n.
+
+    Raises:
+        InputError: the file is neither, lacks a candidate, or has a cost that is not above 0.
+    """
+    import numpy as np
+
+    from kongming.scale.expressions import parse
+
+    try:
+        text = file.read_text(encoding="utf-8-sig").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{file} cannot be read: {error}.", field="--cost") from error
+    if len(text.splitlines()) == 1:
+        expression = parse(text, field="--cost")
+        n = points.scale * (1.0 if items is None else items)
+        costs = expression({"scale": points.scale, "machines": points.machines, "n": n})
+        bad = ~(np.isfinite(costs) & (costs > 0.0))
+        if bad.any():
+            at = int(np.argmax(bad))
+            raise InputError(
+                f"The cost of {points.configurations()[at]} is not above 0.",
+                field="--cost",
+                found=str(costs[at]),
+            )
+        return costs
+    known: dict[tuple[float, float], float] = {}
+    for row in read_rows(file, ("machines", "scale", "cost")):
+        machines, scale, cost = (
+            row.number_in(column, above=True) for column in ("machines", "scale", "cost")
+        )
+        known[machines, float(f"{scale:.12g}")] = cost
+    candidate_costs = []
+    for candidate in points.configurations():
+        key = (candidate.machines, float(f"{candidate.scale:.12g}"))
+        if key not in known:
+            raise InputError(
+                f"has no cost of {candidate}.",
+                field=f"--cost {file}",
+                hint="A row for each candidate, or one expression, as machines*(10+500*scale)",
+            )
+        candidate_costs.append(known[key])
+    return np.array(candidate_costs, dtype=np.float64)
+
+
+def write_design(file: Path, document: Mapping[str, Any]) -> None:
+    """Write a design for 'scale run'. Raises OSError."""
+    partial = file.with_name(file.name + ".partial")
+    versioned = {"format": FORMAT, "version": VERSION, **document}
+    partial.write_text(json.dumps(versioned, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    partial.replace(file)
+
+
+def read_design(file: Path) -> list[tuple[Configuration, int]]:
+    """Read configurations and their number of runs from a design file or ``--json`` output.
+
+    Raises:
+        InputError: the file is not a design (with the entry).
+    """
+    from kongming.scale.points import Configuration
+
+    try:
+        document = json.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"{file} cannot be read: {error.strerror}.", field="--design") from error
+    except ValueError as error:
+        raise InputError(f"{file} is not JSON.", field="--design") from error
+    entries = document.get("experiments") if isinstance(document, dict) else None
+    if isinstance(document, dict) and document.get("version", VERSION) != VERSION:
+        raise InputError("is not a known version.", field="version", found=document["version"])
+    if not isinstance(entries, list) or not entries:
+        raise InputError(
+            f"{file} has no experiments.",
+            field="--design",
+            hint="Write one: kongming scale design ... --out FILE",
+        )
+    design = []
+    for number, entry in enumerate(entries, 1):
+        try:
+            at = Configuration(float(int(entry["machines"])), float(entry["scale"]))
+            count = int(entry.get("runs", 1))
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise InputError(
+                "is not an experiment.",
+                field=f"experiments[{number}]",
+                found=str(entry)[:80],
+                allowed='{"machines": 4, "scale": 0.1, "runs": 1}',
+            ) from error
+        if at.machines < 1 or not at.scale > 0.0 or count < 1:
+            raise InputError(
+                "is out of range.", field=f"experiments[{number}]", found=str(entry)[:80]
+            )
+        design.append((at, count))
+    return design

@@ -1,0 +1,126 @@
+"""Detect memory cliffs: loads per machine above which a job is far slower.
+
+Ernest's terms are smooth and cannot describe such a step. With enough runs on both sides the fit is
+piecewise; with one or two runs beyond the cliff, the model does not predict beyond it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from kongming.arrays import Floats
+from kongming.scale.fit.ernest import ErnestFit, fit_ernest, solve, with_cliff
+from kongming.scale.fit.terms import Term, matrix
+from kongming.scale.points import Integers, Runs
+
+__all__ = ["Edge", "find_edge", "fit_piecewise", "is_cliff"]
+
+SIDE = 3
+"""Minimum number of configurations on each side for a piecewise fit."""
+
+JUMP = 1.5
+"""Minimum ratio of the measured to the predicted time beyond an edge."""
+
+KNOWN_WELL = 0.15
+"""Largest leave-one-out error (in logs) of the remaining runs at which an edge can be detected."""
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """Loads per machine (scale / machines): the largest that is modelled, the smallest beyond the
+    cliff, and the ratio of the measured to the predicted time there."""
+
+    inside: float
+    beyond: float
+    times: float
+
+
+def fit_piecewise(
+    runs: Runs, terms: Sequence[Term], items: float | None = None
+) -> ErnestFit | None:
+    """Fit the best relative model with one cliff; None without enough runs on both sides of any."""
+    loads = _loads(runs)
+    plain = matrix(terms, runs.points, items)
+    ones = np.ones(len(runs))
+    weights = 1.0 / runs.unit_seconds
+    best: float | None = None
+    least = np.inf
+    for at in range(SIDE - 1, len(loads) - SIDE):
+        if loads[at + 1] <= loads[at] * (1.0 + 1e-9):
+            continue
+        cliff = float(np.sqrt(loads[at] * loads[at + 1]))
+        # Weighting by the measured times suffices to locate the cliff.
+        A = with_cliff(plain, runs.points, cliff) * weights[:, None]
+        loss = float(np.sum((A @ solve(A, ones) - 1.0) ** 2))
+        if loss < least * (1.0 - 1e-9):
+            best, least = cliff, loss
+    return None if best is None else fit_ernest(runs, terms, items, relative=True, cliff=best)
+
+
+def is_cliff(fit: ErnestFit | None, runs: Runs) -> bool:
+    """Whether the step multiplies some run's time by at least ``JUMP``."""
+    if fit is None or fit.cliff is None:
+        return False
+    A = fit.features(runs.configurations)
+    smooth = np.maximum(A[:, :-2] @ fit.coef[:-2], fit.least)
+    return bool(np.max(A @ fit.coef / smooth) >= JUMP)
+
+
+def find_edge(runs: Runs, terms: Sequence[Term], items: float | None = None) -> Edge | None:
+    """Find an edge with one or two configurations beyond it, all slower than the rest predicts."""
+    loads = runs.configurations.load
+    order = np.argsort(loads)
+    for beyond in (1, 2):
+        inner, outer = order[:-beyond], order[-beyond:]
+        if len(inner) < 2 * SIDE or loads[outer].min() <= loads[inner].max() * (1.0 + 1e-9):
+            continue
+        rest = runs.within(inner)
+        if _misfit(rest, terms, items) > KNOWN_WELL:
+            continue
+        fit = fit_ernest(rest, terms, items, relative=True)
+        ratio = runs.typical[outer] / fit.predict(runs.configurations.take(outer))
+        if float(ratio.min()) >= JUMP and not _predicted_piecewise(runs, outer, terms, items):
+            return Edge(
+                float(loads[inner].max()), float(loads[outer].min()), float(np.median(ratio))
+            )
+    return None
+
+
+def _predicted_piecewise(
+    runs: Runs, outer: Integers, terms: Sequence[Term], items: float | None
+) -> bool:
+    """Whether a piecewise fit predicts each of the outer configurations when it is left out: then
+    the cliff is at a lower load, with enough runs beyond it."""
+    for configuration in outer:
+        fit = fit_piecewise(runs.without([configuration]), terms, items)
+        if fit is None:
+            return False
+        predicted = float(fit.predict(runs.configurations.take([configuration]))[0])
+        if abs(float(np.log(predicted / runs.typical[configuration]))) > 2.0 * KNOWN_WELL:
+            return False
+    return True
+
+
+def _misfit(runs: Runs, terms: Sequence[Term], items: float | None) -> float:
+    """Mean absolute leave-one-out error in logs."""
+    errors = [
+        abs(
+            float(
+                np.log(
+                    fit_ernest(runs.without([i]), terms, items, relative=True).predict(
+                        runs.configurations.take([i])
+                    )[0]
+                    / runs.typical[i]
+                )
+            )
+        )
+        for i in range(runs.count)
+    ]
+    return float(np.mean(errors))
+
+
+def _loads(runs: Runs) -> Floats:
+    return np.sort(runs.configurations.load)

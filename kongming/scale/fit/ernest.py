@@ -1,0 +1,132 @@
+"""Ernest's model: a non-negative combination of terms, in seconds or in relative error.
+
+Ernest (NSDI 2016), section 3.1. With a cliff the fit is piecewise: above some scale per machine, a
+step and an additional slope are added, neither below 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.optimize import nnls
+
+from kongming.arrays import Floats
+from kongming.scale.fit.terms import Term, matrix
+from kongming.scale.points import Points, Runs
+
+__all__ = ["ErnestFit", "fit_ernest", "solve", "with_cliff"]
+
+REWEIGHTED = 4
+"""Rounds of reweighting in the relative fit: weights of one over the prediction do not follow the
+noise as weights of one over the measured time do."""
+
+FLOOR = 1e-3
+"""Lower bound of a prediction, as a share of the shortest run: it keeps predictions above 0 s."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class ErnestFit:
+    """A fitted combination. ``coef`` has one value per term, plus two for a ``cliff`` (scale per
+    machine); ``least`` is the lower bound of its predictions."""
+
+    terms: tuple[Term, ...]
+    coef: Floats
+    items: float | None
+    relative: bool
+    least: float
+    cliff: float | None = None
+
+    @property
+    def kind(self) -> str:
+        if self.cliff is not None:
+            return "ernest-piecewise"
+        return "ernest-relative" if self.relative else "ernest"
+
+    @property
+    def active(self) -> int:
+        """Number of coefficients above 0."""
+        return int(np.count_nonzero(self.coef))
+
+    def features(self, points: Points) -> Floats:
+        """(n, p) in the order of ``coef``."""
+        return _features(self.terms, points, self.items, self.cliff)
+
+    def predict(self, points: Points) -> Floats:
+        """(n,) seconds per iteration."""
+        return np.maximum(self.features(points) @ self.coef, self.least)
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "terms": [term.key for term in self.terms],
+            "coef": self.coef.tolist(),
+            "items": self.items,
+            "relative": self.relative,
+            "least": self.least,
+            "cliff": self.cliff,
+        }
+
+
+def fit_ernest(
+    runs: Runs,
+    terms: Sequence[Term],
+    items: float | None = None,
+    *,
+    relative: bool = False,
+    cliff: float | None = None,
+) -> ErnestFit:
+    """Fit all runs by non-negative least squares; errors in seconds, or relative to the time."""
+    A = _features(terms, runs.points, items, cliff)
+    y = runs.unit_seconds
+    coef = _relative(A, y) if relative else solve(A, y)
+    return ErnestFit(tuple(terms), coef, items, relative, FLOOR * float(y.min()), cliff)
+
+
+def _relative(A: Floats, y: Floats) -> Floats:
+    weights = 1.0 / y
+    coef = solve(A * weights[:, None], y * weights)
+    least = FLOOR * float(y.min())
+    for _ in range(REWEIGHTED):
+        weights = 1.0 / np.maximum(A @ coef, least)
+        # Bounded, or a run far above its prediction could get a thousand times the weight.
+        weights = np.clip(weights, 0.5 / y, 2.0 / y)
+        previous, coef = coef, solve(A * weights[:, None], y * weights)
+        if np.allclose(previous, coef, rtol=1e-9, atol=0.0):
+            break
+    return coef
+
+
+def solve(A: Floats, y: Floats) -> Floats:
+    """(p,) non-negative least squares; columns may differ in magnitude."""
+    size = np.max(np.abs(A), axis=0, initial=0.0)
+    size[size == 0.0] = 1.0
+    scaled = A / size
+    coef, _ = nnls(scaled, y, maxiter=30 * max(10, A.shape[1]))
+    used = coef > 0.0
+    if used.any():
+        # NNLS solves normal equations; solving again for the positive coefficients by an
+        # orthogonal method restores the last digits.
+        exact, *_ = np.linalg.lstsq(scaled[:, used], y, rcond=None)
+        if (exact >= 0.0).all() and _loss(scaled[:, used], exact, y) <= _loss(scaled, coef, y):
+            coef[used] = exact
+    return np.asarray(coef / size, dtype=np.float64)
+
+
+def _loss(A: Floats, coef: Floats, y: Floats) -> float:
+    return float(np.sum((A @ coef - y) ** 2))
+
+
+def with_cliff(A: Floats, points: Points, cliff: float) -> Floats:
+    """(n, p + 2) features with the step and the slope beyond the cliff."""
+    beyond = points.load > cliff
+    slope = np.where(beyond, points.load - cliff, 0.0)
+    return np.column_stack([A, beyond.astype(np.float64), slope])
+
+
+def _features(
+    terms: Sequence[Term], points: Points, items: float | None, cliff: float | None
+) -> Floats:
+    A = matrix(terms, points, items)
+    return A if cliff is None else with_cliff(A, points, cliff)

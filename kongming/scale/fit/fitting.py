@@ -1,0 +1,308 @@
+"""Fit scale models to a table of runs: terms, kind, errors, baselines, warnings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from kongming.scale.fit.choice import Choice, choose_kind, choose_terms, fitter_of
+from kongming.scale.fit.cliffs import SIDE, Edge, find_edge
+from kongming.scale.fit.ernest import ErnestFit, fit_ernest
+from kongming.scale.fit.model import Ranges, ScaleModel
+from kongming.scale.fit.nearest import NearestFit, fit_amdahl, fit_nearest
+from kongming.scale.fit.residuals import ResidualFit
+from kongming.scale.fit.spread import CALIBRATED_AT, measure_spread
+from kongming.scale.fit.terms import DEFAULT, SETUP, Term, Terms, term
+from kongming.scale.fit.validation import (
+    Fit,
+    Fitter,
+    folds_of,
+    held_out,
+    largest_out,
+    noise_floor_pct,
+    score,
+)
+from kongming.scale.points import Points, Runs
+from kongming.scale.table import Table
+
+__all__ = ["THRESHOLD_PCT", "Settings", "fit_runs", "fit_table"]
+
+THRESHOLD_PCT = 20.0
+"""Ernest's own predictions were within 20% on most jobs (section 6)."""
+
+AUTO = "auto"
+LEFT_OUT_MOST = 60
+OUTER_FOLDS = 8
+FIRST_SLOWER = 1.1
+"""Ratio of first to later repeats above which a warning is given."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Fitting options. ``kind``: one of ``choice.KINDS``, or ``auto``; ``drop_first``: ignore each
+    configuration's first run; ``memory_load``: the largest scale per machine that fits into
+    memory."""
+
+    terms: Terms
+    items: float | None = None
+    kind: str = AUTO
+    threshold_pct: float = THRESHOLD_PCT
+    drop_first: bool = False
+    memory_load: float | None = None
+    seed: int = 0
+
+
+def fit_table(table: Table, settings: Settings) -> tuple[ScaleModel, ...]:
+    """Fit one model for each job and machine type of a table."""
+    return tuple(
+        fit_runs(
+            runs,
+            settings,
+            iterated=table.iterated,
+            has_scale=table.has_scale,
+            group=group,
+            machine_type=machine_type,
+            identities=table.identities.get((group, machine_type), ()),
+        )
+        for (group, machine_type), runs in table.parts.items()
+    )
+
+
+def fit_runs(
+    runs: Runs,
+    settings: Settings,
+    *,
+    iterated: bool = False,
+    has_scale: bool = True,
+    group: str | None = None,
+    machine_type: str | None = None,
+    identities: tuple[str, ...] = (),
+) -> ScaleModel:
+    """Fit one job on one machine type.
+
+    Raises:
+        InputError: a term is undefined at a run.
+        UnknownNameError: no such kind of model.
+    """
+    # For matrices of this size, synchronising several threads costs more than it saves.
+    with threadpool_limits(1, user_api="blas"):
+        return _fit(runs, settings, iterated, has_scale, group, machine_type, identities)
+
+
+def _fit(
+    runs: Runs,
+    settings: Settings,
+    iterated: bool,
+    has_scale: bool,
+    group: str | None,
+    machine_type: str | None,
+    identities: tuple[str, ...],
+) -> ScaleModel:
+    warnings: list[str] = []
+    all_runs = runs
+    if len(identities) > 1:
+        warnings.append(
+            f"the runs belong to {len(identities)} different programs or inputs (column identity)"
+        )
+    runs = _first_runs(runs, settings, warnings)
+    requested = _with_setup(settings.terms, runs) if iterated else settings.terms
+    edge = None
+    if settings.kind == AUTO:
+        edge = find_edge(runs, requested.terms, settings.items)
+        if edge is not None:
+            warnings.append(_edge_warning(edge))
+            runs = runs.take(runs.points.load <= edge.inside * (1.0 + 1e-9))
+    chosen = choose_terms(runs, requested, settings.items)
+    if settings.kind == AUTO:
+        choice = choose_kind(runs, chosen.terms, settings.items)
+    else:
+        choice = Choice(settings.kind, "as requested", {})  # type: ignore[arg-type]
+    fitter = fitter_of(choice.kind, chosen.terms, settings.items)
+    fit = fitter(runs)
+    folds = folds_of(runs.count, LEFT_OUT_MOST)
+    scores = score(held_out(runs, fitter, folds), runs)
+    spread = measure_spread(runs, fit, fitter, seed=settings.seed)
+    backbone = backbone_of(fit) or fit_ernest(runs, chosen.terms, settings.items, relative=True)
+    noise = noise_floor_pct(all_runs)
+    _warn(warnings, runs, backbone, scores.mean_pct, noise, settings, has_scale)
+    report: dict[str, Any] = {
+        "terms": _coefficients(backbone),
+        "terms_reason": chosen.reason,
+        "model": fit.kind,
+        "model_reason": choice.reason,
+        "loo_error_pct": scores.mean_pct,
+        "loo": scores.document(),
+        "nested_error_pct": _nested(runs, chosen.terms, settings),
+        "largest_out_error_pct": _largest_out(runs, fitter),
+        "baselines": _baselines(runs, settings, folds),
+        "candidates": {kind: 100.0 * error for kind, error in choice.errors.items()},
+        "tried_terms": {name: 100.0 * error for name, error in chosen.errors.items()},
+        "noise_floor_pct": noise,
+        "threshold_pct": settings.threshold_pct,
+        "good_fit": scores.mean_pct <= settings.threshold_pct,
+        "coverage": {
+            "level": CALIBRATED_AT,
+            "measured": spread.coverage,
+            "runs": spread.covered,
+        },
+        "runs": len(all_runs),
+        "configurations": all_runs.count,
+        "fastest": _fastest(fit, runs),
+        "warnings": warnings,
+    }
+    if isinstance(fit, ErnestFit) and fit.cliff is not None:
+        step, slope = fit.coef[-2:].tolist()
+        report["cliff"] = {"load": fit.cliff, "step_s": step, "slope_s": slope}
+    return ScaleModel(
+        fit=fit,
+        spread=spread,
+        ranges=Ranges.of(runs),
+        report=report,
+        iterated=iterated,
+        edge=edge,
+        memory_load=settings.memory_load,
+        group=group,
+        machine_type=machine_type,
+    )
+
+
+def backbone_of(fit: Fit) -> ErnestFit | None:
+    """Return the combination of terms within a fit, if there is one."""
+    if isinstance(fit, ErnestFit):
+        return fit
+    if isinstance(fit, ResidualFit):
+        return fit.ernest
+    return fit.beyond if isinstance(fit, NearestFit) else None
+
+
+def _coefficients(fit: ErnestFit) -> dict[str, float]:
+    values = fit.coef.tolist()[: len(fit.terms)]
+    return {term.key: value for term, value in zip(fit.terms, values, strict=True)}
+
+
+def _with_setup(requested: Terms, runs: Runs) -> Terms:
+    """Add the set-up term, which can be estimated only if runs differ in their iterations."""
+    if np.ptp(runs.points.iterations) == 0.0 or SETUP in requested.keys:
+        return requested
+    return Terms((*requested.terms, term(SETUP)), requested.candidates)
+
+
+def _first_runs(runs: Runs, settings: Settings, warnings: list[str]) -> Runs:
+    """Drop each configuration's first run if configured, else warn if first runs are slower."""
+    repeated = np.flatnonzero(runs.repeats > 1)
+    if not len(repeated):
+        return runs
+    first = np.array([int(np.argmax(runs.owner == index)) for index in repeated], dtype=np.intp)
+    if settings.drop_first:
+        is_later = np.ones(len(runs), dtype=bool)
+        is_later[first] = False
+        return runs.take(is_later)
+    logs = np.log(runs.unit_seconds)
+    ratios = []
+    for configuration, at in zip(repeated, first, strict=True):
+        rest = runs.owner == configuration
+        rest[at] = False
+        ratios.append(logs[at] - float(np.median(logs[rest])))
+    slower = np.array(ratios)
+    typical = float(np.exp(np.median(slower)))
+    if len(slower) >= 3 and typical >= FIRST_SLOWER and float(np.mean(slower > 0.0)) >= 0.8:
+        warnings.append(
+            f"first runs take {typical:.2f} times the later ones of the same configuration, as "
+            "with cold caches: --drop-first ignores them"
+        )
+    return runs
+
+
+def _edge_warning(edge: Edge) -> str:
+    return (
+        f"beyond a scale of {edge.inside:g} per machine the job takes {edge.times:.1f} times the "
+        "time predicted from the other runs, as when memory is full: nothing is predicted there "
+        f"(run {SIDE} configurations beyond it for a piecewise fit)"
+    )
+
+
+def _warn(
+    warnings: list[str],
+    runs: Runs,
+    backbone: ErnestFit,
+    error_pct: float,
+    noise_pct: float | None,
+    settings: Settings,
+    has_scale: bool,
+) -> None:
+    if not has_scale:
+        warnings.append("there is no scale column: every run is taken to be at scale 1")
+    elif np.ptp(runs.points.scale) == 0.0:
+        warnings.append(
+            f"all runs are at scale {runs.points.scale[0]:g}: predictions at other scales are "
+            "extrapolated by the terms alone"
+        )
+    if runs.count < len(backbone.coef):
+        warnings.append(
+            f"{runs.count} configurations for {len(backbone.coef)} terms: the coefficients are "
+            "not unique"
+        )
+    if error_pct > settings.threshold_pct:
+        warnings.append(
+            f"the leave-one-out error of {error_pct:.1f}% is above the threshold of "
+            f"{settings.threshold_pct:g}%: the terms do not describe this job; try --terms auto "
+            "or add your own"
+        )
+    if noise_pct is not None and error_pct > 3.0 * max(noise_pct, 1.0):
+        warnings.append(
+            f"the error is {error_pct / max(noise_pct, 1e-9):.0f} times the repeat noise: the "
+            "model does not explain all of it"
+        )
+
+
+def _baselines(runs: Runs, settings: Settings, folds: list[list[int]]) -> Mapping[str, float]:
+    """Mean leave-one-out errors of the baselines in percent."""
+    default: tuple[Term, ...] = tuple(term(key) for key in DEFAULT)
+    fitters: dict[str, Fitter] = {
+        "repeat_nearest": fit_nearest,
+        "amdahl": fit_amdahl,
+        "ernest": fitter_of("ernest", default, None),
+    }
+    return {
+        name: score(held_out(runs, fitter, folds), runs).mean_pct
+        for name, fitter in fitters.items()
+    }
+
+
+def _nested(runs: Runs, terms: tuple[Term, ...], settings: Settings) -> float | None:
+    """Nested cross-validation error: the choice of the kind is part of what is validated."""
+    if settings.kind != AUTO or runs.count < 4:
+        return None
+
+    def choose_and_fit(training: Runs) -> Fit:
+        choice = choose_kind(training, terms, settings.items)
+        return fitter_of(choice.kind, terms, settings.items)(training)
+
+    folds = folds_of(runs.count, OUTER_FOLDS)
+    return score(held_out(runs, choose_and_fit, folds), runs).mean_pct
+
+
+def _largest_out(runs: Runs, fitter: Fitter) -> float | None:
+    """Prediction error at the largest machine count when fitted on the smaller ones."""
+    parts = largest_out(runs, most=1)
+    if not parts:
+        return None
+    training, left_out = parts[0]
+    return score(fitter(training).predict(left_out.configurations), left_out).mean_pct
+
+
+def _fastest(fit: Fit, runs: Runs) -> dict[str, Any]:
+    """Fastest of the trained machine counts at the largest scale."""
+    counts = np.unique(runs.points.machines)
+    scale = float(runs.points.scale.max())
+    points = Points(counts, np.full(len(counts), scale), np.ones(len(counts)))
+    best = int(np.argmin(fit.predict(points)))
+    return {
+        "scale": scale,
+        "machines": float(counts[best]),
+        "slower_with_more": bool(best < len(counts) - 1),
+    }

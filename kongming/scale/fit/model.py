@@ -1,0 +1,241 @@
+"""Scale models and their predictions: runtime, interval, extrapolation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from kongming.arrays import Floats
+from kongming.records.errors import CannotAnswerError, InputError, UnknownNameError
+from kongming.scale.fit.cliffs import Edge
+from kongming.scale.fit.spread import Spread
+from kongming.scale.fit.tracked_files import TrackedFile
+from kongming.scale.fit.validation import Fit
+from kongming.scale.points import Configuration, Points, Runs
+
+__all__ = ["Ranges", "ScaleFile", "ScaleModel", "ScalePrediction"]
+
+SLACK = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Ranges:
+    """(lowest, highest) trained value of each quantity; ``load`` is scale per machine."""
+
+    machines: tuple[float, float]
+    scale: tuple[float, float]
+    load: tuple[float, float]
+
+    @classmethod
+    def of(cls, runs: Runs) -> Ranges:
+        points = runs.points
+        machines, scale, load = (
+            (float(values.min()), float(values.max()))
+            for values in (points.machines, points.scale, points.load)
+        )
+        return cls(machines, scale, load)
+
+    def beyond(self, at: Configuration) -> tuple[str, ...]:
+        """Return a sentence for each quantity that lies outside its trained range."""
+        quantities = (
+            ("machines", at.machines, self.machines),
+            ("scale", at.scale, self.scale),
+            ("scale per machine", at.scale / at.machines, self.load),
+        )
+        return tuple(
+            f"{name} {value:g} is {'above' if value > highest else 'below'} the trained "
+            f"{lowest:g} to {highest:g}"
+            for name, value, (lowest, highest) in quantities
+            if value > highest * (1.0 + SLACK) or value < lowest * (1.0 - SLACK)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ScalePrediction:
+    """Predicted seconds: ``median``, and the interval that holds the runtime with probability
+    ``level``. ``reasons`` explain why it is ``extrapolating``; ``deviation`` is the standard
+    deviation of the log of the time."""
+
+    at: Configuration
+    iterations: float
+    median: float
+    lower: float
+    upper: float
+    level: float
+    reasons: tuple[str, ...]
+    deviation: float
+
+    @property
+    def extrapolating(self) -> bool:
+        return bool(self.reasons)
+
+    @property
+    def runtime_s(self) -> dict[str, float]:
+        return {
+            "median": self.median,
+            "lower": self.lower,
+            "upper": self.upper,
+            "level": self.level,
+        }
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class ScaleModel:
+    """Model of one job on one machine type. ``report`` is the fitting report (errors, baselines,
+    warnings); ``edge`` a memory cliff beyond which nothing is predicted; ``memory_load`` the scale
+    per machine that fits according to the user; ``iterated``: times are per iteration."""
+
+    fit: Fit
+    spread: Spread
+    ranges: Ranges
+    report: Mapping[str, Any]
+    iterated: bool = False
+    edge: Edge | None = None
+    memory_load: float | None = None
+    group: str | None = None
+    machine_type: str | None = None
+
+    @property
+    def label(self) -> str:
+        names = [name for name in (self.group, self.machine_type) if name is not None]
+        return " on ".join(names) if names else "the job"
+
+    def check(self, at: Configuration) -> None:
+        """Raise CannotAnswerError for a configuration beyond the memory limit of the model."""
+        load = at.scale / at.machines
+        if self.edge is not None and load > self.edge.inside * (1.0 + SLACK):
+            raise CannotAnswerError(
+                f"{at} puts a scale of {load:g} on each machine. The model is fitted up to "
+                f"{self.edge.inside:g}; at {self.edge.beyond:g} the job took "
+                f"{self.edge.times:.1f} times the predicted time, as when memory is full.",
+                hint="Use more machines, or run three configurations beyond that and fit again.",
+            )
+        if self.memory_load is not None and load > self.memory_load * (1.0 + SLACK):
+            raise CannotAnswerError(
+                f"{at} puts a scale of {load:g} on each machine; only {self.memory_load:g} fits "
+                "into memory, according to --memory-load when the model was fitted.",
+                hint="Use more machines.",
+            )
+
+    def seconds(self, points: Points) -> Floats:
+        """(n,) median seconds of whole runs."""
+        return np.asarray(self.fit.predict(points) * points.iterations, dtype=np.float64)
+
+    def predict(
+        self, at: Configuration, *, iterations: float | None = None, level: float = 0.9
+    ) -> ScalePrediction:
+        """Predict the runtime of one run.
+
+        Raises:
+            InputError: a value is out of range, or iterations are missing.
+            CannotAnswerError: the configuration lies beyond a memory cliff.
+        """
+        self._check_question(at, iterations, level)
+        self.check(at)
+        points = Points.of([at], 1.0 if iterations is None else iterations)
+        median = float(self.seconds(points)[0])
+        reasons = self.ranges.beyond(at)
+        deviation = float(self.spread.deviation(self.fit, points, beyond=bool(reasons))[0])
+        factor = self.spread.factor(deviation, level)
+        return ScalePrediction(
+            at=at,
+            iterations=float(points.iterations[0]),
+            median=median,
+            lower=median / factor,
+            upper=median * factor,
+            level=level,
+            reasons=reasons,
+            deviation=deviation,
+        )
+
+    def probability(self, prediction: ScalePrediction, seconds: float) -> float:
+        """Probability that the run ends within ``seconds``."""
+        if seconds <= 0.0:
+            return 0.0
+        return self.spread.probability(
+            prediction.deviation, float(np.log(seconds / prediction.median))
+        )
+
+    def _check_question(self, at: Configuration, iterations: float | None, level: float) -> None:
+        if not (np.isfinite(at.machines) and at.machines >= 1.0):
+            raise InputError("is out of range.", field="machines", found=at.machines, allowed=">=1")
+        if not (np.isfinite(at.scale) and at.scale > 0.0):
+            raise InputError("is out of range.", field="scale", found=at.scale, allowed="above 0")
+        if not 0.0 < level < 1.0:
+            raise InputError(
+                "is out of range.", field="level", found=level, allowed="between 0 and 1"
+            )
+        if self.iterated and iterations is None:
+            raise InputError(
+                "The model predicts one iteration; the number of iterations is missing.",
+                field="--iterations",
+                hint="Set it: --iterations K",
+            )
+        if iterations is not None and not (np.isfinite(iterations) and iterations >= 1.0):
+            raise InputError(
+                "is out of range.", field="--iterations", found=iterations, allowed="1 or more"
+            )
+        if iterations is not None and not self.iterated:
+            raise InputError(
+                "The model predicts whole runs: its table had no column of iterations.",
+                field="--iterations",
+                found=iterations,
+            )
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class ScaleFile:
+    """All models of one table. ``created_at`` is UTC in ISO 8601."""
+
+    name: str | None
+    created_at: str
+    models: tuple[ScaleModel, ...]
+    tracked: tuple[TrackedFile, ...] = ()
+
+    def of_group(self, group: str | None) -> tuple[ScaleModel, ...]:
+        """Return the models of one job, one per machine type.
+
+        Raises:
+            InputError: there are several jobs and none is named.
+            UnknownNameError: no such job.
+        """
+        groups = list(dict.fromkeys(model.group for model in self.models))
+        if group is None:
+            if len(groups) > 1:
+                raise InputError(
+                    "The model covers several jobs.",
+                    field="--group",
+                    allowed=", ".join(str(name) for name in groups),
+                )
+            return self.models
+        if group not in groups:
+            raise UnknownNameError("job in the model", group, [str(name) for name in groups])
+        return tuple(model for model in self.models if model.group == group)
+
+    def one(self, group: str | None = None, machine_type: str | None = None) -> ScaleModel:
+        """Return the model of one job on one machine type. Raises as ``of_group``."""
+        models = self.of_group(group)
+        types = [str(model.machine_type) for model in models]
+        if machine_type is None:
+            if len(models) > 1:
+                raise InputError(
+                    "The model covers several machine types.",
+                    field="--type",
+                    allowed=", ".join(types),
+                )
+            return models[0]
+        if machine_type not in types:
+            raise UnknownNameError("machine type in the model", machine_type, types)
+        return models[types.index(machine_type)]
+
+
+def warnings_of(models: Sequence[ScaleModel]) -> tuple[str, ...]:
+    """Warnings of the fits, each prefixed with its job if there are several models."""
+    return tuple(
+        f"{model.label}: {text}" if len(models) > 1 else str(text)
+        for model in models
+        for text in model.report.get("warnings", ())
+    )

@@ -1,0 +1,140 @@
+"""Cross-validation of scale models. Whole configurations are left out, never single repeats, whose
+time would be known from the other repeats."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from kongming.arrays import Floats
+from kongming.scale.points import Points, Runs
+
+__all__ = [
+    "Fit",
+    "Fitter",
+    "Scores",
+    "folds_of",
+    "held_out",
+    "largest_out",
+    "largest_scale_out",
+    "log_errors",
+    "noise_floor_pct",
+    "score",
+]
+
+
+class Fit(Protocol):
+    """A fitted model of any kind."""
+
+    @property
+    def kind(self) -> str: ...
+
+    def predict(self, points: Points) -> Floats:
+        """(n,) seconds per iteration, above 0."""
+
+    def document(self) -> dict[str, Any]:
+        """Return the model as JSON types."""
+
+
+Fitter = Callable[[Runs], Fit]
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """Errors of left-out configurations in percent of the measured time; ``rss`` in seconds²."""
+
+    mean_pct: float
+    median_pct: float
+    max_pct: float
+    rss: float
+
+    def document(self) -> Mapping[str, float]:
+        return {
+            "mean_pct": self.mean_pct,
+            "median_pct": self.median_pct,
+            "max_pct": self.max_pct,
+            "rss": self.rss,
+        }
+
+
+def folds_of(count: int, most: int) -> list[list[int]]:
+    """Folds of configurations: each alone, or every ``most``-th together if there are more than
+    that."""
+    parts = min(count, most)
+    return [list(range(start, count, parts)) for start in range(parts)]
+
+
+def held_out(runs: Runs, fitter: Fitter, folds: Sequence[Sequence[int]]) -> Floats:
+    """(count,) predicted seconds per iteration of each configuration when it is left out."""
+    predicted = np.empty(runs.count)
+    points = runs.configurations
+    for fold in folds:
+        index = np.asarray(fold, dtype=np.intp)
+        predicted[index] = fitter(runs.without(index)).predict(points.take(index))
+    return predicted
+
+
+def largest_out(runs: Runs, *, most: int = 3) -> list[tuple[Runs, Runs]]:
+    """(training, left out) with the largest machine count left out, then the two largest, ...
+
+    The training runs have at least two machine counts and three configurations.
+    """
+    counts = np.unique(runs.points.machines)
+    parts = []
+    for left_out in range(1, most + 1):
+        if len(counts) - left_out < 2:
+            break
+        small = runs.points.machines <= counts[-left_out - 1]
+        training = runs.take(small)
+        if training.count >= 3:
+            parts.append((training, runs.take(~small)))
+    return parts
+
+
+def largest_scale_out(runs: Runs, *, most: int = 2) -> list[tuple[Runs, Runs]]:
+    """(training, left out) with the largest scale left out, then the two largest, ...
+
+    The training runs have at least two scales and three configurations.
+    """
+    scales = np.unique(runs.points.scale)
+    parts = []
+    for left_out in range(1, most + 1):
+        if len(scales) - left_out < 2:
+            break
+        small = runs.points.scale <= scales[-left_out - 1]
+        training = runs.take(small)
+        if training.count >= 3:
+            parts.append((training, runs.take(~small)))
+    return parts
+
+
+def log_errors(predicted: Floats, runs: Runs) -> Floats:
+    """(count,) log of predicted over typical."""
+    return np.asarray(np.log(predicted / runs.typical), dtype=np.float64)
+
+
+def score(predicted: Floats, runs: Runs) -> Scores:
+    """Score ``predicted`` (count,) against the typical times."""
+    error = 100.0 * np.abs(predicted / runs.typical - 1.0)
+    return Scores(
+        mean_pct=float(error.mean()),
+        median_pct=float(np.median(error)),
+        max_pct=float(error.max()),
+        rss=float(np.sum((predicted - runs.typical) ** 2)),
+    )
+
+
+def noise_floor_pct(runs: Runs) -> float | None:
+    """Mean error that a perfect model would have on single runs, estimated from the repeats.
+
+    None without repeats. The pooled standard deviation of the logs, times the mean absolute value
+    of a standard normal, which makes it comparable to a mean absolute error.
+    """
+    freedom = float(np.sum(runs.repeats - 1.0))
+    if freedom < 1.0:
+        return None
+    within = np.log(runs.unit_seconds) - np.log(runs.typical)[runs.owner]
+    return float(100.0 * np.sqrt(np.sum(within**2) / freedom) * np.sqrt(2.0 / np.pi))

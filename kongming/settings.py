@@ -1,0 +1,231 @@
+"""Settings of programs: declared once as fields of dataclasses, read from TOML, checked, listed.
+
+A program's settings are a frozen dataclass whose fields are sections, each a frozen dataclass of
+``setting`` fields. A configuration file has one table for each section; options of the command line
+win over it; what neither says keeps its default.
+
+Only the standard library is imported here: what runs before every job of a scheduler reads
+settings too.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from kongming.records.errors import InputError, UnknownNameError
+
+__all__ = [
+    "ABOVE_ZERO",
+    "ADDRESS",
+    "ANY",
+    "NOT_NEGATIVE",
+    "Check",
+    "Setting",
+    "as_file",
+    "is_address",
+    "load",
+    "parse",
+    "setting",
+    "split_address",
+    "table",
+]
+
+Config = TypeVar("Config")
+
+Check = tuple[Callable[[Any], bool], str]
+"""Whether a value passes, and in words what does."""
+
+_KINDS: dict[type, str] = {
+    str: "a text",
+    int: "a whole number",
+    float: "a number",
+    bool: "true, false",
+    tuple: '["NAME", ...]',
+}
+
+
+def split_address(text: str, field_name: str) -> tuple[str, int]:
+    """Host and port of ``HOST:PORT`` or ``[HOST]:PORT``; raises InputError naming the field."""
+    host, colon, port = text.rpartition(":")
+    host = host[1:-1] if host.startswith("[") and host.endswith("]") else host
+    if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
+        raise InputError(
+            "is no address.", field=field_name, found=text, allowed="HOST:PORT, port 0 to 65535"
+        )
+    return host, int(port)
+
+
+def is_address(value: str, *, least_port: int = 0) -> bool:
+    try:
+        _, port = split_address(value, "")
+    except InputError:
+        return False
+    return port >= least_port
+
+
+ABOVE_ZERO: Check = (lambda value: 0.0 < value < math.inf, "above 0")
+NOT_NEGATIVE: Check = (lambda value: 0.0 <= value < math.inf, "0 or more")
+ANY: Check = (lambda value: True, "any text")
+ADDRESS: Check = (is_address, "HOST:PORT")
+
+
+def setting(
+    default: Any,
+    help: str,
+    check: Check | None = None,
+    *,
+    unit: str = "",
+    minimum: float | None = None,
+    maximum: float | None = None,
+    choices: tuple[str, ...] = (),
+) -> Any:
+    """A field of a section: its default, what it does, and what is allowed.
+
+    A value has the type of the default, where a list stands for a tuple of names. It passes
+    ``check``, or lies within the bounds, or is one of the choices.
+    """
+    default = tuple(default) if isinstance(default, list) else default
+    passes, allowed = check or _bounds(type(default), minimum, maximum, choices)
+    described = {"help": help, "unit": unit, "allowed": allowed, "passes": passes}
+    return field(default=default, metadata=described)
+
+
+def _bounds(
+    kind: type, minimum: float | None, maximum: float | None, choices: tuple[str, ...]
+) -> Check:
+    if choices:
+        return (lambda value: value in choices), ", ".join(choices)
+    words = [_KINDS[kind]]
+    words += [] if minimum is None else [f"from {minimum:g}"]
+    words += [] if maximum is None else [f"to {maximum:g}"]
+    if kind not in (int, float):
+        return (lambda value: True), words[0]
+    low = -math.inf if minimum is None else minimum
+    high = math.inf if maximum is None else maximum
+    return (lambda value: low <= value <= high), " ".join(words)
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A line of the table of settings. ``key`` is ``section.name``."""
+
+    key: str
+    default: Any
+    help: str
+    unit: str
+    allowed: str
+    passes: Callable[[Any], bool]
+
+    @property
+    def kind(self) -> type:
+        return type(self.default)
+
+    def checked(self, value: Any) -> Any:
+        """The value as it is used. Raises InputError where it is not allowed."""
+        kind = self.kind
+        if kind is float and type(value) is int:
+            value = float(value)
+        if kind is tuple and isinstance(value, list) and all(isinstance(v, str) for v in value):
+            value = tuple(value)
+        if type(value) is not kind:
+            known = _KINDS[kind]
+            allowed = self.allowed if self.allowed.startswith(known) else f"{known}, {self.allowed}"
+            raise InputError("is of the wrong kind.", field=self.key, found=value, allowed=allowed)
+        if not self.passes(value):
+            raise InputError("is out of range.", field=self.key, found=value, allowed=self.allowed)
+        return value
+
+
+def table(kind: type[Any]) -> list[Setting]:
+    """Every setting of a ``Config``, in the order of the sections."""
+    return [
+        Setting(f"{section.name}.{known.name}", known.default, **known.metadata)
+        for section in fields(kind)
+        for known in fields(section.default)  # type: ignore[arg-type]
+    ]
+
+
+def load(
+    kind: type[Config], path: Path | None = None, options: Mapping[str, Any] | None = None
+) -> Config:
+    """The defaults of ``kind``, what the file at ``path`` says, and over both ``options`` by key;
+    an option that is None says nothing.
+
+    Raises:
+        InputError: the file cannot be read, or a value is of the wrong kind or out of range.
+        UnknownNameError: a section or key that no setting has.
+    """
+    values = {} if path is None else _by_key(kind, _read(path))
+    values |= {key: value for key, value in (options or {}).items() if value is not None}
+    return _made(kind, values)
+
+
+def parse(kind: type[Config], document: Mapping[str, Any]) -> Config:
+    """The settings of a document as TOML gives it. Raises as ``load``."""
+    return _made(kind, _by_key(kind, document))
+
+
+def as_file(settings: list[Setting]) -> str:
+    """All settings as a configuration file that says the defaults."""
+    lines: list[str] = []
+    section = ""
+    for known in settings:
+        name, _, key = known.key.partition(".")
+        if name != section:
+            lines += ["", f"[{name}]"] if lines else [f"[{name}]"]
+            section = name
+        unit = f" [{known.unit}]" if known.unit else ""
+        lines += [f"# {known.help}{unit} Allowed: {known.allowed}."]
+        # JSON's texts, lists, numbers and truth values are TOML's as well.
+        lines += [f"{key} = {json.dumps(known.default)}"]
+    return "\n".join(lines) + "\n"
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"The configuration {path} cannot be read: {error.strerror}.") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"The configuration {path} is not TOML: {error}.") from error
+
+
+def _by_key(kind: type[Any], document: Mapping[str, Any]) -> dict[str, Any]:
+    sections = [section.name for section in fields(kind)]
+    values: dict[str, Any] = {}
+    for name, section in document.items():
+        if name not in sections:
+            raise _unknown("section of the configuration", name, sections)
+        if not isinstance(section, Mapping):
+            raise InputError(
+                "is not a section.", field=name, found=section, allowed=f"a table [{name}]"
+            )
+        values |= {f"{name}.{key}": value for key, value in section.items()}
+    return values
+
+
+def _made(kind: type[Config], values: Mapping[str, Any]) -> Config:
+    known = {one.key: one for one in table(kind)}
+    changed: dict[str, dict[str, Any]] = {}
+    for key, value in values.items():
+        if key not in known:
+            raise _unknown("setting", key, known)
+        section, _, name = key.partition(".")
+        changed.setdefault(section, {})[name] = known[key].checked(value)
+    sections = {
+        section.name: replace(section.default, **changed.get(section.name, {}))  # type: ignore[type-var]
+        for section in fields(kind)  # type: ignore[arg-type]
+    }
+    return kind(**sections)
+
+
+def _unknown(what: str, name: str, known: Any) -> UnknownNameError:
+    error = UnknownNameError(what, name, known)
+    error.field = name
+    return error

@@ -1,1 +1,0 @@
-"""Settings of programs: declared once, checked, and listed for the manual."""

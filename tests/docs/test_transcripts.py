@@ -1,0 +1,63 @@
+"""Transcripts on the pages are what the commands print."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import sys
+from types import ModuleType
+
+import pytest
+
+from kongming.learning.registry import model_names
+from tests.docs.tables import ROOT
+
+
+def _load() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("transcripts", ROOT / "docs" / "transcripts.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+transcripts = _load()
+RECORDED = [one for one in transcripts.TRANSCRIPTS if not one.measures]
+
+
+@pytest.mark.parametrize("transcript", RECORDED, ids=lambda transcript: transcript.name)
+def test_a_transcript_of_recorded_data_is_what_the_command_prints(transcript) -> None:  # type: ignore[no-untyped-def]
+    page = (ROOT / transcript.page).read_text()
+    assert transcripts.replaced(page, transcript.name, transcripts.record(transcript)) == page
+
+
+def test_each_transcript_has_its_block() -> None:
+    named = {
+        (path.relative_to(ROOT).as_posix(), name)
+        for path in transcripts.pages()
+        for name in re.findall(r"<!-- transcript: ([\w-]+) -->\n```\n\$ ", path.read_text())
+    }
+    assert named == {(one.page, one.name) for one in transcripts.TRANSCRIPTS}
+
+
+def test_no_block_that_shows_a_command_and_its_output_is_written_by_hand() -> None:
+    for path in transcripts.pages():
+        text = path.read_text()
+        shown = len(re.findall(r"^```\n\$ ", text, re.MULTILINE))
+        assert shown == len(re.findall(r"^<!-- transcript: ", text, re.MULTILINE)), path
+
+
+def test_the_training_in_the_readme_tried_the_models_of_today() -> None:
+    page = (ROOT / "README.md").read_text()
+    table = page.partition("$ kongming train")[2].partition("noise floor")[0]
+    shown = re.findall(r"^ ([A-Z][A-Z.]+) +\d", table, re.MULTILINE)
+    assert shown == [name for name in model_names() if name in shown]
+    # A stack is fitted only where more families of loads were run than the demo has.
+    assert set(model_names()) - set(shown) <= {"STACK"}
+
+
+def test_the_block_of_an_unknown_name_is_refused() -> None:
+    with pytest.raises(RuntimeError, match="no block"):
+        transcripts.replaced("# A page\n", "demo", "text")

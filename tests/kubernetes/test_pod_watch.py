@@ -1,0 +1,168 @@
+"""Pods of an API server that forgets, breaks off and refuses."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kongming_extender.config import Pods as Settings
+from kongming_extender.metrics import Metrics
+from kongming_extender.pod_watch import PodWatch
+from kongming_extender.pods import Pod
+
+from kongming.records.errors import InputError
+from tests.kubernetes import clusters
+from tests.kubernetes.apiserver import ApiServer
+
+Scenario = Callable[["Listener", ApiServer], Awaitable[None]]
+
+
+class Listener:
+    """``pods`` are by name, as they are now; ``lists`` counts the lists of all."""
+
+    def __init__(self) -> None:
+        self.metrics = Metrics()
+        self.pods: dict[str, Pod] = {}
+        self.lists = 0
+
+    def pods_listed(self, pods: list[Pod], at: float) -> None:
+        self.lists += 1
+        self.pods = {pod.name: pod for pod in pods}
+
+    def pod_changed(self, pod: Pod) -> None:
+        self.pods[pod.name] = pod
+
+    def pod_deleted(self, pod: Pod) -> None:
+        self.pods.pop(pod.name, None)
+
+    def relist_needed(self) -> bool:
+        return False
+
+    def sample(self, name: str, **labels: str) -> float:
+        return self.metrics.registry.get_sample_value(f"kongming_extender_{name}", labels) or 0.0
+
+    async def until(self, condition: Callable[[], Any]) -> None:
+        async with asyncio.timeout(20):
+            while not condition():
+                await asyncio.sleep(0.01)
+
+
+@asynccontextmanager
+async def watching(listener: Listener, settings: Settings) -> AsyncIterator[None]:
+    task = asyncio.create_task(PodWatch(settings, listener.metrics, listener).run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+def play(tmp_path: Path, scenario: Scenario, **settings: Any) -> None:
+    async def run() -> None:
+        async with ApiServer(tmp_path) as api:
+            listener = Listener()
+            for name in ("one", "two", "three"):
+                await api.put(clusters.pod(name, app="etl"))
+            async with watching(listener, api.settings(**settings)):
+                await listener.until(lambda: len(listener.pods) == 3)
+                await listener.until(lambda: api.watches)
+                await scenario(listener, api)
+
+    asyncio.run(run())
+
+
+def test_pods_are_listed_in_pages_and_then_watched(tmp_path: Path) -> None:
+    async def scenario(listener: Listener, api: ApiServer) -> None:
+        assert [query.get("continue") for query in api.lists] == [None, "2"]
+        assert all(query["labelSelector"] == "tier=batch" for query in api.queries)
+        (watch,) = api.watches
+        assert watch["resourceVersion"] == str(api.version)
+        assert watch["allowWatchBookmarks"] == "true"
+        # A change of three megabytes, in parts that do not end where it does.
+        await api.put(clusters.pod("four", app="etl", node="n", managedFields="x" * (3 << 20)))
+        await api.delete(next(pod for pod in api.pods.values() if pod["metadata"]["name"] == "one"))
+        await listener.until(lambda: set(listener.pods) == {"two", "three", "four"})
+        assert listener.pods["four"].node == "n"
+        assert listener.sample("watch_connected") == 1
+        assert listener.sample("watch_events_total", type="DELETED") == 1
+
+    play(tmp_path, scenario, page=2, label_selector="tier=batch")
+
+
+def test_a_watch_that_breaks_off_is_resumed(tmp_path: Path) -> None:
+    async def scenario(listener: Listener, api: ApiServer) -> None:
+        await api.bookmark()
+        await listener.until(lambda: listener.sample("watch_events_total", type="BOOKMARK") == 1)
+        version = api.version
+        await api.cut()
+        await api.put(clusters.pod("four"))
+        await listener.until(lambda: "four" in listener.pods)
+        assert listener.lists == 1
+        # From the bookmark, or from the change where it came before the cut was listener.
+        assert api.watches[-1]["resourceVersion"] in (str(version), str(version + 1))
+
+    play(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("while_watching", [True, False])
+def test_what_the_api_server_has_forgotten_is_listed_again(
+    tmp_path: Path, while_watching: bool
+) -> None:
+    async def scenario(listener: Listener, api: ApiServer) -> None:
+        deleted = next(iter(api.pods))
+        if not while_watching:
+            # 410 as the status of the next watch: the version that it begins from is forgotten.
+            api.oldest = api.version + 2
+        del api.pods[deleted]
+        if while_watching:
+            await api.forget()
+        else:
+            await api.cut()
+            await listener.until(lambda: len(api.watches) > 1)
+            api.oldest = 0
+        await listener.until(lambda: listener.lists == 2)
+        assert len(listener.pods) == 2
+        assert listener.sample("watch_lists_total", cause="gone") == 1
+        await api.put(clusters.pod("after"))
+        await listener.until(lambda: "after" in listener.pods)
+
+    play(tmp_path, scenario)
+
+
+def test_a_busy_api_server_is_asked_again(tmp_path: Path) -> None:
+    async def scenario(listener: Listener, api: ApiServer) -> None:
+        api.failing = 2
+        await api.cut()
+        await api.put(clusters.pod("four"))
+        await listener.until(lambda: "four" in listener.pods)
+        assert listener.lists == 1
+
+    play(tmp_path, scenario)
+
+
+def test_a_renewed_token_counts(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(listener: Listener, api: ApiServer) -> None:
+        api.token = "secret-2"
+        await api.cut()
+        await listener.until(lambda: "list and watch on pods" in caplog.text)
+        api.file.write_text("secret-2\n")
+        await api.put(clusters.pod("four"))
+        await listener.until(lambda: "four" in listener.pods)
+        assert caplog.text.count("cannot be watched") == 1
+        assert "secret" not in caplog.text
+
+    play(tmp_path, scenario)
+
+
+def test_outside_of_a_cluster_the_missing_setting_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    with pytest.raises(InputError, match=r"pods\.api"):
+        PodWatch(Settings(ca=""), Metrics(), Listener())
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    with pytest.raises(InputError, match=r"pods\.ca"):
+        PodWatch(Settings(ca="/nowhere/ca.crt"), Metrics(), Listener())

@@ -1,0 +1,108 @@
+"""Which nodes are refused, and the priorities of the others."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kongming_extender.policy import (
+    Resident,
+    nodes_to_check,
+    over_limit,
+    priorities,
+    resident_over_limit,
+    single_best,
+)
+from kongming_scheduling.ranking_cache import NodeScore
+
+SCORES = st.floats(-0.5, 20.0)
+RANKED = st.dictionaries(st.text("abcdef", min_size=1, max_size=4), SCORES, min_size=1)
+
+
+def nodes(scores: dict[str, float]) -> dict[str, NodeScore]:
+    return {name: NodeScore(name, score, math.exp(score)) for name, score in scores.items()}
+
+
+@given(RANKED, st.floats(1.05, 10.0), st.sets(st.text("uvw", min_size=1, max_size=3)))
+def test_priorities_are_integers_and_fall_with_the_predicted_slowdown(
+    scores: dict[str, float], steep: float, unknown: set[str]
+) -> None:
+    names = sorted({*scores, *unknown})
+    by_name = dict(zip(names, priorities(names, nodes(scores), steep), strict=True))
+    assert all(type(priority) is int and 0 <= priority <= 10 for priority in by_name.values())
+    ordered = sorted(scores, key=lambda name: scores[name])
+    assert by_name[ordered[0]] == 10
+    known = [by_name[name] for name in ordered]
+    assert known == sorted(known, reverse=True)
+    assert all(by_name[name] == known[len(known) // 2] for name in unknown)
+
+
+@given(RANKED, st.floats(-5.0, 5.0))
+def test_what_slows_all_nodes_alike_changes_no_priority(
+    scores: dict[str, float], more: float
+) -> None:
+    names = list(scores)
+    exact = {name: round(score * 8) / 8 for name, score in scores.items()}
+    shifted = {name: score + round(more * 8) / 8 for name, score in exact.items()}
+    assert priorities(names, nodes(exact), 2.0) == priorities(names, nodes(shifted), 2.0)
+
+
+def test_a_node_twice_as_bad_has_0_and_nodes_much_alike_share_a_priority() -> None:
+    result = priorities(
+        ["best", "alike", "worse", "twice"],
+        nodes(
+            {"best": 0.1, "alike": 0.12, "worse": 0.1 + math.log(1.4), "twice": 0.1 + math.log(2)}
+        ),
+        2.0,
+    )
+    assert result == [10, 10, 5, 0]
+
+
+@given(RANKED, st.floats(1.0, 30.0))
+def test_a_limit_refuses_what_is_above_it_and_nothing_else(
+    scores: dict[str, float], limit: float
+) -> None:
+    table = nodes(scores)
+    names = [*table, "unknown-node"]
+    failed = over_limit(names, table, "etl", limit)
+    assert set(failed) == {name for name, node in table.items() if node.slowdown > limit + 1e-6} | {
+        name for name in failed if table[name].slowdown > limit
+    }
+    assert over_limit(names, table, "etl", 0.0) == {}
+
+
+def test_reasons_name_the_slowdown_and_the_limit() -> None:
+    table = {"a": NodeScore("a", 0.5, 1.62), "b": NodeScore("b", 0.5, 1.7, extrapolating=True)}
+    failed = over_limit(["a", "b"], table, "etl", 1.2)
+    assert failed["a"] == (
+        "kongming: etl would take 1.62 times as long as on an idle node; its limit is 1.2"
+    )
+    assert "outside of what it was profiled under" in failed["b"]
+    residents = {"u1": Resident("u1", "web", "default/web-1", 1.3)}
+    assert resident_over_limit({"u1": 1.41}, residents, "etl") == (
+        "kongming: co-located with etl, default/web-1 (web) would take 1.41 times as long as on an "
+        "idle node; its limit is 1.3"
+    )
+    assert resident_over_limit({"u1": 1.3, "other": 9.0}, residents, "etl") is None
+    assert resident_over_limit({}, residents, "etl") is None
+
+
+def test_only_nodes_where_a_limit_may_be_exceeded_are_checked() -> None:
+    table = {
+        "calm": NodeScore("calm", 0.1, 1.1, worst_resident=1.2),
+        "hot": NodeScore("hot", 0.1, 1.1, worst_resident=1.5),
+        "free": NodeScore("free", 0.1, 1.1, worst_resident=9.0),
+    }
+    strict, easy = Resident("u", "web", "w", 1.3), Resident("v", "db", "d", 2.0)
+    residents = {"calm": {"u": strict}, "hot": {"u": strict, "v": easy}, "gone": {"u": strict}}
+    assert nodes_to_check(["calm", "hot", "free", "gone"], table, residents) == ["hot"]
+
+
+@pytest.mark.parametrize(
+    ("priorities", "best"),
+    [([], None), ([0], "a"), ([3, 10, 4], "b"), ([10, 4, 10], None), ([0, 0], None)],
+)
+def test_a_best_node_has_no_equal(priorities: list[int], best: str | None) -> None:
+    assert single_best("abc"[: len(priorities)], priorities) == best

@@ -1,0 +1,64 @@
+"""Which tests one process runs after another, and which of these groups come first.
+
+Tests of a module share its fixtures, so that one process runs them. Modules over one fixture that
+takes long to make are one group. Groups that take longest come first: the end is then short, when
+one process still works and the others wait. Tests that want the machine to themselves are a group
+too, and come first of all: the others wait for them once.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import pytest
+
+__all__ = ["group", "is_alone", "longest_first"]
+
+SHARED = ("profiled",)
+"""Fixtures that several modules use and that take long to make."""
+
+SECONDS = {
+    "profiled": 6.0,
+    "hasty": 6.0,
+    "start_server": 2.0,
+    "server": 1.0,
+    "agent_process": 2.0,
+    "ask": 0.5,
+    "kongming": 0.3,
+    "postgres_url": 0.3,
+    "runs": 0.3,
+}
+"""About how long a test takes that uses a fixture of this name; others take a twentieth."""
+
+
+def is_alone(item: pytest.Item) -> bool:
+    """Whether nothing may be tested at the same time."""
+    return item.get_closest_marker("alone") is not None
+
+
+def group(item: pytest.Item) -> str:
+    """The name of the group that a test belongs to."""
+    if is_alone(item):
+        return "alone"
+    names = getattr(item, "fixturenames", ())
+    module = item.nodeid.partition("::")[0]
+    return next((name for name in SHARED if name in names), module)
+
+
+def longest_first(items: list[pytest.Item]) -> list[pytest.Item]:
+    """The tests by groups, each marked with its own; those that want to be alone come first."""
+    members: dict[str, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        members[group(item)].append(item)
+    for name, tests in members.items():
+        for item in tests:
+            item.add_marker(pytest.mark.xdist_group(name))
+    ordered = sorted(members.values(), key=lambda tests: (not is_alone(tests[0]), -_seconds(tests)))
+    return [item for tests in ordered for item in tests]
+
+
+def _seconds(tests: list[pytest.Item]) -> float:
+    return sum(
+        max((SECONDS.get(name, 0.05) for name in getattr(item, "fixturenames", ())), default=0.05)
+        for item in tests
+    )

@@ -1,0 +1,76 @@
+"""Every table that a person writes is read alike: an error names the file, the row, the column."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kongming.csv_rows import read_rows
+from kongming.records.errors import InputError
+from kongming.scale.decide.readings import readings
+from kongming.scale.decide.recommendation import read_prices
+from kongming.scale.design.candidates import candidates
+from kongming.scale.design.planning import read_costs
+
+POINTS = candidates([1, 2], [0.1])
+
+READERS: dict[str, tuple[str, Callable[[Path], object]]] = {
+    "prices": ("price,type", read_prices),
+    "costs": ("cost,machines,scale", lambda path: read_costs(path, POINTS, None)),
+    "readings": ("memory.random.8M,node", lambda path: readings([path], "memory")),
+}
+"""The header, its first column a number, and the reader."""
+
+
+@pytest.mark.parametrize("name", READERS)
+@pytest.mark.parametrize("cell", ["fast", "0", "-1", "nan", "inf", "1_0"])
+def test_a_cell_that_is_no_number_above_0(tmp_path: Path, name: str, cell: str) -> None:
+    header, read = READERS[name]
+    path = tmp_path / "table.csv"
+    others = header.count(",")
+    path.write_text(f"{header}\n5{',1' * others}\n\n{cell}{',2' * others}\n")
+    column = header.split(",")[0]
+    with pytest.raises(InputError, match=rf"table.csv: row 2 .line 4., column '{column}': is"):
+        read(path)
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_a_file_that_is_no_table(tmp_path: Path, name: str) -> None:
+    header, read = READERS[name]
+    path = tmp_path / "table.csv"
+    path.write_text("other,columns\n1,2\n")
+    with pytest.raises(InputError, match=r"header .row 0., column '.*': is missing"):
+        read(path)
+    path.write_text(f"{header}\n{'1,' * 5}\n")
+    with pytest.raises(InputError, match=r"row 1 .line 2., column \d: has 6 cells"):
+        read(path)
+
+
+@pytest.mark.parametrize(("name", "second"), [("prices", "5,1"), ("readings", "6,1")])
+def test_a_key_that_is_there_twice(tmp_path: Path, name: str, second: str) -> None:
+    header, read = READERS[name]
+    path = tmp_path / "table.csv"
+    path.write_text(f"{header}\n5,1\n{second}\n")
+    with pytest.raises(InputError, match=r"row 2 .line 3., column '(type|node)': is there twice"):
+        read(path)
+
+
+def test_good_tables(tmp_path: Path) -> None:
+    path = tmp_path / "table.csv"
+    path.write_text("\ufefftype,price\nslow, 0.35\n,0.5\n", encoding="utf-8")
+    assert read_prices(path) == {"slow": 0.35, None: 0.5}
+    path.write_text("machines,scale,cost\n2,0.1,7\n1,0.1,5\n")
+    assert read_costs(path, POINTS, None).tolist() == [5.0, 7.0]
+    path.write_text("node,a,b\nn1,1e-9,\nn2,2e-9,3e-9\n")
+    assert readings([path], "memory") == {"n1": {"a": 1e-9}, "n2": {"a": 2e-9, "b": 3e-9}}
+
+
+def test_other_separators_only_where_they_are_allowed(tmp_path: Path) -> None:
+    path = tmp_path / "table.csv"
+    path.write_text("a;b\n1;2\n")
+    (row,) = read_rows(path, ("a", "b"), separators=",;\t")
+    assert (row.number_in("a"), row.number_in("b")) == (1.0, 2.0)
+    with pytest.raises(InputError, match="column 'a': is missing"):
+        list(read_rows(path, ("a", "b")))

