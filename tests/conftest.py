@@ -7,12 +7,14 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Generator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
+from kongming.probes import measuring
 from kongming.store import Store
 from tests import system, warm_start
 from tests.order import is_alone, longest_first
@@ -63,9 +65,17 @@ def pytest_runtest_protocol(
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # Workers measure at the same time, each with locks of its own.
+    os.environ[measuring.FOLDER] = tempfile.mkdtemp(prefix="kongming-locks-")
     line = system.left_out()
     if line is not None and os.environ.get(system.REQUIRE):
         raise pytest.UsageError(line)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    folder = os.environ.pop(measuring.FOLDER, None)
+    if folder is not None:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

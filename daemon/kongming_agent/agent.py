@@ -19,6 +19,7 @@ from typing import Any
 from kongming import __version__
 from kongming.probes.fingerprinting import Progress
 from kongming.probes.folders import io_folder
+from kongming.probes.measuring import PATIENCE_S, BusyError, measuring
 from kongming.probes.node import node_facts
 from kongming.probes.suite import load_suite
 from kongming.records.errors import KongmingError, StoreError
@@ -41,6 +42,7 @@ _log = logging.getLogger(__name__)
 
 _FACTS_S = 600.0
 _PSS_S = 60.0
+_BUSY_SAID_S = 60.0
 
 
 class Stopped(BaseException):
@@ -97,6 +99,8 @@ class Agent:
         self._bytes_seen = written_bytes()
         self._pss_at, self._pss = 0.0, 0.0
         self._alive_at = 0.0
+        self._busy_since: float | None = None
+        self._busy_said = 0.0
         # Shared with the link's thread.
         self._signals: signals.Signals | None = None
         self.totals = figures.Totals()
@@ -127,12 +131,13 @@ class Agent:
 
         Raises:
             ProbeError: one could not be taken.
+            BusyError: somebody else measures there.
         """
         self._begin()
         self._wakeup.wait(pause_s)
         self._look(time.monotonic())
         for domain in range(len(self.domains)):
-            self._take(Probe(domain, "quick", "asked once"))
+            self._take(Probe(domain, "quick", "asked once"), patience_s=PATIENCE_S)
         latest = self._knowledge.latest()
         return [latest[place] for place, _ in self.domains]
 
@@ -243,6 +248,8 @@ class Agent:
             self._take(probe)
         except Stopped:
             _log.info("a probe was ended to stop")
+        except BusyError as error:
+            self._postpone(probe, error)
         except KongmingError as error:
             _log.warning("no fingerprint: %s", error)
             self.totals.failures += 1
@@ -250,16 +257,18 @@ class Agent:
         # What the probe did to the signals is no news.
         self._sample = signals.sample(self._root)
 
-    def _take(self, probe: Probe) -> None:
+    def _take(self, probe: Probe, *, patience_s: float = 0.0) -> None:
         place, cpus = self.domains[probe.domain]
         busy = self._signals.cpu_busy if self._signals is not None else {}
         cpu = signals.idlest(cpus, busy)
         self._account(time.monotonic())
         self._probing = True
         try:
-            taken = self._prober.take(probe, cpu, self._alive)
+            with measuring("kongming-agent", (cpu,), patience_s=patience_s):
+                taken = self._prober.take(probe, cpu, self._alive)
         finally:
             self._probing = False
+        self._busy_since = None
         if self._stopping:
             return
         now = time.monotonic()
@@ -274,6 +283,15 @@ class Agent:
         else:
             self._knowledge.learn(place, fingerprint)
             self._spool(fingerprint, "live", place)
+
+    def _postpone(self, probe: Probe, error: BusyError) -> None:
+        now = time.monotonic()
+        if self._busy_since is None:
+            self._busy_since = self._busy_said = now
+        elif now - self._busy_said > _BUSY_SAID_S:
+            self._busy_said = now
+            _log.info("no probe for %.0f s: %s", now - self._busy_since, error.message)
+        self.schedule.postponed(probe, now)
 
     def _alive(self, _: Progress) -> None:
         now = time.monotonic()

@@ -33,6 +33,7 @@ _log = logging.getLogger(__name__)
 
 _LOCK = "profiling.lock"
 _FULL_DISK_PATIENCE_S = 120.0
+_BUSY_PATIENCE_S = 60.0
 
 JOURNALS = "campaigns"
 """Folder of the state: what ``kongming profile --journal`` shares campaigns through."""
@@ -205,8 +206,10 @@ def profile_allowed(
         InputError: as for ``allowed``; or the node has no such placement.
         StoreError: the spool could not be written for two minutes.
         ProbeError: the micro-benchmarks cannot be run.
+        BusyError: somebody else measures on this node.
     """
     from kongming.campaigns.profile_campaign import ProfileCampaign, profile_settings
+    from kongming.probes.measuring import measuring
 
     measured = profile_settings(
         allowed(settings, names),
@@ -219,7 +222,8 @@ def profile_allowed(
     try:
         campaign = ProfileCampaign.begin(measured, sink)
         done = Profiled(campaign.id)
-        campaign.drive(stop_when, done.count)
+        with measuring("kongming-agent profile", patience_s=_BUSY_PATIENCE_S):
+            campaign.drive(stop_when, done.count)
     finally:
         sink.close()
     done.complete, done.dropped = campaign.complete, campaign.dropped

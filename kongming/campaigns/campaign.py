@@ -10,8 +10,10 @@ import time
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import closing
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
+from kongming.records import moments
 from kongming.records.errors import InputError
 from kongming.records.run import Run, Signature
 
@@ -127,8 +129,10 @@ def drive(
     """Keep what a campaign yields and pass it on to ``observe``; returns its runs.
 
     Each record is on disk before the next one is measured. Whatever ends it early, Ctrl-C as
-    well, closes ``events``, which reaps every child; what came before is kept.
+    well, closes ``events``, which reaps every child; what came before is kept. A run during which
+    another measurement ran on these CPUs gets a warning.
     """
+    from kongming.probes.measuring import disturbed_since
     from kongming.profiling.events import Measured
 
     runs = []
@@ -137,6 +141,10 @@ def drive(
             if isinstance(event, Measured):
                 recorder.add_fingerprint(event.fingerprint, purpose=event.purpose)
             elif isinstance(event, Run):
+                other = disturbed_since(moments.unix(event.started_at))
+                if other is not None:
+                    warning = f"{other} measured on CPU {other.cpu} meanwhile."
+                    event = replace(event, warnings=(*event.warnings, warning))
                 recorder.add_run(event)
                 runs.append(event)
             elif isinstance(event, Signature):

@@ -94,6 +94,7 @@ def observe(settings: ObservationSettings, watch: Watch) -> Observation:
         InputError: the file is there and complete, or is written to by another command.
         IncompatibleError: what is there was recorded of something else.
         StoreError: what was measured cannot be written; what came before is kept.
+        BusyError: something else measures on these CPUs.
     """
     from kongming.audit.journal import Header, Journal
     from kongming.probes.suite import load_suite
@@ -175,6 +176,7 @@ def _record(
     done: Observation,
     watch: Watch,
 ) -> None:
+    from kongming.probes.measuring import measuring
     from kongming.profiling.observing import Pace, observe
 
     begun: float | None = None
@@ -201,7 +203,8 @@ def _record(
         first_round=first_round,
         stop_when=over,
     )
-    with watch.progress() as bar, closing(events):
+    cpus = {cpu for taken in site.cpus.values() for cpu in taken}
+    with measuring("kongming observe", cpus), watch.progress() as bar, closing(events):
         for event in events:
             step = _step(event, position, elapsed(), surrogates)
             if step is not None:

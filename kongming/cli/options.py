@@ -32,6 +32,15 @@ def store_option(function: _Function) -> _Function:
     )(function)
 
 
+def anyway_option(function: _Function) -> _Function:
+    """``--anyway``: parameter ``anyway`` (bool)."""
+    return click.option(
+        "--anyway",
+        is_flag=True,
+        help="Measure even while something else measures on these CPUs; runs of both are marked.",
+    )(function)
+
+
 def placement_option(function: _Function) -> _Function:
     """``--placement P``: parameter ``placement`` (str), by default ``cross-core``."""
     return click.option(

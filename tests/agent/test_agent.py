@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from kongming_agent.reporting.metrics import METRICS, PREFIX
 
+from kongming.probes.measuring import measuring
 from kongming.records.run import Run
 from kongming.rpc.v1 import fleet_pb2
 from tests import warm_start
@@ -282,6 +283,19 @@ def test_the_budget_outlives_a_kill(
     # Starting alone costs more than a thousandth of a core allows: no probe after the first.
     assert len(fleet[0].kept()) <= 1
     assert kept is None or kept["cpu_left"] < 0.0
+
+
+def test_it_does_not_probe_while_somebody_else_measures(
+    fleet: tuple[Fleet, str], agent_process: Agent, tmp_path: Path
+) -> None:
+    servicer, address = fleet
+    state = str(tmp_path / "state")
+    with measuring("kongming profile"):
+        agent_process("--server", address, "--state", state, settings=FAST)
+        # Signals are sampled and reported meanwhile.
+        wait_until(lambda: len(servicer.beats) >= 3, what="reports")
+        assert servicer.kept() == []
+    wait_until(lambda: servicer.kept() != [], what="a fingerprint once the CPU is free")
 
 
 def test_a_spool_on_a_full_disk_does_not_end_the_agent(

@@ -235,3 +235,17 @@ def test_other_domains_keep_what_is_known_of_them_and_new_ones_are_probed_soon()
     assert done[0][0] <= 120.0
     schedule.rearranged([0], 1, 200.0)
     assert live(schedule, 100.0, start=200.0) == []
+
+
+def test_a_probe_that_could_not_begin_comes_soon_and_not_at_once() -> None:
+    schedule = made(Probing(period_s=1000.0))
+    schedule.sampled(BUSY, 2.0, 50.0)
+    schedule.asked("the server asked")
+    probe = schedule.next(50.0)
+    assert isinstance(probe, Probe)
+    schedule.postponed(probe, 50.0)
+    instruction = schedule.next(50.0)
+    assert isinstance(instruction, Wait)
+    assert 50.0 < instruction.until < 60.0
+    again = schedule.next(instruction.until)
+    assert again == probe

@@ -36,7 +36,7 @@ from kongming.rpc.client import RemoteService
 from tests.server.process import ROOT, ServerProcess, python_path
 from tests.slurm.cluster import SlurmCluster, eventually, missing
 
-RECORDED = ROOT / "benchmarks/accuracy/recorded/epyc-32M-cross-core.db.xz"
+RECORDED = ROOT / "benchmarks/accuracy/recorded/epyc-32M-same-core.db.xz"
 HALF, BESIDE, DISK, CALM = NODES = ("n1", "n2", "n3", "n4")
 WHAT = {
     HALF: "half a CPU",
@@ -228,7 +228,7 @@ class SlurmFleet:
         trained = subprocess.run(
             [
                 *(sys.executable, "-m", "kongming.cli.main", "train", *APPS, "--json"),
-                *("--placement", "cross-core", "--store", self.server.store_url),
+                *("--placement", "same-core", "--store", self.server.store_url),
             ],
             env=environment,
             capture_output=True,

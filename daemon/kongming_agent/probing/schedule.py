@@ -37,6 +37,7 @@ _IDLE_PRESSURE = 0.03
 _IDLE_DISK = 4e6
 _STEP_SAMPLES = 2
 _YIELD = 4.0
+_POSTPONED_S = 1.0
 _OOM_REST_S = 300.0
 _LONGEST_WAIT_S = 60.0
 
@@ -69,6 +70,7 @@ class _Domain:
     reference_at: float | None = None
     references: int = 0
     wanted: str | None = None
+    not_before: float = -math.inf
     level: tuple[float, ...] | None = None
     steps: int = 0
 
@@ -180,6 +182,11 @@ class Schedule:
         domain.level = node.lately.values
         domain.due_at = now + self._period()
 
+    def postponed(self, probe: Probe, now: float) -> None:
+        """A probe that was asked for did not begin: somebody else measures on its CPUs. It is tried
+        again soon, not at the same moments as others that wait for the same."""
+        self._domains[probe.domain].not_before = now + self._rng.uniform(0.5, 1.5) * _POSTPONED_S
+
     def reference_known(self, domain: int, count: int, age_s: float, now: float) -> None:
         """An earlier life of the agent has taken ``count`` readings of the idle node."""
         self._domains[domain].references = count
@@ -246,6 +253,8 @@ class Schedule:
 
     def _for_domain(self, index: int, now: float) -> Instruction:
         domain, node = self._domains[index], self._node
+        if now < domain.not_before:
+            return Wait(domain.not_before, "another measurement is under way")
         gap = self._last_end + self._probing.least_gap_s * 2.0**node.back_off
         gap = min(gap, self._last_end + self._probing.longest_gap_s)
         idle = self.idle(now) and node.pressed is None and gap <= now

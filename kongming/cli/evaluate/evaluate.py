@@ -110,6 +110,7 @@ _MEASURING = (
 )
 @click.option("--score-only", is_flag=True, help="Measure nothing: score what the store holds.")
 @click.option("--again", is_flag=True, help="Measure anew what is complete; profiles are reused.")
+@options.anyway_option
 @click.option("--dry-run", is_flag=True, help="Tell runs and time, and stop.")
 @click.option(
     "--seed", type=int, default=None, help="Order of the runs (default: drawn, kept); of models: 0."
@@ -142,6 +143,7 @@ def command(
     out: Path | None,
     score_only: bool,
     again: bool,
+    anyway: bool,
     dry_run: bool,
     seed: int | None,
     directory: Path | None,
@@ -228,6 +230,7 @@ def command(
         out=out,
         directory=directory,
         again=again,
+        anyway=anyway,
         score_only=score_only,
         dry_run=dry_run,
         store_url=store_url,

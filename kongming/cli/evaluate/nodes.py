@@ -129,7 +129,7 @@ def _measure(
     )
     if not campaign.finished:
         view = CampaignView(sorted(settings.apps), f"environments, {settings.placement}")
-        drive_shown(campaign, view, stop_when, quiet=request.as_json)
+        drive_shown(campaign, view, stop_when, quiet=request.as_json, anyway=request.anyway)
     return Held(
         settings.node,
         campaign.stored,

@@ -129,7 +129,9 @@ def _measure(
     from kongming.records.errors import MeasurementError
 
     store.put_node(profiling.node)
-    gathered = _gather_profiles(store, profiling, stop_when, quiet=request.as_json)
+    gathered = _gather_profiles(
+        store, profiling, stop_when, quiet=request.as_json, anyway=request.anyway
+    )
     if not gathered.complete:
         raise MeasurementError(
             "The budget was spent before every application was profiled.",
@@ -147,7 +149,7 @@ def _measure(
     )
     if not campaign.finished:
         view = CampaignView(sorted(apps), f"pairs, {profiling.placement}")
-        drive_shown(campaign, view, stop_when, quiet=request.as_json)
+        drive_shown(campaign, view, stop_when, quiet=request.as_json, anyway=request.anyway)
     runs = store.runs(campaign=campaign.stored.id)
     return Held(
         profiling.node,
@@ -170,7 +172,12 @@ class Gathered:
 
 
 def _gather_profiles(
-    store: Store, settings: ProfileSettings, stop_when: Callable[[], bool], *, quiet: bool
+    store: Store,
+    settings: ProfileSettings,
+    stop_when: Callable[[], bool],
+    *,
+    quiet: bool,
+    anyway: bool,
 ) -> Gathered:
     """The profiles in the store; applications that lack one are profiled in one campaign."""
     from kongming.campaigns.stored_profiles import Place, profile_of, profiles_held
@@ -183,7 +190,7 @@ def _gather_profiles(
     if not lacking:
         return Gathered(profiles, {}, True)
     campaign, _ = profile_applications(
-        store, replace(settings, apps=lacking), stop_when, quiet=quiet
+        store, replace(settings, apps=lacking), stop_when, quiet=quiet, anyway=anyway
     )
     if campaign.complete:
         for name in lacking.keys() - campaign.dropped.keys():

@@ -34,6 +34,7 @@ class Request:
     out: Path | None
     directory: Path | None
     again: bool
+    anyway: bool
     score_only: bool
     dry_run: bool
     store_url: str | None

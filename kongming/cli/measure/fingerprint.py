@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     help="Folder on the file system that the I/O surrogates measure. Default: your cache folder "
     "(KONGMING_DIR).",
 )
+@options.anyway_option
 @click.option("--no-store", is_flag=True, help="Do not keep the fingerprint.")
 @options.store_option
 @options.json_option
@@ -44,6 +47,7 @@ def command(
     names: Sequence[str],
     cpu: int | None,
     directory: Path | None,
+    anyway: bool,
     no_store: bool,
     store_url: str | None,
     as_json: bool,
@@ -53,12 +57,19 @@ def command(
     Surrogates are timed in turns, in short rounds over the whole window. The fingerprint is kept
     in the store. Exit status 1 when not one of them could be measured.
     """
-    from kongming.probes.node import node_facts
+    from kongming.probes.measuring import disturbed_since, measuring
+    from kongming.probes.node import allowed_cpu, node_facts
 
     node = node_facts()
-    fingerprint = measure(
-        node, suite_name, names or None, cpu, directory, quiet=as_json, text="measuring"
-    )
+    with measuring("kongming fingerprint", (allowed_cpu(node, cpu),), anyway=anyway):
+        began = time.time()
+        fingerprint = measure(
+            node, suite_name, names or None, cpu, directory, quiet=as_json, text="measuring"
+        )
+        other = disturbed_since(began, (fingerprint.cpu,))
+    if other is not None:
+        warning = f"{other} measured on CPU {other.cpu} meanwhile."
+        fingerprint = replace(fingerprint, warnings=(*fingerprint.warnings, warning))
     if as_json:
         # Printed before it is kept: a store that fails must not lose the measurement.
         output.emit_json(fingerprint.to_dict())

@@ -53,6 +53,7 @@ def command(
     reading is kept at once; after Ctrl-C the same command goes on from there.
     """
     from kongming.cli.measure.fingerprint import measure
+    from kongming.probes.measuring import measuring
     from kongming.probes.node import allowed_cpu, node_facts
     from kongming.probes.reference import MIN_READINGS, idle_reference
     from kongming.probes.suite import load_suite
@@ -72,7 +73,7 @@ def command(
     node = node_facts()
     cpu = allowed_cpu(node, cpu)
     version = load_suite(node, directory).version
-    with Store.open(store_url) as store:
+    with Store.open(store_url) as store, measuring("kongming reference", (cpu,)):
         store.put_node(node)
         last = store.reference(node.id, version, cpu)
         since = max(moments.ago(KEPT_FOR_S), "" if last is None else last.taken_at)

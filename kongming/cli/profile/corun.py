@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     type=click.Path(dir_okay=False, path_type=Path),
     help="Applications file (default: as they were profiled last).",
 )
+@options.anyway_option
 @click.option("--model", default=None, help="The model to compare with (default: the chosen).")
 @click.option("--seed", type=int, default=None, help="Order and phases (default: drawn).")
 @click.option(
@@ -44,6 +45,7 @@ def command(
     placement: str,
     repeats: int,
     file: Path | None,
+    anyway: bool,
     model: str | None,
     seed: int | None,
     directory: Path | None,
@@ -62,6 +64,7 @@ def command(
     from kongming.cli.profile.stored import applications
     from kongming.engine.load.models import Widenings
     from kongming.probes.folders import io_folder
+    from kongming.probes.measuring import measuring
     from kongming.probes.suite import load_suite
     from kongming.profiling.plans.placement import choose
     from kongming.profiling.runs.corun import corun
@@ -97,7 +100,7 @@ def command(
         )
         title = f"{first} beside {second}, {placement}"
         view = CampaignView(sorted(apps), title)
-        with view:
+        with measuring("kongming corun", anyway=anyway), view:
             runs = drive(events, store, view.see)
         widenings = Widenings(store, model)
         predictions = [_predicted(store, a, b, placement, widenings, model) for a, b in ordered]

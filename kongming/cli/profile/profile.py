@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 @click.option("--budget", type=float, metavar="MINUTES", help="Stop after this; resumable.")
 @click.option("--dry-run", is_flag=True, help="Tell runs, time and bytes written, and stop.")
 @click.option("--again", is_flag=True, help="Measure anew what is already complete.")
+@options.anyway_option
 @click.option("--seed", type=int, default=None, help="Order of the runs (default: drawn, kept).")
 @click.option(
     "--dir",
@@ -67,6 +68,7 @@ def command(
     budget: float | None,
     dry_run: bool,
     again: bool,
+    anyway: bool,
     seed: int | None,
     directory: Path | None,
     journal: Path | None,
@@ -117,7 +119,9 @@ def command(
         sink: Sink = store
         if journal is not None:
             sink = stack.enter_context(closing(JournaledStore(store, journal)))
-        campaign, view = profile_applications(sink, settings, stop_when, quiet=as_json)
+        campaign, view = profile_applications(
+            sink, settings, stop_when, quiet=as_json, anyway=anyway
+        )
     units = {name: app.metric_unit for name, app in apps.items()}
     _report(campaign, view, units, time.monotonic() - started, as_json=as_json)
     return 1 if view.failed else 0

@@ -16,10 +16,20 @@ if TYPE_CHECKING:
 
 
 def profile_applications(
-    sink: Sink, settings: ProfileSettings, stop_when: Callable[[], bool], *, quiet: bool = False
+    sink: Sink,
+    settings: ProfileSettings,
+    stop_when: Callable[[], bool],
+    *,
+    quiet: bool = False,
+    anyway: bool = False,
 ) -> tuple[ProfileCampaign, CampaignView]:
-    """Carry the campaign out, or what is left of it; ``quiet`` prints nothing about resuming."""
+    """Carry the campaign out, or what is left of it; ``quiet`` prints nothing about resuming.
+
+    Raises:
+        BusyError: something else measures on these CPUs, and ``anyway`` is false.
+    """
     from kongming.campaigns.profile_campaign import ProfileCampaign
+    from kongming.probes.measuring import measuring
 
     campaign = ProfileCampaign.begin(settings, sink)
     plan, done = campaign.plan, campaign.done
@@ -31,7 +41,7 @@ def profile_applications(
     for run in campaign.earlier:
         if run.ok or run.step in done:
             view.see(run)
-    with view:
+    with measuring("kongming profile", anyway=anyway), view:
         campaign.drive(stop_when, view.see)
     return campaign, view
 
@@ -52,14 +62,25 @@ class _Resumable(Protocol):
 
 
 def drive_shown(
-    campaign: _Resumable, view: CampaignView, stop_when: Callable[[], bool], *, quiet: bool
+    campaign: _Resumable,
+    view: CampaignView,
+    stop_when: Callable[[], bool],
+    *,
+    quiet: bool,
+    anyway: bool,
 ) -> None:
-    """Carry out what is left of a campaign; ``quiet`` prints nothing about resuming."""
+    """Carry out what is left of a campaign; ``quiet`` prints nothing about resuming.
+
+    Raises:
+        BusyError: something else measures on these CPUs, and ``anyway`` is false.
+    """
+    from kongming.probes.measuring import measuring
+
     done = campaign.done
     if done and not quiet:
         total = len(campaign.steps)
         output.error_console().print(f"resuming: {len(done)} of {total} runs are done")
     for run in campaign.earlier:
         view.see(run)
-    with view:
+    with measuring("kongming evaluate", anyway=anyway), view:
         campaign.drive(stop_when, view.see)

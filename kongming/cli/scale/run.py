@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -47,6 +48,7 @@ RUNNERS = ("local", "slurm", "kubernetes")
     help="With --runner local: CPUs of a machine.",
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the order of the runs.")
+@options.anyway_option
 @click.option(
     "--dir",
     "directory",
@@ -65,6 +67,7 @@ def command(
     image: str | None,
     share: float,
     seed: int,
+    anyway: bool,
     directory: Path | None,
     as_json: bool,
 ) -> int:
@@ -76,6 +79,7 @@ def command(
     same command resumes what was interrupted. Exit status 1 when a run failed.
     """
     from kongming.campaigns.experiments import ExperimentCampaign, open_runner
+    from kongming.probes.measuring import disturbed_since, measuring
     from kongming.profiling.appfile import load, select
     from kongming.records.errors import InputError
     from kongming.scale.design.planning import configuration, read_design
@@ -91,13 +95,20 @@ def command(
     wanted = [(at, count * repeats) for at, count in wanted]
     campaign = ExperimentCampaign.begin(app, wanted, out or Path(f"{name}-runs.csv"), seed=seed)
     left = campaign.left
+    # Machines of a cluster have locks of their own.
+    cpus = None if runner == "local" and left else ()
     with (
+        measuring("kongming scale run", cpus, anyway=anyway),
         open_runner(runner, app, directory, share, image) as running,
         output.progress(f"{name}: {len(left)} runs", total=float(len(left))) as shown,
     ):
+        began = time.time()
         campaign.drive(running, lambda k, planned: shown.update(k, text=f"{name}: {planned.at}"))
+        other = disturbed_since(began, cpus)
         reason = getattr(running, "reason", None)
     warnings: list[str] = []
+    if other is not None:
+        warnings.append(f"{other} measured on CPU {other.cpu} meanwhile: runs may be too slow")
     if runner == "local" and left and reason not in (None, "left"):
         warnings.append(f"machines are processes without a limit of their own: {reason}")
     if runner == "local" and left:

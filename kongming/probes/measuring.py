@@ -1,0 +1,248 @@
+"""One measurement at a time on a CPU: advisory locks, shared by all programs of ours on a machine.
+
+Two campaigns on one CPU time each other: what either calls the idle time is neither's. A lock is a
+file for each CPU, held with flock(2) for as long as something is measured there, so that it ends
+with its process however that ends. Measuring all the same is possible (``beside``); then both sides
+can tell, and mark what they measured meanwhile.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from kongming.records import moments
+from kongming.records.errors import MeasurementError
+
+FOLDER = "KONGMING_LOCKS"
+"""The environment variable that names another folder for the locks."""
+
+PATIENCE_S = 5.0
+"""A fingerprint of an agent takes a second or less, with a disk that is slow a few."""
+
+_POLL_S = 0.05
+_LONGEST_NOTE = 4096
+_FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Who measures: ``pid`` 0, empty texts where that could not be read."""
+
+    cpu: int
+    pid: int = 0
+    command: str = ""
+    since: str = ""
+
+    def __str__(self) -> str:
+        who = self.command or "Another measurement"
+        known = [f"process {self.pid}"] if self.pid else []
+        known += [f"since {self.since}"] if self.since else []
+        return f"{who} ({', '.join(known)})" if known else who
+
+
+class BusyError(MeasurementError):
+    """Somebody else measures on a CPU: ``holder``."""
+
+    def __init__(self, holder: Holder, *, avoidable: bool) -> None:
+        way_out = ", or measure all the same with --anyway: then the runs of both are marked"
+        super().__init__(
+            f"{holder} measures on CPU {holder.cpu}.",
+            hint="Two measurements on one CPU time each other. Wait until it has ended"
+            f"{way_out if avoidable else ''}.",
+        )
+        self.holder = holder
+
+
+def locks_folder() -> Path:
+    """KONGMING_LOCKS, else a folder that all users of the machine share."""
+    configured = os.environ.get(FOLDER)
+    if configured:
+        return Path(configured)
+    shared = Path("/run/lock")
+    base = shared if os.access(shared, os.W_OK | os.X_OK) else Path(tempfile.gettempdir())
+    return base / "kongming"
+
+
+_held: dict[int, int] = {}
+"""Handles of the locks that this process holds, by CPU."""
+
+_beside: set[int] = set()
+"""CPUs on which this process measures although somebody else does."""
+
+
+@contextmanager
+def measuring(
+    command: str,
+    cpus: Iterable[int] | None = None,
+    *,
+    anyway: bool | None = None,
+    patience_s: float | None = None,
+) -> Iterator[None]:
+    """Hold the locks of ``cpus`` (default: all that this process may use) while measuring.
+
+    ``command`` is what others are told. Locks that this process holds already are not taken again.
+    Where locks cannot be kept at all (no folder that may be written), nothing is held. ``anyway``
+    is the option of that name, None for what has no such option.
+
+    Raises:
+        BusyError: another process has one of them after ``patience_s`` (default: PATIENCE_S), and
+            ``anyway`` is not true.
+    """
+    wanted = sorted(set(os.sched_getaffinity(0) if cpus is None else cpus) - _held.keys())
+    deadline = time.monotonic() + (PATIENCE_S if patience_s is None else patience_s)
+    taken: list[int] = []
+    with contextlib.ExitStack() as stack:
+        # In the order of their numbers: two that want the same CPUs cannot wait for each other.
+        for cpu in wanted:
+            handle = _open(cpu, "lock")
+            if handle is None:
+                continue
+            stack.callback(os.close, handle)
+            if _locked(handle, deadline):
+                _note(handle, command)
+                _held[cpu] = handle
+                taken.append(cpu)
+            elif anyway:
+                stack.enter_context(_measuring_beside(cpu))
+            else:
+                for held in taken:
+                    del _held[held]
+                raise BusyError(_holder(cpu, handle), avoidable=anyway is not None)
+        try:
+            yield
+        finally:
+            for cpu in taken:
+                _touch(_held.pop(cpu))
+
+
+def disturbed_since(moment: float, cpus: Iterable[int] | None = None) -> Holder | None:
+    """Who else has measured on these CPUs at any time since ``moment`` (Unix seconds), or None.
+
+    Tells what was measured with ``anyway``, from both sides: from the one that holds the lock,
+    those that came beside it; from one of these, the holder.
+    """
+    for cpu in sorted(set(os.sched_getaffinity(0) if cpus is None else cpus)):
+        if cpu in _held:
+            other = _active(cpu, "beside", moment)
+        elif cpu in _beside:
+            other = _active(cpu, "lock", moment)
+        else:
+            other = None
+        if other is not None:
+            return other
+    return None
+
+
+@contextmanager
+def _measuring_beside(cpu: int) -> Iterator[None]:
+    handle = _open(cpu, "beside")
+    if handle is None:
+        yield
+        return
+    try:
+        # Several may be beside a holder; the lock says that there is one.
+        fcntl.flock(handle, fcntl.LOCK_SH)
+        _note(handle, "A measurement with --anyway")
+        _beside.add(cpu)
+        try:
+            yield
+        finally:
+            _beside.discard(cpu)
+            _touch(handle)
+    finally:
+        os.close(handle)
+
+
+def _existing(cpu: int, kind: str) -> int | None:
+    """A handle of the file, None where there is none."""
+    path = locks_folder() / f"cpu-{cpu}.{kind}"
+    for mode in (os.O_RDWR, os.O_RDONLY):
+        with contextlib.suppress(OSError):
+            return os.open(path, mode | _FLAGS)
+    return None
+
+
+def _open(cpu: int, kind: str) -> int | None:
+    """A handle of the file, made where it is missing; None where that is not possible."""
+    folder = locks_folder()
+    with contextlib.suppress(OSError):
+        if not folder.exists():
+            folder.mkdir(parents=True)
+            # Of all users, and nobody can take away another's files.
+            folder.chmod(0o1777)
+    # Only where it is missing: the kernel refuses O_CREAT for files of others in such a folder.
+    if (handle := _existing(cpu, kind)) is not None:
+        return handle
+    with contextlib.suppress(OSError):
+        path = folder / f"cpu-{cpu}.{kind}"
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | _FLAGS, 0o666)
+        # The umask would keep other users from noting who holds it.
+        os.fchmod(handle, 0o666)
+        return handle
+    # Another process was faster.
+    return _existing(cpu, kind)
+
+
+def _locked(handle: int, deadline: float) -> bool:
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(_POLL_S)
+        else:
+            return True
+
+
+def _note(handle: int, command: str) -> None:
+    note = json.dumps({"pid": os.getpid(), "command": command, "since": moments.now()})
+    # Where another user's file may only be read the lock counts all the same.
+    with contextlib.suppress(OSError):
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, note.encode(), 0)
+
+
+def _touch(handle: int) -> None:
+    with contextlib.suppress(OSError):
+        os.utime(handle)
+
+
+def _holder(cpu: int, handle: int) -> Holder:
+    try:
+        note = json.loads(os.pread(handle, _LONGEST_NOTE, 0))
+        pid, command, since = note["pid"], note["command"], note["since"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return Holder(cpu)
+    # Any user of the machine can write there.
+    return Holder(
+        cpu, pid if isinstance(pid, int) else 0, _printable(command, 200), _printable(since, 40)
+    )
+
+
+def _printable(value: object, most: int) -> str:
+    return "".join(each for each in str(value)[:most] if each.isprintable())
+
+
+def _active(cpu: int, kind: str, moment: float) -> Holder | None:
+    """Who holds the file's lock now, or held it since ``moment``."""
+    handle = _existing(cpu, kind)
+    if handle is None:
+        return None
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return _holder(cpu, handle)
+        return _holder(cpu, handle) if os.fstat(handle).st_mtime >= moment else None
+    finally:
+        os.close(handle)

@@ -1,0 +1,185 @@
+"""One measurement at a time on a CPU, over processes, and marks where two were asked for."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from kongming.cli.main import cli
+from kongming.probes import measuring as module
+from kongming.probes.measuring import BusyError, disturbed_since, measuring
+from tests.conftest import ROOT
+
+CPU = min(os.sched_getaffinity(0))
+FAR = 4096
+"""A CPU that no machine of these tests has: locks do not ask."""
+
+HOLDER = """
+import sys
+from kongming.probes.measuring import measuring
+with measuring(sys.argv[1], (int(sys.argv[2]),), anyway=sys.argv[3] == "anyway"):
+    print("measuring", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture(autouse=True)
+def locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv(module.FOLDER, str(tmp_path / "locks"))
+    monkeypatch.setattr(module, "PATIENCE_S", 0.0)
+    return tmp_path / "locks"
+
+
+@contextmanager
+def another(command: str, cpu: int = FAR, how: str = "") -> Iterator[subprocess.Popen[str]]:
+    """Another process that measures; it ends with the block."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, command, str(cpu), how],
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "measuring\n"
+        yield process
+    finally:
+        process.communicate("")
+
+
+def test_who_measures_is_named_and_the_cpu_is_free_after_a_kill() -> None:
+    with another("kongming profile") as process:
+        with pytest.raises(BusyError) as caught, measuring("kongming corun", (FAR,), anyway=False):
+            pytest.fail("two measured")
+        assert caught.value.holder.pid == process.pid
+        assert f"kongming profile (process {process.pid}, since 20" in caught.value.message
+        assert "--anyway" in (caught.value.hint or "")
+        with measuring("kongming corun", (FAR + 1,)):
+            pass
+        process.kill()
+        process.wait()
+        with measuring("kongming corun", (FAR,)):
+            pass
+
+
+def test_a_process_does_not_wait_for_itself_and_a_failure_leaves_nothing_held() -> None:
+    with measuring("outer", (FAR,)), measuring("inner", (FAR, FAR + 1)):
+        assert disturbed_since(0.0, (FAR, FAR + 1)) is None
+    with another("kongming observe", FAR + 1):
+        with pytest.raises(BusyError), measuring("both", (FAR, FAR + 1)):
+            pytest.fail("two measured")
+        with another("it can have the other"):
+            pass
+
+
+def test_both_sides_know_that_they_measured_beside_each_other() -> None:
+    with measuring("the first", (FAR,)):
+        before = time.time()
+        assert disturbed_since(before, (FAR,)) is None
+        with another("the second", how="anyway") as process:
+            seen = disturbed_since(before, (FAR,))
+            assert seen is not None
+            assert seen.pid == process.pid
+        # It has ended, and was there since.
+        assert disturbed_since(before, (FAR,)) is not None
+        assert disturbed_since(time.time() + 60.0, (FAR,)) is None
+    with another("the first") as process, measuring("the second", (FAR,), anyway=True):
+        seen = disturbed_since(time.time(), (FAR,))
+        assert seen is not None
+        assert (seen.pid, seen.command) == (process.pid, "the first")
+    assert disturbed_since(0.0, (FAR,)) is None
+
+
+@pytest.mark.parametrize("note", ["", "[]", "{", '{"pid": "x"}', "\0" * 9000])
+def test_a_note_that_cannot_be_read_names_nobody(locks: Path, note: str) -> None:
+    with held(locks, FAR):
+        (locks / f"cpu-{FAR}.lock").write_text(note)
+        with pytest.raises(BusyError, match="Another measurement measures on CPU 4096"):
+            measuring("x", (FAR,)).__enter__()
+
+
+def test_a_note_of_others_cannot_write_to_the_terminal(locks: Path) -> None:
+    with held(locks, FAR):
+        note = {"pid": 7, "command": "\x1b[31mred\n" + "x" * 500, "since": "now\x1b"}
+        (locks / f"cpu-{FAR}.lock").write_text(json.dumps(note))
+        with pytest.raises(BusyError) as caught:
+            measuring("x", (FAR,)).__enter__()
+    assert caught.value.message.isprintable()
+    assert len(caught.value.message) < 400
+
+
+def test_where_no_locks_can_be_kept_measuring_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv(module.FOLDER, str(tmp_path / "file" / "locks"))
+    with measuring("x", (FAR,)):
+        assert disturbed_since(0.0, (FAR,)) is None
+
+
+@contextmanager
+def held(locks: Path, cpu: int) -> Iterator[None]:
+    """The lock of a CPU as another process would hold it."""
+    locks.mkdir(exist_ok=True)
+    with (locks / f"cpu-{cpu}.lock").open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+APPS = """
+[apps.true]
+command = "true"
+"""
+
+
+@pytest.mark.parametrize(
+    ("command", "avoidable"),
+    [
+        ("fingerprint --suite quick --no-store", True),
+        ("reference --readings 10 --spread 0", False),
+        ("profile apps.toml --placement same-core", True),
+        ("observe apps.toml --out out.parquet --no-metadata", False),
+        ("scale run apps.toml --app true --experiment 1@1", True),
+        ("corun true true --apps apps.toml --placement same-core", True),
+        ("evaluate apps.toml --nodes --placement same-core", True),
+    ],
+)
+def test_commands_that_measure_refuse_a_cpu_that_is_taken(
+    command: str,
+    avoidable: bool,
+    locks: Path,
+    tmp_path: Path,
+    store_url: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("KONGMING_STORE", store_url)
+    monkeypatch.setenv("KONGMING_DIR", str(tmp_path))
+    (tmp_path / "apps.toml").write_text(APPS)
+    with held(locks, CPU):
+        result = CliRunner().invoke(cli, command.split())
+    assert isinstance(result.exception, BusyError), result.output
+    assert ("--anyway" in (result.exception.hint or "")) is avoidable
+
+
+def test_a_fingerprint_taken_anyway_says_who_measured_meanwhile(
+    locks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KONGMING_DIR", str(tmp_path))
+    with held(locks, CPU):
+        line = "fingerprint --surrogate compute.int --no-store --json --anyway"
+        result = CliRunner().invoke(cli, line.split())
+    assert result.exit_code == 0, result.output
+    warnings = json.loads(result.stdout)["warnings"]
+    assert any(f"measured on CPU {CPU} meanwhile" in text for text in warnings)
