@@ -291,8 +291,10 @@ def seconds(output: str) -> float:
     return int(line.split()[1]) / 1000.0
 
 
-def eventually(what: Callable[[], Any], timeout_s: float = 20.0) -> Any:
-    """The first true value of ``what()``; fails when there is none in time.
+def eventually(
+    what: Callable[[], Any], timeout_s: float = 20.0, told: Callable[[], str] = lambda: ""
+) -> Any:
+    """The first true value of ``what()``; fails with what ``told()`` when there is none in time.
 
     It asks seldom: each question is a process, and would disturb the jobs that are timed.
     """
@@ -301,5 +303,5 @@ def eventually(what: Callable[[], Any], timeout_s: float = 20.0) -> Any:
         value = what()
         if value:
             return value
-        assert time.monotonic() < deadline, "it never came true"
+        assert time.monotonic() < deadline, f"it never came true {told()}"
         time.sleep(0.3)
