@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import codecs
+import io
 import json
 from collections.abc import Callable, Sequence
 from types import FrameType
@@ -11,7 +13,7 @@ import click
 
 from kongming.records.errors import KongmingError
 
-__all__ = ["Terminated", "json_text", "run", "tell_with_hint", "terminate"]
+__all__ = ["Terminated", "json_text", "print_plainly", "run", "tell_with_hint", "terminate"]
 
 
 class Terminated(KeyboardInterrupt):
@@ -58,6 +60,39 @@ def run(
         tell(error)
         return 1
     return result if type(result) is int else 0
+
+
+_PLAIN = {
+    **dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2212", "-"),
+    **dict.fromkeys("\u2018\u2019", "'"),
+    **dict.fromkeys("\u201c\u201d", '"'),
+    **dict.fromkeys("\u2581\u2582\u2583\u2584\u2585\u2586\u2587\u2588\u2501", "#"),
+    "\u2026": "...",
+    "\u00d7": "x",
+    "\u00b7": "-",
+    "\u00b5": "u",
+    "\u03bc": "u",
+}
+"""What is printed where a terminal has no such character; ``?`` for all others."""
+
+
+def print_plainly(*streams: Any) -> None:
+    """Make text streams print a near character for one that their encoding lacks.
+
+    Without it a name or a bar in latin-1 or ASCII ends the command in the midst of its answer.
+    """
+
+    def near(error: UnicodeError) -> tuple[str, int]:
+        if not isinstance(error, UnicodeEncodeError):
+            raise error
+        text = "".join(_PLAIN.get(each, "?") for each in error.object[error.start : error.end])
+        return text, error.end
+
+    codecs.register_error("kongming.near", near)
+    for stream in streams:
+        # Also in UTF-8: a file name may hold bytes that are no text.
+        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="kongming.near")
 
 
 def json_text(document: Any) -> str:

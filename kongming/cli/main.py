@@ -18,7 +18,7 @@ import click
 from kongming import __version__
 from kongming.cli import failures
 from kongming.lazy_group import Entry, LazyGroup
-from kongming.process import Terminated, terminate
+from kongming.process import Terminated, print_plainly, terminate
 
 MEASURE, PROFILE, PREDICT, FLEET, KEEP = (
     "Measure this node",
@@ -177,6 +177,7 @@ def main() -> None:
     if "_KONGMING_COMPLETE" in os.environ:
         cli.main(prog_name="kongming")
     _listen()
+    print_plainly(sys.stdout, sys.stderr)
     status = run(sys.argv[1:])
     try:
         sys.stdout.flush()

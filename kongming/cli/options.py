@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
+from kongming.cli.tables import WIDE
 from kongming.records.fingerprint import PLACEMENTS
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -16,6 +17,22 @@ def json_option(function: _Function) -> _Function:
     """``--json``: parameter ``as_json`` (bool)."""
     return click.option(
         "--json", "as_json", is_flag=True, help="Print exactly one JSON document on stdout."
+    )(function)
+
+
+def wide_option(function: _Function) -> _Function:
+    """``--wide``: no parameter; tables of the command show all columns next to each other."""
+
+    def note(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+        if value:
+            ctx.meta[WIDE] = True
+
+    return click.option(
+        "--wide",
+        is_flag=True,
+        expose_value=False,
+        callback=note,
+        help="Show all columns of a table, also where the terminal is too narrow for them.",
     )(function)
 
 

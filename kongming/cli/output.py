@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress as Bars
     from rich.progress import TaskID
-    from rich.table import Table
+
+    from kongming.cli.tables import Table
 
 format_bandwidth = quantities.format_bandwidth
 format_bytes = quantities.format_bytes
@@ -27,6 +28,9 @@ format_seconds = quantities.format_seconds
 
 PIPE_WIDTH = 160
 """Columns of a table that goes to a file or a pipe, unless COLUMNS says otherwise."""
+
+WIDE_WIDTH = 2000
+"""Columns with ``--wide``: the terminal breaks what is longer than its own lines."""
 
 LINE_EVERY_S = 10.0
 """Seconds between two lines of progress where stderr is not a terminal."""
@@ -56,10 +60,14 @@ def error_console() -> Console:
 def _console(*, stderr: bool) -> Console:
     from rich.console import Console
 
+    from kongming.cli import tables
+
     made = Console(stderr=stderr, highlight=False, emoji=False)
     # Rich takes a pipe for 80 columns and cuts names off.
     if not made.is_terminal and "COLUMNS" not in made._environ:
         made.width = PIPE_WIDTH
+    if tables.is_wide():
+        made.width = WIDE_WIDTH
     return made
 
 
@@ -69,28 +77,16 @@ def table(
     *,
     title: str | None = None,
     right: Collection[str] = (),
+    minor: Sequence[str] = (),
 ) -> Table:
     """A table of ``rows``; columns named in ``right`` are aligned to the right.
 
-    Cells are shown as they are (no markup), None as a dash. A cell may be a rich renderable.
+    Cells are shown as they are (no markup), None as a dash. A cell may be a rich renderable. On a
+    narrow terminal the columns of ``minor`` are left out first, in this order.
     """
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
+    from kongming.cli import tables
 
-    made = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-    for column in columns:
-        made.add_column(column, justify="right" if column in right else "left")
-    for row in rows:
-        made.add_row(
-            *(
-                cell
-                if hasattr(cell, "__rich_console__")
-                else Text("-" if cell is None else str(cell))
-                for cell in row
-            )
-        )
-    return made
+    return tables.made(columns, rows, title, right, minor)
 
 
 class Progress(Protocol):

@@ -34,6 +34,7 @@ DIFFERS, NOTHING = 4, 3
     help="Differences up to this are equivalence.",
 )
 @click.option("--confidence", type=PERCENT, default="95%", show_default=True)
+@options.wide_option
 @options.json_option
 def command(
     a: Path, b: Path, by: str | None, tolerance: float, confidence: float, as_json: bool
@@ -138,7 +139,7 @@ def _show(pairing: Pairing, comparisons: Sequence[Comparison], notes: Sequence[s
         rows.append(([group] if grouped else []) + cells)
     heads = (("group",) if grouped else ()) + columns
     console = output.console()
-    console.print(output.table(heads, rows, right=columns[1:5]))
+    console.print(output.table(heads, rows, right=columns[1:5], minor=("A", "B")))
     for text in notes:
         console.print(f"note: {text}", markup=False)
 

@@ -53,6 +53,7 @@ from kongming.records.errors import InputError
     help="Precision of the median for the number of repetitions (repeatable).",
 )
 @click.option("--title", default="Audit of instances", show_default=True, help="Page title.")
+@options.wide_option
 @options.json_option
 def command(
     files: Sequence[Path],
@@ -143,7 +144,11 @@ def _show(document: Mapping[str, Any], items: Sequence[Mapping[str, str]]) -> No
         if row["machine"] is None and row["kind"] != "passive"
     ]
     columns = ("type", "name", "n", "median", "p95/p5", "longest/shortest", "robust CV")
-    console.print(output.table(columns, rows, right=columns[2:]))
+    console.print(
+        output.table(
+            columns, rows, right=columns[2:], minor=("type", "n", "longest/shortest", "robust CV")
+        )
+    )
     console.print(
         output.table(("kind", "finding"), [(item["kind"], item["text"]) for item in items])
     )

@@ -123,6 +123,7 @@ _MEASURING = (
     help="Folder for scratch files and I/O surrogates: on the disk that matters.",
 )
 @options.store_option
+@options.wide_option
 @options.json_option
 def command(
     files: Sequence[Path],

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 @click.option("--node", metavar="NODE", help="Of this node alone (id or name).")
 @click.option("--ended", is_flag=True, help="Those that have ended as well.")
 @server_options
+@options.wide_option
 @options.json_option
 @click.pass_context
 def command(
@@ -58,6 +59,7 @@ def command(
                 for placement in found
             ],
             right=("since", "expires in"),
+            minor=("since", "expires in"),
         )
     )
 
@@ -79,6 +81,7 @@ def command(
     "--memory", "memory_bytes", type=click.IntRange(min=0), default=0, help="Bytes that APP needs."
 )
 @server_options
+@options.wide_option
 @options.json_option
 def reserve(
     assignment_id: str,
@@ -110,6 +113,7 @@ def reserve(
 @click.option("--app", default="", metavar="APP", help="For what was never reserved.")
 @click.option("--node", default="", metavar="NODE", help="For what was never reserved.")
 @server_options
+@options.wide_option
 @options.json_option
 def bind(assignment_id: str, app: str, node: str, server: Server, as_json: bool) -> None:
     """Tell that the application of ID has started."""
@@ -121,6 +125,7 @@ def bind(assignment_id: str, app: str, node: str, server: Server, as_json: bool)
 @command.command("release")
 @click.argument("assignment_id", metavar="ID")
 @server_options
+@options.wide_option
 @options.json_option
 def release(assignment_id: str, server: Server, as_json: bool) -> None:
     """Tell that the application of ID has ended, or never came."""

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 @click.command("nodes")
 @server_options
 @options.store_option
+@options.wide_option
 @options.json_option
 def command(server: Server, store_url: str | None, as_json: bool) -> None:
     """List nodes and how much slower than idle they are now.
@@ -38,6 +39,7 @@ def command(server: Server, store_url: str | None, as_json: bool) -> None:
             ("node", "id", "state", "slowdown", "most in", "fingerprint", "residents", "probing"),
             [_row(node, now) for node in nodes],
             right=("slowdown", "fingerprint", "residents", "probing"),
+            minor=("id", "probing", "residents", "most in"),
         )
     )
 

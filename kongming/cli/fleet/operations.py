@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 @click.option("-n", "--limit", type=click.IntRange(1, 1000), default=20, show_default=True)
 @server_options
 @options.store_option
+@options.wide_option
 @options.json_option
 @click.pass_context
 def command(
@@ -70,6 +71,7 @@ def command(
                 )
                 for one in found
             ],
+            minor=("began", "ended"),
         )
     )
 
@@ -117,6 +119,7 @@ def _clock(moment: str | None) -> str | None:
 @command.command("follow")
 @click.argument("operation", metavar="ID")
 @server_options
+@options.wide_option
 @options.json_option
 def follow_command(operation: str, server: Server, as_json: bool) -> int:
     """Show the progress of a training until its end. Ctrl-C leaves it going."""
@@ -128,6 +131,7 @@ def follow_command(operation: str, server: Server, as_json: bool) -> int:
 @command.command("cancel")
 @click.argument("operation", metavar="ID")
 @server_options
+@options.wide_option
 @options.json_option
 def cancel_command(operation: str, server: Server, as_json: bool) -> int:
     """End a training. What it has trained so far stays; one that has ended stays as it is."""

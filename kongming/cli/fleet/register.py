@@ -15,6 +15,7 @@ from kongming.cli.fleet.serving import Server, oracle, server_options
 @click.option("--app", "names", metavar="NAME", multiple=True, help="Only this one. Repeatable.")
 @server_options
 @options.store_option
+@options.wide_option
 @options.json_option
 def command(
     file: Path, names: tuple[str, ...], server: Server, store_url: str | None, as_json: bool
@@ -43,5 +44,6 @@ def command(
             ("application", "identity", "runs", "trained at"),
             [(a.name, a.identity[:8], a.runs or None, ", ".join(a.trained) or None) for a in made],
             right=("runs",),
+            minor=("identity",),
         )
     )

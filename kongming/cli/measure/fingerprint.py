@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 @options.anyway_option
 @click.option("--no-store", is_flag=True, help="Do not keep the fingerprint.")
 @options.store_option
+@options.wide_option
 @options.json_option
 def command(
     suite_name: str,
@@ -140,8 +141,9 @@ def show(
     where = f"{fingerprint.node.name}, CPU {fingerprint.cpu}, {fingerprint.node.cpu_model}"
     title = f"{where}: {fingerprint.suite} suite in {fingerprint.elapsed_s:.2f} s"
     right = ("mean", "median", "p90", "batches", "bandwidth or rate", "slowdown")
+    minor = ("batches", "p90", "median", "one operation")
     if rows:
-        console.print(output.table(columns, rows, title=title, right=right))
+        console.print(output.table(columns, rows, title=title, right=right, minor=minor))
     for name, reason in failed:
         console.print(f"{name}: {reason}", style="red", markup=False)
     if reference is None:

@@ -36,6 +36,7 @@ KEPT_FOR_S = 24 * 3600.0
     help="Folder of the I/O surrogates, as in 'kongming fingerprint'.",
 )
 @options.store_option
+@options.wide_option
 @options.json_option
 def command(
     readings: int,

@@ -17,6 +17,7 @@ from kongming.cli import options, output
     default=None,
     help="Folder of the I/O surrogates; its file system bounds their sizes.",
 )
+@options.wide_option
 @options.json_option
 def command(directory: Path | None, as_json: bool) -> None:
     """List the surrogates of this node: micro-benchmarks that stand for a resource each.
@@ -42,7 +43,9 @@ def command(directory: Path | None, as_json: bool) -> None:
         paper = "yes" if known.paper else ""
         rows.append((known.name, known.family, known.op, size, paper, shortest, what))
     console = output.console()
-    console.print(output.table(columns, rows, right=("size",)))
+    console.print(
+        output.table(columns, rows, right=("size",), minor=("paper", "one operation", "suites"))
+    )
     console.print(
         f"{len(suite.surrogates)} surrogates, suite version {suite.version}, I/O in "
         f"{suite.directory}. The quick suite is part of standard, and standard of full.",

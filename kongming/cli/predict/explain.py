@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 )
 @server_options
 @options.store_option
+@options.wide_option
 @options.json_option
 def command(
     app: str,
@@ -91,6 +92,7 @@ def _show(answer: Explanation, node: str, limit: int) -> None:
             ],
             title=title,
             right=("now", "idle", "ratio", "part of the slowdown"),
+            minor=("idle", "now", "family"),
         )
     )
     left = len(answer.contributions) - len(parts)

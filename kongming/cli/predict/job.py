@@ -234,6 +234,7 @@ def show_sets(app: str, sets: Sequence[RankedSet], machines: int, candidates: in
             ("", f"{machines} nodes", "runtime", "slowdown", "worst", ""),
             rows,
             right=("", "slowdown", "worst"),
+            minor=("worst",),
         )
     )
     if any(node.tied_with_first for one in sets for node in one.nodes):

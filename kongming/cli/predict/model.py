@@ -33,6 +33,7 @@ PLOT_SUFFIXES = (".svg", ".png")
     help="Draw the sensitivity curves to this file (.svg or .png).",
 )
 @options.store_option
+@options.wide_option
 @options.json_option
 def command(
     app: str,

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 @click.option("--all", "everything", is_flag=True, help="Earlier versions as well.")
 @server_options
 @options.store_option
+@options.wide_option
 @options.json_option
 def command(
     app: str | None,
@@ -75,6 +76,7 @@ def command(
             ),
             [row for document in documents for row in _rows(document, names)],
             right=("version", "error", "noise", "runs"),
+            minor=("trained", "columns", "runs", "node", "noise"),
         )
     )
 

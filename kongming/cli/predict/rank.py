@@ -63,6 +63,7 @@ _RATIO = click.FloatRange(min=0.0, max=1e6)
 )
 @server_options
 @options.store_option
+@options.wide_option
 @options.json_option
 def command(
     app: str,
@@ -130,6 +131,7 @@ def show(app: str, ranking: Ranking, machines: int | None = None) -> None:
                     for number, node in enumerate(ranking.nodes, 1)
                 ],
                 right=("", "slowdown", "residents", "worst", "fingerprint"),
+                minor=("fingerprint", "residents"),
             )
         )
         if sum(node.tied_with_first for node in ranking.nodes) > 1:

@@ -47,6 +47,7 @@ _OPTIONAL = tuple(name for name in model_names(optional=True) if name not in mod
 )
 @server_options
 @options.store_option
+@options.wide_option
 @options.json_option
 def command(
     apps: tuple[str, ...],

@@ -13,6 +13,7 @@ from kongming.records.run import Run, solo_time
 
 @click.command("apps")
 @options.store_option
+@options.wide_option
 @options.json_option
 def command(store_url: str | None, as_json: bool) -> None:
     """List the applications that were profiled, by node and placement.
@@ -70,6 +71,7 @@ def command(store_url: str | None, as_json: bool) -> None:
             ),
             [row for document in documents for row in _rows(document)],
             right=("solo", "noise", "runs", "failed"),
+            minor=("identity", "last run", "signature", "failed", "node"),
         )
     )
 

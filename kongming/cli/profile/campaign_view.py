@@ -7,10 +7,15 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
+from typing import TYPE_CHECKING
 
+from kongming.cli import output
 from kongming.cli.output import LINE_EVERY_S
 from kongming.profiling.events import Doing, Dropped, Event
 from kongming.records.run import Run, Signature, solo_time
+
+if TYPE_CHECKING:
+    from rich.console import Group
 
 
 @dataclass
@@ -130,26 +135,28 @@ class CampaignView:
             f"[{self.step}/{self.steps}{rest}] {self.doing}", file=sys.stderr, flush=True
         )
 
-    def _table(self):  # type: ignore[no-untyped-def]
-        from rich.table import Table
+    def _table(self) -> Group:
+        from rich.console import Group
+        from rich.text import Text
 
         left = self.seconds_left()
         rest = "" if left is None else f" · about {left / 60:.1f} min left"
-        table = Table(
-            title=f"{self.title} · {self.step}/{self.steps}{rest}",
-            caption=self.doing,
-            expand=False,
-        )
-        for heading in ("application", "solo", "noise", "worst slowdown", "runs", "failed"):
-            table.add_column(heading, justify="left" if heading == "application" else "right")
+        columns = ("application", "solo", "noise", "worst slowdown", "runs", "failed")
+        rows = []
         for app, row in self.rows.items():
             solo = solo_time(row.solo)
-            table.add_row(
-                app,
-                "-" if row.solo_metric is None else f"{row.solo_metric:.3g}",
-                "-" if solo is None or solo.noise_pct is None else f"{solo.noise_pct:.1f} %",
-                "left out" if row.dropped else f"{row.worst:.2f}",
-                str(row.runs),
-                str(row.failed) if row.failed else "",
+            rows.append(
+                (
+                    app,
+                    None if row.solo_metric is None else f"{row.solo_metric:.3g}",
+                    None if solo is None or solo.noise_pct is None else f"{solo.noise_pct:.1f} %",
+                    "left out" if row.dropped else f"{row.worst:.2f}",
+                    row.runs,
+                    row.failed or "",
+                )
             )
-        return table
+        title = f"{self.title} · {self.step}/{self.steps}{rest}"
+        table = output.table(
+            columns, rows, title=title, right=columns[1:], minor=("runs", "noise", "failed")
+        )
+        return Group(table, Text(self.doing, style="dim"))

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     help="Folder for scratch files.",
 )
 @options.store_option
+@options.wide_option
 @options.json_option
 def command(
     first: str,
@@ -195,7 +196,11 @@ def _show(document: dict[str, Any]) -> None:
         )
     columns = ("application", "beside", "predicted", "interval", "measured", "error", "noise floor")
     table = output.table(
-        columns, rows, title=f"Slowdown, {document['placement']}", right=columns[2:]
+        columns,
+        rows,
+        title=f"Slowdown, {document['placement']}",
+        right=columns[2:],
+        minor=("noise floor", "error"),
     )
     console = output.console()
     console.print(table)

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     help="Share unfinished campaigns with this node's agent: the folder 'campaigns' of its state.",
 )
 @options.store_option
+@options.wide_option
 @options.json_option
 @request_options
 def command(
@@ -165,22 +166,23 @@ def _report(
     if as_json:
         output.emit_json(document)
         return
-    from rich.table import Table
-
-    table = Table(title=f"Profiled in {elapsed_s / 60:.1f} min, {plan.placement}")
-    for heading in ("application", "solo", "repeat noise", "worst slowdown", "runs", "failed"):
-        table.add_column(heading, justify="left" if heading == "application" else "right")
-    for app, seen in document["apps"].items():
-        table.add_row(
+    columns = ("application", "solo", "repeat noise", "worst slowdown", "runs", "failed")
+    rows = [
+        (
             app,
-            "-" if seen["solo_s"] is None else f"{seen['solo_s']:.3g} {seen['metric_unit']}",
-            "-" if seen["noise_pct"] is None else f"{seen['noise_pct']:.1f} %",
-            "-" if seen["worst_slowdown"] is None else f"{seen['worst_slowdown']:.2f}",
-            str(seen["runs"]),
-            str(seen["failed"]),
+            None if seen["solo_s"] is None else f"{seen['solo_s']:.3g} {seen['metric_unit']}",
+            None if seen["noise_pct"] is None else f"{seen['noise_pct']:.1f} %",
+            None if seen["worst_slowdown"] is None else f"{seen['worst_slowdown']:.2f}",
+            seen["runs"],
+            seen["failed"],
         )
+        for app, seen in document["apps"].items()
+    ]
+    title = f"Profiled in {elapsed_s / 60:.1f} min, {plan.placement}"
     console = output.console()
-    console.print(table)
+    console.print(
+        output.table(columns, rows, title=title, right=columns[1:], minor=("runs", "repeat noise"))
+    )
     for app, seen in document["apps"].items():
         if seen["signature_lacks"]:
             console.print(

@@ -29,6 +29,7 @@ SHOWN = 50
 )
 @click.option("--fingerprints", is_flag=True, help="With --json: each run's fingerprints as well.")
 @options.store_option
+@options.wide_option
 @options.json_option
 def command(
     app: str | None,
@@ -102,6 +103,7 @@ def command(
                 for run in shown
             ],
             right=("metric", "slowdown"),
+            minor=("placement", "started", "reason", "kind"),
         )
     )
     if len(shown) < len(found):

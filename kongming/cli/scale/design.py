@@ -59,6 +59,7 @@ DEFAULT_EXPERIMENTS = 7
     help="Write the design there, for 'scale run'.",
 )
 @options.store_option
+@options.wide_option
 @options.json_option
 def design(
     machines: str,
@@ -178,6 +179,7 @@ def design(
 )
 @scale_options.terms_option
 @scale_options.items_option
+@options.wide_option
 @options.json_option
 def next_experiment(
     runs: Path,

@@ -69,6 +69,7 @@ KINDS = (
 )
 @click.option("--name", metavar="NAME", help="Keep the model in the store under this name.")
 @options.store_option
+@options.wide_option
 @options.json_option
 def command(
     runs: Path,

@@ -31,6 +31,7 @@ _families = click.option(
 @_fingerprints
 @click.option("--keep", type=click.IntRange(min=1), required=True, help="How many are needed.")
 @_families
+@options.wide_option
 @options.json_option
 def drop(fingerprints: Sequence[Path], keep: int, families: str, as_json: bool) -> None:
     """Drop the slowest of the launched machines, by their fingerprints.
@@ -90,6 +91,7 @@ def drop(fingerprints: Sequence[Path], keep: int, families: str, as_json: bool) 
 )
 @click.option("--most", type=click.IntRange(min=0), help="Extras at most [default: as many more].")
 @_families
+@options.wide_option
 @options.json_option
 def extra(
     fingerprints: Sequence[Path],

@@ -27,6 +27,7 @@ FURTHER = 4
 @click.option("--type", "machine_type", metavar="TYPE", help="Which machine type, of several.")
 @click.option("--strict", is_flag=True, help="Exit status 3 rather than extrapolate.")
 @options.store_option
+@options.wide_option
 @options.json_option
 def predict(
     model: str,
@@ -85,6 +86,7 @@ def predict(
 @scale_options.prices_option
 @scale_options.plot_option
 @options.store_option
+@options.wide_option
 @options.json_option
 def show_curve(
     model: str,
@@ -164,6 +166,7 @@ def show_curve(
 @scale_options.prices_option
 @scale_options.plot_option
 @options.store_option
+@options.wide_option
 @options.json_option
 def recommend_machines(
     model: str,
@@ -303,4 +306,4 @@ def _show(offers: Sequence[Offer], best: Offer | None = None) -> None:
         )
         rows.append(cells)
     right = ("machines", "runtime", "from", "to", "cost", "probability")
-    output.console().print(output.table(columns, rows, right=right))
+    output.console().print(output.table(columns, rows, right=right, minor=("from", "to")))

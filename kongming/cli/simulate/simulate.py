@@ -181,6 +181,7 @@ class Jobs:
     help="Also write the JSON document there.",
 )
 @options.store_option
+@options.wide_option
 @options.json_option
 def command(
     trace: Path | None,

@@ -18,8 +18,12 @@ def show(document: Mapping[str, Any]) -> None:
         f"{trace['offered_load']:.2f}",
         markup=False,
     )
-    console.print(output.table(*_policies(document["policies"])))
-    console.print(output.table(*_utilisation(document["policies"])))
+    console.print(
+        output.table(*_policies(document["policies"]), minor=("x oracle", "x random", "p95"))
+    )
+    console.print(
+        output.table(*_utilisation(document["policies"]), minor=("forced", "below alone"))
+    )
     if document["quality"]:
         console.print("Work gained per node in use, and the share of jobs that held the quality:")
         console.print(output.table(*_quality(document["quality"])))
