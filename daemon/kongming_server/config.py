@@ -10,6 +10,7 @@ from kongming import settings as declared
 from kongming.records.errors import InputError
 from kongming.settings import Setting, split_address
 from kongming_server.settings import Config
+from kongming_server.training.cluster import check_cluster
 
 __all__ = ["load", "split_address", "table"]
 
@@ -57,3 +58,4 @@ def _check_together(config: Config) -> None:
         )
     if security.client_ca and not security.certificate:
         raise InputError("needs TLS: give certificate and key as well.", field="security.client_ca")
+    check_cluster(config.training)

@@ -77,7 +77,7 @@ def _option(
 @_option("key", "FILE")
 @_option("client_ca", "FILE")
 @_option("insecure", is_flag=True)
-@_option("dask", "tcp://HOST:PORT")
+@_option("dask", "tls://HOST:PORT")
 @_option("log_level", type=click.Choice(["debug", "info", "warning", "error"]))
 @click.option(
     "--config",
@@ -109,6 +109,11 @@ async def serve(config: Config) -> int:
     # Numerical libraries take a second to load: --help must not wait for them.
     from kongming_server.app import App
 
+    if config.training.dask:
+        from kongming_server.training.dask_fitting import hide_memory
+
+        # What speaks to the cluster may be of the same user, and must not read the password here.
+        hide_memory()
     loop = asyncio.get_running_loop()
     asked = asyncio.Event()
 

@@ -258,8 +258,16 @@ class Training:
     dask: str = setting(
         "",
         unit="URL",
-        help="Train on the Dask cluster of this scheduler, as tcp://HOST:8786; empty for here.",
+        help="Train on the Dask cluster of this scheduler, as tls://HOST:8786; empty for here. "
+        "Plain tcp:// is for loopback alone.",
     )
+    dask_ca: str = setting(
+        "", unit="path", help="The authority of the cluster's certificates (PEM)."
+    )
+    dask_cert: str = setting(
+        "", unit="path", help="The certificate that is shown to the cluster (PEM)."
+    )
+    dask_key: str = setting("", unit="path", help="The key of that certificate (PEM).")
     models: str = setting(
         "",
         unit="names",

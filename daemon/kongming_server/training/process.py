@@ -26,7 +26,7 @@ from collections.abc import Mapping
 from typing import IO, TYPE_CHECKING, Any
 
 from kongming.records.errors import KongmingError, ServiceError
-from kongming_server.training.records import Task
+from kongming_server.training.records import Cluster, Task
 
 if TYPE_CHECKING:
     from kongming_server.training.task import Fit
@@ -64,7 +64,7 @@ class TrainingProcess:
         self.blas_threads = 0
 
     @classmethod
-    async def start(cls, store_url: str | None, dask: str) -> TrainingProcess:
+    async def start(cls, store_url: str | None, cluster: Cluster | None) -> TrainingProcess:
         """Raises WorkerDiedError where it cannot start to work."""
         process = await asyncio.create_subprocess_exec(
             sys.executable,
@@ -80,6 +80,7 @@ class TrainingProcess:
         worker = cls(process)
         try:
             # By its input, not its arguments, which everybody on the machine can read.
+            dask = None if cluster is None else cluster.texts()
             await worker._send({"store": store_url, "dask": dask, "nice": NICE})
             event = await worker.receive()
             if event["event"] == "refused":
@@ -217,13 +218,14 @@ class _Worker:
 
 def _fitting(setup: Mapping[str, Any]) -> tuple[Fit, int]:
     """What fits a model, and how many it fits at a time."""
-    from kongming_server.training.task import fit_text
-
     if not setup["dask"]:
-        return fit_text, 1
-    from kongming_server.training.task import DaskFitting
+        from kongming_server.training.fitting import fit_text
 
-    cluster = DaskFitting(setup["dask"])
+        return fit_text, 1
+    from kongming_server.training.dask_fitting import DaskFitting, hide_memory
+
+    hide_memory()
+    cluster = DaskFitting(Cluster(**setup["dask"]))
     return cluster.fit, min(MOST_SLOTS, cluster.threads())
 
 

@@ -38,6 +38,7 @@ from kongming_server.operations import (
     Operations,
 )
 from kongming_server.settings import Training as Settings
+from kongming_server.training.cluster import cluster_of
 from kongming_server.training.process import Event, TrainingProcess
 from kongming_server.training.records import Outcome, Task
 
@@ -296,7 +297,9 @@ class Training:
 
     async def _work(self, operation_id: str, work: _Work) -> None:
         """One worker process, for as long as there are tasks."""
-        worker = await TrainingProcess.start(self._store_url, self._settings.dask)
+        # Read anew each time: certificates are renewed.
+        cluster = await asyncio.to_thread(cluster_of, self._settings)
+        worker = await TrainingProcess.start(self._store_url, cluster)
         try:
             while True:
                 while len(work.of(worker)) < worker.slots and work.waiting:

@@ -6,7 +6,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Outcome", "Task"]
+__all__ = ["Cluster", "Outcome", "Task"]
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """A Dask cluster: the scheduler's ``address``, and for tls:// the PEM texts of the authority,
+    and of the certificate and key that are shown to it."""
+
+    address: str
+    ca: str = ""
+    cert: str = ""
+    key: str = field(default="", repr=False)
+
+    def texts(self) -> dict[str, str]:
+        return {name: getattr(self, name) for name in self.__slots__}
 
 
 @dataclass(frozen=True, slots=True)

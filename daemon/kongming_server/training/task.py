@@ -1,7 +1,7 @@
 """Training one application: from its runs in the store to versions that are kept, and judged.
 
 This runs in a worker process, never in the serving one. What fits a model is a function of text
-to text (``fit_text``), so that a Dask cluster can run the very same one on another machine.
+to text (``fitting.fit_text``), so that a Dask cluster can run the very same one on another machine.
 """
 
 from __future__ import annotations
@@ -11,15 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from kongming.learning import model_file as persist
-from kongming.learning.training import train_application, training_sets
+from kongming.learning.training import training_sets
 from kongming.records import moments
-from kongming.records.errors import (
-    InputError,
-    KongmingError,
-    MissingExtraError,
-    UnavailableError,
-    UntrainedError,
-)
+from kongming.records.errors import KongmingError, UntrainedError
 from kongming.records.moments import unix
 from kongming.records.run import Run
 from kongming.store import Store
@@ -27,16 +21,13 @@ from kongming_server.quality.acceptance import Decision
 from kongming_server.quality.judging import judge
 from kongming_server.training.records import Outcome, Task
 
-__all__ = ["DaskFitting", "fit_text", "train"]
+__all__ = ["Fit", "train"]
 
 Report = Callable[[float, str], None]
 """Told how far a task is (0 to 1) and what it does."""
 
 Fit = Callable[[str], str]
-"""``fit_text``, here or elsewhere."""
-
-CONNECT_S = 10.0
-"""How long to wait for a Dask cluster's scheduler."""
+"""``fitting.fit_text``, here or elsewhere."""
 
 
 def train(store: Store, task: Task, fit: Fit, report: Report) -> list[Outcome]:
@@ -162,82 +153,3 @@ def _fitted(
     # Whoever fitted it, what is kept can be read.
     persist.read(document)
     return document
-
-
-def fit_text(text: str) -> str:
-    """A training as JSON to its model document as JSON, or to the reason why there is none."""
-    asked = json.loads(text)
-    try:
-        document = train_application(
-            [Run.from_dict(run) for run in asked["runs"]],
-            placement=asked["placement"],
-            model=asked["model"],
-            models=asked["models"],
-            random_state=asked["random_state"],
-        )
-    except KongmingError as error:
-        return json.dumps({"error": str(error)})
-    return json.dumps({"document": document}, allow_nan=False)
-
-
-class DaskFitting:
-    """A client of the Dask cluster at ``address``, as tcp://HOST:8786.
-
-    The cluster's machines need this package. Texts go out and come back; what comes back is read
-    as text alone, never unpickled.
-
-    Raises:
-        MissingExtraError: Dask is not installed.
-        UnavailableError: nothing answers there.
-    """
-
-    def __init__(self, address: str) -> None:
-        try:
-            import distributed
-        except ImportError as error:
-            raise MissingExtraError("Training on a cluster", "dask", "distributed") from error
-        if "://" not in address:
-            raise InputError(
-                "is no address.", field="training.dask", found=address, allowed="tcp://HOST:PORT"
-            )
-        client: Any = distributed.Client
-        try:
-            self._client = client(
-                address,
-                timeout=CONNECT_S,
-                set_as_default=False,
-                # Functions go out pickled, as Dask does it; nothing that is pickled is taken in.
-                serializers=["dask", "msgpack", "pickle"],
-                deserializers=["dask", "msgpack"],
-            )
-        except (OSError, TimeoutError, ValueError) as error:
-            raise UnavailableError(
-                f"The Dask scheduler at {address} does not answer: {error}.",
-                hint="Start it, or train here: leave out --dask.",
-            ) from error
-        self._address = address
-
-    def threads(self) -> int:
-        """Threads of all the cluster's workers; 1 while it has none."""
-        return max(1, sum(int(n) for n in self._client.nthreads().values()))
-
-    def fit(self, text: str) -> str:
-        """``fit_text``, on one of the cluster's workers.
-
-        Raises:
-            UnavailableError: the cluster lost it.
-        """
-        future = self._client.submit(_fit_bytes, text.encode(), pure=False)
-        try:
-            found: bytes = future.result()
-        except Exception as error:
-            raise UnavailableError(
-                f"The Dask cluster at {self._address} did not train it: {error!r}."
-            ) from error
-        finally:
-            future.release()
-        return found.decode()
-
-
-def _fit_bytes(text: bytes) -> bytes:
-    return fit_text(text.decode()).encode()

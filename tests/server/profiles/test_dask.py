@@ -3,20 +3,33 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import pickle
+import sys
+import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
+import psutil
 import pytest
+from kongming_server import config
 from kongming_server.settings import Training as Settings
+from kongming_server.training.cluster import cluster_of
+from kongming_server.training.dask_fitting import DaskFitting
 from kongming_server.training.process import TrainingProcess, WorkerDiedError
 from kongming_server.training.queue import Training
+from kongming_server.training.records import Cluster
 
 from kongming.learning import model_file as persist
 from kongming.learning.training import train_application
+from kongming.records.errors import InputError, UnavailableError
 from kongming.store import Store
 from tests.server.profiles.profiled import Engine, campaign, keep
 
 distributed = pytest.importorskip("distributed")
+cloudpickle = pytest.importorskip("cloudpickle")
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +79,7 @@ def test_a_cluster_trains_what_one_process_does(address: str, store_url: str) ->
 
 def test_both_workers_are_used_at_a_time(address: str, store_url: str) -> None:
     async def inside() -> int:
-        worker = await TrainingProcess.start(store_url, address)
+        worker = await TrainingProcess.start(store_url, Cluster(address))
         try:
             return worker.slots
         finally:
@@ -79,7 +92,143 @@ def test_both_workers_are_used_at_a_time(address: str, store_url: str) -> None:
 def test_a_cluster_that_is_not_there_is_named(store_url: str) -> None:
     async def inside() -> None:
         with pytest.raises(WorkerDiedError, match=r"tcp://127\.0\.0\.1:9 does not answer"):
-            await TrainingProcess.start(store_url, "tcp://127.0.0.1:9")
+            await TrainingProcess.start(store_url, Cluster("tcp://127.0.0.1:9"))
 
     with Store.open(store_url):
         asyncio.run(inside())
+
+
+class Hostile:
+    """Runs code in whatever process unpickles it: the process's id goes into the file."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return exec, (f"import os; open({self.path!r}, 'a').write(f'{{os.getpid()}} ')",)
+
+
+def _turn_hostile(path: str) -> int:
+    """Makes a worker answer with an exception that is hostile where it is unpickled, as are the
+    warnings that it sends besides."""
+    from kongming_server.training import fitting
+
+    def error(_: object) -> tuple[Any, ...]:
+        return Hostile(path).__reduce__()
+
+    def hostile(text: bytes) -> bytes:
+        worker = distributed.get_worker()
+        pickled = pickle.dumps(Hostile(path))
+        worker.log_event("warn", {"category": pickled, "message": pickled})
+        raise type("HostileError", (Exception,), {"__reduce__": error})("no model")
+
+    fitting.fit_bytes = hostile
+    return os.getpid()
+
+
+def _turn_honest() -> int:
+    import importlib
+
+    from kongming_server.training import fitting
+
+    importlib.reload(fitting)
+    return os.getpid()
+
+
+def on_each_worker(address: str, function: Callable[..., int], *arguments: Any) -> set[int]:
+    """What the function returns. The client is gone afterwards: one unpickles what it hears."""
+    with distributed.Client(address, set_as_default=False) as client:
+        return set(client.run(function, *arguments).values())
+
+
+def test_a_hostile_worker_runs_nothing_outside_of_the_cluster(address: str) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        # Whoever unpickles it, the user nobody too, could write there.
+        Path(folder).chmod(0o777)
+        found = Path(folder) / "ran"
+        cloudpickle.register_pickle_by_value(sys.modules[__name__])
+        try:
+            workers = on_each_worker(address, _turn_hostile, str(found))
+            fitting = DaskFitting(Cluster(address))
+            for _ in range(2):  # it goes on to serve
+                with pytest.raises(UnavailableError, match="did not train it"):
+                    fitting.fit("{}")
+            fitting.close()
+        finally:
+            on_each_worker(address, _turn_honest)
+            cloudpickle.unregister_pickle_by_value(sys.modules[__name__])
+        # The workers themselves check that what they send can be unpickled.
+        ran = {int(pid) for pid in found.read_text().split()}
+    assert ran
+    assert ran <= workers
+
+
+def test_what_speaks_to_the_cluster_has_no_credentials(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KONGMING_STORE", "postgresql://kongming:secret@db.example/kongming")
+    monkeypatch.setenv("PGPASSWORD", "secret")
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", "/run/credentials/kongming-server.service")
+    fitting = DaskFitting(Cluster(address))
+    try:
+        process = psutil.Process(fitting.pid)
+        environment = Path(f"/proc/{fitting.pid}/environ").read_bytes()
+        assert b"PATH=" in environment
+        assert b"secret" not in environment
+        assert b"CREDENTIALS" not in environment
+        assert not any("secret" in one for one in process.cmdline())
+        assert process.uids().effective != 0
+    finally:
+        fitting.close()
+    with pytest.raises(UnavailableError, match="has ended"):
+        fitting.fit("{}")
+
+
+def test_a_cluster_behind_tls(tmp_path: Path) -> None:
+    security = distributed.Security.temporary()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with distributed.LocalCluster(
+            n_workers=1,
+            threads_per_worker=1,
+            processes=False,
+            dashboard_address=None,
+            protocol="tls://",
+            security=security,
+            host="127.0.0.1",
+        ) as cluster:
+            files = {}
+            for name, text in (
+                ("dask_ca", security.tls_ca_file),
+                ("dask_cert", security.tls_client_cert),
+                ("dask_key", security.tls_client_key),
+            ):
+                (tmp_path / name).write_text(text)
+                files[name] = str(tmp_path / name)
+            named = cluster_of(Settings(dask=cluster.scheduler_address, **files))
+            assert named is not None
+            fitting = DaskFitting(named)
+            try:
+                assert fitting.threads() == 1
+                assert "no run to learn from" in fitting.fit(
+                    '{"runs": [], "placement": "", "model": "auto", "models": null, '
+                    '"random_state": 0}'
+                )
+            finally:
+                fitting.close()
+
+
+@pytest.mark.parametrize(
+    ("named", "field"),
+    [
+        ({"dask": "tcp://192.0.2.1:8786"}, "training.dask"),
+        ({"dask": "192.0.2.1:8786"}, "training.dask"),
+        ({"dask": "http://127.0.0.1:8786"}, "training.dask"),
+        ({"dask": "tls://192.0.2.1:8786"}, "training.dask_ca"),
+        ({"dask": "tls://192.0.2.1:8786", "dask_ca": "a", "dask_cert": "b"}, "training.dask_key"),
+    ],
+)
+def test_another_machine_is_reached_by_tls_alone(named: dict[str, str], field: str) -> None:
+    with pytest.raises(InputError) as refused:
+        config.load(options={f"training.{name}": value for name, value in named.items()})
+    assert refused.value.field == field

@@ -210,7 +210,7 @@ def test_a_changed_program_is_not_promoted_on_runs_from_before(
 
 def test_workers_are_of_low_priority_and_one_thread(store_url: str, store: Store) -> None:
     async def body() -> None:
-        worker = await TrainingProcess.start(store_url, "")
+        worker = await TrainingProcess.start(store_url, None)
         try:
             process = psutil.Process(worker.pid)
             assert process.nice() == psutil.Process().nice() + NICE or process.nice() == NICE
@@ -274,7 +274,7 @@ def test_a_worker_that_dies_fails_its_operation_and_no_other(store_url: str, sto
 def test_a_worker_that_cannot_start_says_why(tmp_path: Path) -> None:
     async def body() -> None:
         with pytest.raises(WorkerDiedError, match="is not a database"):
-            await TrainingProcess.start(f"sqlite:///{bad}", "")
+            await TrainingProcess.start(f"sqlite:///{bad}", None)
 
     bad = tmp_path / "bad.db"
     bad.write_bytes(b"this is no database at all, but a text" * 100)
