@@ -38,11 +38,11 @@ class Extender:
         help="How long calls under way may go on after SIGTERM.",
     )
     body_bytes: int = setting(
-        256 << 20,
+        16 << 20,
         unit="bytes",
         minimum=1 << 10,
         maximum=1 << 31,
-        help="The greatest request that is read: whole nodes of a large cluster are long.",
+        help="The greatest request that is read; more for whole nodes (nodeCacheCapable: false).",
     )
 
 
@@ -60,10 +60,12 @@ class Security:
     client_names: str = setting(
         "",
         unit="names",
-        help="Common names that such a certificate may have, with commas between; empty for any.",
+        help="Common names that such a certificate may have, with commas between; empty for any "
+        "of the role scheduler.",
     )
     insecure: bool = setting(
-        False, help="Listen beyond loopback without TLS: anybody who reaches it may ask."
+        False,
+        help="Listen beyond loopback without TLS or client_ca: anybody who reaches it may ask.",
     )
 
     @property
@@ -261,6 +263,13 @@ def _check_together(config: Config) -> None:
             field="extender.listen",
             allowed="an address of loopback, or any with TLS",
             hint="Give --certificate and --key; or say --insecure.",
+        )
+    if not (security.client_ca or security.insecure or _is_loopback(host)):
+        raise InputError(
+            "is missing: anybody who reaches it could ask, and have nodes reserved.",
+            field="security.client_ca",
+            hint="Give --client-ca, the authority of kube-scheduler's certificate; or say "
+            "--insecure.",
         )
     if config.ranking.oldest_s < config.ranking.fresh_s:
         raise InputError(

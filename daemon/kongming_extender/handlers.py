@@ -15,7 +15,7 @@ from kongming_extender import policy
 from kongming_extender.config import Config
 from kongming_extender.metrics import Metrics
 from kongming_extender.pod_state import PodState
-from kongming_extender.pods import Demand, demand_of, pod_of
+from kongming_extender.pods import SHOWN_CHARACTERS, Demand, demand_of, pod_of
 from kongming_extender.protocol import ExtenderArgs, filter_result, priority_list
 from kongming_extender.sync import AssignmentSync
 
@@ -77,8 +77,10 @@ class Handlers:
         demand = demand_of(args.pod)
         if demand.problems:
             self._metrics.annotations.inc()
+            names = [problem.partition(" ")[0] for problem in demand.problems]
             text = f"Annotations are ignored: {'; '.join(demand.problems)}."
-            self._throttle.warn(f"annotations {demand.problems}", text)
+            # By annotation and not by text, of which users can write any number.
+            self._throttle.warn(f"annotations {' '.join(names)}", text)
         return demand
 
     async def _scores(
@@ -100,7 +102,7 @@ class Handlers:
         except TimeoutError:
             reason, text = "late", "The server did not rank in time"
         except CannotAnswerError as error:
-            reason, text = "untrained", f"{key.app} cannot be ranked: {error}"
+            reason, text = "untrained", f"{key.app[:SHOWN_CHARACTERS]} cannot be ranked: {error}"
         except KongmingError as error:
             reason, text = "server", f"The server has no ranking: {error}"
         except Exception as error:

@@ -25,6 +25,10 @@ ANNOTATIONS = {
 """Annotations that a pod may have, and their meaning."""
 
 
+SHOWN_CHARACTERS = 100
+"""Of an annotation that is not understood, in a message."""
+
+
 @dataclass(frozen=True, slots=True)
 class Demand:
     """What a pod asks for. ``limit`` 0 is none; ``problems`` are annotations that were ignored,
@@ -72,11 +76,12 @@ def demand_of(pod: Mapping[str, Any]) -> Demand:
         limit = _limit(annotations[LIMIT])
         if not limit:
             problems.append(
-                f"{LIMIT} is {annotations[LIMIT]!r}; allowed: a ratio of 1 or more, such as 1.2"
+                f"{LIMIT} is {_shown(annotations[LIMIT])}; allowed: a ratio of 1 or more, "
+                "such as 1.2"
             )
     placement = annotations.get(PLACEMENT)
     if placement is not None and placement not in PLACEMENTS:
-        problems.append(f"{PLACEMENT} is {placement!r}; allowed: {', '.join(PLACEMENTS)}")
+        problems.append(f"{PLACEMENT} is {_shown(placement)}; allowed: {', '.join(PLACEMENTS)}")
         placement = None
     stale: StalePolicy = "widen"
     if STALE in annotations:
@@ -85,7 +90,7 @@ def demand_of(pod: Mapping[str, Any]) -> Demand:
             stale = named[0]
         else:
             problems.append(
-                f"{STALE} is {annotations[STALE]!r}; allowed: {', '.join(STALE_POLICIES)}"
+                f"{STALE} is {_shown(annotations[STALE])}; allowed: {', '.join(STALE_POLICIES)}"
             )
     return Demand(
         app=app.strip() if isinstance(app, str) else "",
@@ -125,6 +130,12 @@ def pod_of(document: Mapping[str, Any]) -> Pod | None:
         exit_status=next((code for code in codes if code), 0),
         restarts=sum(_integer(container.get("restartCount")) for container in statuses),
     )
+
+
+def _shown(value: object) -> str:
+    """For a log: users write annotations, of up to 256 KiB."""
+    text = repr(value)
+    return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}..."
 
 
 def _mapping(document: Mapping[str, Any], key: str) -> Mapping[str, Any]:

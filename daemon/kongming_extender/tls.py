@@ -12,6 +12,9 @@ from kongming_extender.config import Security
 
 _log = logging.getLogger(__name__)
 
+_ROLE = "kongming:role/"
+"""How a certificate's URI names a role; where it has none, its organizational unit does."""
+
 
 def context(security: Security) -> ssl.SSLContext | None:
     """The server's context; None without TLS. The files are checked for each connection, so that
@@ -54,21 +57,24 @@ def check_caller(security: Security, certificate: Any) -> None:
             hint="Set certFile and keyFile in tlsConfig of the scheduler's extender.",
         )
     allowed = {name.strip() for name in security.client_names.split(",") if name.strip()}
-    name = next(
-        (
-            value
-            for part in certificate.get("subject", ())
-            for key, value in part
-            if key == "commonName"
-        ),
-        "",
+    subject = [pair for part in certificate.get("subject", ()) for pair in part]
+    name = next((value for key, value in subject if key == "commonName"), "")
+    if not allowed:
+        uris = {value for kind, value in certificate.get("subjectAltName", ()) if kind == "URI"}
+        roles = {uri.removeprefix(_ROLE) for uri in uris if uri.startswith(_ROLE)}
+        if not roles:
+            roles = {value for key, value in subject if key == "organizationalUnitName"}
+        if roles in ({"scheduler"}, {"operator"}):
+            return
+    elif name in allowed:
+        return
+    raise AccessError(
+        f"The client certificate is of {name[:100]!r}.",
+        reason="forbidden",
+        hint="Allowed are the names in security.client_names."
+        if allowed
+        else "It must be of the role scheduler, or its name in security.client_names.",
     )
-    if allowed and name not in allowed:
-        raise AccessError(
-            f"The client certificate is of {name!r}.",
-            reason="forbidden",
-            hint="Allowed are the names in security.client_names.",
-        )
 
 
 def _load(security: Security) -> ssl.SSLContext:

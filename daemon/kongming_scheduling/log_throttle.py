@@ -8,6 +8,9 @@ import time
 
 REPEAT_AFTER_S = 600.0
 
+MOST_PROBLEMS = 1000
+"""Problems that are remembered; the one that was logged longest ago is forgotten first."""
+
 
 class LogThrottle:
     """``warn(problem, text)`` logs the text once, until ``clear(problem, ...)``.
@@ -28,7 +31,10 @@ class LogThrottle:
     def warn(self, problem: str, text: str) -> None:
         now = time.monotonic()
         if now - self._logged_at.get(problem, -math.inf) >= self._repeat_after_s:
+            self._logged_at.pop(problem, None)
             self._logged_at[problem] = now
+            while len(self._logged_at) > MOST_PROBLEMS:
+                del self._logged_at[next(iter(self._logged_at))]
             self._log.warning("%s", text)
 
     def clear(self, problem: str, text: str) -> None:

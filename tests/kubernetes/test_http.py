@@ -100,24 +100,52 @@ def test_only_a_caller_with_the_schedulers_certificate_is_allowed(tmp_path: Path
     tls = tmp_path / "tls"
     init_tls(tls, ["localhost"])
     files = {"certificate": str(tls / "server.crt"), "key": str(tls / "server.key")}
-    shown = next(tls.glob("*scheduler*.crt"))
-    trusted = ssl.create_default_context(cafile=str(tls / "ca.crt"))
-    trusted.check_hostname = False
-    known = ssl.create_default_context(cafile=str(tls / "ca.crt"))
-    known.check_hostname = False
-    known.load_cert_chain(shown, shown.with_suffix(".key"))
 
-    async def scenario(names: str, status: int) -> None:
+    def shows(role: str | None) -> ssl.SSLContext:
+        context = ssl.create_default_context(cafile=str(tls / "ca.crt"))
+        context.check_hostname = False
+        if role is not None:
+            context.load_cert_chain(tls / f"client-{role}.crt", tls / f"client-{role}.key")
+        return context
+
+    async def scenario(names: str, statuses: dict[str | None, int]) -> None:
         security = files | {"client_ca": str(tls / "ca.crt"), "client_names": names}
         async with Extender(config(NO_SERVER, security=security)) as extender:
             body = clusters.args(clusters.pod(), NAMES)
-            assert (await extender.post("/filter", body, ssl=trusted))[0] == 401
-            assert (await extender.post("/filter", body, ssl=known))[0] == status
+            for role, status in statuses.items():
+                answer = await extender.post("/filter", body, ssl=shows(role))
+                assert (role, answer[0]) == (role, status)
             # The kubelet has none.
-            assert (await extender.get("/healthz", ssl=trusted))[0] == 200
+            assert (await extender.get("/healthz", ssl=shows(None)))[0] == 200
 
-    asyncio.run(scenario("", 200))
-    asyncio.run(scenario("somebody, else", 403))
+    asyncio.run(scenario("", {None: 401, "scheduler": 200, "operator": 200, "agent": 403}))
+    asyncio.run(scenario("somebody, else", {None: 401, "scheduler": 403}))
+    asyncio.run(scenario("somebody, kongming-agent", {"agent": 200, "operator": 403}))
+
+
+def test_beyond_loopback_callers_must_show_a_certificate() -> None:
+    exposed = {"extender.listen": "0.0.0.0:7404", "security.certificate": "a", "security.key": "b"}
+    with pytest.raises(InputError) as refused:
+        settings.load(options=exposed)
+    assert refused.value.field == "security.client_ca"
+    settings.load(options=exposed | {"security.client_ca": "c"})
+    settings.load(options=exposed | {"security.insecure": True})
+
+
+def test_what_users_write_in_annotations_is_cut_and_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario() -> None:
+        async with Extender(config(NO_SERVER)) as extender:
+            for number in range(20):
+                pod = clusters.pod(app="etl", limit=f"{number} {'x' * 3000}")
+                assert await extender.filter(pod, NAMES) == (NAMES, {})
+
+    asyncio.run(scenario())
+    lines = [line for line in caplog.messages if "Annotations are ignored" in line]
+    assert len(lines) == 1
+    assert "kongming.dev/limit is '0 xxx" in lines[0]
+    assert len(lines[0]) < 300
 
 
 @pytest.mark.parametrize(

@@ -47,3 +47,14 @@ def test_a_problem_that_lasts_is_logged_again(
         clock[0] = moment
         throttle.warn("server", "It is away.")
     assert caplog.messages == ["It is away."] * lines
+
+
+def test_problems_are_not_remembered_without_end(
+    clock: list[float], caplog: pytest.LogCaptureFixture
+) -> None:
+    throttle = LogThrottle(LOG)
+    for number in range(log_throttle.MOST_PROBLEMS + 1):
+        throttle.warn(f"problem {number}", f"{number}")
+    throttle.warn("problem 1", "remembered")
+    throttle.warn("problem 0", "forgotten")
+    assert caplog.messages[-2:] == [f"{log_throttle.MOST_PROBLEMS}", "forgotten"]
