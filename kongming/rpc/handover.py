@@ -19,6 +19,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from kongming.rpc.trusted_folder import open_folder
+
 FORMAT = 2
 """Version 1 called the assignment a placement."""
 
@@ -65,13 +67,14 @@ def leave(folder: Path, report: Report) -> None:
     """Put a report into the folder, whole or not at all.
 
     Raises:
-        OSError: the folder is not there, is full, or cannot be written.
+        OSError: the folder is not there, is full, cannot be written, or somebody has put a link
+            in the place of it.
     """
     document = {"format": FORMAT, **asdict(report)}
     # Names sort by the moment at which the reports were left.
     name = f"{time.time_ns():020d}-{secrets.token_hex(4)}"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    at = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    at = open_folder(folder)
     try:
         if sum(1 for _ in os.scandir(at)) >= MOST_REPORTS:
             raise OSError(f"{folder} is full: no agent reads it")

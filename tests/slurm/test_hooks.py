@@ -189,3 +189,50 @@ def test_a_folder_that_nobody_reads_fills_up_to_a_bound(
     with pytest.raises(OSError, match="full"):
         handover.leave(tmp_path, report)
     assert [each for _, each in handover.waiting(tmp_path)] == [report] * 3
+
+
+REPORT = Report("placement", "1", "xz", 1.0)
+
+
+@pytest.fixture
+def agents(tmp_path: Path) -> Path:
+    """An agent's folder with an inbox, and a folder that is none of its own."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can make folders of another user")
+    (tmp_path / "agent" / "state" / "inbox").mkdir(parents=True)
+    (tmp_path / "elsewhere" / "inbox").mkdir(parents=True)
+    for path in ("agent", "agent/state", "agent/state/inbox"):
+        os.chown(tmp_path / path, 7400, 7400)
+    return tmp_path
+
+
+def test_root_leaves_reports_in_the_agents_folder_and_as_its_own(agents: Path) -> None:
+    inbox = agents / "agent/state/inbox"
+    handover.leave(inbox, REPORT)
+    (left,) = inbox.iterdir()
+    assert left.stat().st_uid == 7400
+    # A link of root's own, such as /var/lib/kongming of a dynamic user, is followed.
+    (agents / "link").symlink_to("agent/state")
+    handover.leave(agents / "link/inbox", REPORT)
+    assert [each for _, each in handover.waiting(inbox)] == [REPORT] * 2
+
+
+@pytest.mark.parametrize("replaced", ["inbox", "state"])
+def test_root_follows_no_link_of_an_agent_that_was_taken_over(agents: Path, replaced: str) -> None:
+    state = agents / "agent/state"
+    link, target = {
+        "inbox": (state / "inbox", agents / "elsewhere/inbox"),
+        "state": (state, agents / "elsewhere"),
+    }[replaced]
+    link.rename(agents / "agent/away")
+    link.symlink_to(target)
+    os.chown(link, 7400, 7400, follow_symlinks=False)
+    with pytest.raises(PermissionError, match="link"):
+        handover.leave(state / "inbox", REPORT)
+    assert list((agents / "elsewhere/inbox").iterdir()) == []
+
+
+def test_root_leaves_nothing_in_another_users_part_of_an_agents_folder(agents: Path) -> None:
+    os.chown(agents / "agent/state/inbox", 7401, 7401)
+    with pytest.raises(PermissionError, match="not of the user"):
+        handover.leave(agents / "agent/state/inbox", REPORT)
