@@ -47,6 +47,7 @@ probe_share = 1.0
 [server]
 longest_retry_s = 0.5
 timeout_s = 3.0
+least_heartbeat_s = 0.1
 """
 
 SPOOLING = """

@@ -45,6 +45,9 @@ class Server:
     longest_retry_s: float = setting(
         60.0, "Longest wait between two attempts to reach it, in seconds.", ABOVE_ZERO
     )
+    least_heartbeat_s: float = setting(
+        5.0, "Heartbeats are no more frequent, whatever the server asks; in seconds.", ABOVE_ZERO
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,10 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import click
 import grpc
@@ -36,6 +38,9 @@ _log = logging.getLogger(__name__)
 
 _LAST_WORDS_S = 2.0
 _ONCE_S = 10.0
+_LARGEST_ANSWER = 1 << 20
+"""Bytes of an answer that the agent reads: ids of what runs on one node."""
+
 _PR_SET_PDEATHSIG = 1
 
 
@@ -144,7 +149,8 @@ def profile_cli(
 
 def _connection(settings: Settings) -> Connection:
     """Raises InputError for an address or a file that cannot be used."""
-    return connection_from_settings(settings.server, settings.server.timeout_s)
+    connection = connection_from_settings(settings.server, settings.server.timeout_s)
+    return replace(connection, largest_answer_bytes=_LARGEST_ANSWER)
 
 
 def _channel(settings: Settings) -> Callable[[], grpc.Channel]:
@@ -161,6 +167,7 @@ def _link(settings: Settings, spool: Spool, agent: Agent, rng: random.Random) ->
         longest_retry_s=settings.server.longest_retry_s,
         rng=rng,
         server=settings.server.address,
+        least_heartbeat_s=settings.server.least_heartbeat_s,
     )
 
 
@@ -226,12 +233,15 @@ def _stay(settings: Settings, file: Path | None) -> int:
             textfile=settings.metrics.textfile,
         )
         ending = threading.Event()
-        threads = [threading.Thread(target=link.run, args=(ending,), name="link")]
         intake = _intake(settings, spool, agent, link, rng)
-        threads.append(threading.Thread(target=intake.run, args=(ending,), name="intake"))
+        work: list[tuple[Callable[..., None], tuple[Any, ...]]] = [
+            (link.run, (ending,)),
+            (intake.run, (ending,)),
+        ]
         if settings.metrics.textfile:
-            every = settings.metrics.textfile_s
-            threads.append(threading.Thread(target=_write, args=(exporter, ending, every)))
+            work.append((_write, (exporter, ending, settings.metrics.textfile_s)))
+        # As daemons: one that a server keeps busy must not keep the agent from ending.
+        threads = [threading.Thread(target=run, args=args, daemon=True) for run, args in work]
         for thread in threads:
             thread.start()
 
@@ -255,8 +265,9 @@ def _stay(settings: Settings, file: Path | None) -> int:
             link.wake()
             exporter.close()
             # What is not delivered now is in the spool: nothing is waited for long.
+            deadline = time.monotonic() + _LAST_WORDS_S
             for thread in threads:
-                thread.join(timeout=_LAST_WORDS_S)
+                thread.join(timeout=max(0.0, deadline - time.monotonic()))
             link.close()
     finally:
         spool.close()

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -25,6 +26,12 @@ _STARTS = 5
 
 _LAST_WORDS_S = 3.0
 
+_SHOWN = 5
+"""Names in the line that says which were refused."""
+
+_REFUSED_S = 600.0
+"""That line is written this often at the most: a server may ask for the same all day."""
+
 
 class Campaigns:
     """What is asked for is on disk when ``ask`` returns, and stays there until its campaign has
@@ -38,6 +45,7 @@ class Campaigns:
         self._lock = threading.Lock()
         self._child: subprocess.Popen[bytes] | None = None
         self._at_work = ""
+        self._refused_at = -_REFUSED_S
         kept: dict[str, int] = spool.get(KEPT) or {}
         self._starts = {name: starts for name, starts in kept.items() if name in self._allow}
 
@@ -45,13 +53,20 @@ class Campaigns:
         """May be called from any thread. A name that waits or is at work already stays as it is."""
         with self._lock:
             before = len(self._starts)
+            refused = []
             for name in names:
                 if name not in self._allow:
-                    _log.warning("not allowed here, so not profiled: %s", name)
+                    refused.append(name)
                 else:
                     self._starts.setdefault(name, 0)
             if len(self._starts) > before:
                 self._keep()
+        now = time.monotonic()
+        if refused and now >= self._refused_at + _REFUSED_S:
+            self._refused_at = now
+            more = f" and {len(refused) - _SHOWN} more" if len(refused) > _SHOWN else ""
+            shown = ", ".join(repr(name)[1:-1] for name in refused[:_SHOWN])
+            _log.warning("not allowed here, so not profiled: %s%s", shown, more)
 
     def watch(self) -> tuple[bool, bool]:
         """Begins what waits. Whether any campaign is under way, an operator's own included, and

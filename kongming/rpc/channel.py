@@ -38,6 +38,7 @@ class Connection:
     token: str | None = field(default=None, repr=False)
     timeout_s: float = DEFAULT_TIMEOUT_S
     tls: bool = False
+    largest_answer_bytes: int = LARGEST_MESSAGE
 
     def __post_init__(self) -> None:
         _host(self.target)
@@ -102,7 +103,7 @@ class Connection:
         )
 
     def _options(self) -> list[tuple[str, int]]:
-        options = [("grpc.max_receive_message_length", LARGEST_MESSAGE)]
+        options = [("grpc.max_receive_message_length", self.largest_answer_bytes)]
         if self.loopback:
             # A proxy would look for the server on its own loopback interface.
             options.append(("grpc.enable_http_proxy", 0))

@@ -123,5 +123,6 @@ cpu_share = 1.0
 probe_share = 1.0
 [server]
 longest_retry_s = 0.5
+least_heartbeat_s = 0.1
 """
 """Settings of an agent that probes all the time."""

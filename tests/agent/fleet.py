@@ -31,13 +31,15 @@ from kongming.rpc.value_codec import duration
 
 
 class Fleet(fleet_pb2_grpc.FleetServicer):
-    """``orders`` is what the next heartbeats are answered with; ``refuse`` names ids to refuse."""
+    """``orders`` is what the next heartbeats are answered with, ``always`` what each is;
+    ``refuse`` names ids to refuse."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
         self._lock = threading.Lock()
         self.orders = fleet_pb2.Instructions()
+        self.always: fleet_pb2.Instructions | None = None
         self.refuse: set[str] = set()
         self.broken = ""
         self.unbelieving = False
@@ -102,7 +104,7 @@ class Fleet(fleet_pb2_grpc.FleetServicer):
         if request.HasField("heartbeat"):
             self.beats.append(request.heartbeat)
             orders, self.orders = self.orders, fleet_pb2.Instructions()
-            answer.instructions.CopyFrom(orders)
+            answer.instructions.CopyFrom(self.always or orders)
         return answer
 
     def ReportRuns(  # noqa: N802

@@ -192,6 +192,28 @@ def test_the_server_is_obeyed_within_the_nodes_own_list_only(
     assert any("not profiled: secret" in line for line in log_of(tmp_path))
 
 
+def test_a_server_that_means_harm_neither_fills_the_log_nor_keeps_the_agent_from_ending(
+    fleet: tuple[Fleet, str], agent_process: Agent, tmp_path: Path
+) -> None:
+    servicer, address = fleet
+    servicer.heartbeat_s = 0.001
+    harm = fleet_pb2.Instructions(
+        profile_apps=[f"rm{number}" for number in range(2000)],
+        assignment_ids=[f"job-{number}" for number in range(10000)],
+        probe_now=True,
+        register_again=True,
+    )
+    servicer.always = harm
+    process = agent_process("--server", address, settings=FAST)
+    wait_until(lambda: len(servicer.beats) >= 10, what="ten heartbeats")
+    process.terminate()
+    assert process.wait(timeout=60) == 0
+    lines = log_of(tmp_path)
+    assert sum("not profiled" in line for line in lines) == 1
+    assert sum("not looked at" in line for line in lines) == 1
+    assert max(map(len, lines)) < 1000
+
+
 def test_the_operator_may_not_profile_what_is_not_in_the_list(fake: Path, tmp_path: Path) -> None:
     (tmp_path / "apps.toml").write_text(APPS)
     file = tmp_path / "agent.toml"

@@ -86,3 +86,15 @@ def test_the_end_of_one_is_told(spool: Spool, done: Path) -> None:
     while made.watch() != (False, True):
         assert time.monotonic() < deadline
         time.sleep(0.01)
+
+
+def test_what_is_refused_is_one_line_of_the_log(
+    spool: Spool, done: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    made = campaigns(spool, done)
+    for _ in range(3):
+        made.ask([f"evil\n{number}" for number in range(2000)])
+    (line,) = [text for text in caplog.messages if "not profiled" in text]
+    assert line.endswith("and 1995 more")
+    assert "\n" not in line
+    assert len(line) < 200

@@ -8,7 +8,15 @@ from pathlib import Path
 
 import grpc
 import pytest
-from kongming_agent.reporting.link import Backoff, Beat, Link, Orders, Registration
+from kongming_agent.reporting.link import (
+    MOST_ASSIGNMENTS,
+    MOST_PROFILES,
+    Backoff,
+    Beat,
+    Link,
+    Orders,
+    Registration,
+)
 from kongming_agent.reporting.spool import Spool
 
 from kongming.rpc.v1 import fleet_pb2
@@ -40,7 +48,9 @@ class Told:
 
 
 @contextmanager
-def linked(address: str, spool: Spool, told: Told | None = None) -> Iterator[Link]:
+def linked(
+    address: str, spool: Spool, told: Told | None = None, least_heartbeat_s: float = 0.1
+) -> Iterator[Link]:
     link = Link(
         lambda: grpc.insecure_channel(address),
         spool,
@@ -49,6 +59,7 @@ def linked(address: str, spool: Spool, told: Told | None = None) -> Iterator[Lin
         longest_retry_s=0.2,
         rng=random.Random(1),
         server=address,
+        least_heartbeat_s=least_heartbeat_s,
     )
     yield link
     link.close()
@@ -190,6 +201,45 @@ def test_orders_reach_the_node(fleet: tuple[Fleet, str], spool: Spool) -> None:
     assert told.orders == [
         Orders(("sort",), True, frozenset({"job-1"})),
     ]
+
+
+def test_a_server_cannot_have_the_agent_speak_more_often_than_its_settings_allow(
+    fleet: tuple[Fleet, str], spool: Spool
+) -> None:
+    servicer, address = fleet
+    servicer.heartbeat_s = 0.001
+    again = fleet_pb2.Instructions(register_again=True)
+    servicer.orders = again
+    with linked(address, spool, least_heartbeat_s=60.0) as link:
+        link.step()
+        # Once at once, as a server asks that was started anew.
+        servicer.orders = again
+        link.step()
+        assert (len(servicer.registered), len(servicer.beats)) == (2, 2)
+        for _ in range(5):
+            servicer.orders = again
+            assert link.step() > 30.0
+    assert (len(servicer.registered), len(servicer.beats)) == (2, 2)
+
+
+def test_orders_without_end_are_cut(
+    fleet: tuple[Fleet, str], spool: Spool, caplog: pytest.LogCaptureFixture
+) -> None:
+    servicer, address = fleet
+    told = Told()
+    with linked(address, spool, told) as link:
+        for _ in range(2):
+            servicer.orders = fleet_pb2.Instructions(
+                profile_apps=["x" * 300, *(f"app-{n}" for n in range(2000))],
+                assignment_ids=[f"job-{n}" for n in range(10000)],
+            )
+            time.sleep(0.25)
+            link.step()
+    for orders in told.orders:
+        assert 0 < len(orders.profile_apps) <= MOST_PROFILES
+        assert len(orders.assignment_ids) == MOST_ASSIGNMENTS
+        assert all(len(name) < 300 for name in orders.profile_apps)
+    assert sum("not looked at" in line for line in caplog.messages) == 1
 
 
 def test_estimates_are_sent_without_a_place_in_the_spool(

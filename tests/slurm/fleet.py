@@ -61,6 +61,7 @@ AGENT = """
 [server]
 address = "{server}"
 longest_retry_s = 1.0
+least_heartbeat_s = 1.0
 [node]
 id = "{name}"
 name = "{name}"

@@ -36,8 +36,19 @@ _log = logging.getLogger(__name__)
 _ABOUT_CONTENT = (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.OUT_OF_RANGE)
 """Codes of a call that would fail again, whoever makes it and when."""
 
+MOST_PROFILES = 100
+"""Names of applications in one answer of the server; more are not looked at."""
+
+MOST_ASSIGNMENTS = 4096
+"""Assignments in one answer; more are not looked at."""
+
+MOST_NAME = 255
+"""Characters of either; longer ones are not looked at."""
+
 _FIRST_RETRY_S = 0.5
 _HEARTBEAT_S = 10.0
+_TRUNCATED_S = 600.0
+"""That an answer was cut is logged this often."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +120,7 @@ class Link:
         longest_retry_s: float,
         rng: random.Random,
         server: str = "",
+        least_heartbeat_s: float = 5.0,
     ) -> None:
         self._open, self._spool, self._node = channel, spool, node
         self._timeout_s, self._server = timeout_s, server
@@ -118,7 +130,10 @@ class Link:
         self._stub: fleet_pb2_grpc.FleetStub | None = None
         self._registered: Registration | None = None
         self._heartbeat_s = _HEARTBEAT_S
+        self._least_heartbeat_s = least_heartbeat_s
         self._beat_at = 0.0
+        self._register_at = self._again_at = 0.0
+        self._cut_at = -_TRUNCATED_S
         self._woken = threading.Event()
         self.connected = False
         self.failures = 0
@@ -146,6 +161,7 @@ class Link:
             if error.code() is grpc.StatusCode.NOT_FOUND:
                 # The server has forgotten the node.
                 self._registered = None
+                self._register_at = 0.0
             return self._failed(from_rpc_error(error, self._server or None))
         except KongmingError as error:
             return self._failed(error)
@@ -189,7 +205,7 @@ class Link:
             self._stub = fleet_pb2_grpc.FleetStub(self._channel)
         stub = self._stub
         registration = self._node.registration()
-        if registration != self._registered:
+        if registration != self._registered and time.monotonic() >= self._register_at:
             self._register(stub, registration)
         self._deliver(stub)
         if self._registered is not None and time.monotonic() >= self._beat_at:
@@ -214,7 +230,7 @@ class Link:
             request.ClearField("references")
             response = stub.Register(request, timeout=self._timeout_s)
         if response.HasField("heartbeat_period"):
-            self._heartbeat_s = max(0.1, seconds(response.heartbeat_period))
+            self._heartbeat_s = max(self._least_heartbeat_s, seconds(response.heartbeat_period))
         if response.HasField("fingerprint_ttl"):
             self.fingerprint_ttl_s = seconds(response.fingerprint_ttl)
         if self._spool.go_on_after(response.acknowledged):
@@ -300,17 +316,28 @@ class Link:
         orders = response.instructions
         if orders.register_again:
             self._registered = None
-            self._beat_at = 0.0
+            # At once, and again no sooner than heartbeats come: a server may say so each time.
+            self._beat_at = self._register_at = max(time.monotonic(), self._again_at)
+            self._again_at = self._register_at + self._least_heartbeat_s
         # Before what may be raised: the server takes it that orders have come.
         self._node.ordered(
             Orders(
-                profile_apps=tuple(orders.profile_apps),
+                profile_apps=tuple(self._bounded(orders.profile_apps, MOST_PROFILES)),
                 probe_now=orders.probe_now,
-                assignment_ids=frozenset(orders.assignment_ids),
+                assignment_ids=frozenset(self._bounded(orders.assignment_ids, MOST_ASSIGNMENTS)),
             )
         )
         if batch:
             self._told(batch, response)
+
+    def _bounded(self, names: Sequence[str], most: int) -> list[str]:
+        kept = [name for name in names[:most] if len(name) <= MOST_NAME]
+        if len(kept) < len(names) and time.monotonic() - self._cut_at >= _TRUNCATED_S:
+            self._cut_at = time.monotonic()
+            _log.warning(
+                "%d names in an answer of the server are not looked at", len(names) - len(kept)
+            )
+        return kept
 
 
 def _same_call(entries: Sequence[Entry]) -> list[Entry]:
