@@ -34,6 +34,7 @@ __all__ = [
     "setting",
     "split_address",
     "table",
+    "url_in_file",
 ]
 
 Config = TypeVar("Config")
@@ -67,6 +68,28 @@ def is_address(value: str, *, least_port: int = 0) -> bool:
     except InputError:
         return False
     return port >= least_port
+
+
+def url_in_file(path: Path) -> str:
+    """Return the store's URL that a file holds: arguments can be read by every user of a machine,
+    and a URL may hold a password.
+
+    Raises:
+        InputError: the file cannot be read, or holds no URL.
+    """
+    try:
+        text = path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is no text"
+        raise InputError(
+            f"cannot be read: {reason}.", field="store_file", found=str(path)
+        ) from error
+    if "://" not in text or len(text.split()) != 1:
+        # What it holds may be a password: it is not shown.
+        raise InputError(
+            "holds no URL of a store.", field="store_file", found=str(path), allowed="one URL"
+        )
+    return text
 
 
 ABOVE_ZERO: Check = (lambda value: 0.0 < value < math.inf, "above 0")

@@ -49,6 +49,12 @@ def _check_together(config: Config) -> None:
             allowed="up to assignments.reservation_ttl_max_s, "
             f"{assignments.reservation_ttl_max_s:g}",
         )
+    if config.server.store and config.server.store_file:
+        raise InputError(
+            "is given beside server.store.",
+            field="server.store_file",
+            allowed="one of both",
+        )
     security = config.security
     if bool(security.certificate) != bool(security.key):
         raise InputError(

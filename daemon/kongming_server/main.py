@@ -40,6 +40,8 @@ _OPTIONS = {
     "listen": "server.listen",
     "http": "server.http",
     "store": "server.store",
+    "store_file": "server.store_file",
+    "new_store": "server.new_store",
     "log_level": "server.log_level",
     "certificate": "security.certificate",
     "key": "security.key",
@@ -73,6 +75,8 @@ def _option(
 @_option("listen", "HOST:PORT")
 @_option("http", "HOST:PORT")
 @_option("store", "URL")
+@_option("store_file", "FILE")
+@_option("new_store", is_flag=True)
 @_option("certificate", "FILE")
 @_option("key", "FILE")
 @_option("client_ca", "FILE")

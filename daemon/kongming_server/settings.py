@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
-from kongming.settings import setting
+from kongming.settings import setting, url_in_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +19,23 @@ class Server:
         help="Where HTTP is served: metrics, health and the JSON mirror; empty for nowhere.",
     )
     store: str = setting(
-        "", unit="URL", help="The store; empty for KONGMING_STORE, else SQLite in the data folder."
+        "",
+        unit="URL",
+        help="The store; empty for store_file, KONGMING_STORE, KONGMING_STORE_FILE, else SQLite in "
+        "the data folder.",
+    )
+    store_file: str = setting(
+        "", unit="path", help="A file with the store's URL, where that holds a password."
+    )
+    new_store: bool = setting(
+        False, help="Make a new store where a SQLite file is there and has 0 bytes."
+    )
+    check_store_s: float = setting(
+        30.0,
+        unit="s",
+        minimum=0,
+        maximum=3600,
+        help="The longest that a SQLite file is checked for damage at a start; 0 for not at all.",
     )
     log_level: str = setting(
         "info",
@@ -35,6 +52,16 @@ class Server:
     store_threads: int = setting(
         4, unit="threads", minimum=1, maximum=64, help="Threads that wait for the store."
     )
+
+    def store_url(self) -> str | None:
+        """The URL that the settings name; None for the default.
+
+        Raises:
+            InputError: the file of the URL cannot be read.
+        """
+        if self.store:
+            return self.store
+        return url_in_file(Path(self.store_file)) if self.store_file else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -166,10 +166,17 @@ def job_manifest(app: Application, experiment: Experiment, name: str, image: str
             "template": {
                 "spec": {
                     "restartPolicy": "Never",
+                    # A measured program never speaks to the Kubernetes API.
+                    "automountServiceAccountToken": False,
+                    "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
                     "containers": [
                         {
                             "name": "machine",
                             "image": image,
+                            "securityContext": {
+                                "allowPrivilegeEscalation": False,
+                                "capabilities": {"drop": ["ALL"]},
+                            },
                             "command": [
                                 "/bin/sh",
                                 "-c",

@@ -8,15 +8,16 @@ import re
 import sqlite3
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy import event, exc
 
 from kongming.records.errors import InputError, KongmingError, StoreError
+from kongming.settings import url_in_file
 from kongming.store.schema import HEAD, VERSION_TABLE
 
 BUSY_TIMEOUT_S = 30.0
@@ -48,11 +49,29 @@ _AS_JSON = json.JSONEncoder(allow_nan=False, separators=(",", ":"))
 URL_FORMS = "sqlite:///relative/file.db, sqlite:////absolute/file.db or postgresql://host/name"
 
 
+Damage = Callable[[str, str], None]
+"""Called with what cannot be read, such as ``a node``, and why."""
+
+NOT_READABLE = (KongmingError, ValueError, TypeError, KeyError, AttributeError, OverflowError)
+"""What decoding a damaged row may raise."""
+
+_Row = TypeVar("_Row")
+_Record = TypeVar("_Record")
+
+
 def default_url() -> str:
-    """Return ``KONGMING_STORE``, or else the URL of a SQLite file in the XDG data folder."""
+    """Return ``KONGMING_STORE``, else the URL in the file that ``KONGMING_STORE_FILE`` names, else
+    the URL of a SQLite file in the XDG data folder.
+
+    Raises:
+        InputError: that file cannot be read.
+    """
     url = os.environ.get("KONGMING_STORE")
     if url:
         return url
+    file = os.environ.get("KONGMING_STORE_FILE")
+    if file:
+        return url_in_file(Path(file))
     data = os.environ.get("XDG_DATA_HOME")
     folder = Path(data) if data else Path.home() / ".local" / "share"
     return f"sqlite:///{folder / 'kongming' / 'kongming.db'}"
@@ -66,6 +85,10 @@ class Connection:
         self.url = url
         self.origin = uuid.uuid4().hex
         """Unique id of this connection; changes written through it carry it."""
+        self.is_new = False
+        """Whether the tables were made when it was opened."""
+        self.damage: Damage | None = None
+        """Rows that cannot be decoded are left out and told to this; without it, an error."""
 
     @classmethod
     def open(cls, url: str | None = None) -> Self:
@@ -80,11 +103,13 @@ class Connection:
         engine = _engine(store_url)
         try:
             with _translate_errors(engine.url):
-                _migrate_if_needed(engine)
+                is_new = _migrate_if_needed(engine)
         except BaseException:
             engine.dispose()
             raise
-        return cls(engine, engine.url.render_as_string(hide_password=True))
+        made = cls(engine, engine.url.render_as_string(hide_password=True))
+        made.is_new = is_new
+        return made
 
     def close(self) -> None:
         self._engine.dispose()
@@ -94,6 +119,33 @@ class Connection:
 
     def __exit__(self, *exception: object) -> None:
         self.close()
+
+    def _each(
+        self, what: str, rows: Iterable[_Row], decode: Callable[[_Row], _Record]
+    ) -> Iterator[_Record]:
+        """Decode rows one by one: one that is damaged does not keep the others from being read,
+        where ``damage`` says whom to tell.
+
+        Raises:
+            StoreError: a row cannot be decoded, and nobody is told.
+            IncompatibleError: likewise, and it was written by a newer KONGMING.
+        """
+        for row in rows:
+            try:
+                record = decode(row)
+            except NOT_READABLE as error:
+                reason = str(error) if isinstance(error, KongmingError) else repr(error)
+                if self.damage is not None:
+                    self.damage(what, reason)
+                elif isinstance(error, KongmingError):
+                    raise
+                else:
+                    raise StoreError(
+                        f"The store has {what} that cannot be read: {reason}.",
+                        hint="Restore it from a copy or an export.",
+                    ) from error
+            else:
+                yield record
 
     @contextmanager
     def _reading(self) -> Iterator[sa.Connection]:
@@ -150,6 +202,7 @@ def _engine(store_url: str) -> sa.Engine:
             **options,
             # NaN is neither valid JSON nor a measurement.
             json_serializer=_AS_JSON.encode,
+            json_deserializer=_document,
         )
     except exc.NoSuchModuleError as error:
         raise InputError(
@@ -166,6 +219,15 @@ def _engine(store_url: str) -> sa.Engine:
         event.listen(engine, "connect", _prepare_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
     return engine
+
+
+def _document(text: str) -> Any:
+    """Parse a column of JSON. What is none becomes None, which no record decodes from: an error
+    here would end the query, and take all other rows with it."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
 
 
 def _with_folder(url: sa.URL, *, is_default: bool) -> sa.URL:
@@ -221,22 +283,24 @@ def _begin_sqlite(connection: sa.Connection) -> None:
     connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
 
 
-def _migrate_if_needed(engine: sa.Engine) -> None:
+def _migrate_if_needed(engine: sa.Engine) -> bool:
+    """Whether there were no tables before."""
     with engine.connect() as connection:
         if _revision(connection) == HEAD:
-            return
+            return False
     # Check again while holding the lock: another process may have migrated meanwhile.
     with _write_transaction(engine) as connection:
         if engine.dialect.name == "postgresql":
             connection.execute(sa.select(sa.func.pg_advisory_xact_lock(MIGRATION_LOCK)))
         revision = _revision(connection)
         if revision == HEAD:
-            return
+            return False
         if revision is None and engine.dialect.name == "sqlite":
             _refuse_foreign(connection)
         from kongming.store.migrations import migrate
 
         migrate(connection, revision)
+        return revision is None
 
 
 def _revision(connection: sa.Connection) -> str | None:

@@ -53,4 +53,5 @@ def test_the_settings_in_the_manifest_are_valid() -> None:
     assert block is not None
     lines = [line[4:] for line in block[1].splitlines()]
     settings = config.parse(tomllib.loads("\n".join(lines)))
-    assert settings.server.token_file
+    assert settings.server.cert
+    assert settings.server.key

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
+import stat
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -12,9 +15,12 @@ from typing import Any
 import pytest
 from kongming_agent import config as agent_config
 from kongming_server import config as server_config
+from kongming_server.security.certificates import holder, init_tls
+from kongming_server.security.roles import Role
 
 from tests.docs import commands
 from tests.docs.tables import ROOT
+from tests.server.process import python_path
 
 DEPLOY = ROOT / "daemon/deploy"
 UNITS = sorted(DEPLOY.glob("systemd/*.service"))
@@ -105,7 +111,9 @@ def test_a_container_starts_its_program_with_what_is_there(program: str) -> None
     made = of_kind(manifest(program), "DaemonSet", "Deployment")
     pod = made["spec"]["template"]["spec"]
     (container,) = pod["containers"]
-    assert container["image"].startswith(f"kongming-{program}:")
+    image, _, digest = container["image"].partition("@sha256:")
+    assert image.endswith(f"/kongming-{program}")
+    assert re.fullmatch("[0-9a-f]{64}", digest)
     assert commands.unknown([f"kongming-{program}", *container["args"]]) == []
     mounts = {mount["mountPath"]: mount["name"] for mount in container["volumeMounts"]}
     file = container["args"][container["args"].index("--config") + 1]
@@ -158,5 +166,60 @@ def test_the_commands_in_the_servers_manifest_exist() -> None:
     assert len(named) >= 2
     for line in named:
         assert commands.unknown(line.split()) == []
-    for secret in re.findall(r"secretName: ([\w-]+)", manifest("agent").read_text()):
+    for secret in re.findall(r"secretName: ([\w-]+)", manifest("server").read_text()):
         assert secret in head
+    # A secret would be the same for all agents.
+    assert "secretName" not in manifest("agent").read_text()
+
+
+@pytest.mark.parametrize("program", [*PROGRAMS, "extender"])
+def test_the_network_is_open_to_what_is_named(program: str) -> None:
+    path = manifest(program)
+    policy = of_kind(path, "NetworkPolicy")["spec"]
+    pod = of_kind(path, "DaemonSet", "Deployment")["spec"]["template"]
+    assert policy["podSelector"]["matchLabels"].items() <= pod["metadata"]["labels"].items()
+    assert set(policy["policyTypes"]) == {"Ingress", "Egress"}
+    (container,) = pod["spec"]["containers"]
+    served = {port["containerPort"] for port in container["ports"]}
+    opened = {port["port"] for rule in policy["ingress"] for port in rule["ports"]}
+    assert opened == served
+    assert all("from" in rule for rule in policy["ingress"]) or program == "extender"
+
+
+def test_each_node_gets_a_certificate_that_opens_its_agents_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tls, bin, node_root = tmp_path / "tls", tmp_path / "bin", tmp_path / "nodes"
+    init_tls(tls)
+    bin.mkdir()
+    # A cluster of two nodes; "ssh NODE COMMAND" runs it as if / were the node's folder.
+    programs = {
+        "kubectl": 'echo "node-1 node-2.example"',
+        "kongming-server": f'exec {sys.executable} -m kongming_server.main "$@"',
+        "chown": "",
+        "ssh": f'node=$1; root={node_root}/$node; mkdir -p "$root"\n'
+        'exec sh -c "$(echo "$2" | sed "s,/etc/kongming,$root,g")"',
+    }
+    for name, body in programs.items():
+        (bin / name).write_text(f"#!/bin/sh\n{body}\n".replace("\\n", "\n"))
+        (bin / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{bin}:{os.environ['PATH']}")
+    monkeypatch.setenv("PYTHONPATH", python_path())
+    script = DEPLOY / "kubernetes/agent-certificates.sh"
+
+    def give(*nodes: str) -> list[str]:
+        command = ["sh", str(script), str(tls), *nodes]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.splitlines()
+
+    assert give() == ["node-1 has a new certificate", "node-2.example has a new certificate"]
+    for node in ("node-1", "node-2.example"):
+        folder = node_root / node / "agent"
+        assert sorted(path.name for path in folder.iterdir()) == ["agent.crt", "agent.key"]
+        assert stat.S_IMODE((folder / "agent.key").stat().st_mode) == 0o600
+        assert holder((folder / "agent.crt").read_bytes())[:2] == (node, Role.AGENT)
+    before = (node_root / "node-1/agent/agent.crt").read_bytes()
+    assert give("node-1") == ["node-1 has its certificate"]
+    assert (node_root / "node-1/agent/agent.crt").read_bytes() == before
+    assert not list(node_root.rglob("ca.*"))

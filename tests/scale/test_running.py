@@ -155,5 +155,7 @@ def test_kubernetes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     manifest = job_manifest(app, Experiment(AT), "x", "image:1")
     assert manifest["spec"]["completions"] == 4
     container = manifest["spec"]["template"]["spec"]["containers"][0]
+    assert manifest["spec"]["template"]["spec"]["automountServiceAccountToken"] is False
+    assert container["securityContext"]["allowPrivilegeEscalation"] is False
     assert container["command"][-1] == "job $JOB_COMPLETION_INDEX"
     assert pod_seconds({"items": []}) is None

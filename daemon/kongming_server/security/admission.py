@@ -189,8 +189,8 @@ class Guard:
             raise AccessError(
                 f"The certificate of {name!r} names no role.",
                 reason="unauthenticated",
-                hint="Its organizational unit (OU) must be agent, scheduler or operator; "
-                "or show a token.",
+                hint="It must have a URI such as kongming:role/scheduler among its alternative "
+                "names, or a role as its organizational unit (OU); or show a token.",
             )
         raise AccessError(
             "The server must know who calls, and the call says nothing of it.",

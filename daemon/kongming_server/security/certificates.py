@@ -22,6 +22,9 @@ from kongming_server.security.roles import Role
 __all__ = ["Written", "holder", "init_tls"]
 
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
+ROLE_URI = "kongming:role/"
+"""Before a role, in a URI among a client certificate's alternative names."""
+
 _AUTHORITY = "ca"
 _AUTHORITY_DAYS = 3650
 _SKEW = timedelta(minutes=10)
@@ -31,11 +34,11 @@ _SKEW = timedelta(minutes=10)
 @lru_cache(maxsize=16384)
 def holder(certificate: bytes) -> tuple[str, Role | None, str]:
     """Common name, role and fingerprint (16 hexadecimal digits) of a certificate in PEM or DER
-    that TLS has checked. The role is the organizational unit; None where that names none, or
-    more than one.
+    that TLS has checked. The role is that of the URI ``kongming:role/ROLE`` among its alternative
+    names, else of its organizational unit; None where that names none, or more than one.
 
     Raises:
-        AccessError: it cannot be read.
+        AccessError: it cannot be read, or it is not made for clients (RFC 5280, clientAuth).
     """
     try:
         if certificate.startswith(b"-----BEGIN"):
@@ -49,17 +52,46 @@ def holder(certificate: bytes) -> tuple[str, Role | None, str]:
             for unit in subject.get_attributes_for_oid(NameOID.ORGANIZATIONAL_UNIT_NAME)
         }
         der = found.public_bytes(serialization.Encoding.DER)
-    except ValueError as error:
+        uris = _uris(found)
+        for_clients = _is_for_clients(found)
+    except (ValueError, x509.UnsupportedGeneralNameType, x509.DuplicateExtension) as error:
         raise AccessError(
             "The client certificate cannot be read.", reason="unauthenticated"
         ) from error
-    roles = [role for role in Role if role.value in units]
+    if not for_clients:
+        raise AccessError(
+            "The certificate is not made for clients.",
+            reason="unauthenticated",
+            hint="Its extended key usage must name clientAuth.",
+        )
+    # An authority that signs units as they are asked for may well check URIs, and what is named
+    # in our own scheme is meant for us.
+    named = {uri.removeprefix(ROLE_URI) for uri in uris if uri.startswith(ROLE_URI)} or units
+    roles = [role for role in Role if role.value in named]
+    if len(named) > 1 and named != units:
+        roles = []
     fingerprint = hashlib.sha256(der).hexdigest()[:16]
     return (
         (names[0] if names else fingerprint),
         (roles[0] if len(roles) == 1 else None),
         fingerprint,
     )
+
+
+def _uris(certificate: x509.Certificate) -> list[str]:
+    try:
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return []
+    return list(names.get_values_for_type(x509.UniformResourceIdentifier))
+
+
+def _is_for_clients(certificate: x509.Certificate) -> bool:
+    try:
+        usage = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+    except x509.ExtensionNotFound:
+        return False
+    return ExtendedKeyUsageOID.CLIENT_AUTH in usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +111,20 @@ class _Pair:
 
 
 def init_tls(
-    directory: Path, names: Sequence[str] = (), *, days: int = 365, renew: bool = False
+    directory: Path,
+    names: Sequence[str] = (),
+    *,
+    days: int = 365,
+    renew: bool = False,
+    agents: Sequence[str] = (),
 ) -> Written:
     """Make an authority, and certificates of the server and of one client for each role.
 
     ``names``: host names and addresses of the server beside those of loopback. ``days``: how long
     they are valid; the authority ten years. Keys are readable by their owner alone. ``renew``
-    keeps the authority that is there and writes the rest anew.
+    keeps the authority that is there and writes the rest anew. ``agents``: names of nodes, each of
+    which gets a certificate of its own, ``agent-NAME``; where there is an authority already it
+    signs them, and nothing else is written.
 
     Raises:
         InputError: a name is none, files are in the way, or there is no authority to renew from.
@@ -97,13 +136,19 @@ def init_tls(
         )
     wanted = tuple(dict.fromkeys((*LOOPBACK_NAMES, *names)))
     alternatives = [_alternative(name) for name in wanted]
+    for agent in agents:
+        if not isinstance(_alternative(agent), x509.DNSName) or agent.startswith("*"):
+            raise InputError(
+                "is no name of a node.", field="agent", found=agent, allowed="a host name"
+            )
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    stems = ("server", *(f"client-{role}" for role in Role))
+    agents_alone = bool(agents) and (directory / f"{_AUTHORITY}.crt").exists()
+    stems = [f"agent-{agent}" for agent in agents]
+    if not agents_alone:
+        stems += [_AUTHORITY, "server", *(f"client-{role}" for role in Role)]
     written: list[Path] = []
-    if renew:
-        authority = _read_pair(directory)
-    else:
-        for stem in (_AUTHORITY, *stems):
+    if not renew:
+        for stem in stems:
             for path in (directory / f"{stem}.crt", directory / f"{stem}.key"):
                 if path.exists():
                     raise InputError(
@@ -112,14 +157,21 @@ def init_tls(
                         hint="Give --renew to make new certificates of the authority there, "
                         "or another directory.",
                     )
+    if renew or agents_alone:
+        authority = _read_pair(directory)
+    else:
         authority = _authority(days=_AUTHORITY_DAYS)
         written += _write(directory, _AUTHORITY, authority)
     until = min(datetime.now(UTC) + timedelta(days=days), authority.certificate.not_valid_after_utc)
-    server = _leaf(authority, "kongming-server", None, alternatives, until)
-    written += _write(directory, "server", server)
-    for role in Role:
-        pair = _leaf(authority, f"kongming-{role}", role, [], until)
-        written += _write(directory, f"client-{role}", pair)
+    if not agents_alone:
+        server = _leaf(authority, "kongming-server", None, alternatives, until)
+        written += _write(directory, "server", server)
+        for role in Role:
+            pair = _leaf(authority, f"kongming-{role}", role, [], until)
+            written += _write(directory, f"client-{role}", pair)
+    for agent in agents:
+        pair = _leaf(authority, agent, Role.AGENT, [x509.DNSName(agent)], until)
+        written += _write(directory, f"agent-{agent}", pair)
     return Written(directory, tuple(written), wanted, until.isoformat(timespec="seconds"))
 
 
@@ -148,6 +200,7 @@ def _leaf(
     attributes = [x509.NameAttribute(NameOID.COMMON_NAME, name)]
     if role is not None:
         attributes.append(x509.NameAttribute(NameOID.ORGANIZATIONAL_UNIT_NAME, role.value))
+        alternatives = [*alternatives, x509.UniformResourceIdentifier(f"{ROLE_URI}{role}")]
     purpose = ExtendedKeyUsageOID.SERVER_AUTH if role is None else ExtendedKeyUsageOID.CLIENT_AUTH
     issuer = authority.certificate
     builder = (

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from kongming.store import Store, StoredToken
 from kongming_server.config import load
 from kongming_server.security.roles import Role
 from kongming_server.security.tokens import duration_s, issue
+from kongming_server.settings import Server as ServerSettings
 
 __all__ = ["init_tls", "token"]
 
@@ -36,26 +38,57 @@ def _store_options(function: Callable[..., Any]) -> Callable[..., Any]:
         help="The server's configuration: tokens are kept in its store.",
     )
     store = click.option("--store", "store_url", metavar="URL", help="The server's store.")
-    return config(store(function))
+    file = click.option(
+        "--store-file",
+        "store_file",
+        metavar="FILE",
+        help="A file with the store's URL, where that holds a password.",
+    )
+
+    @config
+    @store
+    @file
+    @wraps(function)
+    def with_store(
+        config_path: Path | None, store_url: str | None, store_file: str | None, **others: Any
+    ) -> Any:
+        settings = load(config_path, {"server.store": store_url, "server.store_file": store_file})
+        return function(server=settings.server, **others)
+
+    return with_store
 
 
 @click.command("init-tls")
 @click.argument("directory", type=click.Path(path_type=Path, file_okay=False))
 @click.option("--name", "names", multiple=True, help="A host name or address of the server.")
+@click.option(
+    "--agent",
+    "agents",
+    multiple=True,
+    metavar="NODE",
+    help="Name of a node whose agent gets a certificate of its own, by the authority that is "
+    "there.",
+)
 @click.option("--days", default=365, show_default=True, help="How long the certificates count.")
 @click.option("--renew", is_flag=True, help="Keep the authority that is there.")
 @_json_option
 def init_tls(
-    directory: Path, names: tuple[str, ...], days: int, renew: bool, as_json: bool
+    directory: Path,
+    names: tuple[str, ...],
+    agents: tuple[str, ...],
+    days: int,
+    renew: bool,
+    as_json: bool,
 ) -> None:
     """Make a private authority and certificates in DIRECTORY, to try TLS out.
 
     The server's certificate is good for localhost and each --name; there is a client certificate
-    for each role. Keys are readable by you alone. Keep ca.key away from the server.
+    for each role, and one for each --agent. Keys are readable by you alone. Keep ca.key away from
+    the server.
     """
     from kongming_server.security import certificates
 
-    written = certificates.init_tls(directory, names, days=days, renew=renew)
+    written = certificates.init_tls(directory, names, days=days, renew=renew, agents=agents)
     if as_json:
         _print_json(
             {
@@ -68,6 +101,8 @@ def init_tls(
         return
     for path in written.files:
         click.echo(path)
+    if not any(path.stem == "server" for path in written.files):
+        return
     click.echo(
         f"Good for {', '.join(written.names)} until {written.until}. Next:\n"
         f"  kongming-server --certificate {directory}/server.crt --key {directory}/server.key "
@@ -100,8 +135,7 @@ def add(
     expires: str | None,
     name: str,
     out: Path | None,
-    config_path: Path | None,
-    store_url: str | None,
+    server: ServerSettings,
     as_json: bool,
 ) -> None:
     """Make a token and show it, this once: only its hash is kept."""
@@ -123,7 +157,7 @@ def add(
     if out is not None:
         _write_secret(out, made.text)
     try:
-        with _store(config_path, store_url) as store:
+        with _store(server) as store:
             store.add_token(stored)
     except BaseException:
         if out is not None:
@@ -141,10 +175,10 @@ def add(
 @token.command("list")
 @_store_options
 @_json_option
-def list_(config_path: Path | None, store_url: str | None, as_json: bool) -> None:
+def list_(server: ServerSettings, as_json: bool) -> None:
     """List the tokens: never their secrets."""
     now = time.time()
-    with _store(config_path, store_url) as store:
+    with _store(server) as store:
         tokens = store.tokens()
     if as_json:
         _print_json({"tokens": [_document(one, now) for one in tokens]})
@@ -158,10 +192,10 @@ def list_(config_path: Path | None, store_url: str | None, as_json: bool) -> Non
 @click.argument("token_id", metavar="ID")
 @_store_options
 @_json_option
-def revoke(token_id: str, config_path: Path | None, store_url: str | None, as_json: bool) -> None:
+def revoke(token_id: str, server: ServerSettings, as_json: bool) -> None:
     """Revoke the token ID, as 'token list' shows it; servers heed it within a second or so."""
     now = time.time()
-    with _store(config_path, store_url) as store:
+    with _store(server) as store:
         revoked = store.revoke_token(token_id, now)
         known = {one.id: one for one in store.tokens()}
     if token_id not in known:
@@ -177,9 +211,9 @@ def revoke(token_id: str, config_path: Path | None, store_url: str | None, as_js
 @click.argument("node", metavar="NODE")
 @_store_options
 @_json_option
-def release(node: str, config_path: Path | None, store_url: str | None, as_json: bool) -> None:
+def release(node: str, server: ServerSettings, as_json: bool) -> None:
     """Let another agent speak for NODE (an id or a name): the next one that does keeps it."""
-    with _store(config_path, store_url) as store:
+    with _store(server) as store:
         known = {one.node_id: one for one in store.agents()}
         names = {one.id: one.name for one in store.nodes(node_ids=set(known))}
         found = [one for one in known if node in (one, names.get(one))]
@@ -201,9 +235,8 @@ def release(node: str, config_path: Path | None, store_url: str | None, as_json:
     click.echo(f"Node {agent.node_id} {f'is released from {holder}' if holder else 'was free'}.")
 
 
-def _store(config_path: Path | None, store_url: str | None) -> Store:
-    config = load(config_path, {"server.store": store_url})
-    return Store.open(config.server.store or None)
+def _store(server: ServerSettings) -> Store:
+    return Store.open(server.store_url())
 
 
 def _write_secret(path: Path, text: str) -> None:

@@ -11,9 +11,10 @@ __all__ = ["PERMISSIONS", "PUBLIC", "Role", "permit"]
 
 
 class Role(enum.StrEnum):
-    """What a caller is trusted with. An operator may do all."""
+    """What a caller is trusted with. An operator may do all, a monitor reads metrics alone."""
 
     AGENT = "agent"
+    MONITOR = "monitor"
     SCHEDULER = "scheduler"
     OPERATOR = "operator"
 
@@ -22,7 +23,7 @@ _AGENT = frozenset({Role.AGENT, Role.OPERATOR})
 _SCHEDULER = frozenset({Role.SCHEDULER, Role.OPERATOR})
 _REPORTER = _AGENT | _SCHEDULER
 _OPERATOR = frozenset({Role.OPERATOR})
-_ALL = frozenset(Role)
+_METRICS = _SCHEDULER | {Role.MONITOR}
 
 PUBLIC = frozenset(
     {
@@ -66,8 +67,8 @@ PERMISSIONS: Mapping[str, frozenset[Role]] = {
     "/kongming.rpc.v1.Assignments/Bind": _REPORTER,
     "/kongming.rpc.v1.Assignments/Release": _SCHEDULER,
     "/kongming.rpc.v1.Assignments/ListAssignments": _SCHEDULER,
-    "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": _ALL,
-    "GET /metrics": _SCHEDULER,
+    "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": _REPORTER,
+    "GET /metrics": _METRICS,
 }
 """The roles that may call each method. What is not here, and not public, nobody may call."""
 

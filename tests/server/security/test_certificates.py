@@ -8,12 +8,15 @@ import os
 import shutil
 import ssl
 import stat
+from datetime import datetime
 from pathlib import Path
 
 import grpc
 import pytest
 from cryptography import x509
-from cryptography.x509.oid import ExtendedKeyUsageOID
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from kongming_server.security import Role
 from kongming_server.security.certificates import holder, init_tls
 from kongming_server.security.credentials import http_ssl
@@ -71,7 +74,7 @@ def test_keys_are_readable_by_their_owner_alone(tmp_path: Path) -> None:
         os.umask(before)
     assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o700
     keys = [path for path in written.files if path.suffix == ".key"]
-    assert len(keys) == 5
+    assert len(keys) == 2 + len(Role)
     assert {stat.S_IMODE(path.stat().st_mode) for path in keys} == {0o600}
     assert sorted(path.name for path in (tmp_path / "new").iterdir()) == sorted(
         path.name for path in written.files
@@ -103,6 +106,93 @@ def test_the_role_is_in_the_certificate(tls: Path, role: Role) -> None:
     name, found, fingerprint = holder(pem)
     assert (name, found) == (f"kongming-{role}", role)
     assert holder(ssl.PEM_cert_to_DER_cert(pem.decode())) == (name, found, fingerprint)
+
+
+NAMES = x509.SubjectAlternativeName
+CLIENTS = ExtendedKeyUsageOID.CLIENT_AUTH
+
+
+def certified(
+    tls: Path, units: list[str], uris: list[str], usage: list[x509.ObjectIdentifier]
+) -> bytes:
+    """A client's certificate as another authority might write it."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = [x509.NameAttribute(NameOID.COMMON_NAME, "somebody")]
+    subject += [x509.NameAttribute(NameOID.ORGANIZATIONAL_UNIT_NAME, unit) for unit in units]
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(x509.Name(subject))
+        .issuer_name(certificate(tls / "ca.crt").subject)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(datetime(2020, 1, 1))
+        .not_valid_after(datetime(2100, 1, 1))
+    )
+    if uris:
+        named = NAMES([x509.UniformResourceIdentifier(uri) for uri in uris])
+        made = made.add_extension(named, critical=False)
+    if usage:
+        made = made.add_extension(x509.ExtendedKeyUsage(usage), critical=False)
+    return made.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+
+
+@pytest.mark.parametrize(
+    ("units", "uris", "role"),
+    [
+        (["operator"], [], Role.OPERATOR),
+        ([], ["kongming:role/agent"], Role.AGENT),
+        # The URI counts, and not the unit beside it, which others may have chosen.
+        (["operator"], ["kongming:role/agent"], Role.AGENT),
+        (["operator"], ["spiffe://example/agent", "kongming:role/monitor"], Role.MONITOR),
+        (["operator"], ["spiffe://example/agent"], Role.OPERATOR),
+        (["operator"], ["kongming:role/king"], None),
+        (["operator"], ["kongming:role/agent", "kongming:role/operator"], None),
+        (["operator"], ["kongming:role/agent", "kongming:role/king"], None),
+        (["agent", "operator"], [], None),
+        (["Agent"], [], None),
+        ([], [], None),
+    ],
+)
+def test_a_role_is_named_by_a_uri_or_else_by_the_unit(
+    tls: Path, units: list[str], uris: list[str], role: Role | None
+) -> None:
+    assert holder(certified(tls, units, uris, [CLIENTS]))[1] == role
+
+
+@pytest.mark.parametrize("usage", [[], [ExtendedKeyUsageOID.SERVER_AUTH]])
+def test_a_certificate_that_is_not_made_for_clients_names_nobody(
+    tls: Path, usage: list[x509.ObjectIdentifier]
+) -> None:
+    with pytest.raises(AccessError, match="not made for clients"):
+        holder(certified(tls, ["operator"], ["kongming:role/operator"], usage))
+
+
+def test_each_node_gets_a_certificate_of_its_own(tmp_path: Path) -> None:
+    first = init_tls(tmp_path, agents=["node-1"])
+    assert {"ca.key", "server.key", "agent-node-1.key"} <= {path.name for path in first.files}
+    kept = {path: path.read_bytes() for path in first.files}
+    second = init_tls(tmp_path, agents=["node-2", "node-3.example"])
+    assert sorted(path.name for path in second.files) == [
+        *("agent-node-2.crt", "agent-node-2.key"),
+        *("agent-node-3.example.crt", "agent-node-3.example.key"),
+    ]
+    assert {path: path.read_bytes() for path in kept} == kept
+    holders = [holder((tmp_path / f"agent-node-{n}.crt").read_bytes()) for n in (1, 2)]
+    assert [(name, role) for name, role, _ in holders] == [
+        ("node-1", Role.AGENT),
+        ("node-2", Role.AGENT),
+    ]
+    certificate(tmp_path / "agent-node-2.crt").verify_directly_issued_by(
+        certificate(tmp_path / "ca.crt")
+    )
+    with pytest.raises(InputError, match="exists"):
+        init_tls(tmp_path, agents=["node-4", "node-2"])
+    assert not (tmp_path / "agent-node-4.crt").exists()
+    renewed = init_tls(tmp_path, agents=["node-2"], renew=True)
+    assert [path.stem for path in renewed.files] == ["agent-node-2"] * 2
+    for wrong in ("*.example", "10.0.0.1", "../x", ""):
+        with pytest.raises(InputError):
+            init_tls(tmp_path, agents=[wrong])
 
 
 @pytest.mark.parametrize("content", [b"", b"nonsense", b"-----BEGIN CERTIFICATE-----\n"])
@@ -197,6 +287,8 @@ def test_http_knows_the_same_callers(tls: Path) -> None:
             (None, "/v1/predict", 401),
             ("client-agent", "/v1/predict", 403),
             ("client-scheduler", "/v1/predict", 200),
+            ("client-monitor", "/v1/predict", 403),
+            ("client-monitor", "/metrics", 200),
             ("client-operator", "/metrics", 200),
         ):
             connection = https(stand, tls, client)

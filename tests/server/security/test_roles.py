@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 from collections.abc import Iterator
 
 import grpc
@@ -26,6 +27,7 @@ SCHEDULER = {
 
 MAY = {
     Role.AGENT: AGENT,
+    Role.MONITOR: set(),
     Role.SCHEDULER: SCHEDULER,
     Role.OPERATOR: {method.name for method in rpcs().values()},
 }
@@ -86,6 +88,27 @@ def test_nobody_may_call_anything(stand: Stand, channel: grpc.Channel, method: s
         call(channel, method)
     assert refused.value.code() is grpc.StatusCode.UNAUTHENTICATED
     assert len(stand.calls) == before
+
+
+def test_a_monitor_reads_metrics_and_nothing_else(stand: Stand, issued: dict[Role, Issued]) -> None:
+    connection = http.client.HTTPConnection(stand.http, timeout=10)
+    statuses = {}
+    for role in Role:
+        headers = {"Authorization": f"Bearer {issued[role].text}"}
+        connection.request("GET", "/metrics", headers=headers)
+        answer = connection.getresponse()
+        answer.read()
+        statuses[role] = answer.status
+    connection.close()
+    assert statuses == {
+        Role.AGENT: 403,
+        Role.MONITOR: 200,
+        Role.SCHEDULER: 200,
+        Role.OPERATOR: 200,
+    }
+    assert [method for method, roles in PERMISSIONS.items() if Role.MONITOR in roles] == [
+        "GET /metrics"
+    ]
 
 
 def test_what_is_in_no_table_is_forbidden_to_all() -> None:
