@@ -30,6 +30,7 @@ from kongming.rpc.v1 import (
 )
 from kongming.settings import split_address
 from kongming.store import Change, Store, default_url
+from kongming.store.integrity import check_file, refuse_empty_file
 from kongming_server import garbage_collection as garbage
 from kongming_server.clock import SteadyClock
 from kongming_server.http.app import make_http
@@ -46,6 +47,7 @@ from kongming_server.services.counted import CountedPredictor
 from kongming_server.services.fleet import FleetService
 from kongming_server.services.profiles import ProfilesService
 from kongming_server.settings import Config
+from kongming_server.settings import Server as ServerSettings
 from kongming_server.state import Hub
 from kongming_server.training.queue import Training
 from kongming_server.upkeep import Every, Upkeep
@@ -116,9 +118,8 @@ class App:
     async def _start(self) -> Addresses:
         config, undo = self._config, self._undo
         loop = asyncio.get_running_loop()
-        store = await loop.run_in_executor(
-            self._executor, lambda: Store.open(config.server.store or None)
-        )
+        url = config.server.store_url() or default_url()
+        store = await loop.run_in_executor(self._executor, lambda: _open(url, config.server))
         undo.callback(store.close)
         tokens = TokenBook(store.tokens)
         await tokens.refresh()
@@ -129,9 +130,15 @@ class App:
         hub = Hub(config, store, self._executor, engine, self._clock, self._metrics, settings)
         restore = Restore(hub)
         since = await restore.everything()
+        if store.is_new or not (len(hub.agents) or restore.models_in_service or len(tokens)):
+            log.warning(
+                "The store %s is %s: it knows no node, no model and no token.",
+                store.url,
+                "new" if store.is_new else "empty",
+            )
 
         training = Training(
-            config.server.store or default_url(),
+            url,
             engine,
             config.training,
             metrics=self._metrics,
@@ -268,6 +275,24 @@ class App:
                 hint="Is another server there? Try --http with port 0.",
             ) from error
         return _address(host, runner.addresses[0][1])
+
+
+def _open(url: str, settings: ServerSettings) -> Store:
+    """Raises StoreError where it is not to be served from."""
+    if not settings.new_store:
+        refuse_empty_file(url)
+    store = Store.open(url)
+    try:
+        if settings.check_store_s > 0.0 and not check_file(store, settings.check_store_s):
+            log.warning(
+                "The store %s was checked for %g s, and not to its end.",
+                store.url,
+                settings.check_store_s,
+            )
+    except BaseException:
+        store.close()
+        raise
+    return store
 
 
 def _address(host: str, port: int) -> str:

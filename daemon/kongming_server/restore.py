@@ -23,10 +23,11 @@ from kongming.engine.load.nodes import (
 from kongming.engine.settings import Purpose
 from kongming.learning import model_file as persist
 from kongming.learning.model_file import ModelFile
-from kongming.records.errors import KongmingError, StoreError
+from kongming.records.errors import StoreError
 from kongming.scale.fit import model_file as scale_persist
 from kongming.scale.fit.model import ScaleFile
 from kongming.store import Change, Reference
+from kongming.store.connection import NOT_READABLE
 from kongming.store.models import SCALE, SCALE_PREFIX
 from kongming_server.state import Hub
 
@@ -56,8 +57,12 @@ class Restore:
         return len(self._serving)
 
     async def everything(self) -> int:
-        """Read all of the store; returns the change to go on from."""
+        """Read all of the store; returns the change to go on from. A row that cannot be read is
+        left out, now and afterwards."""
         hub = self._hub
+        hub.store.damage = lambda what, why: log.error(
+            "The store has %s that cannot be read, and is left out: %s", what, why
+        )
         # Asked first: what changes while the rest is read is read again, which does no harm.
         since = await hub.stored(hub.store.last_change)
         await self.nodes(None)
@@ -67,7 +72,8 @@ class Restore:
         await self.scale_models(None)
         await self.signatures(None)
         for resident in await hub.stored(lambda: current_assignments(hub.store, hub.now())):
-            hub.placed(resident)
+            with _tolerated(f"The assignment {resident.assignment_id}"):
+                hub.placed(resident)
         return since
 
     def is_own(self, change: Change) -> bool:
@@ -116,12 +122,13 @@ class Restore:
             agent = hub.agents.get(row.node_id)
             if agent is None:
                 continue
-            agent.restore(row.document)
-            if agent.suspect is None:
-                hub.engine.clear_suspect(row.node_id)
-            else:
-                hub.engine.mark_suspect(row.node_id, agent.suspect)
-            hub.seen(agent, row.seen_at)
+            with _tolerated(f"What the store knows of the agent of {row.node_id}"):
+                agent.restore(row.document)
+                if agent.suspect is None:
+                    hub.engine.clear_suspect(row.node_id)
+                else:
+                    hub.engine.mark_suspect(row.node_id, agent.suspect)
+                hub.seen(agent, row.seen_at)
 
     async def references(self, node_ids: Collection[str] | None) -> None:
         hub = self._hub
@@ -267,7 +274,7 @@ def _tolerated(what: str) -> Iterator[None]:
         yield
     except StoreError:
         raise
-    except KongmingError as error:
+    except NOT_READABLE as error:
         log.error("%s is left out: %s", what, error)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -42,7 +43,8 @@ class Records(Unpacking):
                         sa.select(table.c.document).where(table.c.id.in_(batch))
                     )
                 ]
-        return sorted((NodeFacts.from_dict(d) for d in documents), key=lambda n: (n.name, n.id))
+        nodes = self._each("a node", documents, NodeFacts.from_dict)
+        return sorted(nodes, key=lambda n: (n.name, n.id))
 
     def node(self, node_id: str) -> NodeFacts:
         """Return a node's facts. Raises UnknownNameError."""
@@ -127,15 +129,17 @@ class Records(Unpacking):
             rows = connection.execute(query).all()[::-1]
             ids = {i for row in rows for i in row[:3] if i is not None} if fingerprints else set()
             prints = self._by_id(connection, ids)
-        return [
-            replace(
+
+        def run(row: Any) -> Run:
+            during, before, after, document = row
+            return replace(
                 Run.from_dict(document),
                 fingerprint=prints.get(during),
                 before=prints.get(before),
                 after=prints.get(after),
             )
-            for during, before, after, document in rows
-        ]
+
+        return list(self._each("a run", rows, run))
 
     def count_runs(self, *, app: str | None = None) -> int:
         """Count the runs, of all applications or of one."""
@@ -170,10 +174,12 @@ class Records(Unpacking):
         with self._reading() as connection:
             rows = connection.execute(query).all()
             prints = self._by_id(connection, {fingerprint_id for _, fingerprint_id in rows})
-        return [
-            Signature.from_dict(document | {"fingerprint": prints[fingerprint_id].to_dict()})
-            for document, fingerprint_id in rows
-        ]
+
+        def signature(row: Any) -> Signature:
+            document, fingerprint_id = row
+            return Signature.from_dict(document | {"fingerprint": prints[fingerprint_id].to_dict()})
+
+        return list(self._each("a signature", rows, signature))
 
     # -- references ----------------------------------------------------------------------------
 
@@ -216,7 +222,8 @@ class Records(Unpacking):
             .order_by(table.c.taken_at.desc(), table.c.cpu)
         )
         with self._reading() as connection:
-            return [Reference.from_dict(d) for d in connection.scalars(query)]
+            documents = connection.scalars(query).all()
+        return list(self._each("a reference", documents, Reference.from_dict))
 
     # -- imports -------------------------------------------------------------------------------
 

@@ -146,7 +146,11 @@ class ServiceRecords(Feed):
                         sa.select(table).where(table.c.node_id.in_(batch))
                     )
                 ]
-        agents = (StoredAgent(row.node_id, row.document, row.seen_at) for row in rows)
+        agents = self._each(
+            "an agent",
+            rows,
+            lambda row: StoredAgent(row.node_id, dict(row.document), float(row.seen_at)),
+        )
         return sorted(agents, key=lambda agent: agent.node_id)
 
     def acknowledged(self, node_id: str) -> int:

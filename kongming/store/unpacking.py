@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 import sqlalchemy as sa
@@ -10,6 +11,7 @@ import sqlalchemy as sa
 from kongming.records.errors import StoreError
 from kongming.records.fingerprint import Fingerprint
 from kongming.store import compact, schema
+from kongming.store.connection import NOT_READABLE
 from kongming.store.feed import Feed
 from kongming.store.writing import batches
 
@@ -36,12 +38,19 @@ class Unpacking(Feed):
         """Decode the fingerprints of a query of ``COLUMNS``."""
         rows = connection.execute(query).all()
         parts = self._parts_of(connection, [row.document for row in rows])
-        for row in rows:
-            yield compact.unpack(row.id, row.cpu, row.suite_version, row.document, parts)
+        yield from self._each(
+            "a fingerprint",
+            rows,
+            lambda row: compact.unpack(row.id, row.cpu, row.suite_version, row.document, parts),
+        )
 
     def _parts_of(self, connection: sa.Connection, documents: Sequence[Any]) -> compact.Parts:
         """Parts that the documents of rows refer to, by id."""
-        part_ids = {key for document in documents for key in compact.part_ids(document)}
+        part_ids: set[str] = set()
+        for document in documents:
+            # One that is damaged says so when it is decoded.
+            with suppress(*NOT_READABLE):
+                part_ids.update(compact.part_ids(document))
         return self._parts_of_ids(connection, part_ids)
 
     def _parts_of_ids(self, connection: sa.Connection, part_ids: set[str]) -> compact.Parts:
@@ -54,7 +63,7 @@ class Unpacking(Feed):
         for batch in batches(missing):
             query = sa.select(table.c.id, table.c.document).where(table.c.id.in_(batch))
             read.update((key, document) for key, document in connection.execute(query))
-        if len(read) < len(missing):
+        if len(read) < len(missing) and self.damage is None:
             first_missing = min(set(missing) - read.keys())
             raise StoreError(
                 f"The store has lost part {first_missing} of its fingerprints.",

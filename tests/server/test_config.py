@@ -47,6 +47,7 @@ def test_a_whole_number_stands_for_a_number() -> None:
         ("[server]\nlisten = 7400", "server.listen"),
         ("server = 1", "server"),
         ("[fleet]\nsilent_after_s = 10\nheartbeat_period_s = 10", "fleet.silent_after_s"),
+        ("[server]\nstore = 'sqlite:///a'\nstore_file = 'b'", "server.store_file"),
         (
             "[assignments]\nreservation_ttl_s = 10\nreservation_ttl_max_s = 5",
             "assignments.reservation_ttl_s",

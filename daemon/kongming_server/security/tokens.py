@@ -106,6 +106,10 @@ class TokenBook:
             return False
         return known.expires_at is None or now < known.expires_at
 
+    def __len__(self) -> int:
+        """Of all tokens, also of those that open nothing any more."""
+        return len(self._known)
+
     def find(self, text: str, now: float) -> StoredToken:
         """The token that ``text`` is, at ``now`` (unix s).
 

@@ -1,0 +1,81 @@
+"""What is looked at before a server trusts a store: that its file is whole, and not a new one by
+mistake."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from pathlib import Path
+
+import sqlalchemy as sa
+
+from kongming.records.errors import StoreError
+from kongming.store.connection import Connection
+
+__all__ = ["check_file", "refuse_empty_file"]
+
+_STEPS = 10_000
+"""Instructions of SQLite between two looks at the clock."""
+
+_APPEARS_S = 1.0
+"""A file that is empty for so long is not one that another process is just making."""
+
+
+def refuse_empty_file(url: str) -> None:
+    """Return where ``url`` is not a SQLite file that is there and has 0 bytes.
+
+    Such a file is what a full disk or a copy that failed leaves behind; a new store in its place
+    would be without tokens, models and runs, and say nothing.
+
+    Raises:
+        StoreError: it is.
+    """
+    parsed = sa.make_url(url)
+    if parsed.get_backend_name() != "sqlite" or parsed.database in (None, "", ":memory:"):
+        return
+    path = Path(str(parsed.database)).expanduser()
+    deadline = time.monotonic() + _APPEARS_S
+    while path.is_file() and path.stat().st_size == 0:
+        if time.monotonic() >= deadline:
+            raise StoreError(
+                f"The store {path} is there and empty: what was in it is lost.",
+                hint="Restore it from a copy; or give --new-store to begin with nothing.",
+            )
+        time.sleep(0.05)
+
+
+def check_file(store: Connection, budget_s: float) -> bool:
+    """Check the structure of a SQLite file (PRAGMA quick_check) for ``budget_s`` at most.
+
+    Returns whether all of it was looked at; True for PostgreSQL, which checks pages as it reads.
+
+    Raises:
+        StoreError: it is damaged; the message has the first finding.
+    """
+    if store._engine.dialect.name != "sqlite":
+        return True
+    deadline = time.monotonic() + budget_s
+    with store._reading() as connection:
+        raw = connection.connection.driver_connection
+        assert isinstance(raw, sqlite3.Connection)
+        raw.set_progress_handler(lambda: time.monotonic() >= deadline, _STEPS)
+        try:
+            finding = raw.execute("PRAGMA quick_check(1)").fetchone()
+        except sqlite3.OperationalError as error:
+            if "interrupt" in str(error):
+                return False
+            raise StoreError(f"The store {store.url} cannot be checked: {error}.") from error
+        except sqlite3.DatabaseError as error:
+            raise _damaged(store, str(error)) from error
+        finally:
+            raw.set_progress_handler(None, 0)
+    if finding is not None and finding[0] != "ok":
+        raise _damaged(store, " ".join(str(finding[0]).split()))
+    return True
+
+
+def _damaged(store: Connection, finding: str) -> StoreError:
+    return StoreError(
+        f"The store {store.url} is damaged: {finding}.",
+        hint="Restore it from a copy. What can be read of it: sqlite3 FILE .recover | sqlite3 NEW",
+    )

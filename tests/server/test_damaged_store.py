@@ -1,0 +1,149 @@
+"""What a server does with a store that is damaged, empty or new."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sqlite3
+import subprocess
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from kongming.records.errors import KongmingError
+from kongming.store import Store
+from kongming.store.integrity import check_file
+from tests import builders, warm_start
+from tests.models import synthetic
+from tests.server.conftest import StartServer
+from tests.server.fleet import FakeAgent
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Path:
+    """A store with two nodes, each with all kinds of rows that are read at a start."""
+    path = tmp_path / "kept.db"
+    with Store.open(f"sqlite:///{path}") as store:
+        for name in ("good", "bad"):
+            node = builders.node(id=name, name=name)
+            store.put_node(node)
+            store.put_agent(name, {"agent_version": "1"})
+            store.put_reference(name, "1", 0, synthetic.IDLE, 3, "2026-01-01T00:00:00Z")
+            live = builders.fingerprint(synthetic.IDLE, node=node)
+            store.add_fingerprint(live, purpose="live")
+            store.add_signature(
+                builders.signature("sort", synthetic.IDLE, node_id=name, fingerprint=live)
+            )
+    return path
+
+
+ROWS = {
+    "agent": "node_id",
+    "node": "id",
+    "reference": "node_id",
+    "fingerprint": "node_id",
+    "signature": "node_id",
+}
+
+
+def start(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """A start that is to fail."""
+    where = ("--listen", "127.0.0.1:0", "--http", "")
+    return warm_start.run("kongming_server.main", *where, *arguments, timeout=60)
+
+
+@pytest.mark.parametrize("document", ["[]", "{}", "null", "7", "no JSON", '{"schema": 1}'])
+def test_a_bad_row_of_any_kind_keeps_no_server_from_starting(
+    kept: Path, document: str, start_server: StartServer
+) -> None:
+    with closing(sqlite3.connect(kept)) as database, database:
+        for table, column in ROWS.items():
+            changed = database.execute(
+                f"UPDATE {table} SET document = ? WHERE {column} = 'bad'",
+                (document,),
+            )
+            assert changed.rowcount >= 1, table
+    server = start_server(store_url=f"sqlite:///{kept}")
+    assert FakeAgent(server.channel(), "good").node().facts.id == "good"
+    log = server.log.read_text()
+    for what in ("a node", "a reference", "a fingerprint", "a signature"):
+        assert f"The store has {what} that cannot be read" in log
+    assert "Traceback" not in log
+
+
+def test_a_file_of_no_bytes_is_not_taken_for_a_new_store(
+    tmp_path: Path, start_server: StartServer
+) -> None:
+    path = tmp_path / "lost.db"
+    path.touch()
+    done = start("--store", f"sqlite:///{path}")
+    assert done.returncode == 1
+    assert "--new-store" in done.stderr
+    assert path.stat().st_size == 0
+    server = start_server(store_url=f"sqlite:///{path}", options=["--new-store"])
+    assert f"The store sqlite:///{path} is new" in server.log.read_text()
+    # Made and never filled: somebody may have named the wrong file.
+    server.restart()
+    assert "is empty: it knows no node" in server.log.read_text()
+
+
+def test_damage_of_the_file_is_found_at_the_start(kept: Path) -> None:
+    with closing(sqlite3.connect(kept)) as database:
+        database.execute("PRAGMA journal_mode = DELETE")
+    content = bytearray(kept.read_bytes())
+    # The first page of a table that is not read to open a store.
+    with closing(sqlite3.connect(kept)) as database:
+        (root,) = database.execute(
+            "SELECT rootpage FROM sqlite_master WHERE name = 'signature'"
+        ).fetchone()
+    content[4096 * (root - 1) : 4096 * (root - 1) + 8] = b"\xff" * 8
+    kept.write_bytes(content)
+    done = start("--store", f"sqlite:///{kept}")
+    assert done.returncode == 1
+    assert "is damaged" in done.stderr
+    assert ".recover" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_check_ends_in_time(kept: Path) -> None:
+    with Store.open(f"sqlite:///{kept}") as store:
+        assert check_file(store, 60.0)
+        with closing(sqlite3.connect(kept)) as database, database:
+            row = json.dumps({"x": "y" * 1000})
+            database.executemany(
+                "INSERT INTO part VALUES (?, ?)", ((f"part-{n}", row) for n in range(20000))
+            )
+        assert not check_file(store, 0.0)
+        assert check_file(store, 60.0)
+
+
+def test_other_programs_say_which_row_cannot_be_read(
+    kept: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    with closing(sqlite3.connect(kept)) as database, database:
+        database.execute("UPDATE node SET document = '[' WHERE id = 'bad'")
+    with Store.open(f"sqlite:///{kept}") as store:
+        with pytest.raises(KongmingError, match="The node facts are not valid"):
+            store.nodes()
+        assert [node.id for node in store.nodes(node_ids=["good"])] == ["good"]
+
+
+def test_the_stores_url_may_stand_in_a_file(
+    kept: Path, tmp_path: Path, start_server: StartServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "store.url"
+    file.write_text(f"sqlite:///{kept}\n")
+    add = ("token", "add", "--role", "monitor", "--store-file", str(file), "--json")
+    assert json.loads(warm_start.run("kongming_server.main", *add, timeout=60).stdout)["token"]
+    monkeypatch.delenv("KONGMING_STORE", raising=False)
+    monkeypatch.setenv("KONGMING_STORE_FILE", str(file))
+    with Store.open() as store:
+        assert [one.role for one in store.tokens()] == ["monitor"]
+    for content in ("secret", "", "postgresql://user:secret@host/name and more"):
+        file.write_text(content)
+        done = start("--store-file", str(file))
+        assert done.returncode == 2
+        assert "store_file" in done.stderr
+        assert "secret" not in done.stderr
