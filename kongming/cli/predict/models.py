@@ -48,7 +48,8 @@ def command(
         documents = []
         for entry in entries:
             key = (entry.app, entry.placement, entry.node_id)
-            if everything or key not in seen:
+            # What answers is listed even where a newer version is not in service yet.
+            if everything or key not in seen or entry.in_service:
                 seen.add(key)
                 documents.append(_described(service, entry))
         names = {node.facts.id: node.facts.name for node in service.nodes()}
@@ -79,19 +80,34 @@ def command(
             minor=("trained", "columns", "runs", "node", "noise"),
         )
     )
+    for document in documents:
+        if document["problem"]:
+            of = f"version {document['version']} of {document['app']} at {document['placement']}"
+            console.print(
+                f"{of} cannot be used: {document['problem']}", markup=False, highlight=False
+            )
 
 
 def _described(service: Oracle, entry: ModelReport) -> dict[str, Any]:
     import json
 
-    from kongming.records.errors import AccessError
+    from kongming.learning import model_file
+    from kongming.records.errors import AccessError, KongmingError, ServiceError
 
+    model: Any = {}
+    problem = None
     try:
         found = service.model(entry.app, entry.placement, entry.version)
         model = json.loads(found.document)
+        # As the server does that would answer with it.
+        model_file.read(model)
     except AccessError:
         # A scheduler may list models, and not read them.
-        model = {}
+        pass
+    except ServiceError:
+        raise
+    except KongmingError as error:
+        problem = str(error)
     trained_at = None
     if entry.trained_at is not None:
         trained_at = moments.format(entry.trained_at, "seconds")
@@ -103,6 +119,7 @@ def _described(service: Oracle, entry: ModelReport) -> dict[str, Any]:
         "node_id": entry.node_id,
         "trained_at": trained_at,
         "in_service": entry.in_service,
+        "problem": problem,
         "runs": _within(model, "runs", "total"),
         "variants": _variants(model),
     }
@@ -139,7 +156,7 @@ def _rows(document: Mapping[str, Any], names: Mapping[str, str]) -> list[tuple[o
             document["app"],
             document["placement"],
             document["version"],
-            "in service" if document["in_service"] else None,
+            _state(document),
             node,
             f"{name} ({variant['columns']})" if variant else None,
             variant.get("model"),
@@ -150,6 +167,14 @@ def _rows(document: Mapping[str, Any], names: Mapping[str, str]) -> list[tuple[o
         )
         for name, variant in variants.items()
     ]
+
+
+def _state(document: Mapping[str, Any]) -> str | None:
+    parts = [
+        "in service" if document["in_service"] else "",
+        "damaged" if document["problem"] else "",
+    ]
+    return ", ".join(filter(None, parts)) or None
 
 
 def _percent(value: float | None) -> str | None:
