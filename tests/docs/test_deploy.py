@@ -24,6 +24,7 @@ from tests.server.process import python_path
 
 DEPLOY = ROOT / "daemon/deploy"
 UNITS = sorted(DEPLOY.glob("systemd/*.service"))
+BRIDGE = DEPLOY / "slurm/kongming-slurm.service"
 MANIFESTS = sorted(DEPLOY.glob("kubernetes/*.yaml"))
 PROGRAMS = ("agent", "server")
 
@@ -71,6 +72,18 @@ def test_a_unit_starts_its_program_with_options_that_it_knows(path: Path) -> Non
     assert Path(program).name == path.stem
     assert commands.unknown([path.stem, *words]) == []
     assert set(unit(path)) == {"Unit", "Service", "Install"}
+
+
+@pytest.mark.parametrize("path", [*UNITS, BRIDGE], ids=lambda path: path.stem)
+def test_a_unit_does_not_decide_who_reads_the_settings_of_others(path: Path) -> None:
+    # All three share /etc/kongming: whichever started last would set its mode for the others.
+    service = unit(path)["Service"]
+    assert not [key for key in service if key.startswith("ConfigurationDirectory")]
+    (started,) = service["ExecStart"]
+    (settings,) = service["LoadCredential"]
+    name, _, source = settings.partition(":")
+    assert f"--config %d/{name}" in started
+    assert source == f"/etc/kongming/{name}"
 
 
 @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.stem)
