@@ -73,7 +73,7 @@ imports: setup ## the layers of the design: who may import whom
 
 # Three processes, since many tests wait; those that compare speeds have the CPUs to themselves
 # (tests/turns.py). Which tests stay together, and in which order: tests/order.py.
-TOGETHER := -n 3 --dist loadgroup --no-loadscope-reorder
+TOGETHER := -n 3
 test: setup ## the tests, but for the thorough ones
 	$(BIN)/pytest $(TOGETHER)
 

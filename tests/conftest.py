@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -17,7 +18,7 @@ from hypothesis import settings
 from kongming.probes import measuring
 from kongming.store import Store
 from tests import system, warm_start
-from tests.order import is_alone, longest_first
+from tests.order import GroupScheduling, is_alone, longest_first, write_groups
 from tests.postgres.fixtures import (
     postgres_server,
     postgres_store_url,
@@ -45,6 +46,16 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 _turn = Turn()
 
 
+def _folder(config: pytest.Config) -> Path:
+    folder: Path = config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]
+    return folder
+
+
+def _shared_folder(config: pytest.Config) -> Path:
+    """Workers have a folder each, below one that they share."""
+    return _folder(config).parent
+
+
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(
     item: pytest.Item, nextitem: pytest.Item | None
@@ -53,9 +64,7 @@ def pytest_runtest_protocol(
     if "PYTEST_XDIST_WORKER" not in os.environ:
         return (yield)
     alone = is_alone(item)
-    # Workers have a folder each, below one that they share.
-    folder = item.config._tmp_path_factory.getbasetemp().parent  # type: ignore[attr-defined]
-    _turn.take(folder, alone=alone)
+    _turn.take(_shared_folder(item.config), alone=alone)
     try:
         return (yield)
     finally:
@@ -78,9 +87,15 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if "PYTEST_XDIST_WORKER" in os.environ:
         items[:] = longest_first(items)
+        write_groups(items, _shared_folder(config))
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> GroupScheduling:
+    return GroupScheduling(config, log, _folder(config))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -8,11 +8,18 @@ too, and come first of all: the others wait for them once.
 
 from __future__ import annotations
 
+import json
+import os
 from collections import defaultdict
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
 
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
-__all__ = ["group", "is_alone", "longest_first"]
+__all__ = ["GroupScheduling", "group", "is_alone", "longest_first", "write_groups"]
 
 SHARED = ("profiled",)
 """Fixtures that several modules use and that take long to make."""
@@ -46,15 +53,44 @@ def group(item: pytest.Item) -> str:
 
 
 def longest_first(items: list[pytest.Item]) -> list[pytest.Item]:
-    """The tests by groups, each marked with its own; those that want to be alone come first."""
+    """The tests by groups; those that want to be alone come first."""
     members: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
         members[group(item)].append(item)
-    for name, tests in members.items():
-        for item in tests:
-            item.add_marker(pytest.mark.xdist_group(name))
     ordered = sorted(members.values(), key=lambda tests: (not is_alone(tests[0]), -_seconds(tests)))
     return [item for tests in ordered for item in tests]
+
+
+def write_groups(items: Sequence[pytest.Item], folder: Path) -> None:
+    """For the process that hands out the tests: it does not collect them itself, and all that it
+    is told of a test is its id. Each of the others writes the same."""
+    written = folder / f"groups-{os.getpid()}"
+    written.write_text(json.dumps({item.nodeid: group(item) for item in items}), encoding="utf-8")
+    written.rename(folder / _GROUPS)
+
+
+class GroupScheduling(LoadScopeScheduling):
+    """Hands out one group after another in the order of the tests, each to one process.
+
+    With pytest 9.2 xdist's own ``--dist loadgroup`` hands out each test by itself: the group that
+    it adds to a test's id is lost.
+    """
+
+    def __init__(self, config: pytest.Config, log: Any, folder: Path) -> None:
+        super().__init__(config, log)
+        config.option.loadscopereorder = False
+        self._folder = folder
+
+    @cached_property
+    def _groups(self) -> dict[str, str]:
+        groups: dict[str, str] = json.loads((self._folder / _GROUPS).read_text(encoding="utf-8"))
+        return groups
+
+    def _split_scope(self, nodeid: str) -> str:
+        return self._groups[nodeid]
+
+
+_GROUPS = "groups.json"
 
 
 def _seconds(tests: list[pytest.Item]) -> float:
