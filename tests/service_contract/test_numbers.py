@@ -7,6 +7,7 @@ drawn over the places in whatever order they are held.
 from __future__ import annotations
 
 import math
+import re
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -211,6 +212,16 @@ def moment_of(answer: Forecast) -> float:
     return answer.fingerprint_taken_at + answer.fingerprint_age_s
 
 
+def moment_of_error(error: KongmingError, taken_at: float | None) -> float:
+    """When a question was asked that was answered by an error, to half a second: by the age of
+    the fingerprint that it names; now where it names none."""
+    age = re.search(r"(\d+) s old", error.message)
+    if age is None:
+        return time.time()
+    assert taken_at is not None
+    return taken_at + float(age[1])
+
+
 def flat(value: Any, path: str = "") -> dict[str, Any]:
     """What stands at each place of a document."""
     if isinstance(value, Answer):
@@ -241,8 +252,15 @@ def both(
     server: RemoteService, local: LocalService, clock: Clock, question: Question
 ) -> tuple[Any, Any]:
     """What the server says, and what the store says of the same moment: answers or errors."""
+    began = time.time()
     (there,) = server.predict([question])
-    clock.now = moment_of(there) if isinstance(there, Forecast) else time.time()
+    if isinstance(there, Forecast):
+        clock.now = moment_of(there)
+    else:
+        taken_at = {node.facts.id: node.last_fingerprint_at for node in server.nodes()}
+        clock.now = moment_of_error(there, taken_at.get(question.node))
+    # To the rounding of what an answer says.
+    assert began - 1.0 < clock.now < time.time() + 1.0
     (here,) = local.predict([question])
     return here, there
 
