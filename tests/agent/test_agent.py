@@ -11,10 +11,12 @@ import subprocess
 import sys
 import time
 import urllib.request
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from kongming_agent.reporting.metrics import METRICS, PREFIX
+from kongming_agent.reporting.spool import Spool
 
 from kongming.probes.measuring import measuring
 from kongming.records.run import Run
@@ -289,22 +291,28 @@ def test_systemd_hears_that_it_is_ready_alive_and_stopping(
 def test_the_budget_outlives_a_kill(
     fleet: tuple[Fleet, str], agent_process: Agent, tmp_path: Path
 ) -> None:
-    from kongming_agent.reporting.spool import Spool
-
-    settings = FAST.replace("cpu_share = 1.0", "cpu_share = 0.001")
+    servicer, address = fleet
     state = tmp_path / "own"
-    for _ in range(2):
-        process = agent_process("--server", fleet[1], "--state", str(state), settings=settings)
-        beats = len(fleet[0].beats)
-        wait_until(lambda beats=beats: len(fleet[0].beats) > beats + 2)
-        process.kill()
-        process.wait()
-    spool = Spool(state / "spool.db")
-    kept = spool.get("state")
-    spool.close()
-    # Starting alone costs more than a thousandth of a core allows: no probe after the first.
-    assert len(fleet[0].kept()) <= 1
-    assert kept is None or kept["cpu_left"] < 0.0
+    arguments = ("--server", address, "--state", str(state))
+    process = agent_process(*arguments, settings=FAST)
+    wait_until(lambda: len(servicer.kept()) >= 2, what="two fingerprints")
+    process.kill()
+    process.wait()
+    with closing(Spool(state / "spool.db")) as spool:
+        written = spool.get("state")
+        # As one that had spent far more than it may: days pass before it may probe again.
+        spool.put("state", written | {"at": time.time(), "cpu_left": -1e6})
+        known = {entry.id for entry in spool.oldest(1000)} | {row[0] for row in servicer.kept()}
+    assert 0.0 < written["cpu_left"] <= 600.0
+
+    process = agent_process(*arguments, settings=FAST)
+    beats = len(servicer.beats)
+    wait_until(lambda: len(servicer.beats) > beats + 3, what="heartbeats")
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=60) == 0
+    assert {row[0] for row in servicer.kept()} <= known
+    with closing(Spool(state / "spool.db")) as spool:
+        assert spool.get("state")["cpu_left"] < -9e5
 
 
 def test_it_does_not_probe_while_somebody_else_measures(
