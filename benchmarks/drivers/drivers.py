@@ -16,12 +16,17 @@ another resource comes first.
 from __future__ import annotations
 
 import argparse
+import contextlib
+import fcntl
 import json
+import os
+import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,6 +40,7 @@ from kongming.store import Store
 
 ROOT = Path(__file__).resolve().parents[2]
 PARITY = ROOT / "benchmarks" / "parity"
+PREFIX = "kongming-drivers-"
 SECONDS = "0.7"
 SLOWED = 1.05
 """Below this slowdown shares of next to nothing mislead."""
@@ -85,6 +91,31 @@ def programs(folder: Path) -> dict[str, Program]:
     }
 
 
+@contextlib.contextmanager
+def scratch() -> Iterator[Path]:
+    """A folder of its own, removed at the end; what a run that was killed left is removed first."""
+    for left in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+        with contextlib.suppress(OSError), _locked(left):
+            shutil.rmtree(left, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix=PREFIX) as place, _locked(Path(place)):
+        yield Path(place)
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """The lock that a run holds on its folder until its process ends, however it ends.
+
+    Raises:
+        OSError: another run holds it.
+    """
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(handle)
+
+
 def kongming(*arguments: str) -> None:
     """Runs the command of this very Python. Raises RuntimeError with what it said."""
     command = [sys.executable, "-m", "kongming.cli.main", *arguments]
@@ -127,8 +158,9 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="exit with 4 if one is not met")
     options = parser.parse_args()
     began = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="kongming-drivers-") as place:
-        folder = Path(place)
+    # So that what is begun is ended and removed, as with Ctrl-C.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with scratch() as folder:
         try:
             made = programs(folder)
             unknown = set(options.only or ()) - set(made)

@@ -10,6 +10,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.drivers.drivers import SLOWED, Program, judged
+from benchmarks.drivers.drivers import PREFIX, SLOWED, Program, judged, scratch
 from kongming.learning.training import train_application
 from kongming.store import Store
 from tests.conftest import ROOT
@@ -58,9 +59,24 @@ def test_a_program_without_a_model_is_missed(tmp_path: Path) -> None:
         assert judged(store, "absent", Program("", ("write",)), "cross-core")["met"] is False
 
 
+def test_what_a_killed_run_left_is_removed_and_a_folder_in_use_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    left = tmp_path / f"{PREFIX}left"
+    left.mkdir()
+    (left / "store.db").touch()
+    with scratch() as first:
+        assert list(tmp_path.iterdir()) == [first]
+        with scratch() as second:
+            assert set(tmp_path.iterdir()) == {first, second}
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.real
 @pytest.mark.alone
 @pytest.mark.thorough
+@pytest.mark.timeout(1200)
 def test_it_profiles_trains_and_judges_real_programs(tmp_path: Path) -> None:
     if shutil.which("cc") is None:
         pytest.skip("needs a C compiler")
@@ -69,6 +85,7 @@ def test_it_profiles_trains_and_judges_real_programs(tmp_path: Path) -> None:
         "PYTHONPATH": str(ROOT),
         "XDG_STATE_HOME": str(tmp_path / "state"),
         "XDG_CACHE_HOME": str(tmp_path / "cache"),
+        "TMPDIR": str(tmp_path),
     }
     few = ["--only", "stream", "--only", "log", "--levels", "6", "--suite", "quick"]
     done = subprocess.run(
@@ -77,7 +94,7 @@ def test_it_profiles_trains_and_judges_real_programs(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=170,
+        timeout=1100,
     )
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
