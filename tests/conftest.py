@@ -13,7 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
+
+# Matrices are small here: threads of numerical libraries would wait for each other, on CPUs that
+# other tests want. Read when such a library is loaded, which the imports below do.
+os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
 from kongming.probes import measuring
 from kongming.store import Store
@@ -38,8 +42,10 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # The same examples each time, so that a change is judged by itself; others are tried with
 # HYPOTHESIS_PROFILE=explore.
-settings.register_profile("same", derandomize=True)
-settings.register_profile("explore", settings.get_profile("default"))
+# How long an example takes is no matter of the tests: machines are slow, or busy.
+_UNTIMED: Any = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("same", derandomize=True, **_UNTIMED)
+settings.register_profile("explore", derandomize=False, **_UNTIMED)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
 

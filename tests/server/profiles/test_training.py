@@ -208,7 +208,12 @@ def test_a_changed_program_is_not_promoted_on_runs_from_before(
     run(store_url, body)
 
 
-def test_workers_are_of_low_priority_and_one_thread(store_url: str, store: Store) -> None:
+def test_workers_are_of_low_priority_and_one_thread(
+    store_url: str, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        monkeypatch.setenv(name, "2")
+
     async def body() -> None:
         worker = await TrainingProcess.start(store_url, None)
         try:
