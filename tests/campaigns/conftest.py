@@ -32,7 +32,7 @@ LOADED = f"{sys.executable} {PROGRAMS}/loaded.py $IO"
 
 GOOD = f"""
 [apps.count]
-command = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done"
+command = "i=0; while [ $i -lt 80000 ]; do i=$((i+1)); done"
 
 [apps.rate] # half as fast under load
 command = "sleep 0.25; if {LOADED}; then echo rate 50; else echo rate 100; fi"
@@ -42,7 +42,7 @@ metric = {{ pattern = 'rate (\\d+)', unit = "ops/s", better = "higher" }}
 kind = "service"
 command = ["{sys.executable}", "{PROGRAMS}/server.py", "{{dir}}"]
 ready = ["{sys.executable}", "{PROGRAMS}/client.py", "{{dir}}", "1"]
-load = ["{sys.executable}", "{PROGRAMS}/client.py", "{{dir}}", "9000"]
+load = ["{sys.executable}", "{PROGRAMS}/client.py", "{{dir}}", "3000"]
 metric = {{ pattern = '([0-9.]+) lines/s', unit = "lines/s", better = "higher" }}
 """
 
@@ -79,10 +79,13 @@ class Profiled:
                 store.put_model(app, *version, document)
 
     def copied_to(self, folder: Path) -> Profiled:
-        """The same with a store of its own, that a test may add to."""
-        shutil.copytree(self.folder, folder / "profiled", ignore=shutil.ignore_patterns("io"))
-        env = self.env | {"KONGMING_STORE": f"sqlite:///{folder / 'profiled' / 'store.db'}"}
-        return Profiled(folder / "profiled", env, self.document)
+        """The same with a store and an I/O folder of its own, that a test may add to with hasty
+        surrogates."""
+        shutil.copytree(self.folder, folder / "profiled")
+        io = folder / "io"
+        io.mkdir()
+        store = {"KONGMING_STORE": f"sqlite:///{folder / 'profiled' / 'store.db'}"}
+        return Profiled(folder / "profiled", self.env | store | _hasty(io), self.document)
 
 
 def steps(store_url: str) -> list[int]:
@@ -128,9 +131,14 @@ def hasty(tmp_path: Path, kongming_env: dict[str, str]) -> Path:
     """Hasty surrogates for ``kongming``, with their own small I/O folder, which is returned."""
     folder = tmp_path / "io"
     folder.mkdir()
-    kongming_env.update(
-        KONGMING_MICROBENCH=str(PROGRAMS / "hasty-microbench"),
-        REAL_MICROBENCH=str(locate()),
-        IO=str(folder),
-    )
+    kongming_env.update(_hasty(folder))
     return folder
+
+
+def _hasty(folder: Path) -> dict[str, str]:
+    return {
+        "KONGMING_MICROBENCH": str(PROGRAMS / "hasty-microbench"),
+        "REAL_MICROBENCH": str(locate()),
+        "KONGMING_DIR": str(folder),
+        "IO": str(folder),
+    }
