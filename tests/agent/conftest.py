@@ -97,7 +97,7 @@ def agent_command(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "kongming_agent.main", *arguments]
 
 
-def wait_until(holds: Callable[[], object], seconds: float = 30.0, what: str = "it") -> None:
+def wait_until(holds: Callable[[], object], seconds: float = 90.0, what: str = "it") -> None:
     """Fails when ``holds`` does not hold within so long."""
     deadline = time.monotonic() + seconds
     while not holds():

@@ -84,7 +84,7 @@ class Campaign:
 
     def kill(self) -> None:
         self.process.kill()
-        self.process.communicate(timeout=30)
+        self.process.communicate(timeout=100)
 
 
 def _words(process: psutil.Process) -> list[str]:

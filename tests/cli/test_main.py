@@ -217,7 +217,7 @@ def test_signals_clean_up_and_end(tmp_path: Path, signum: signal.Signals, status
         time.sleep(0.01)
     process.send_signal(signum)
     try:
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=100)
     finally:
         process.kill()
     assert process.returncode == status

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import uuid
 from collections.abc import Iterator
 from contextlib import closing
@@ -21,6 +20,7 @@ from kongming.process_pool import in_order
 from kongming.records.errors import KongmingError, UntrainedError
 from kongming.store import Store
 from tests import builders
+from tests.cli.pool_tasks import ended, first_ends_last, refused, square, waiting
 from tests.conftest import Kongming
 from tests.models import synthetic
 from tests.profiling.processes import eventually
@@ -39,35 +39,23 @@ def _workers(parent: int) -> list[psutil.Process]:
     ]
 
 
-def slower_first(number: int) -> tuple[int, int]:
-    time.sleep(0.3 if number == 0 else 0.0)
-    return number * number, os.getpid()
-
-
-def refused(number: int) -> int:
-    if number == 3:
-        raise UntrainedError("No third.", hint="Take the second.")
-    return number
-
-
-def ended(number: int) -> int:
-    if number == 2:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return number
-
-
-@pytest.mark.parametrize("jobs", [1, 3])
-def test_answers_come_in_the_order_of_the_tasks(jobs: int) -> None:
-    answers = list(in_order(slower_first, range(7), jobs))
-    assert [(task, square) for task, (square, _) in answers] == [(k, k * k) for k in range(7)]
+def test_answers_come_in_the_order_of_the_tasks(tmp_path: Path) -> None:
+    tasks = [(number, str(tmp_path)) for number in range(7)]
+    answers = list(in_order(first_ends_last, tasks, 3))
+    assert [(task, square) for task, (square, _) in answers] == [(t, t[0] ** 2) for t in tasks]
     elsewhere = {pid for _, (_, pid) in answers} - {os.getpid()}
-    assert (len(elsewhere) > 1) == (jobs > 1)
+    assert len(elsewhere) > 1
     assert not _workers(os.getpid())
 
 
+def test_one_job_needs_no_other_process() -> None:
+    answers = list(in_order(square, range(7), 1))
+    assert answers == [(k, (k * k, os.getpid())) for k in range(7)]
+
+
 def test_one_task_needs_no_other_process() -> None:
-    assert list(in_order(slower_first, [4], 8)) == [(4, (16, os.getpid()))]
-    assert list(in_order(slower_first, [], 8)) == []
+    assert list(in_order(square, [4], 8)) == [(4, (16, os.getpid()))]
+    assert list(in_order(square, [], 8)) == []
 
 
 def test_tasks_are_taken_when_they_are_needed() -> None:
@@ -78,7 +66,7 @@ def test_tasks_are_taken_when_they_are_needed() -> None:
             taken.append(number)
             yield number
 
-    with closing(in_order(slower_first, tasks(), 2)) as answers:
+    with closing(in_order(square, tasks(), 2)) as answers:
         next(answers)
         assert len(taken) <= 5
     assert not _workers(os.getpid())
@@ -96,11 +84,6 @@ def test_a_process_that_was_killed_is_said() -> None:
     with pytest.raises(KongmingError, match="--jobs 1"):
         list(in_order(ended, range(9), 2))
     assert not _workers(os.getpid())
-
-
-def waiting(task: tuple[float, bytes]) -> int:
-    time.sleep(task[0])
-    return len(task[1])
 
 
 def test_large_tasks_that_nobody_reads_any_more_do_not_hold_up_the_end() -> None:
@@ -175,7 +158,7 @@ def test_training_that_is_stopped_leaves_nothing_behind(
     else:
         command.send_signal(ending)
     try:
-        _, errors = command.communicate(timeout=20)
+        _, errors = command.communicate(timeout=120)
     except subprocess.TimeoutExpired:
         os.killpg(command.pid, signal.SIGKILL)
         command.communicate()

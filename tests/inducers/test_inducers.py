@@ -20,7 +20,7 @@ def gone(pid: int) -> bool:
 
 
 def in_time(condition: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + 10.0
+    deadline = time.monotonic() + 60.0
     while not condition() and time.monotonic() < deadline:
         time.sleep(0.01)
     return condition()

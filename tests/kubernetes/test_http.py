@@ -202,5 +202,5 @@ def test_the_command_serves_and_ends_in_good_order_without_numerical_libraries()
         assert process.stdout is not None
         assert process.stdout.readline().startswith("listening http=127.0.0.1:")
         process.send_signal(signal.SIGTERM)
-        out, _ = process.communicate(timeout=30)
+        out, _ = process.communicate(timeout=100)
     assert out == "0 []\n"

@@ -20,7 +20,7 @@ import tempfile
 import time
 from pathlib import Path
 
-START_S = 30.0
+START_S = 100.0
 
 # Becomes the other user, asks to be stopped with the parent, and becomes the command. A program
 # of its own, since nothing may run between fork and exec of a process that has threads.
@@ -132,7 +132,7 @@ class PostgresServer:
         import psycopg
 
         try:
-            psycopg.connect(self.url(), connect_timeout=2).close()
+            psycopg.connect(self.url(), connect_timeout=10).close()
         except psycopg.OperationalError:
             return False
         return True

@@ -122,7 +122,7 @@ def test_one_that_ignores_sigterm_is_killed_with_its_children(
         running.stop(0.1)
         pid = running.pid
     assert gone(pid)
-    deadline = time.monotonic() + 5.0
+    deadline = time.monotonic() + 60.0
     while not gone(event["pid"]) and time.monotonic() < deadline:
         time.sleep(0.01)
     assert gone(event["pid"])
@@ -140,7 +140,7 @@ def test_a_killed_parent_breaks_the_lifeline(fake: Path) -> None:
     with parent, parent.stdout:
         worker = int(parent.stdout.readline())
         parent.send_signal(signal.SIGKILL)
-    deadline = time.monotonic() + 5.0
+    deadline = time.monotonic() + 60.0
     while not gone(worker) and time.monotonic() < deadline:
         time.sleep(0.01)
     assert gone(worker)

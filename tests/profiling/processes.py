@@ -17,7 +17,7 @@ def stubborn_daemon(pid_file: str) -> str:
     )
 
 
-def eventually(condition: Callable[[], bool], limit_s: float = 10.0) -> bool:
+def eventually(condition: Callable[[], bool], limit_s: float = 60.0) -> bool:
     deadline = time.monotonic() + limit_s
     while not condition():
         if time.monotonic() > deadline:

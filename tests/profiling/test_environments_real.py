@@ -301,7 +301,7 @@ def test_an_interrupted_campaign_leaves_no_group(
         assert len(groups) == 1
         process.send_signal(how)
         # The program itself would sleep for longer.
-        _, err = process.communicate(timeout=45)
+        _, err = process.communicate(timeout=100)
     finally:
         process.kill()
         process.wait()

@@ -28,7 +28,7 @@ def run_exec(*args: str) -> tuple[subprocess.CompletedProcess[str], list[dict[st
             pass_fds=(write,),
             capture_output=True,
             text=True,
-            timeout=30,
+            timeout=100,
             check=False,
         )
     finally:

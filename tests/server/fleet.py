@@ -41,7 +41,7 @@ class FakeAgent:
                 references=[records.fingerprint_to_message(one) for one in references],
                 **fields,
             ),
-            timeout=20,
+            timeout=100,
         )
 
     def fingerprint(
@@ -82,7 +82,7 @@ class FakeAgent:
         request = fleet_pb2.ReportRequest(node_id=self.facts.id, fingerprints=reported)
         if heartbeat is not None:
             request.heartbeat.CopyFrom(fleet_pb2.Heartbeat(**heartbeat))
-        return self.fleet.Report(request, timeout=20)
+        return self.fleet.Report(request, timeout=100)
 
     def report(self, *prints: Fingerprint) -> fleet_pb2.ReportResponse:
         return self.send(self.request(one) for one in prints)
@@ -109,7 +109,7 @@ class FakeAgent:
                 runs=reported,
                 signatures=[records.signature_to_message(one) for one in signatures],
             ),
-            timeout=20,
+            timeout=100,
         )
 
     def heartbeat(self, **fields: Any) -> fleet_pb2.Instructions:
@@ -123,5 +123,5 @@ class FakeAgent:
 
     def node(self) -> fleet_pb2.Node:
         """This node as the server shows it."""
-        found = self.fleet.ListNodes(fleet_pb2.ListNodesRequest(), timeout=20).nodes
+        found = self.fleet.ListNodes(fleet_pb2.ListNodesRequest(), timeout=100).nodes
         return next(node for node in found if node.facts.id == self.facts.id)

@@ -32,18 +32,18 @@ class Scheduler:
     def reserve(self, assignment_id: str = "job-1", **fields: Any) -> pb.Assignment:
         given = {"app": "sort", "node": "node-1"} | fields
         request = pb.ReserveRequest(assignment_id=assignment_id, **given)
-        return self._stub.Reserve(request, timeout=20).assignment
+        return self._stub.Reserve(request, timeout=100).assignment
 
     def bind(self, assignment_id: str = "job-1", **fields: Any) -> pb.Assignment:
         request = pb.BindRequest(assignment_id=assignment_id, **fields)
-        return self._stub.Bind(request, timeout=20).assignment
+        return self._stub.Bind(request, timeout=100).assignment
 
     def release(self, assignment_id: str = "job-1", **fields: Any) -> pb.Assignment:
         request = pb.ReleaseRequest(assignment_id=assignment_id, **fields)
-        return self._stub.Release(request, timeout=20).assignment
+        return self._stub.Release(request, timeout=100).assignment
 
     def listed(self, **fields: Any) -> list[tuple[str, int]]:
-        answer = self._stub.ListAssignments(pb.ListAssignmentsRequest(**fields), timeout=20)
+        answer = self._stub.ListAssignments(pb.ListAssignmentsRequest(**fields), timeout=100)
         return [(one.assignment_id, one.state) for one in answer.assignments]
 
 

@@ -183,7 +183,7 @@ def test_a_run_that_cannot_be_true_is_refused_beside_one_that_can(agent: FakeAge
     ]
     reported[1].run.wall_seconds = -1.0
     request = fleet_pb2.ReportRunsRequest(node_id=agent.facts.id, runs=reported)
-    answer = agent.fleet.ReportRuns(request, timeout=20)
+    answer = agent.fleet.ReportRuns(request, timeout=100)
     assert list(answer.accepted) == [good.id]
     assert {(one.id, one.field) for one in answer.rejected} == {
         (bad.id, "run.wall_seconds"),
@@ -213,7 +213,7 @@ def test_a_node_without_heartbeats_falls_silent_and_comes_back(start_server: Sta
 
 
 def test_a_watcher_sees_fingerprints_and_placements(agent: FakeAgent) -> None:
-    watch = agent.fleet.WatchNode(fleet_pb2.WatchNodeRequest(node="node-1"), timeout=30)
+    watch = agent.fleet.WatchNode(fleet_pb2.WatchNodeRequest(node="node-1"), timeout=100)
     assert not next(watch).node.HasField("last_fingerprint")
     agent.report(agent.fingerprint())
     assert next(watch).node.HasField("last_fingerprint")
@@ -284,7 +284,7 @@ def test_a_name_of_two_nodes_is_refused(server: ServerProcess) -> None:
         agent = FakeAgent(channel, node_id, name="twin")
         agent.register()
     with pytest.raises(grpc.RpcError) as refused:
-        next(agent.fleet.WatchNode(fleet_pb2.WatchNodeRequest(node="twin"), timeout=20))
+        next(agent.fleet.WatchNode(fleet_pb2.WatchNodeRequest(node="twin"), timeout=100))
     assert refused.value.code() == grpc.StatusCode.INVALID_ARGUMENT
 
 

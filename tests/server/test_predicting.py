@@ -49,13 +49,13 @@ class Asking:
     def predict(self, app: str, node: str = "node-1", **fields: Any) -> Any:
         question = predictor_pb2.PredictQuestion(app=app, node=node, **fields)
         request = predictor_pb2.PredictRequest(questions=[question])
-        (answer,) = self._stub.Predict(request, timeout=20).answers
+        (answer,) = self._stub.Predict(request, timeout=100).answers
         assert answer.HasField("prediction"), answer
         return answer.prediction
 
     def best(self, app: str, **fields: Any) -> str:
         request = predictor_pb2.RankNodesRequest(app=app, seed=1, **fields)
-        return str(self._stub.RankNodes(request, timeout=20).nodes[0].node_id)
+        return str(self._stub.RankNodes(request, timeout=100).nodes[0].node_id)
 
 
 def put_models(url: str) -> None:
@@ -105,7 +105,7 @@ def test_the_mirror_answers_as_grpc_does(trained: ServerProcess) -> None:
     request = Request(
         f"http://{trained.http}/v1/predict", body, {"Content-Type": "application/json"}
     )
-    with urlopen(request, timeout=20) as answer:
+    with urlopen(request, timeout=100) as answer:
         (mirrored,) = json.load(answer)["answers"]
     said = Asking(trained.channel()).predict("memory")
     assert mirrored["prediction"]["slowdown"]["median"] == pytest.approx(said.slowdown.median)

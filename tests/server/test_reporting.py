@@ -42,7 +42,7 @@ def test_each_part_may_be_left_out(agent: FakeAgent) -> None:
 def test_orders_come_with_the_answer(agent: FakeAgent) -> None:
     agent.register(allowed_apps=["sort"])
     agent.fleet.RequestProfile(
-        fleet_pb2.RequestProfileRequest(node="node-1", apps=["sort"]), timeout=20
+        fleet_pb2.RequestProfileRequest(node="node-1", apps=["sort"]), timeout=100
     )
     told = agent.say(agent.fingerprint(), heartbeat={}).instructions
     assert list(told.profile_apps) == ["sort"]

@@ -38,7 +38,7 @@ def test_scale_models_follow_the_store(start_server: StartServer) -> None:
     agent.register(references=[agent.idle()])
     agent.report(agent.idle())
     with (
-        RemoteService(Connection(server.grpc, timeout_s=30.0)) as service,
+        RemoteService(Connection(server.grpc, timeout_s=100.0)) as service,
         Store.open(server.store_url) as store,
     ):
 
@@ -67,7 +67,7 @@ def post(server: ServerProcess, path: str, body: Any) -> Any:
         data=json.dumps(body).encode(),
         headers={"Content-Type": "application/json"},
     )
-    with urlopen(request, timeout=20) as answer:
+    with urlopen(request, timeout=100) as answer:
         return json.loads(answer.read())
 
 

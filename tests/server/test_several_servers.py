@@ -131,5 +131,5 @@ def test_a_database_that_restarts_under_load_loses_nothing_acknowledged(
 
 
 def _is_known(agent: FakeAgent) -> bool:
-    found = agent.fleet.ListNodes(fleet_pb2.ListNodesRequest(), timeout=20).nodes
+    found = agent.fleet.ListNodes(fleet_pb2.ListNodesRequest(), timeout=100).nodes
     return any(node.facts.id == agent.facts.id for node in found)

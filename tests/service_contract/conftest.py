@@ -130,7 +130,7 @@ def server_process(
             agent = FakeAgent(server.channel(), node_id, name=name)
             agent.register(references=[idle(name)])
             assert agent.send([agent.request(present(name))]).accepted == [f"now-of-{name}"]
-        with RemoteService(Connection(server.grpc, timeout_s=30.0)) as service:
+        with RemoteService(Connection(server.grpc, timeout_s=100.0)) as service:
             _settle(service)
         yield server
     finally:
@@ -139,13 +139,13 @@ def server_process(
 
 @pytest.fixture(scope="module")
 def remote(server_process: ServerProcess) -> Iterator[RemoteService]:
-    with RemoteService(Connection(server_process.grpc, timeout_s=30.0)) as service:
+    with RemoteService(Connection(server_process.grpc, timeout_s=100.0)) as service:
         yield service
 
 
 def _settle(service: RemoteService) -> None:
     """Until all that was reported is in the ranking, which may lag behind as it says."""
-    deadline = time.monotonic() + 20.0
+    deadline = time.monotonic() + 60.0
     while (
         any(node.last_fingerprint_at is None for node in service.nodes())
         or service.rank(RankQuestion("chaser")).staleness_s > 0.0

@@ -341,7 +341,7 @@ def test_training_that_is_no_longer_waited_for_can_be_cancelled(
         new = eventually(lambda: [r.id for r in store.operations() if r.id not in before])
         time.sleep(0.3)
         process.send_signal(signal.SIGINT)
-        _, told = process.communicate(timeout=20)
+        _, told = process.communicate(timeout=100)
         assert process.returncode == 130, told
         assert f"kongming operations follow {new[0]}" in told
         cancelled = kongming("operations", "cancel", new[0], *answering)

@@ -148,6 +148,6 @@ def test_ctrl_c_ends_a_long_study(kongming_env: dict[str, str], pairs: Path) -> 
     ) as process:
         time.sleep(2.0)
         os.kill(process.pid, signal.SIGINT)
-        out, _ = process.communicate(timeout=20)
+        out, _ = process.communicate(timeout=100)
     assert process.returncode == 130
     assert json.loads(out)["error"]["kind"] == "KeyboardInterrupt"

@@ -132,7 +132,7 @@ def test_agent_with_a_certificate(
         process = agent_process("--server", server.grpc, *wrong, settings=FAST)
         eventually(lambda words=words: any(words in line for line in log_of(tmp_path)))
         process.terminate()
-        assert process.wait(timeout=20) == 0
+        assert process.wait(timeout=100) == 0
         (tmp_path / "agent.log").unlink()
     assert next(seen) == []
     agent_process("--server", server.grpc, *ca, *shown(tls, "client-agent"), settings=FAST)

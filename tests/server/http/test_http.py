@@ -34,7 +34,7 @@ def ask(
     headers: dict[str, str] | None = None,
 ) -> tuple[int, Any, http.client.HTTPMessage]:
     """Status, body (a document where it is JSON) and headers."""
-    connection = http.client.HTTPConnection(stand.http, timeout=10)
+    connection = http.client.HTTPConnection(stand.http, timeout=100)
     if body is not None and not isinstance(body, bytes | str):
         body = json.dumps(body)
     given = headers if headers is not None else (JSON if body is not None else {})
@@ -215,7 +215,7 @@ def test_no_body_makes_the_server_fail(stand: Stand, path: str, body: bytes) -> 
 @given(content=st.binary(min_size=1, max_size=300))
 def test_no_bytes_make_the_server_fail(stand: Stand, content: bytes) -> None:
     host, _, port = stand.http.rpartition(":")
-    with socket.create_connection((host, int(port)), timeout=10) as connection:
+    with socket.create_connection((host, int(port)), timeout=100) as connection:
         connection.sendall(content + b"\r\n\r\n")
         connection.shutdown(socket.SHUT_WR)
         answer = b""

@@ -63,7 +63,7 @@ class Cluster:
         return (profiles_pb2.ImportRunsRequest(run=records.run_to_message(run)) for run in runs)
 
     def train(self) -> profiles_pb2.Operation:
-        operation = self.profiles.Train(profiles_pb2.TrainRequest(apps=["prog"]), timeout=20)
+        operation = self.profiles.Train(profiles_pb2.TrainRequest(apps=["prog"]), timeout=100)
         request = profiles_pb2.WatchOperationRequest(id=operation.operation.id)
         *_, last = self.profiles.WatchOperation(request, timeout=120)
         return last.operation
@@ -77,7 +77,7 @@ class Cluster:
         seen = builders.fingerprint(times, node=self.agent.facts, started_at=iso(time.time()))
         self.agent.send([self.agent.request(seen)])
         self.agent.assignments.Bind(
-            assignments_pb2.BindRequest(assignment_id=job, app="prog", node="node-1"), timeout=20
+            assignments_pb2.BindRequest(assignment_id=job, app="prog", node="node-1"), timeout=100
         )
         noise = math.exp(0.01 * self.random.standard_normal())
         seconds = self.solo_s * synthetic.slowdown(SENSITIVE, times) * noise
@@ -90,23 +90,23 @@ class Cluster:
         )
         request = fleet_pb2.ReportRunsRequest(node_id="node-1", runs=[reported])
         for _ in range(2):  # The second is a repeated delivery.
-            answer = self.agent.fleet.ReportRuns(request, timeout=20)
+            answer = self.agent.fleet.ReportRuns(request, timeout=100)
             assert list(answer.accepted) == [run.id]
         return seconds
 
     def application(self) -> profiles_pb2.Application:
         request = profiles_pb2.GetApplicationRequest(name="prog")
-        return self.profiles.GetApplication(request, timeout=20).application
+        return self.profiles.GetApplication(request, timeout=100).application
 
     def models(self) -> dict[int, bool]:
         """Whether it is in service, by version."""
-        listed = self.profiles.ListModels(profiles_pb2.ListModelsRequest(app="prog"), timeout=20)
+        listed = self.profiles.ListModels(profiles_pb2.ListModelsRequest(app="prog"), timeout=100)
         return {one.version: one.in_service for one in listed.models}
 
     def predicted_solo(self, version: int = 0) -> float:
         question = predictor_pb2.PredictQuestion(app="prog", node="node-1", model_version=version)
         request = predictor_pb2.PredictRequest(questions=[question])
-        answer = self.predictor.Predict(request, timeout=20).answers[0]
+        answer = self.predictor.Predict(request, timeout=100).answers[0]
         assert answer.WhichOneof("answer") == "prediction", answer
         return answer.prediction.solo
 

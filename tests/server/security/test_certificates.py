@@ -59,7 +59,7 @@ def https(stand: Stand, directory: Path, client: str | None = None) -> http.clie
     context = ssl.create_default_context(cafile=str(directory / "ca.crt"))
     if client is not None:
         context.load_cert_chain(directory / f"{client}.crt", directory / f"{client}.key")
-    return http.client.HTTPSConnection(stand.http, context=context, timeout=10)
+    return http.client.HTTPSConnection(stand.http, context=context, timeout=100)
 
 
 def certificate(path: Path) -> x509.Certificate:
@@ -311,12 +311,12 @@ def test_old_tls_is_refused(tls: Path, which: str) -> None:
     context.set_ciphers("ALL:@SECLEVEL=0")
     with Stand(security(tls)) as stand:
         address = stand.grpc if which == "grpc" else stand.http
-        connection = http.client.HTTPSConnection(address, context=context, timeout=5)
+        connection = http.client.HTTPSConnection(address, context=context, timeout=100)
         with pytest.raises((ssl.SSLError, ConnectionError)):
             connection.connect()
         modern = ssl.create_default_context(cafile=str(tls / "ca.crt"))
         modern.set_alpn_protocols(["h2"])
-        connection = http.client.HTTPSConnection(address, context=modern, timeout=5)
+        connection = http.client.HTTPSConnection(address, context=modern, timeout=100)
         connection.connect()
         assert connection.sock.version() in ("TLSv1.2", "TLSv1.3")
         connection.close()

@@ -188,11 +188,11 @@ def test_anything_else_is_no_model(junk: Any) -> None:
 def _send(channel: grpc.Channel, method: str, content: bytes) -> None:
     described = rpcs()[method]
     if described.client_streaming:
-        channel.stream_unary(method)(iter([content]), timeout=10)
+        channel.stream_unary(method)(iter([content]), timeout=100)
     elif described.server_streaming:
-        list(channel.unary_stream(method)(content, timeout=10))
+        list(channel.unary_stream(method)(content, timeout=100))
     else:
-        channel.unary_unary(method)(content, timeout=10)
+        channel.unary_unary(method)(content, timeout=100)
 
 
 def _attempt(act: Callable[[], Any], *expected: type[Exception]) -> tuple[Any, Any]:

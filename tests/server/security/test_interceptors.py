@@ -131,9 +131,9 @@ def test_bytes_that_are_no_message_are_the_callers_fault(method: str) -> None:
     with Stand() as stand, stand.channel() as channel:
         garbage = b"\xff\xff"
         send = {
-            PREDICT: lambda: channel.unary_unary(method)(garbage, timeout=5),
-            WATCH: lambda: list(channel.unary_stream(method)(garbage, timeout=5)),
-            IMPORT: lambda: channel.stream_unary(method)(iter([garbage]), timeout=5),
+            PREDICT: lambda: channel.unary_unary(method)(garbage, timeout=60),
+            WATCH: lambda: list(channel.unary_stream(method)(garbage, timeout=60)),
+            IMPORT: lambda: channel.stream_unary(method)(iter([garbage]), timeout=60),
         }[method]
         with pytest.raises(grpc.RpcError) as met:
             send()
@@ -176,7 +176,7 @@ def test_a_method_that_nobody_serves_is_not_remembered() -> None:
     with Stand() as stand, stand.channel() as channel:
         for n in range(5):
             with pytest.raises(grpc.RpcError) as met:
-                channel.unary_unary(f"/kongming.rpc.v1.Predictor/Invented{n}")(b"", timeout=5)
+                channel.unary_unary(f"/kongming.rpc.v1.Predictor/Invented{n}")(b"", timeout=60)
             assert met.value.code() is grpc.StatusCode.UNIMPLEMENTED
         assert not any(
             "Invented" in str(sample.labels)
@@ -188,12 +188,12 @@ def test_a_method_that_nobody_serves_is_not_remembered() -> None:
 def test_the_echo_is_served_by_the_benchmarks_alone() -> None:
     async def answered(address: str) -> bytes:
         async with grpc.aio.insecure_channel(address) as channel:
-            response = await echo_call(channel)(echo_request(b"padding", 7), timeout=20)
+            response = await echo_call(channel)(echo_request(b"padding", 7), timeout=100)
         return bytes(response.value)
 
     with EchoServer() as echo:
         assert asyncio.run(answered(echo.address)) == bytes(7)
     with Stand() as stand, stand.channel() as channel:
         with pytest.raises(grpc.RpcError) as met:
-            channel.unary_unary(f"/{SERVICE}/{METHOD}")(b"", timeout=5)
+            channel.unary_unary(f"/{SERVICE}/{METHOD}")(b"", timeout=60)
         assert met.value.code() is grpc.StatusCode.UNIMPLEMENTED
