@@ -325,21 +325,38 @@ def test_operations(ask: Kongming, asked_store: Store) -> None:
     assert ids() == []
 
 
+WAITING = """
+import pathlib
+from kongming.cli.main import main
+from kongming.rpc.client import RemoteService
+watch = RemoteService.watch_operation
+def begun(*args):
+    pathlib.Path("waiting").touch()
+    return watch(*args)
+RemoteService.watch_operation = begun
+main()
+"""
+
+
 def test_training_that_is_no_longer_waited_for_can_be_cancelled(
-    kongming: Kongming, kongming_env: dict[str, str], server_process: ServerProcess
+    kongming: Kongming,
+    kongming_env: dict[str, str],
+    server_process: ServerProcess,
+    tmp_path: Path,
 ) -> None:
     answering = ("--server", server_process.grpc)
     with Store.open(server_process.store_url) as store:
         before = {row.id for row in store.operations()}
         process = subprocess.Popen(
-            [sys.executable, "-m", "kongming.cli.main", "train", "chaser", *answering],
+            [sys.executable, "-c", WAITING, "train", "chaser", *answering],
+            cwd=tmp_path,
             env=kongming_env,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
         )
-        new = eventually(lambda: [r.id for r in store.operations() if r.id not in before])
-        time.sleep(0.3)
+        eventually(lambda: (tmp_path / "waiting").exists() or process.poll() is not None)
+        new = [row.id for row in store.operations() if row.id not in before]
         process.send_signal(signal.SIGINT)
         _, told = process.communicate(timeout=100)
         assert process.returncode == 130, told

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -140,14 +139,30 @@ def test_a_plot(kongming: Kongming, pairs: Path, tmp_path: Path) -> None:
     assert "slowdown" in path.read_text()
 
 
-def test_ctrl_c_ends_a_long_study(kongming_env: dict[str, str], pairs: Path) -> None:
-    command = [sys.executable, "-m", "kongming.cli.main", "simulate", "--pairs", str(pairs)]
-    command += ["--jobs", "3000000", "--nodes", "2000", "--json"]
+LONG = """
+import pathlib
+from kongming.cli.main import main
+from kongming.simulate import Study
+run = Study.run
+def begun(*args, **options):
+    pathlib.Path("begun").touch()
+    return run(*args, **options)
+Study.run = begun
+main()
+"""
+
+
+def test_ctrl_c_ends_a_long_study(
+    kongming_env: dict[str, str], pairs: Path, tmp_path: Path
+) -> None:
+    command = [sys.executable, "-c", LONG, "simulate", "--pairs", str(pairs)]
+    command += ["--jobs", "1000000", "--nodes", "2000", "--json"]
     with subprocess.Popen(
-        command, env=kongming_env | {"PYTHONUNBUFFERED": "1"}, stdout=subprocess.PIPE, text=True
+        command, cwd=tmp_path, env=kongming_env, stdout=subprocess.PIPE, text=True
     ) as process:
-        time.sleep(2.0)
-        os.kill(process.pid, signal.SIGINT)
+        while not (tmp_path / "begun").exists() and process.poll() is None:
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
         out, _ = process.communicate(timeout=100)
     assert process.returncode == 130
     assert json.loads(out)["error"]["kind"] == "KeyboardInterrupt"
