@@ -37,6 +37,27 @@ SECONDS = {
 }
 """About how long a test takes that uses a fixture of this name; others take a twentieth."""
 
+MODULES = {
+    "tests/audit/test_audit_commands.py": 15.0,
+    "tests/cli/test_evaluate_pairs.py": 25.0,
+    "tests/cli/test_process_pool.py": 20.0,
+    "tests/evaluate/test_tables_and_figures.py": 10.0,
+    "tests/models/test_training.py": 18.0,
+    "tests/peers/test_claims.py": 12.0,
+    "tests/peers/test_predictions.py": 9.0,
+    "tests/predict/test_model_command.py": 12.0,
+    "tests/profiling/test_environments_real.py": 45.0,
+    "tests/scale/test_fitting.py": 30.0,
+    "tests/server/profiles/test_dask.py": 20.0,
+    "tests/server/profiles/test_drift.py": 10.0,
+    "tests/server/profiles/test_training.py": 35.0,
+    "tests/server/security/test_fuzzing.py": 15.0,
+    "tests/store/test_concurrency.py": 10.0,
+    "tests/together/test_program_changes.py": 40.0,
+}
+"""About how long a module takes whose fixtures do not tell; a wrong figure costs a little of the
+order and nothing else."""
+
 
 def is_alone(item: pytest.Item) -> bool:
     """Whether nothing may be tested at the same time."""
@@ -94,6 +115,9 @@ _GROUPS = "groups.json"
 
 
 def _seconds(tests: list[pytest.Item]) -> float:
+    known = MODULES.get(group(tests[0]))
+    if known is not None:
+        return known
     return sum(
         max((SECONDS.get(name, 0.05) for name in getattr(item, "fixturenames", ())), default=0.05)
         for item in tests
