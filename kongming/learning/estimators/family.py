@@ -6,18 +6,16 @@ tell apart eight resources.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
 
 from kongming.arrays import Floats
-from kongming.learning.estimators.base import ContextRegressor
 from kongming.learning.estimators.context import Context
 from kongming.learning.estimators.parameters import Boolean, Constraint, Interval
-from kongming.learning.estimators.penalty import choose_penalty
-from kongming.learning.estimators.shrinkage import shrunk_nonnegative
+from kongming.learning.estimators.through_origin import ThroughOriginRegressor
 from kongming.learning.predictors import worst
 
 KINSHIP = 1e-3
@@ -25,7 +23,7 @@ KINSHIP = 1e-3
 one column that hardly varies from speaking for all."""
 
 
-class FamilyRegressor(ContextRegressor):
+class FamilyRegressor(ThroughOriginRegressor):
     """A non-negative sum over resource families of the mean and the worst of their columns.
 
     A reading of known variance v counts in the mean in proportion to 1 / (v + ``KINSHIP``);
@@ -52,12 +50,8 @@ class FamilyRegressor(ContextRegressor):
             precision = 1.0 / (context.reading_variance[members] + KINSHIP)
             share[members] = precision / precision.sum()
         terms = self._terms(X)
-        chosen = self.penalty
-        if chosen is None:
-            chosen = choose_penalty(terms, y, context.folds, _path)
-        self.penalty_ = float(chosen)
         coef = np.zeros(2 * len(self.groups_))
-        ((coef[: terms.shape[1]], _),) = _path(terms, y, (self.penalty_,))
+        coef[: terms.shape[1]] = self._coefficients(terms, y, context)
         self.mean_coef_, self.worst_coef_ = np.split(coef, 2)
 
     def _terms(self, X: Floats) -> Floats:
@@ -86,15 +80,3 @@ class FamilyRegressor(ContextRegressor):
             "coef": self.worst_coef_.tolist(),
         }
         return {"type": "sum", "parts": [linear, groups]}
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        # The checks' data has an intercept and falling columns, which this model excludes.
-        tags.regressor_tags.poor_score = True
-        return tags
-
-
-def _path(terms: Floats, y: Floats, penalties: Sequence[float]) -> Iterator[tuple[Floats, float]]:
-    squares = np.full(terms.shape[1], np.sum(terms**2))
-    for coef in shrunk_nonnegative(terms, y, [penalty * squares for penalty in penalties]):
-        yield coef, 0.0
