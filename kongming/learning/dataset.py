@@ -14,6 +14,7 @@ from functools import cached_property
 import numpy as np
 
 from kongming.arrays import Floats
+from kongming.learning import reading_pairs
 from kongming.learning.columns import (
     DEVICES,
     NEVER_WAITS,
@@ -161,15 +162,9 @@ def build(
         dropped_runs.append(Dropped(usable[i].id, f"has no reading of {', '.join(absent)}"))
     usable = [usable[i] for i in complete]
     readings = [readings[i] for i in complete]
-    logs = np.log(np.array([[row[name] for name in names] for row in readings], dtype=np.float64))
-    known = logs.reshape(len(usable), len(names))
-    after = np.array(
-        [[times_after(run).get(name, math.nan) for name in names] for run in usable],
-        dtype=np.float64,
-    ).reshape(len(usable), len(names))
-    shift = np.log(after) - known
-    # A second reading halves the noise; where there is none the first one stands.
-    met = np.where(np.isnan(shift), known, known + 0.5 * shift) if denoise else known
+    known = reading_pairs.log_readings(readings, names)
+    shift = reading_pairs.log_readings([times_after(run) for run in usable], names) - known
+    met = reading_pairs.met(known, shift) if denoise else known
     varying = [j for j in range(len(names)) if len(usable) and np.ptp(met[:, j]) > 0.0]
     dropped += [Dropped(names[j], "is constant") for j in range(len(names)) if j not in varying]
     if not varying:
@@ -259,10 +254,9 @@ def _reading_variance(X: Floats, shift: Floats, solo_rows: list[int], denoise: b
     variance = np.zeros(p)
     if len(solo_rows) >= 2:
         variance = np.var(X[solo_rows], axis=0, ddof=1)
-    paired = np.sum(~np.isnan(shift), axis=0)
-    squares = np.nansum(shift**2, axis=0) / np.maximum(paired, 1)
+    squares = reading_pairs.mean_square(shift)
     # Half the mean square is one reading's variance; the mean of two readings has half of it.
-    return np.where(paired >= 2, squares / (4.0 if denoise else 2.0), variance)
+    return np.where(reading_pairs.paired(shift) >= 2, squares / (4.0 if denoise else 2.0), variance)
 
 
 def _environment(run: Run) -> tuple[str, ...]:

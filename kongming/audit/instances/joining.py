@@ -16,6 +16,7 @@ import pyarrow
 
 from kongming.arrays import Floats
 from kongming.audit.readings import Observations
+from kongming.learning import reading_pairs
 from kongming.learning.columns import MISSING_SHARE, Dropped
 from kongming.records.errors import IncompatibleError
 
@@ -175,10 +176,8 @@ def _program_of(
     runs = [run for run in runs if all(column in run.known for column in columns)]
     if not columns or not runs:
         return None
-    known = np.log([[run.known[c] for c in columns] for run in runs])
-    after = np.log([[run.after.get(c, np.nan) for c in columns] for run in runs])
-    shift = after - known
-    squares = np.nansum(shift**2, axis=0) / np.maximum(np.sum(~np.isnan(shift), axis=0), 1)
+    known = reading_pairs.log_readings([run.known for run in runs], columns)
+    shift = reading_pairs.log_readings([run.after for run in runs], columns) - known
     facts = [_program(observations, session, name) for session in {run.session for run in runs}]
     return Joined(
         program=name,
@@ -187,10 +186,10 @@ def _program_of(
         columns=columns,
         families=tuple(families.get(c) or c.partition(".")[0] for c in columns),
         known=known,
-        met=np.where(np.isnan(shift), known, known + 0.5 * shift),
+        met=reading_pairs.met(known, shift),
         own=np.array([[idlest[run.machine][c] for c in columns] for run in runs]),
         # Half the mean square is one reading's variance; the mean of two readings has half of it.
-        reading_variance=squares / 4.0,
+        reading_variance=reading_pairs.mean_square(shift) / 4.0,
         cost=np.array([run.cost for run in runs]),
         machines=tuple(run.machine for run in runs),
         sessions=tuple(run.session for run in runs),
