@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+
+from kongming.cli import options
+
+if TYPE_CHECKING:
+    from kongming.scale.fit.model import ScaleModel
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -50,6 +57,10 @@ def question_options(function: _Function) -> _Function:
     return function
 
 
+FURTHER = 4
+"""Default end of a curve, as a multiple of the largest trained machine count."""
+
+
 def prices_option(function: _Function) -> _Function:
     """``--prices FILE``: parameter ``prices_file`` (Path, or None)."""
     return click.option(
@@ -61,14 +72,69 @@ def prices_option(function: _Function) -> _Function:
     )(function)
 
 
-def plot_option(function: _Function) -> _Function:
-    """``--plot FILE``: parameter ``plot`` (Path, or None)."""
-    return click.option(
-        "--plot",
-        metavar="FILE",
-        type=click.Path(dir_okay=False, path_type=Path),
-        help="Draw the curve: an SVG or PNG, by its ending.",
-    )(function)
+@dataclass(frozen=True, slots=True)
+class CurveOptions:
+    """The arguments of a command that predicts over a range of machine counts.
+
+    ``scale`` is a share of the input (1 is all of it), ``level`` the probability of an interval.
+    ``machines`` is a range as text (None: up to ``FURTHER`` times the largest trained count).
+    """
+
+    model: str
+    machines: str | None
+    scale: float
+    iterations: float | None
+    level: float
+    group: str | None
+    prices_file: Path | None
+    plot: Path | None
+    store_url: str | None
+    as_json: bool
+
+    def counts(self, models: Sequence[ScaleModel]) -> tuple[int, ...]:
+        """Return the machine counts to predict.
+
+        Raises:
+            InputError: ``machines`` is not a range.
+        """
+        from kongming.scale.ranges import machine_counts
+
+        if self.machines is not None:
+            return machine_counts(self.machines)
+        largest = max(model.ranges.machines[1] for model in models)
+        return tuple(range(1, int(FURTHER * largest) + 1))
+
+
+def curve_options(function: _Function) -> _Function:
+    """MODEL and the options of a curve over machine counts: parameter ``asked`` (CurveOptions)."""
+
+    @functools.wraps(function)
+    def packed(**values: Any) -> Any:
+        own = {name: values.pop(name) for name in CurveOptions.__dataclass_fields__}
+        return function(asked=CurveOptions(**own), **values)
+
+    decorated: Any = packed
+    for option in (
+        options.json_option,
+        options.store_option,
+        click.option(
+            "--plot",
+            metavar="FILE",
+            type=click.Path(dir_okay=False, path_type=Path),
+            help="Draw the curve: SVG or PNG, by the ending of the name.",
+        ),
+        prices_option,
+        group_option,
+        question_options,
+        click.option(
+            "--machines",
+            metavar="RANGE",
+            help=f"As 1..64 [default: up to {FURTHER} times the largest trained number].",
+        ),
+        model_argument,
+    ):
+        decorated = option(decorated)
+    return decorated  # type: ignore[no-any-return]
 
 
 def table_options(function: _Function) -> _Function:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,11 +11,8 @@ from kongming.cli import options, output
 from kongming.cli.scale import options as scale_options
 
 if TYPE_CHECKING:
-    from kongming.scale.decide.recommendation import Offer
+    from kongming.scale.decide.recommendation import Offer, Prices
     from kongming.scale.fit.model import ScaleModel
-
-FURTHER = 4
-"""How many times the largest trained machine count is offered by default."""
 
 
 @click.command("predict", short_help="Predict a runtime at a scale and a number of machines.")
@@ -79,56 +75,31 @@ def predict(
 
 
 @click.command("curve", short_help="Runtime and cost over the number of machines.")
-@scale_options.model_argument
-@click.option("--machines", metavar="RANGE", help="As 1..64 [default: to 4x the largest trained].")
-@scale_options.question_options
-@scale_options.group_option
-@scale_options.prices_option
-@scale_options.plot_option
-@options.store_option
+@scale_options.curve_options
 @options.wide_option
-@options.json_option
-def show_curve(
-    model: str,
-    machines: str | None,
-    scale: float,
-    iterations: float | None,
-    level: float,
-    group: str | None,
-    prices_file: Path | None,
-    plot: Path | None,
-    store_url: str | None,
-    as_json: bool,
-) -> None:
+def show_curve(asked: scale_options.CurveOptions) -> None:
     """Show how long the job takes on each number of machines, of each type."""
     from kongming.cli.scale import models as scale_models
     from kongming.records.errors import CannotAnswerError
-    from kongming.scale.decide.recommendation import curve, read_prices
+    from kongming.scale.decide.recommendation import read_prices
     from kongming.scale.fit.model import warnings_of
 
-    file = scale_models.load(model, store_url)
-    models = file.of_group(group)
-    prices = None if prices_file is None else read_prices(prices_file)
-    offers, refused = curve(
-        models,
-        _counts(machines, models),
-        scale=scale,
-        iterations=iterations,
-        prices=prices,
-        level=level,
-    )
+    file = scale_models.load(asked.model, asked.store_url)
+    models = file.of_group(asked.group)
+    prices = None if asked.prices_file is None else read_prices(asked.prices_file)
+    offers, refused = _offers(asked, models, prices)
     if not offers:
         raise CannotAnswerError(refused[-1])
     stale, changes = scale_models.staleness(file)
     warnings = [*changes, *warnings_of(models), *refused[-1:]]
-    if plot is not None:
+    if asked.plot is not None:
         from kongming.scale.decide.figure import draw
 
-        draw(plot, f"Runtime at scale {scale:g}", offers)
-    if as_json:
+        draw(asked.plot, f"Runtime at scale {asked.scale:g}", offers)
+    if asked.as_json:
         output.emit_json(
             {
-                "scale": scale,
+                "scale": asked.scale,
                 "curve": [_row(offer) for offer in offers],
                 "stale": stale,
                 "warnings": warnings,
@@ -140,7 +111,6 @@ def show_curve(
 
 
 @click.command("recommend", short_help="The cheapest in time, or the fastest within a budget.")
-@scale_options.model_argument
 @click.option(
     "--deadline",
     type=click.FloatRange(min=0.0, min_open=True),
@@ -160,28 +130,13 @@ def show_curve(
     show_default=True,
     help="The probability with which the limit is to be kept.",
 )
-@click.option("--machines", metavar="RANGE", help="As 1..64 [default: to 4x the largest trained].")
-@scale_options.question_options
-@scale_options.group_option
-@scale_options.prices_option
-@scale_options.plot_option
-@options.store_option
+@scale_options.curve_options
 @options.wide_option
-@options.json_option
 def recommend_machines(
-    model: str,
+    asked: scale_options.CurveOptions,
     deadline: float | None,
     budget: float | None,
     risk: float,
-    machines: str | None,
-    scale: float,
-    iterations: float | None,
-    level: float,
-    group: str | None,
-    prices_file: Path | None,
-    plot: Path | None,
-    store_url: str | None,
-    as_json: bool,
 ) -> int:
     """Say how many machines to take, and of which type.
 
@@ -190,16 +145,16 @@ def recommend_machines(
     """
     from kongming.cli.scale import models as scale_models
     from kongming.records.errors import CannotAnswerError, InputError
-    from kongming.scale.decide.recommendation import curve, read_prices, recommend
+    from kongming.scale.decide.recommendation import read_prices, recommend
     from kongming.scale.fit.model import warnings_of
 
     if (deadline is None) == (budget is None):
         raise InputError("Give a deadline or a budget: --deadline SECONDS or --budget MONEY.")
-    file = scale_models.load(model, store_url)
-    models = file.of_group(group)
+    file = scale_models.load(asked.model, asked.store_url)
+    models = file.of_group(asked.group)
     warnings: list[str] = []
-    if prices_file is not None:
-        prices = read_prices(prices_file)
+    if asked.prices_file is not None:
+        prices = read_prices(asked.prices_file)
     elif len(models) > 1:
         raise InputError(
             "Machine types differ in price, which is not known.",
@@ -209,14 +164,7 @@ def recommend_machines(
     else:
         prices = {None: 1.0, models[0].machine_type: 1.0}
         warnings.append("without --prices a machine costs 1 an hour: costs are machine-hours")
-    offers, refused = curve(
-        models,
-        _counts(machines, models),
-        scale=scale,
-        iterations=iterations,
-        prices=prices,
-        level=level,
-    )
+    offers, refused = _offers(asked, models, prices)
     best, likeliest, judged = recommend(
         models, offers, prices=prices, deadline_s=deadline, budget=budget, risk=risk
     )
@@ -224,13 +172,13 @@ def recommend_machines(
         raise CannotAnswerError(refused[-1])
     stale, changes = scale_models.staleness(file)
     warnings = [*changes, *warnings, *warnings_of(models), *refused[-1:]]
-    if plot is not None:
+    if asked.plot is not None:
         from kongming.scale.decide.figure import draw
 
-        draw(plot, f"Runtime at scale {scale:g}", judged, deadline)
-    if as_json:
+        draw(asked.plot, f"Runtime at scale {asked.scale:g}", judged, deadline)
+    if asked.as_json:
         document: dict[str, Any] = {
-            "goal": {"deadline_s": deadline, "budget": budget, "risk": risk, "scale": scale},
+            "goal": {"deadline_s": deadline, "budget": budget, "risk": risk, "scale": asked.scale},
             "recommendation": None if best is None else _row(best),
             "likeliest": _row(likeliest),
             "curve": [_row(offer) for offer in judged],
@@ -256,14 +204,22 @@ def recommend_machines(
     return 0 if best is not None else 3
 
 
-def _counts(text: str | None, models: Sequence[ScaleModel]) -> tuple[int, ...]:
-    """The machine counts that were asked for, or all to four times the largest trained one."""
-    from kongming.scale.ranges import machine_counts
+def _offers(
+    asked: scale_options.CurveOptions,
+    models: Sequence[ScaleModel],
+    prices: Prices | None,
+) -> tuple[list[Offer], list[str]]:
+    """Return an offer for each machine type and count, and a message for each that is refused."""
+    from kongming.scale.decide.recommendation import curve
 
-    if text is not None:
-        return machine_counts(text)
-    largest = max(model.ranges.machines[1] for model in models)
-    return tuple(range(1, int(FURTHER * largest) + 1))
+    return curve(
+        models,
+        asked.counts(models),
+        scale=asked.scale,
+        iterations=asked.iterations,
+        prices=prices,
+        level=asked.level,
+    )
 
 
 def _row(offer: Offer) -> dict[str, Any]:
