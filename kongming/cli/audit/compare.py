@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kongming.cli import options, output
+from kongming.cli.examples import examples
 from kongming.cli.percent import PERCENT
 
 if TYPE_CHECKING:
@@ -18,7 +19,14 @@ if TYPE_CHECKING:
 DIFFERS, NOTHING = 4, 3
 
 
-@click.command("compare", short_help="Test whether two sets of readings differ.")
+@click.command(
+    "compare",
+    short_help="Test whether two sets of readings differ.",
+    epilog=examples(
+        "kongming audit compare before.parquet after.parquet",
+        "kongming audit compare a.parquet b.parquet --by type --tolerance 10%",
+    ),
+)
 @click.argument("a", metavar="A.parquet", type=click.Path(dir_okay=False, path_type=Path))
 @click.argument("b", metavar="B.parquet", type=click.Path(dir_okay=False, path_type=Path))
 @click.option(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from kongming.cli import failures
+from kongming.cli.examples import examples
 from kongming.lazy_group import Entry, LazyGroup
 
 SUBCOMMANDS = {
@@ -19,7 +20,16 @@ SUBCOMMANDS = {
 }
 
 
-@click.group("audit", cls=LazyGroup, entries=SUBCOMMANDS, unknown=failures.unknown_command)
+@click.group(
+    "audit",
+    cls=LazyGroup,
+    entries=SUBCOMMANDS,
+    unknown=failures.unknown_command,
+    epilog=examples(
+        "kongming audit report a.parquet b.parquet --out audit.html",
+        "kongming audit compare before.parquet after.parquet",
+    ),
+)
 def command() -> None:
     """Analyse observations: slow machines, variability, machines to drop, changes.
 

@@ -9,12 +9,20 @@ from typing import Any
 import click
 
 from kongming.cli import options, output
+from kongming.cli.examples import examples
 from kongming.cli.percent import PERCENT
 from kongming.cli.scale.options import prices_option
 from kongming.records.errors import InputError
 
 
-@click.command("report", short_help="Variability, slow machines, causes: an HTML page and tables.")
+@click.command(
+    "report",
+    short_help="Variability, slow machines, causes: an HTML page and tables.",
+    epilog=examples(
+        "kongming audit report a.parquet b.parquet --out audit.html",
+        "kongming audit report a.parquet b.parquet --prices prices.csv --csv tables",
+    ),
+)
 @click.argument(
     "files",
     metavar="FILES...",

@@ -10,6 +10,7 @@ import click
 
 from kongming.cli import options
 from kongming.cli.evaluate.request import Request
+from kongming.cli.examples import examples
 
 if TYPE_CHECKING:
     from kongming.audit.instances.leave_out import Leave
@@ -32,7 +33,14 @@ _MEASURING = (
 )
 
 
-@click.command("evaluate", short_help="Hold predictions against what is really measured.")
+@click.command(
+    "evaluate",
+    short_help="Hold predictions against what is really measured.",
+    epilog=examples(
+        "kongming evaluate apps.toml --pairs --dry-run",
+        "kongming evaluate a.parquet b.parquet --instances --out evaluation",
+    ),
+)
 @click.argument(
     "files",
     metavar="APPS.toml | FILE.parquet...",

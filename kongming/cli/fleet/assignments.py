@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kongming.cli import options, output
+from kongming.cli.examples import examples
 from kongming.cli.fleet.nodes import ago
 from kongming.cli.fleet.serving import Server, remote, server_options
 from kongming.cli.predict.trained import placement_of_model
@@ -16,7 +17,13 @@ if TYPE_CHECKING:
     from kongming.records.answers import Assignment
 
 
-@click.group("assignments", invoke_without_command=True)
+@click.group(
+    "assignments",
+    invoke_without_command=True,
+    epilog=examples(
+        "kongming assignments --node n1", "kongming assignments reserve job-1 xz n1 --ttl 60"
+    ),
+)
 @click.option("--node", metavar="NODE", help="Of this node alone (id or name).")
 @click.option("--ended", is_flag=True, help="Those that have ended as well.")
 @server_options
@@ -64,7 +71,13 @@ def command(
     )
 
 
-@command.command("reserve")
+@command.command(
+    "reserve",
+    epilog=examples(
+        "kongming assignments reserve job-1 xz n1 --ttl 60",
+        "kongming assignments reserve job-1 xz n1 --memory 2000000000",
+    ),
+)
 @click.argument("assignment_id", metavar="ID")
 @click.argument("app", metavar="APP")
 @click.argument("node", metavar="NODE")
@@ -108,7 +121,7 @@ def reserve(
     _tell(made, as_json)
 
 
-@command.command("bind")
+@command.command("bind", epilog=examples("kongming assignments bind job-1"))
 @click.argument("assignment_id", metavar="ID")
 @click.option("--app", default="", metavar="APP", help="For what was never reserved.")
 @click.option("--node", default="", metavar="NODE", help="For what was never reserved.")
@@ -122,7 +135,7 @@ def bind(assignment_id: str, app: str, node: str, server: Server, as_json: bool)
     _tell(made, as_json)
 
 
-@command.command("release")
+@command.command("release", epilog=examples("kongming assignments release job-1"))
 @click.argument("assignment_id", metavar="ID")
 @server_options
 @options.wide_option

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 import click
 
 from kongming.cli import options, output
+from kongming.cli.examples import examples
 from kongming.cli.fleet.serving import Server, oracle, server_options
 
 if TYPE_CHECKING:
     from kongming.records.answers import NodeReport
 
 
-@click.command("nodes")
+@click.command("nodes", epilog=examples("kongming nodes", "kongming nodes --server 127.0.0.1:7400"))
 @server_options
 @options.store_option
 @options.wide_option

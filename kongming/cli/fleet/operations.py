@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kongming.cli import options, output
+from kongming.cli.examples import examples
 from kongming.cli.fleet.serving import Server, asks_server, remote, server_options
 from kongming.records import moments
 
@@ -17,7 +18,11 @@ if TYPE_CHECKING:
     from kongming.rpc.protocol import Service
 
 
-@click.group("operations", invoke_without_command=True)
+@click.group(
+    "operations",
+    invoke_without_command=True,
+    epilog=examples("kongming operations", "kongming operations --ended --limit 5"),
+)
 @click.option("--ended", is_flag=True, help="Those that have ended as well.")
 @click.option("-n", "--limit", type=click.IntRange(1, 1000), default=20, show_default=True)
 @server_options
@@ -116,7 +121,7 @@ def _clock(moment: str | None) -> str | None:
     return moments.parse(moment).astimezone().strftime("%Y-%m-%d %H:%M")
 
 
-@command.command("follow")
+@command.command("follow", epilog=examples("kongming operations follow OPERATION"))
 @click.argument("operation", metavar="ID")
 @server_options
 @options.wide_option
@@ -128,7 +133,7 @@ def follow_command(operation: str, server: Server, as_json: bool) -> int:
     return told(ended, as_json)
 
 
-@command.command("cancel")
+@command.command("cancel", epilog=examples("kongming operations cancel OPERATION"))
 @click.argument("operation", metavar="ID")
 @server_options
 @options.wide_option

@@ -7,10 +7,17 @@ from pathlib import Path
 import click
 
 from kongming.cli import options, output
+from kongming.cli.examples import examples
 from kongming.cli.fleet.serving import Server, oracle, server_options
 
 
-@click.command("register")
+@click.command(
+    "register",
+    epilog=examples(
+        "kongming register apps.toml",
+        "kongming register apps.toml --app xz --server 127.0.0.1:7400",
+    ),
+)
 @click.argument("file", metavar="APPS.toml", type=click.Path(path_type=Path))
 @click.option("--app", "names", metavar="NAME", multiple=True, help="Only this one. Repeatable.")
 @server_options

@@ -9,13 +9,19 @@ from typing import TYPE_CHECKING
 import click
 
 from kongming.cli import options, output
+from kongming.cli.examples import examples
 from kongming.cli.fleet.serving import Server, remote, server_options
 
 if TYPE_CHECKING:
     from kongming.records.answers import NodeReport
 
 
-@click.command("watch")
+@click.command(
+    "watch",
+    epilog=examples(
+        "kongming watch n1 --server 127.0.0.1:7400", "kongming watch n1 --count 1 --json"
+    ),
+)
 @click.argument("node", metavar="NODE")
 @click.option(
     "-n", "--count", type=click.IntRange(min=1), help="End after so many lines. With --json: 1."

@@ -11,13 +11,17 @@ from typing import TYPE_CHECKING
 import click
 
 from kongming.cli import options, output
+from kongming.cli.examples import examples
 
 if TYPE_CHECKING:
     from kongming.probes.fingerprinting import Progress
     from kongming.records.fingerprint import Fingerprint, NodeFacts
 
 
-@click.command("fingerprint")
+@click.command(
+    "fingerprint",
+    epilog=examples("kongming fingerprint", "kongming fingerprint --suite quick --json > now.json"),
+)
 @click.option(
     "--suite",
     "suite_name",

@@ -8,12 +8,19 @@ from typing import TYPE_CHECKING
 import click
 
 from kongming.cli import options, output
+from kongming.cli.examples import examples
 
 if TYPE_CHECKING:
     from kongming.inducers import Inducer
 
 
-@click.command("induce")
+@click.command(
+    "induce",
+    epilog=examples(
+        "kongming induce compute.int --seconds 10",
+        "kongming induce memory.streaming.1G --intensity 0.5 --cpu 1",
+    ),
+)
 @click.argument("name")
 @click.option(
     "--intensity", type=float, default=1.0, show_default=True, help="Duty cycle: above 0, up to 1."

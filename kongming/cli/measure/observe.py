@@ -12,6 +12,7 @@ import click
 
 from kongming.cli import options, output
 from kongming.cli.durations import duration
+from kongming.cli.examples import examples
 from kongming.cli.measure.observe_export import export
 from kongming.records.fingerprint import PLACEMENTS
 
@@ -41,7 +42,15 @@ def _tags(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> 
     return tags
 
 
-@click.command("observe", cls=_Observe, short_help="Time fingerprints and programs by turns.")
+@click.command(
+    "observe",
+    cls=_Observe,
+    short_help="Time fingerprints and programs by turns.",
+    epilog=examples(
+        "kongming observe apps.toml --for 24h --out node.parquet --tag zone=a",
+        "kongming observe export node.parquet --anonymise --out shared.parquet",
+    ),
+)
 @click.argument("file", metavar="APPS.toml", type=click.Path(dir_okay=False, path_type=Path))
 @click.option(
     "--for",

@@ -7,10 +7,18 @@ from pathlib import Path
 import click
 
 from kongming.cli import options, output
+from kongming.cli.examples import examples
 from kongming.cli.extras import require
 
 
-@click.command("export", short_help="Put observations together, anonymised if you like.")
+@click.command(
+    "export",
+    short_help="Put observations together, anonymised if you like.",
+    epilog=examples(
+        "kongming observe export a.parquet b.parquet --out both.parquet",
+        "kongming observe export node.parquet --anonymise --out shared.parquet",
+    ),
+)
 @click.argument(
     "files",
     metavar="FILE...",

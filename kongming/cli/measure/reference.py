@@ -9,12 +9,16 @@ from pathlib import Path
 import click
 
 from kongming.cli import options, output
+from kongming.cli.examples import examples
 
 KEPT_FOR_S = 24 * 3600.0
 """Readings that an interrupted command kept count for so long."""
 
 
-@click.command("reference")
+@click.command(
+    "reference",
+    epilog=examples("kongming reference", "kongming reference --readings 20 --spread 3600"),
+)
 @click.option("--readings", type=int, default=10, show_default=True, help="How many (10 or more).")
 @click.option(
     "--spread",

@@ -7,9 +7,10 @@ from pathlib import Path
 import click
 
 from kongming.cli import options, output
+from kongming.cli.examples import examples
 
 
-@click.command("suite")
+@click.command("suite", epilog=examples("kongming suite", "kongming suite --json"))
 @click.option(
     "--dir",
     "directory",

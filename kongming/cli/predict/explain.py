@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kongming.cli import options, output
+from kongming.cli.examples import examples
 from kongming.cli.fleet.serving import Server, oracle, server_options
 from kongming.cli.predict.trained import placement_of_model
 from kongming.records.questions import STALE_POLICIES, Question
@@ -16,7 +17,13 @@ if TYPE_CHECKING:
     from kongming.records.answers import Explanation
 
 
-@click.command("explain")
+@click.command(
+    "explain",
+    epilog=examples(
+        "kongming explain xz --node n1",
+        "kongming explain xz --node n1 --limit 5 --server 127.0.0.1:7400",
+    ),
+)
 @click.argument("app", metavar="APP")
 @click.option("--node", required=True, metavar="NODE", help="On this node (id or name).")
 @click.option(

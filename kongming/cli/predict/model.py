@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kongming.cli import options, output
+from kongming.cli.examples import examples
 from kongming.cli.predict.trained import placement_of_model
 
 if TYPE_CHECKING:
@@ -21,7 +22,11 @@ if TYPE_CHECKING:
 PLOT_SUFFIXES = (".svg", ".png")
 
 
-@click.command("model", short_help="Show a model: errors, selection, sensitivity, origin.")
+@click.command(
+    "model",
+    short_help="Show a model: errors, selection, sensitivity, origin.",
+    epilog=examples("kongming model xz", "kongming model xz --plot sensitivity.svg"),
+)
 @click.argument("app", metavar="APP")
 @placement_of_model
 @click.option("--node", "node", metavar="ID", help="The node it was trained on (id or name).")

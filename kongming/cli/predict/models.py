@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kongming.cli import options, output
+from kongming.cli.examples import examples
 from kongming.cli.fleet.serving import Server, oracle, server_options
 from kongming.records import moments
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from kongming.rpc.protocol import Oracle
 
 
-@click.command("models")
+@click.command("models", epilog=examples("kongming models", "kongming models --app xz --all"))
 @click.option("--app", metavar="NAME", help="Only this application.")
 @options.placement_filter
 @click.option("--all", "everything", is_flag=True, help="Earlier versions as well.")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kongming.cli import options, output
+from kongming.cli.examples import examples
 from kongming.cli.predict.trained import placement_of_model
 
 if TYPE_CHECKING:
@@ -16,7 +17,13 @@ if TYPE_CHECKING:
     from kongming.store import Store
 
 
-@click.command("pair", short_help="Predict two applications beside each other.")
+@click.command(
+    "pair",
+    short_help="Predict two applications beside each other.",
+    epilog=examples(
+        "kongming pair xz redis", "kongming pair xz redis --placement same-core --json"
+    ),
+)
 @click.argument("first", metavar="A")
 @click.argument("second", metavar="B")
 @placement_of_model

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kongming.cli import options, output
+from kongming.cli.examples import examples
 from kongming.cli.fleet.serving import Server, asks_server, server_options
 from kongming.cli.predict.job import Job, job_options
 from kongming.cli.predict.trained import placement_of_model
@@ -27,7 +28,11 @@ if TYPE_CHECKING:
     from kongming.store import Store
 
 
-@click.command("predict", short_help="Predict an application's runtime, now or beside others.")
+@click.command(
+    "predict",
+    short_help="Predict an application's runtime, now or beside others.",
+    epilog=examples("kongming predict xz", "kongming predict xz --with redis"),
+)
 @click.argument("app", metavar="APP")
 @click.option("--now", is_flag=True, help="On the node as it is now (default without --with).")
 @click.option(

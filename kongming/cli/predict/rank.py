@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kongming.cli import options, output
+from kongming.cli.examples import examples
 from kongming.cli.fleet.serving import Server, oracle, server_options
 from kongming.cli.predict.job import Job, job_options, show_sets
 from kongming.cli.predict.trained import placement_of_model
@@ -18,7 +19,13 @@ if TYPE_CHECKING:
 _RATIO = click.FloatRange(min=0.0, max=1e6)
 
 
-@click.command("rank")
+@click.command(
+    "rank",
+    epilog=examples(
+        "kongming rank xz --limit 3",
+        "kongming rank xz --resident-slowdown-limit 1.2 --server 127.0.0.1:7400",
+    ),
+)
 @click.argument("app", metavar="APP")
 @click.option(
     "--node", "nodes", multiple=True, metavar="NODE", help="A candidate. Repeatable. Default: all."

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kongming.cli import options, output
+from kongming.cli.examples import examples
 from kongming.cli.fleet.serving import Server, changes_server, remote, server_options
 from kongming.learning.registry import AUTO, model_kind, model_names
 from kongming.records.errors import InputError
@@ -22,7 +23,11 @@ if TYPE_CHECKING:
 _OPTIONAL = tuple(name for name in model_names(optional=True) if name not in model_names())
 
 
-@click.command("train", short_help="Train models on profiled applications.")
+@click.command(
+    "train",
+    short_help="Train models on profiled applications.",
+    epilog=examples("kongming train", "kongming train xz --placement cross-core"),
+)
 @click.argument("apps", metavar="[APP]...", nargs=-1)
 @click.option(
     "--model",

@@ -8,10 +8,11 @@ from typing import Any
 import click
 
 from kongming.cli import options, output
+from kongming.cli.examples import examples
 from kongming.records.run import Run, solo_time
 
 
-@click.command("apps")
+@click.command("apps", epilog=examples("kongming apps", "kongming apps --json"))
 @options.store_option
 @options.wide_option
 @options.json_option

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kongming.cli import options, output
+from kongming.cli.examples import examples
 
 if TYPE_CHECKING:
     from kongming.engine.load.models import Widenings
@@ -16,7 +17,11 @@ if TYPE_CHECKING:
     from kongming.store import Store
 
 
-@click.command("corun", short_help="Really run two applications side by side, and compare.")
+@click.command(
+    "corun",
+    short_help="Really run two applications side by side, and compare.",
+    epilog=examples("kongming corun xz redis", "kongming corun xz redis --repeats 5 --json"),
+)
 @click.argument("first", metavar="A")
 @click.argument("second", metavar="B")
 @options.placement_option

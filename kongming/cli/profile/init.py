@@ -10,12 +10,13 @@ from pathlib import Path
 
 import click
 
+from kongming.cli.examples import examples
 from kongming.cli.options import json_option
 from kongming.cli.output import emit_json
 from kongming.records.errors import InputError
 
 
-@click.command("init")
+@click.command("init", epilog=examples("kongming init", "kongming init services.toml --force"))
 @click.argument("file", type=click.Path(path_type=Path), default=Path("apps.toml"))
 @click.option("--force", is_flag=True, help="Overwrite FILE if it is there.")
 @json_option

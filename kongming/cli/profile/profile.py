@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kongming.cli import options, output
+from kongming.cli.examples import examples
 from kongming.cli.profile.request import request_options
 
 if TYPE_CHECKING:
@@ -21,7 +22,14 @@ if TYPE_CHECKING:
     from kongming.store import Store
 
 
-@click.command("profile", short_help="Run applications under load levels and keep the runs.")
+@click.command(
+    "profile",
+    short_help="Run applications under load levels and keep the runs.",
+    epilog=examples(
+        "kongming profile apps.toml --dry-run",
+        "kongming profile apps.toml --app xz --placement same-core",
+    ),
+)
 @click.argument("file", metavar="APPS.toml|APP", type=click.Path(path_type=Path))
 @click.option("--app", "names", metavar="NAME", multiple=True, help="Only this one (repeatable).")
 @options.placement_option

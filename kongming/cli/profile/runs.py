@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kongming.cli import options, output
+from kongming.cli.examples import examples
 from kongming.records.run import RUN_KINDS, Run, solo_time
 
 if TYPE_CHECKING:
@@ -16,7 +17,9 @@ SHOWN = 50
 """Rows for a person unless --limit says otherwise."""
 
 
-@click.command("runs")
+@click.command(
+    "runs", epilog=examples("kongming runs --app xz --limit 10", "kongming runs --failed")
+)
 @click.option("--app", metavar="NAME", help="Only this application.")
 @click.option("--kind", type=click.Choice(RUN_KINDS), help="Only runs of this kind.")
 @options.placement_filter

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from kongming.cli import options, output
+from kongming.cli.examples import examples
 from kongming.cli.scale import models as scale_models
 from kongming.cli.scale import options as scale_options
 
@@ -16,7 +17,14 @@ DEFAULT_EXPERIMENTS = 7
 """As many as Ernest was trained on for its Table 1."""
 
 
-@click.command("design", short_help="Which experiments tell most for their cost.")
+@click.command(
+    "design",
+    short_help="Which experiments tell most for their cost.",
+    epilog=examples(
+        "kongming scale design --machines 1..8 --scale 0.01..0.1 --target 64@1.0 --out design.json",
+        "kongming scale design --machines 1,2,4,8 --scale 0.01..0.1 --experiments 5",
+    ),
+)
 @click.option("--machines", metavar="RANGE", required=True, help="As 1..16 or 1,2,4,8.")
 @click.option(
     "--scale", "scale_range", metavar="RANGE", required=True, help="As 0.01..0.1 (ten) or ..:COUNT."
@@ -155,7 +163,13 @@ def design(
     scale_models.print_warnings(warnings)
 
 
-@click.command("next", short_help="The next best experiment, or that enough were done.")
+@click.command(
+    "next",
+    short_help="The next best experiment, or that enough were done.",
+    epilog=examples(
+        "kongming scale next runs.csv --machines 1..8 --scale 0.01..0.1 --target 64@1.0"
+    ),
+)
 @click.argument("runs", metavar="RUNS.csv", type=click.Path(dir_okay=False, path_type=Path))
 @click.option("--machines", metavar="RANGE", required=True, help="As 1..16 or 1,2,4,8.")
 @click.option("--scale", "scale_range", metavar="RANGE", required=True, help="As 0.01..0.1.")

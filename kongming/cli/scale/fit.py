@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kongming.cli import options, output
+from kongming.cli.examples import examples
 from kongming.cli.scale import options as scale_options
 from kongming.records import moments
 
@@ -25,7 +26,14 @@ KINDS = (
 )
 
 
-@click.command("fit", short_help="Fit a scale model to a table of runs.")
+@click.command(
+    "fit",
+    short_help="Fit a scale model to a table of runs.",
+    epilog=examples(
+        "kongming scale fit runs.csv --name sort",
+        "kongming scale fit runs.csv --terms auto --save sort.json",
+    ),
+)
 @click.argument("runs", metavar="RUNS.csv", type=click.Path(dir_okay=False, path_type=Path))
 @scale_options.table_options
 @click.option("--group", "group_column", metavar="COLUMN", help="Jobs: one model each.")

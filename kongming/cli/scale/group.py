@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from kongming.cli import failures
+from kongming.cli.examples import examples
 from kongming.lazy_group import Entry, LazyGroup
 
 SUBCOMMANDS = {
@@ -33,7 +34,15 @@ SUBCOMMANDS = {
 }
 
 
-@click.group("scale", cls=LazyGroup, entries=SUBCOMMANDS, unknown=failures.unknown_command)
+@click.group(
+    "scale",
+    cls=LazyGroup,
+    entries=SUBCOMMANDS,
+    unknown=failures.unknown_command,
+    epilog=examples(
+        "kongming scale fit runs.csv --name sort", "kongming scale predict sort --machines 16"
+    ),
+)
 def command() -> None:
     """How long does a job take with this input, on so many machines?
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from kongming.cli import options, output
+from kongming.cli.examples import examples
 
 _fingerprints = click.argument(
     "fingerprints",
@@ -27,7 +28,14 @@ _families = click.option(
 )
 
 
-@click.command("drop", short_help="Which of the launched machines to drop.")
+@click.command(
+    "drop",
+    short_help="Which of the launched machines to drop.",
+    epilog=examples(
+        "kongming scale drop a.json b.json c.json --keep 2",
+        "kongming scale drop fingerprints.csv --keep 16 --by memory",
+    ),
+)
 @_fingerprints
 @click.option("--keep", type=click.IntRange(min=1), required=True, help="How many are needed.")
 @_families
@@ -72,7 +80,14 @@ def drop(fingerprints: Sequence[Path], keep: int, families: str, as_json: bool) 
     )
 
 
-@click.command("extra", short_help="How many extra machines to launch.")
+@click.command(
+    "extra",
+    short_help="How many extra machines to launch.",
+    epilog=examples(
+        "kongming scale extra fingerprints.csv --machines 16",
+        "kongming scale extra a.json b.json c.json --machines 2 --target 1.05",
+    ),
+)
 @_fingerprints
 @click.option("--machines", type=click.IntRange(min=1), required=True, help="How many are needed.")
 @click.option(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kongming.cli import options, output
+from kongming.cli.examples import examples
 from kongming.cli.scale import options as scale_options
 
 if TYPE_CHECKING:
@@ -15,7 +16,14 @@ if TYPE_CHECKING:
     from kongming.scale.fit.model import ScaleModel
 
 
-@click.command("predict", short_help="Predict a runtime at a scale and a number of machines.")
+@click.command(
+    "predict",
+    short_help="Predict a runtime at a scale and a number of machines.",
+    epilog=examples(
+        "kongming scale predict sort --machines 16",
+        "kongming scale predict sort.json --machines 64 --scale 0.5 --strict",
+    ),
+)
 @scale_options.model_argument
 @click.option("--machines", type=click.IntRange(min=1), required=True, help="Number of machines.")
 @scale_options.question_options
@@ -74,7 +82,14 @@ def predict(
     scale_models.print_warnings(document["warnings"])
 
 
-@click.command("curve", short_help="Runtime and cost over the number of machines.")
+@click.command(
+    "curve",
+    short_help="Runtime and cost over the number of machines.",
+    epilog=examples(
+        "kongming scale curve sort --machines 1..64",
+        "kongming scale curve sort --prices prices.csv --plot curve.svg",
+    ),
+)
 @scale_options.curve_options
 @options.wide_option
 def show_curve(asked: scale_options.CurveOptions) -> None:
@@ -110,7 +125,14 @@ def show_curve(asked: scale_options.CurveOptions) -> None:
     scale_models.print_warnings(warnings)
 
 
-@click.command("recommend", short_help="The cheapest in time, or the fastest within a budget.")
+@click.command(
+    "recommend",
+    short_help="The cheapest in time, or the fastest within a budget.",
+    epilog=examples(
+        "kongming scale recommend sort --deadline 600",
+        "kongming scale recommend sort --budget 20 --prices prices.csv",
+    ),
+)
 @click.option(
     "--deadline",
     type=click.FloatRange(min=0.0, min_open=True),

@@ -9,11 +9,19 @@ from pathlib import Path
 import click
 
 from kongming.cli import options, output
+from kongming.cli.examples import examples
 
 RUNNERS = ("local", "slurm", "kubernetes")
 
 
-@click.command("run", short_help="Carry the experiments of a design out.")
+@click.command(
+    "run",
+    short_help="Carry the experiments of a design out.",
+    epilog=examples(
+        "kongming scale run apps.toml --app sort --design design.json",
+        "kongming scale run apps.toml --app sort --experiment 2@0.05 --out runs.csv",
+    ),
+)
 @click.argument("file", metavar="APPS.toml", type=click.Path(dir_okay=False, path_type=Path))
 @click.option("--app", "name", metavar="NAME", required=True, help="Which application.")
 @click.option(

@@ -13,6 +13,7 @@ import click
 
 from kongming.campaigns.study_inputs import STORE, Source
 from kongming.cli import options, output
+from kongming.cli.examples import examples
 from kongming.records.fingerprint import PLACEMENTS
 
 if TYPE_CHECKING:
@@ -37,7 +38,14 @@ class Jobs:
     seed: int
 
 
-@click.command("simulate", short_help="Replay a trace of jobs under several placement policies.")
+@click.command(
+    "simulate",
+    short_help="Replay a trace of jobs under several placement policies.",
+    epilog=examples(
+        "kongming simulate --synthetic poisson --nodes 100 --load 0.8 --predicted store",
+        "kongming simulate --trace jobs.csv --fleet fleet.csv --pairs pairs.csv --limit 1.1",
+    ),
+)
 @click.option(
     "--trace",
     metavar="FILE.csv",
@@ -216,9 +224,6 @@ def command(
 
     Beside each policy stand random's figures and those of an oracle that knows every measured
     slowdown. The same seed gives the same numbers, on every machine.
-
-    \b
-        kongming simulate --synthetic poisson --nodes 100 --load 0.8 --predicted store
     """
     from kongming.campaigns.study_inputs import beliefs_for, pairs_of
     from kongming.cli.extras import require

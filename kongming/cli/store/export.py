@@ -7,10 +7,16 @@ from pathlib import Path
 import click
 
 from kongming.cli import options, output
+from kongming.cli.examples import examples
 from kongming.cli.extras import require
 
 
-@click.command("export")
+@click.command(
+    "export",
+    epilog=examples(
+        "kongming export --out measured.parquet", "kongming export --app xz --out xz.parquet"
+    ),
+)
 @click.option(
     "--out",
     required=True,

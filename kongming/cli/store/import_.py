@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kongming.cli import options, output
+from kongming.cli.examples import examples
 from kongming.cli.extras import require
 from kongming.cli.fleet.serving import Server, changes_server, remote, server_options
 from kongming.cli.store.export import described
@@ -17,7 +18,13 @@ if TYPE_CHECKING:
     from kongming.records.run import Run, Signature
 
 
-@click.command("import")
+@click.command(
+    "import",
+    epilog=examples(
+        "kongming import measured.parquet",
+        "kongming import measured.parquet --server 127.0.0.1:7400",
+    ),
+)
 @click.argument("file", metavar="FILE.parquet", type=click.Path(path_type=Path))
 @server_options
 @options.store_option
