@@ -1,4 +1,4 @@
-"""Solo runs bracket the others: slow drift of a node divides out of a slowdown. Pure."""
+"""Removal of a node's slow drift: slowdowns over the solo runs before and after. Pure."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from kongming.records.moments import unix
 from kongming.records.run import Run
 
 WIDTH_S = 300.0
-"""How long a solo run tells what solo is like: drift is slower, and one run alone is noisy."""
+"""Width in seconds of the weights of solo runs: drift is slower, and a single run is noisy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bracket:
-    """The solo cost of one application as it was at any moment of a campaign.
+    """The solo cost of one application at any moment of a campaign.
 
     ``times`` are in seconds since 1970, ascending; ``logs`` the natural logs of the costs.
     """
@@ -25,10 +25,10 @@ class Bracket:
     width_s: float = WIDTH_S
 
     def at(self, moment: float) -> float:
-        """The solo cost at ``moment`` (seconds since 1970): the mean of the logs, each run
-        weighed by how near it is (a Gaussian of ``width_s``), the nearest ones at least."""
+        """Return the solo cost at ``moment`` (seconds since 1970): the mean of the logs, weighted
+        by distance in time (a Gaussian of ``width_s``). The nearest run always counts."""
         distances = [abs(time - moment) for time in self.times]
-        # Far from all of them the nearest would weigh 0 as well: distances count from it.
+        # Far from all runs even the nearest would have weight 0, so distances count from it.
         nearest = min(distances)
         weights = [math.exp(-0.5 * ((d - nearest) / self.width_s) ** 2) for d in distances]
         total = math.fsum(weights)
@@ -37,7 +37,7 @@ class Bracket:
 
 
 def bracket(runs: Iterable[Run], *, width_s: float = WIDTH_S) -> Bracket | None:
-    """The bracket of one application's solo runs that succeeded; None without any."""
+    """Return the bracket of one application's successful solo runs; None without any."""
     solos = sorted(
         (unix(run.started_at), math.log(run.cost)) for run in runs if run.kind == "solo" and run.ok
     )
@@ -47,5 +47,5 @@ def bracket(runs: Iterable[Run], *, width_s: float = WIDTH_S) -> Bracket | None:
 
 
 def slowdowns(runs: Sequence[Run], solos: Bracket) -> list[float]:
-    """Each run's cost over the solo cost of the same minutes."""
+    """Return each run's cost over the solo cost at the same time."""
     return [run.cost / solos.at(unix(run.started_at)) for run in runs]

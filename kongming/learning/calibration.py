@@ -1,9 +1,9 @@
-"""What intervals over pairs have to be widened by, learnt from co-runs of other applications.
+"""The factor that widens intervals of pairs, learned from co-runs of other applications.
 
-A co-run says how far off a prediction was, in units of its interval (``intervals.score``). For
-one application the factor is learnt from the co-runs of all others (``intervals.widening``):
-from none in which it took part itself, on either side, so that an interval is never fitted to
-what it is then held against. Pure: the caller brings models, signatures and co-runs.
+A co-run gives the error of a prediction in units of its interval (``intervals.score``). For one
+application the factor is learned from co-runs in which it took no part, on either side
+(``intervals.widening``), so that an interval is never fitted to the data it is checked with. Pure:
+the caller provides models, signatures and co-runs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from kongming.records.run import Run, Signature, geometric_mean
 
 @dataclass(frozen=True, slots=True)
 class CoRun:
-    """What ``app`` was slowed by beside ``neighbours``: one run, or the mean of repeats."""
+    """The measured slowdown of ``app`` co-located with ``neighbours``: one run, or the mean of
+    repeats.
+    """
 
     app: str
     neighbours: tuple[str, ...]
@@ -30,7 +32,7 @@ class CoRun:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """A co-run's distance from its prediction, in halves of the unwidened interval."""
+    """The distance of a co-run from its prediction, in halves of the unwidened interval."""
 
     app: str
     neighbours: tuple[str, ...]
@@ -39,14 +41,15 @@ class Score:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """The scores of all co-runs that could be predicted, at one node and placement, for
-    intervals of ``level``."""
+    """The scores of all co-runs that can be predicted, at one node and placement, for intervals of
+    ``level``."""
 
     scores: tuple[Score, ...] = ()
     level: float = 0.9
 
     def widening(self, app: str) -> Widening:
-        """The factor for the intervals of ``app``, from the co-runs that it had no part in.
+        """Return the factor for the intervals of ``app``, from the co-runs in which it took no
+        part.
 
         Raises:
             InputError: ``level`` is not between 0 and 1.
@@ -66,11 +69,12 @@ def calibrate(
     model: str | None = None,
     level: float = 0.9,
 ) -> Calibration:
-    """The scores of ``coruns``, by the application's own model; None or "auto" for its choice.
+    """Return the scores of ``coruns`` by the application's own model; None or "auto" is its chosen
+    one.
 
     ``files`` and ``signatures`` are by application, all of one node and placement. Co-runs that
-    cannot be predicted are left out: of an application without a model (or without ``model``),
-    or beside one without a signature that fits.
+    cannot be predicted are left out: the application has no model (or no ``model``), or a neighbour
+    has no matching signature.
     """
     said: dict[tuple[str, tuple[str, ...]], Interval | None] = {}
     scores = []
@@ -85,10 +89,9 @@ def calibrate(
 
 
 def coruns_of(runs: Iterable[Run], files: Mapping[str, ModelFile]) -> list[CoRun]:
-    """The co-runs among ``runs`` that succeeded, of applications as they were trained.
-
-    The slowdown is over the solo runs of the same campaign, which ran in the same minutes; over
-    the solo time of training where it had none.
+    """Return the successful co-runs among ``runs`` of applications with the identity that was
+    trained. The slowdown is over the solo runs of the same campaign, or over the solo time of
+    training if the campaign has none.
     """
     of_files = [
         run

@@ -1,4 +1,4 @@
-"""Environments put together: what a program finds beside one or more neighbours.
+"""Composition of environments: what a program meets next to one or more neighbours.
 
 Pure: names and seconds per operation in, names and seconds per operation out.
 """
@@ -16,11 +16,10 @@ Times = Mapping[str, float]
 
 
 def compose(base: Times, signatures: Iterable[Times], idle: Times) -> dict[str, float]:
-    """The base environment with each neighbour's log slowdown over ``idle`` added to it.
-
-    A neighbour never makes a surrogate faster: its part is 0 or more. Only surrogates that are
-    in all of them are in the result. Nothing may be counted twice: a live ``base`` already
-    holds whoever runs on the node, so ``signatures`` are of newcomers only.
+    """Return the base environment with each neighbour's log slowdown over ``idle`` added to it. A
+    neighbour never makes a surrogate faster: its part is 0 or more. The result has the surrogates
+    that all of them have. Nothing may be counted twice: a live ``base`` already contains the
+    residents of the node, so ``signatures`` are of newcomers only.
 
     Raises:
         InputError: a time is not finite and above 0 s.
@@ -39,10 +38,9 @@ def compose(base: Times, signatures: Iterable[Times], idle: Times) -> dict[str, 
 
 
 def beside(signatures: Sequence[Times], idle: Times) -> dict[str, float]:
-    """The environment beside these neighbours on an otherwise idle node.
-
-    One neighbour's signature is that environment, as measured; several are composed over
-    ``idle``; none leaves ``idle``.
+    """Return the environment next to these neighbours on an otherwise idle node. The signature of a
+    single neighbour is that environment, as measured; several are composed over ``idle``; without
+    neighbours it is ``idle``.
     """
     if len(signatures) == 1:
         return dict(signatures[0])
@@ -50,9 +48,8 @@ def beside(signatures: Sequence[Times], idle: Times) -> dict[str, float]:
 
 
 def mean_signature(signatures: Sequence[Signature]) -> dict[str, float]:
-    """The geometric mean of repeated signatures of one application at one placement.
-
-    A surrogate that some of them miss is averaged over the others.
+    """Return the geometric mean of repeated signatures of one application at one placement. A
+    surrogate that is missing in some of them is averaged over the others.
 
     Raises:
         InputError: there is none.
@@ -71,7 +68,7 @@ def mean_signature(signatures: Sequence[Signature]) -> dict[str, float]:
         if len(values) > 1:
             raise IncompatibleError(
                 f"The signatures of {first.app} differ in {what} and are not mixed.",
-                hint=f"Give those of one {what} only.",
+                hint=f"Give signatures of one {what} only.",
             )
     if len(signatures) == 1:
         return first.fingerprint.times()
@@ -85,6 +82,6 @@ def mean_signature(signatures: Sequence[Signature]) -> dict[str, float]:
 def _log(name: str, seconds: float) -> float:
     if not (math.isfinite(seconds) and seconds > 0.0):
         raise InputError(
-            "cannot be true.", field=name, found=seconds, allowed="a finite time above 0 s"
+            "is not a valid time.", field=name, found=seconds, allowed="a finite time above 0 s"
         )
     return math.log(seconds)

@@ -1,4 +1,4 @@
-"""The columns of a dataset: which surrogates stand in them, and what runs have for each."""
+"""The columns of a dataset: the choice of surrogates and the readings of runs."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from kongming.records.fingerprint import Fingerprint
 from kongming.records.run import Run
 
 MISSING_SHARE = 0.2
-"""A column missing in a larger share of the runs is dropped; so are columns for whose sake more
-than this share of the runs would have to be left out."""
+"""A column that is missing in a larger share of the runs is dropped. Further columns are dropped
+until at most this share of the runs is incomplete."""
 
 
 DEVICES = ("read", "write", "metadata", "network")
-"""Families of what a program waits for without a processor."""
+"""Families of devices that a program waits for without using a processor."""
 
 NEVER_WAITS = 0.01
 """A program that is off its processor for less than this share of its solo time waits for no
-device: what it suffers under device inducers, it suffers from their use of memory."""
+device: device inducers slow it only by their use of memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Dropped:
 
 
 def quick_columns(runs: Iterable[Run]) -> tuple[str, ...]:
-    """Names of the quick suite, as the runs' own quick fingerprints show them; sorted."""
+    """Return the sorted names of the quick suite, taken from the runs' quick fingerprints."""
     names: set[str] = set()
     for run in runs:
         for fingerprint in (run.before, run.fingerprint):
@@ -45,7 +45,7 @@ def quick_columns(runs: Iterable[Run]) -> tuple[str, ...]:
 
 
 def row(columns: Sequence[str], times: Mapping[str, float]) -> Floats:
-    """(p,), seconds per operation in the order of ``columns``.
+    """Return (p,) seconds per operation in the order of ``columns``.
 
     Raises:
         InputError: a column is missing, or its time is not finite and above 0 s.
@@ -59,7 +59,7 @@ def row(columns: Sequence[str], times: Mapping[str, float]) -> Floats:
     for name in columns:
         if not (math.isfinite(times[name]) and times[name] > 0.0):
             raise InputError(
-                "cannot be true.",
+                "is not a valid time.",
                 field=name,
                 found=times[name],
                 allowed="a finite time above 0 s",
@@ -68,8 +68,8 @@ def row(columns: Sequence[str], times: Mapping[str, float]) -> Floats:
 
 
 def waiting_share(runs: Sequence[Run]) -> float | None:
-    """The share of its solo time that the program was off the processor; None where its
-    processor time is not known."""
+    """Return the share of solo time that the program was off the processor; None if its processor
+    time is not known."""
     shares = [
         max(0.0, 1.0 - run.usage.cpu_s / run.wall_s)
         for run in runs
@@ -79,7 +79,7 @@ def waiting_share(runs: Sequence[Run]) -> float | None:
 
 
 def known_times(run: Run) -> dict[str, float]:
-    """What was known before the run: of two readings the one that is nearer to it."""
+    """Return the readings before the run; of two readings of a surrogate the later one."""
     return _times(run.fingerprint) | _times(run.before)
 
 

@@ -1,6 +1,5 @@
-"""Runs become numbers: a design matrix, a target and the groups that validation leaves out.
-
-This is the only place that knows the order of columns. Everything else names them.
+"""Conversion of runs to numbers: a design matrix, a target and the groups that validation leaves
+out. Only this module knows the order of columns. All others use their names.
 """
 
 from __future__ import annotations
@@ -31,16 +30,14 @@ from kongming.records.run import Run, SoloTime, solo_time
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """What the models of one application on one node at one placement are trained on.
-
-    ``X`` is (n, p), the natural log of seconds per operation that a run met, as well as it is
-    known by now: read before and after it. It is what models learn from. ``known`` (n, p) is
-    what was known before the run: what they are scored on. ``y`` is (n,), the log of
-    cost / solo. ``reading_variance`` (p,) is the variance of an entry of ``X`` about what the
-    run really met. ``groups`` holds, per row, the resource families of its load: empty for a solo
-    run, ``beside:NAME`` for a run beside NAME, ``in:NAME`` for one in an environment; ``inducers``
-    the surrogates that loaded it, or that environment.
-    ``idle`` is (p,), the log of the median over the solo rows: what the solo runs ran under.
+    """The training data of one application on one node at one placement. ``X`` (n, p), which models
+    are fitted to, is the natural log of seconds per operation during a run: the mean of the
+    readings before and after it. ``known`` (n, p) is the reading before the run: the models are
+    scored on it. ``y`` is (n,), the log of cost / solo. ``reading_variance`` (p,) is the variance
+    of the noise of an entry of ``X``. ``groups`` holds, per row, the resource families of its load:
+    empty for a solo run, ``beside:NAME`` for a run co-located with NAME, ``in:NAME`` for one in an
+    environment; ``inducers`` the surrogates that loaded it, or that environment. ``idle`` is (p,),
+    the log of the median over the solo rows: the environment of the solo runs.
     """
 
     app: str
@@ -69,7 +66,9 @@ class Dataset:
 
     @cached_property
     def spread(self) -> Floats:
-        """(p,): what nine in ten readings before solo runs differ from ``idle`` by, in logs."""
+        """The 0.9 quantile (p,) of the distance between readings before solo runs and ``idle``, in
+        logs.
+        """
         solo = [i for i, kind in enumerate(self.kinds) if kind == "solo"]
         if len(solo) < 2:
             return np.zeros(len(self.columns))
@@ -78,17 +77,17 @@ class Dataset:
 
     @cached_property
     def times(self) -> Floats:
-        """(n, p), seconds per operation: what the paper's plain models are fitted to."""
+        """Seconds per operation (n, p): the paper's plain models are fitted to these."""
         return np.asarray(np.exp(self.X), dtype=np.float64)
 
     @property
     def cost(self) -> Floats:
-        """(n,), the cost of each run (the metric, turned so that more is worse)."""
+        """The cost (n,) of each run (the metric, inverted if higher is better)."""
         return np.asarray(np.exp(self.y) * self.solo.median, dtype=np.float64)
 
     def select(self, names: Iterable[str]) -> Dataset:
-        """The same runs with only these columns, in this dataset's order; unknown ones are
-        left out."""
+        """Return the same runs with only these columns, in this dataset's order; unknown names are
+        ignored."""
         wanted = set(names)
         keep = [i for i, column in enumerate(self.columns) if column in wanted]
         return replace(
@@ -105,19 +104,19 @@ class Dataset:
 def build(
     runs: Iterable[Run], *, columns: Sequence[str] | None = None, denoise: bool = True
 ) -> Dataset:
-    """The dataset of one application on one node at one placement.
+    """Build the dataset of one application on one node at one placement.
 
-    ``columns`` restricts the surrogates to those named. Failed runs, runs without a
-    fingerprint and repeated ids are left out; so are columns that are constant or missing in
-    too many runs (see ``MISSING_SHARE``), and then runs that miss a column that stays. What was
-    left out is told in ``dropped_columns`` and ``dropped_runs``. Columns are sorted by name and
-    rows are in order of start, so that neither the order of surrogates nor that of runs in the
-    input matters. Without ``denoise``, nothing that was read after a run is learned from.
+    ``columns`` restricts the surrogates to those named. Failed runs, runs without a fingerprint and
+    repeated ids are left out; so are columns that are constant or missing in too many runs (see
+    ``MISSING_SHARE``), and then runs without a reading of a remaining column. ``dropped_columns``
+    and ``dropped_runs`` list what was left out, with reasons. Columns are sorted by name and rows
+    are in order of start, so that neither the order of surrogates nor that of runs in the input
+    matters. Without ``denoise``, readings after a run are not used.
 
     Raises:
-        IncompatibleError: the runs differ in application, identity, node, placement, suite
-            version or metric.
-        UntrainedError: no solo run, or no usable run, is left.
+        IncompatibleError: the runs differ in application, identity, node, placement, suite version
+            or metric.
+        UntrainedError: there is no solo run or no usable run.
     """
     usable, dropped_runs = _usable(runs)
     if not usable:
@@ -134,7 +133,7 @@ def build(
     solo = solo_time(usable)
     if solo is None:
         raise UntrainedError(
-            f"No solo run of {usable[0].app} succeeded, so its slowdown is not known.",
+            f"No solo run of {usable[0].app} succeeded, so its slowdowns are unknown.",
             hint="Profile it again: solo runs are part of every plan.",
         )
     readings = [known_times(run) for run in usable]
@@ -152,7 +151,7 @@ def build(
     if waiting is not None and waiting < NEVER_WAITS:
         reason = f"the program waits for no device: {100.0 * (1.0 - waiting):.1f} % is CPU time"
         idle_devices = [name for name in names if families.get(name) in DEVICES]
-        # Where nothing else was measured, that is better than nothing.
+        # Without any other column, these are kept.
         if len(idle_devices) < len(names):
             dropped += [Dropped(name, reason) for name in idle_devices]
             names = [name for name in names if name not in idle_devices]
@@ -206,8 +205,9 @@ def build(
 
 
 def in_environments(runs: Iterable[Run], reference: str) -> list[Run]:
-    """Runs of kind ``environment`` as ``build`` takes them: those in ``reference`` as the solo
-    runs that slowdowns are over, the others as runs under a load, each environment a group."""
+    """Return the runs of kind ``environment`` in the form that ``build`` takes: those in
+    ``reference`` as solo runs, which slowdowns are relative to, the others as runs under a load,
+    each environment a group."""
     return [
         replace(run, kind="solo" if run.config["environment"] == reference else "induced")
         for run in runs
@@ -221,7 +221,7 @@ def _usable(runs: Iterable[Run]) -> tuple[list[Run], list[Dropped]]:
     seen: set[str] = set()
     for run in runs:
         if run.id in seen:
-            dropped.append(Dropped(run.id, "is there twice"))
+            dropped.append(Dropped(run.id, "is a duplicate"))
         elif not run.ok or not math.isfinite(run.cost):
             dropped.append(Dropped(run.id, f"failed: {run.error or 'no valid metric'}"))
         elif run.fingerprint is None:
@@ -249,7 +249,7 @@ def _suite_version(run: Run) -> str:
 
 
 def _reading_variance(X: Floats, shift: Floats, solo_rows: list[int], denoise: bool) -> Floats:
-    """(p,): from what two readings around one run differ by, or solo runs where there is one."""
+    """Return (p,): from the differences of two readings around a run, else from solo runs."""
     p = X.shape[1]
     variance = np.zeros(p)
     if len(solo_rows) >= 2:
@@ -260,7 +260,7 @@ def _reading_variance(X: Floats, shift: Floats, solo_rows: list[int], denoise: b
 
 
 def _environment(run: Run) -> tuple[str, ...]:
-    """The environment that a run stands for in place of a load; none for a solo run."""
+    """Return the environment that a run has instead of a load; none for a solo run."""
     if run.kind != "induced" or run.levels or "environment" not in run.config:
         return ()
     return (str(run.config["environment"]),)
@@ -276,7 +276,7 @@ def _inducers(run: Run) -> tuple[str, ...]:
 
 
 def _level_key(run: Run) -> str:
-    """Equal for runs that repeat each other: what repeat noise is taken from."""
+    """Return a key that is equal for repeats of a run, from which the repeat noise is computed."""
     loads = sorted(str(level) for level in run.levels)
     return f"{run.kind}:{'+'.join(loads)}" + "".join(
         f"|{name}" for name in (*sorted(run.neighbours), *_environment(run))

@@ -1,9 +1,9 @@
-"""What drives a slowdown: the share of each resource family in its logarithm.
+"""Drivers of a slowdown: the share of each resource family in its logarithm.
 
 A family's part is its Shapley value: the change of the predicted log slowdown when its columns go
-from the idle reference to the environment's, averaged over all orders in which the families can
-go. The parts add up to the log slowdown over that predicted for idle. Families that would make
-the program faster are left out, and the rest are scaled to sum to 1.
+from the idle reference to the environment's, averaged over all orders of the families. The parts
+add up to the log slowdown over that predicted for idle. Families that would make the program faster
+are left out, and the rest are scaled to sum to 1.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _NOTHING = 1e-9
 def drivers(
     predict: Callable[[Floats], Floats], times: Floats, idle: Floats, families: Sequence[str]
 ) -> tuple[Driver, ...]:
-    """Shares of the log slowdown, largest first; they sum to 1.
+    """Return the shares of the log slowdown, largest first; they sum to 1.
 
-    ``predict`` maps (n, p) seconds per operation to log slowdown; ``times`` and ``idle`` are
-    (p,), and ``families`` names the resource of each column. Empty where nothing drives: the
-    model does not depend on the environment, or nothing is slower than on the idle node.
+    ``predict`` maps (n, p) seconds per operation to log slowdown; ``times`` and ``idle`` are (p,),
+    and ``families`` names the resource of each column. The result is empty if the model does not
+    depend on the environment, or if nothing is slower than on the idle node.
     """
     names, slower, weights = _coalitions(tuple(families))
     predicted = predict(np.where(slower, times, idle))
@@ -46,8 +46,8 @@ def drivers(
 
 @lru_cache(maxsize=256)
 def _coalitions(families: tuple[str, ...]) -> tuple[list[str], NDArray[np.bool_], Floats]:
-    """The F families' names, which of the p columns are slower in each set of families (2^F, p),
-    and what the prediction for each set counts in each family's part (F, 2^F)."""
+    """Return the names of the F families, the columns that are slower in each set of families (2^F,
+    p), and the weight of the prediction for each set in each family's part (F, 2^F)."""
     names = sorted(set(families))
     subsets = np.arange(1 << len(names))
     within = (subsets[:, None] >> np.arange(len(names))) & 1 == 1

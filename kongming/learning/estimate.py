@@ -24,11 +24,11 @@ Times = Mapping[str, float]
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """How a prediction is asked for.
+    """The parameters of a prediction.
 
-    ``model`` and ``variant`` None are the chosen model and the columns that the environment has
+    ``model`` None is the chosen model, ``variant`` None the columns that the environment has
     readings of; ``level`` and ``widening`` are the interval's, and ``floor`` is the least log
-    slowdown of its median, None for what the model itself finds credible.
+    slowdown of its median, None for the model's own bound.
     """
 
     model: str | None = None
@@ -40,7 +40,7 @@ class Asked:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Estimate:
-    """The slowdown of one environment and what it was estimated by: ``row`` (p,) is the
+    """The slowdown of one environment, and the model that estimated it: ``row`` (p,) is the
     environment in log seconds per operation, in the order of the scorer's columns."""
 
     interval: Interval
@@ -50,7 +50,7 @@ class Estimate:
 
 
 def estimate(file: ModelFile, environment: Fingerprint | Times, asked: Asked) -> Estimate:
-    """The slowdown alone.
+    """Estimate only the slowdown.
 
     Raises:
         IncompatibleError: the fingerprint is of another suite version than the model.
@@ -72,7 +72,7 @@ def estimate(file: ModelFile, environment: Fingerprint | Times, asked: Asked) ->
     scorers: dict[VariantName, Scorer] = {}
     rows: dict[VariantName, Floats] = {}
     for name in names:
-        # The quick columns are of no use where the full ones are all there.
+        # The quick columns are not needed if all full ones are present.
         if name in file.variants and not (rows and not np.isnan(rows["full"]).any()):
             variant = file.variants[name]
             rows[name] = logs_of(variant.columns, times)
@@ -88,7 +88,7 @@ def estimate_row(
     asked: Asked,
     warnings: Sequence[str] = (),
 ) -> Estimate:
-    """The slowdown of an environment that is given as ``rows``: log seconds per operation by the
+    """Estimate the slowdown of an environment given as ``rows``: log seconds per operation by the
     columns of each variant, NaN where there is no reading. Raises InputError as ``estimate``."""
     remarks = [*warnings]
     scorer, row = choose(file, scorers, rows, asked.variant, remarks)
@@ -108,7 +108,7 @@ def prediction(
     strict: bool,
     beside: Sequence[str],
 ) -> Prediction:
-    """The runtime with all that is said beside it; ``beside`` only labels it.
+    """Predict the runtime, with interval, drivers and warnings; ``beside`` is only a label.
 
     Raises: as ``estimate``, and ExtrapolationError under ``strict`` outside the training
         environments.
@@ -121,7 +121,7 @@ def prediction(
 def prediction_of(
     file: ModelFile, answer: Estimate, asked: Asked, *, strict: bool, beside: Sequence[str] = ()
 ) -> Prediction:
-    """An estimate with all that is said beside it. Raises ExtrapolationError as ``prediction``."""
+    """Convert an estimate to a prediction. Raises ExtrapolationError as ``prediction``."""
     scorer, warnings = answer.scorer, [*answer.warnings]
     variant, frozen = scorer.variant, scorer.frozen
     far = scorer.distance(answer.row)
@@ -134,7 +134,8 @@ def prediction_of(
         )
         if strict:
             raise ExtrapolationError(
-                sentence, hint="Profile under such load, or predict without --strict."
+                sentence,
+                hint="Profile the application under such a load, or predict without --strict.",
             )
         warnings.append(sentence)
     if not answer.interval.calibrated:
@@ -163,10 +164,10 @@ def _uncalibrated(frozen: FrozenModel, asked: Asked) -> str:
             "for its level."
         )
     learnt = asked.widening.groups
-    others = f", and {learnt} other applications were run beside others" if learnt else ""
+    others = f" and learned from co-runs of {learnt} other applications" if learnt else ""
     return (
-        f"The interval is not calibrated: validation left out {frozen.groups} groups of runs"
-        f"{others}; {needed} of either are the least for it."
+        f"The interval is not calibrated: it was validated on {frozen.groups} groups of runs"
+        f"{others}; at least {needed} groups or {needed} other applications are needed."
     )
 
 

@@ -1,4 +1,4 @@
-"""One model fitted to some rows of a dataset."""
+"""Fit of one model to rows of a dataset."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kongming.learning.registry import Kind
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Fitted:
-    """A fitted estimator with what turns seconds per operation into log slowdown."""
+    """A fitted estimator with the conversion of seconds per operation to log slowdown."""
 
     kind: Kind
     estimator: Regressor
@@ -27,7 +27,9 @@ class Fitted:
     bounds: tuple[float, float]
 
     def log_slowdown(self, times: Floats) -> Floats:
-        """(n,) from ``times`` (n, p), seconds per operation in the dataset's column order."""
+        """Return (n,) log slowdowns from ``times`` (n, p), seconds per operation in the dataset's
+        order.
+        """
         predicted = self.estimator.predict(
             spaces.features(times, self.idle, self.kind.space, self.spread)
         )
@@ -45,8 +47,8 @@ def fit(
 ) -> Fitted:
     """Fit ``kind`` to ``rows`` of the dataset (all by default).
 
-    ``noise`` is the repeat noise in logs; ``inner`` are the folds, as positions within
-    ``rows``, by which a model chooses what it chooses: a penalty, a selection.
+    ``noise`` is the repeat noise in logs; ``inner`` are the folds, as positions within ``rows``, by
+    which a model chooses its penalty or selection.
     """
     chosen = np.arange(len(dataset.y)) if rows is None else rows
     idle = np.exp(dataset.idle)
@@ -55,7 +57,7 @@ def fit(
     estimator = kind.make(random_state)
     if kind.context:
         if not isinstance(estimator, ContextRegressor):
-            raise TypeError(f"{kind.name} asks for a context that its estimator does not take")
+            raise TypeError(f"{kind.name} needs a context, which its estimator does not take")
         estimator.fit(X, y, context=_context(dataset, chosen, inner or ()))
     else:
         estimator.fit(X, y)

@@ -1,15 +1,15 @@
-"""Intervals from what validation missed by, in logs, so that they are relative to the runtime.
+"""Intervals from the residuals of validation, in logs, so that they are relative to the runtime.
 
-Residuals of runs whose resource family was left out are what a new environment is like, so their
-quantiles bound a prediction: cross-conformal, in the manner of CV+ (Barber et al. 2021), but
-around the prediction of the model that learnt from all runs, and scaled by how far the
-environment is from idle: beside a quiet neighbour a program repeats to within the noise, and one
-interval for all would be too wide there and too narrow under load.
+A run whose resource family was left out resembles a new environment, so the quantiles of such
+residuals bound a prediction: cross-conformal, in the manner of CV+ (Barber et al. 2021), but around
+the prediction of the model that was trained on all runs, and scaled by the distance of the
+environment from idle. Next to a quiet neighbour a program repeats to within the noise; one interval
+for all environments would be too wide there and too narrow under load.
 
-Runs under an inducer and runs beside a program are not exchangeable, so no such interval has a
-guaranteed coverage on pairs. What it covers there is learnt from other applications that were
-really run beside each other: ``widening`` is the factor by which intervals have to be widened
-(or, with enough of them, can be narrowed) to hold as often as they say.
+Runs under an inducer and runs next to a program are not exchangeable, so no such interval has a
+guaranteed coverage on pairs. The coverage there is learned from co-runs of other applications:
+``widening`` is the factor by which intervals have to be widened (or, with enough applications, can
+be narrowed) to reach their nominal coverage.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from kongming.records.errors import InputError
 from kongming.records.prediction import Interval
 
 LEAST_GROUPS = 10
-"""With fewer groups (resource families left out in turn, or other applications that a widening
-was learnt from) an interval says that it is not calibrated. The two kinds are not added up:
-families say little of programs, and two programs little of a third."""
+"""With fewer groups (resource families left out in turn, or other applications that a widening was
+learned from) an interval is marked as not calibrated. The two kinds are not added up: families
+predict little about programs, and two programs little about a third."""
 
 SEVERITY_SHARE = 0.3
 """How much of an environment's severity, in logs, counts as one log unit of a prediction's
@@ -37,23 +37,23 @@ at equal coverage, from 0.1 to 0.5; without the severity, or with all of it, the
 15 to 40 %."""
 
 LEAST_APPLICATIONS = 3
-"""With fewer other applications the worst of their co-runs is what the interval must hold."""
+"""With fewer other applications the interval must contain the worst of their co-runs."""
 
 _IQR_TO_DEVIATION = 1.0 / NormalDist().inv_cdf(0.75)
-"""Standard deviation of a normal law whose half inter-quartile range is 1."""
+"""Standard deviation of a normal distribution whose half inter-quartile range is 1."""
 
 _MOST = math.log(1e6)
-"""No end of an interval is farther from its median, in logs."""
+"""Maximum distance of an end of an interval from its median, in logs."""
 
 _STEPS = 200
-"""Candidates between the level and 1 for the quantile that a widening is taken at."""
+"""Number of candidates between the level and 1 for the quantile of a widening."""
 
 
 def severity(times: Floats, idle: Floats, spread: Floats) -> Floats:
-    """(n,): root mean square of how far the columns are from idle, in logs.
+    """Return (n,): the root mean square of the columns' distance from idle, in logs.
 
-    ``times`` is (n, p) and ``idle`` (p,), in seconds per operation; ``spread`` (p,) is what a
-    column differs by on the idle node, in logs, and does not count.
+    ``times`` is (n, p) and ``idle`` (p,), in seconds per operation; ``spread`` (p,) is the spread
+    of a column on the idle node, in logs, and is subtracted.
     """
     beyond = np.maximum(np.abs(np.log(times / idle)) - spread, 0.0)
     return np.asarray(np.sqrt(np.mean(beyond**2, axis=1)), dtype=np.float64)
@@ -61,8 +61,8 @@ def severity(times: Floats, idle: Floats, spread: Floats) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class Tails:
-    """What an interval of one level rests on: the quantiles of the scaled residuals on both
-    sides, whether there are enough of them, and the least half that the noise allows."""
+    """The basis of intervals of one level: the quantiles of the scaled residuals on both sides,
+    whether there are enough residuals, and the least half that the noise allows."""
 
     lower: float
     upper: float
@@ -71,7 +71,7 @@ class Tails:
 
 
 def tails(residuals: Floats, severities: Floats, *, noise: float, level: float) -> Tails:
-    """Of a validation's residuals and severities, each (n,), in logs.
+    """Return the tails of a validation's residuals and severities, each (n,), in logs.
 
     Raises:
         InputError: ``level`` is not between 0 and 1.
@@ -99,22 +99,22 @@ def interval(
     widening_groups: int = 0,
     known: Tails | None = None,
 ) -> Interval:
-    """The slowdown's interval around a predicted log slowdown.
+    """Return the interval of the slowdown around a predicted log slowdown.
 
-    ``residuals`` (n,) are log measured less log predicted of the validation, ``severities`` (n,)
-    those of their environments, ``groups`` how many groups were left out in turn. Before it is
-    widened it is never narrower than the repeat ``noise`` (half an inter-quartile range, in logs)
-    allows a single run to be, and does not reach below ``lowest``, the least credible log
-    slowdown, but for that noise. ``widening`` multiplies both of its halves, in logs, and was
-    learnt from the co-runs of ``widening_groups`` other applications. Who asks often passes
-    ``known``, the ``tails`` of the same residuals, severities, noise and level.
+    ``residuals`` (n,) of the validation are log measured less log predicted, ``severities`` (n,)
+    are those of their environments, and ``groups`` is the number of groups that were left out in
+    turn. Before it is widened it is never narrower than the repeat ``noise`` (half an
+    inter-quartile range, in logs) allows a single run to be, and reaches below ``lowest``, the
+    least credible log slowdown, by at most that noise. ``widening`` multiplies both of its halves,
+    in logs, and was learned from the co-runs of ``widening_groups`` other applications. ``known``,
+    the ``tails`` of the same residuals, severities, noise and level, saves time in repeated calls.
 
     Raises:
         InputError: ``level`` is not between 0 and 1, or ``widening`` not above 0.
     """
     if not (math.isfinite(widening) and widening > 0.0):
         raise InputError(
-            "is no factor.", field="widening", found=widening, allowed="a finite number above 0"
+            "is not a factor.", field="widening", found=widening, allowed="a finite number above 0"
         )
     if known is None:
         known = tails(residuals, severities, noise=noise, level=level)
@@ -131,13 +131,13 @@ def interval(
 
 
 def groups_needed(level: float) -> int:
-    """The groups without which an interval of that level is not calibrated: ten, or as many as
-    a quantile of that level needs to be one of their values."""
+    """Return the minimum number of groups of a calibrated interval of that level: ten, or as many
+    as a quantile of that level needs to be one of their values."""
     return max(LEAST_GROUPS, math.ceil(level / (1.0 - level) - 1e-9))
 
 
 def score(said: Interval, slowdown: float) -> float:
-    """The factor by which an interval would have to be widened to just hold a measured slowdown:
+    """Return the factor by which an interval must be widened to just contain a measured slowdown:
     |log measured - log predicted| over the half on that side, in logs."""
     missed = math.log(slowdown / said.median)
     end = said.upper if missed >= 0.0 else said.lower
@@ -146,8 +146,8 @@ def score(said: Interval, slowdown: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Widening:
-    """A factor for the halves of intervals, in logs, learnt from ``pairs`` co-runs of ``groups``
-    applications; 1 where there are none."""
+    """A factor for the halves of intervals, in logs, learned from ``pairs`` co-runs of ``groups``
+    applications; 1 without any."""
 
     factor: float = 1.0
     groups: int = 0
@@ -155,18 +155,18 @@ class Widening:
 
 
 UNWIDENED = Widening()
-"""What an interval has that no co-run of another application widens."""
+"""The widening of an interval without co-runs of other applications."""
 
 
 def widening(scores: Mapping[str, Sequence[float]], level: float = 0.9) -> Widening:
-    """The factor that intervals of ``level`` need, from the scores of other applications.
+    """Return the factor that intervals of ``level`` need, from the scores of other applications.
 
     ``scores`` are by application, those of its co-runs (``score`` of the unwidened interval).
-    Co-runs of one application share its model, so each application counts as one, however many
-    it has; and the factor is the quantile of the pooled scores that, learnt without an
-    application, holds that application's scores as often as ``level`` says, on average over
-    them (leave one application out). Below ``LEAST_APPLICATIONS`` it is the largest score.
-    Below ``groups_needed`` it never narrows an interval.
+    Co-runs of one application share its model, so each application has the same weight. The factor
+    is the quantile of the pooled scores that, learned without an application, covers ``level`` of
+    that application's scores, on average over the applications (leave one application out). Below
+    ``LEAST_APPLICATIONS`` it is the largest score. Below ``groups_needed`` it never narrows an
+    interval.
 
     Raises:
         InputError: ``level`` is not between 0 and 1, or a score is negative or not a number.
@@ -177,7 +177,7 @@ def widening(scores: Mapping[str, Sequence[float]], level: float = 0.9) -> Widen
     for values in known:
         if not (np.isfinite(values).all() and values[0] >= 0.0):
             raise InputError(
-                "holds what is no score.", field="scores", allowed="finite numbers, 0 or more"
+                "contains an invalid score.", field="scores", allowed="finite numbers, 0 or more"
             )
     if not known:
         return UNWIDENED
@@ -188,15 +188,17 @@ def widening(scores: Mapping[str, Sequence[float]], level: float = 0.9) -> Widen
         factor = _clustered(known, level)
     if len(known) < groups_needed(level):
         factor = max(factor, 1.0)
-    # An interval of no width would be no interval, whatever was seen.
+    # An interval of width 0 is never valid, even if all scores are 0.
     return Widening(max(factor, 1e-3), len(known), pairs)
 
 
 def _clustered(known: Sequence[Floats], level: float) -> float:
-    """The least pooled quantile whose coverage of left-out applications reaches the level."""
+    """Return the least pooled quantile whose coverage of left-out applications reaches the
+    level.
+    """
     everything = _Pool(known)
     others = [_Pool([*known[:i], *known[i + 1 :]]) for i in range(len(known))]
-    # The same shares for every level, so that a higher one never gets a smaller factor.
+    # The same quantiles for every level, so that a higher level never gets a smaller factor.
     shares = np.linspace(0.0, 1.0, _STEPS + 1)
     for share in shares[shares >= level - 1e-9]:
         held = [
@@ -209,7 +211,7 @@ def _clustered(known: Sequence[Floats], level: float) -> float:
 
 
 class _Pool:
-    """The scores of several applications, each application with the same weight in all."""
+    """Return the scores of several applications; each application has the same total weight."""
 
     def __init__(self, known: Sequence[Floats]) -> None:
         values = np.concatenate(known)
@@ -228,7 +230,9 @@ def _scale(severity: Floats | float, noise: float) -> Floats:
 
 
 def _tail(scores: Floats, tail: float) -> tuple[float, bool]:
-    """The finite-sample upper quantile of sorted scores, and whether there are enough of them."""
+    """Return the finite-sample upper quantile of sorted scores, and whether there are enough
+    scores.
+    """
     n = len(scores)
     if n == 0:
         return 0.0, False

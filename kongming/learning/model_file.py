@@ -1,7 +1,6 @@
-"""A trained application as a versioned JSON document: what is in it, sealed, read and checked.
-
-No pickle: numbers and names only, with a checksum over the canonical text. A document is checked
-whole before anything is predicted from it; a damaged or newer one is refused.
+"""The model of a trained application as a versioned JSON document. It holds only numbers and names,
+never a pickle, with a checksum over the canonical text. A document is completely checked before a
+prediction uses it; a damaged or newer one is refused.
 """
 
 from __future__ import annotations
@@ -30,8 +29,8 @@ VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What a genetic search selected: surrogates as features, and how many observations of each
-    inducer (0 for one that was left out) the model was trained on."""
+    """The result of a genetic search: the selected surrogates, and the number of training
+    observations of each inducer (0 if it was left out)."""
 
     surrogates: tuple[str, ...]
     observations: Mapping[str, int]
@@ -39,9 +38,9 @@ class Selection:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class FrozenModel:
-    """One model of a variant. ``weights`` (p,) says how much each column can move the log
-    slowdown; ``residuals`` and ``severities`` are those of its validation, over ``groups``
-    left-out groups; ``scores`` its errors; ``selection`` what a genetic model is limited to."""
+    """One model of a variant. ``weights`` (p,) is how much each column can move the log slowdown;
+    ``residuals`` and ``severities`` are those of its validation, over ``groups`` left-out groups;
+    ``scores`` its errors; ``selection`` that of a genetic model."""
 
     name: str
     space: Space
@@ -57,15 +56,17 @@ class FrozenModel:
     selection: Selection | None = None
 
     def log_slowdown(self, times: Floats) -> Floats:
-        """(n,) from ``times`` (n, p), seconds per operation in the order of the columns."""
+        """Return (n,) log slowdowns from ``times`` (n, p), seconds per operation in the columns'
+        order.
+        """
         return self.answer(self.features(times))
 
     def features(self, times: Floats) -> Floats:
-        """(n, p) in the model's space."""
+        """Return (n, p) features in the model's space."""
         return spaces.features(times, self.idle, self.space, self.spread)
 
     def answer(self, features: Floats) -> Floats:
-        """(n,) log slowdown from ``features`` (n, p)."""
+        """Return (n,) log slowdowns from ``features`` (n, p)."""
         return spaces.log_slowdown(self.predictor.predict(features), self.space, self.bounds)
 
 
@@ -86,7 +87,7 @@ class Variant:
     models: Mapping[str, FrozenModel]
 
     def model(self, name: str | None = None) -> FrozenModel:
-        """The model of that name; the chosen one for None. Raises UnknownNameError."""
+        """Return the model of that name; the chosen one for None. Raises UnknownNameError."""
         wanted = self.chosen if name is None or name == "auto" else name
         if wanted not in self.models:
             raise UnknownNameError("trained model", wanted, self.models)
@@ -95,7 +96,7 @@ class Variant:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class ModelFile:
-    """A model document that was read and found whole."""
+    """A model document that was read and checked."""
 
     app: str
     identity: str
@@ -110,12 +111,12 @@ class ModelFile:
 
     @property
     def solo_metric(self) -> float:
-        """The solo value in the metric's own unit."""
+        """The solo value in the unit of the metric."""
         return self.solo.median if self.better == "lower" else 1.0 / self.solo.median
 
 
 def seal(payload: Mapping[str, Any]) -> dict[str, Any]:
-    """The payload with format, version and checksum.
+    """Return the payload with format, version and checksum.
 
     Raises:
         ValueError: it holds a number that is not finite.
@@ -125,7 +126,7 @@ def seal(payload: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read(document: object) -> ModelFile:
-    """A model document, checked.
+    """Read and check a model document.
 
     Raises:
         InputError: it is not a model document, or is damaged.
@@ -194,7 +195,7 @@ def _variant(name: str, document: Mapping[str, Any]) -> Variant:
     if (spread < 0.0).any():
         raise ValueError("spread")
     models: dict[str, FrozenModel] = {}
-    # A stack comes after its members: it is put together from them.
+    # A stack is built from its members, so it is read after them.
     for key, model in sorted(document["models"].items(), key=lambda item: _is_stack(item[1])):
         frozen = model["frozen"]
         predictor = _stack(frozen, models) if _is_stack(model) else load(frozen, len(columns))
@@ -224,7 +225,7 @@ class _Stack:
 
     def predict(self, X: Floats) -> Floats:
         logs = np.zeros(len(X))
-        # Members of one space are asked of the same features: their variant is the same.
+        # Members of one space share the same features, since they are of one variant.
         features: dict[Space, Floats] = {}
         for model, weight in self.members:
             if model.space not in features:

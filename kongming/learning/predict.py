@@ -1,7 +1,7 @@
-"""From a model document and an environment to a prediction. Pure: no measuring, no store.
+"""Prediction from a model document and an environment. Pure: no measuring, no store.
 
 An environment is seconds per operation by surrogate: a fingerprint taken now, a neighbour's
-signature, or several put together (``colocation``).
+signature, or a composition of several (``colocation``).
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from kongming.records.prediction import Interval, Prediction
 from kongming.records.run import Signature
 
 Document = Mapping[str, Any] | ModelFile
-"""A model document, or one that was read already (which saves checking it again)."""
+"""A model document, or one that was read already, which is not checked again."""
 
 NO_SLOWDOWN = 0.0
-"""Log slowdown below which no median beside neighbours lies: they never make a program faster."""
+"""Minimum log slowdown of a median next to neighbours: they never make a program faster."""
 
 
 def predict_environment(
@@ -40,13 +40,12 @@ def predict_environment(
     widening: float = 1.0,
     widening_groups: int = 0,
 ) -> Prediction:
-    """The application's runtime in this environment.
+    """Predict the application's runtime in this environment.
 
-    ``model`` names one of the trained models (None or "auto": the chosen one). ``variant`` is
-    the set of columns; None takes the full one, or the quick one where the environment lacks
-    columns of the full one. ``beside`` only labels the prediction. ``widening`` multiplies the
-    interval's halves in logs; it was learnt from so many other applications
-    (``calibration``).
+    ``model`` names one of the trained models (None or "auto": the chosen one). ``variant`` is the
+    set of columns; None takes the full one, or the quick one if the environment lacks columns of
+    the full one. ``beside`` is only a label. ``widening`` multiplies the interval's halves in logs;
+    it was learned from ``widening_groups`` other applications (see ``calibration``).
 
     Raises:
         IncompatibleError: the fingerprint is of another suite version than the model.
@@ -75,14 +74,13 @@ def predict_beside(
     widening: float = 1.0,
     widening_groups: int = 0,
 ) -> Prediction:
-    """The application's runtime beside these neighbours, each with one signature or more.
+    """Predict the application's runtime next to these neighbours, each with one signature or more.
 
     On the idle node, one neighbour's signature is the environment itself and several are
-    composed over the training runs' idle reference. With ``live``, a fingerprint of the node as
-    it is now, all are added to that: so they must not run there already.
-
-    The median is no less than the solo runtime, for a neighbour never makes a program faster;
-    the interval's lower end may be, as far as repeats of the training runs were.
+    composed over the training runs' idle reference. With ``live``, a current fingerprint of the
+    node, all are added to that, so they must not already run there. The median is at least the solo
+    runtime, since a neighbour never makes a program faster; the lower end of the interval may be
+    lower, as repeats of training runs were.
 
     Raises:
         UntrainedError: a neighbour has no signature.
@@ -106,8 +104,8 @@ def slowdown_beside(
     model: str | None = None,
     level: float = 0.9,
 ) -> Interval:
-    """The slowdown alone that ``predict_beside`` would tell on the idle node, its interval as
-    validation gave it: quicker where many pairs are asked for. Raises as ``predict_beside``."""
+    """Predict only the slowdown on the idle node, with the unwidened interval: faster than
+    ``predict_beside`` for many pairs. Raises as ``predict_beside``."""
     file = _read(document)
     return estimate(
         file, _company(file, neighbours, None), Asked(model, None, level, floor=NO_SLOWDOWN)
@@ -124,14 +122,13 @@ def predict_residents(
     level: float = 0.9,
     widenings: Mapping[str, Widening] | None = None,
 ) -> dict[str, Interval]:
-    """The slowdown of each resident once the newcomer is there too.
+    """Predict the slowdown of each resident after the newcomer has started.
 
-    ``newcomer`` are the signatures of the program that would come, ``residents`` the residents'
-    model documents by name, ``neighbours`` the residents' own signatures, since with several of
-    them each also meets the others. With ``live``, a fingerprint of the node as it is now, all
-    are added to that: give no ``neighbours`` that run there already. A resident that lacks
-    ``model`` is predicted by its own choice. ``widenings`` are those of the residents' intervals,
-    by name.
+    ``newcomer`` are the signatures of the program to be placed, ``residents`` the residents' model
+    documents by name, ``neighbours`` the residents' own signatures, since each of several residents
+    is also slowed by the others. With ``live``, a current fingerprint of the node, all are added to
+    that: do not give ``neighbours`` that already run there. A resident without ``model`` is
+    predicted by its chosen model. ``widenings`` are those of the residents' intervals, by name.
 
     Raises: as ``predict_beside``.
     """
@@ -153,10 +150,9 @@ def predict_residents(
 
 
 def live_variant(document: Document, model: str | None = None) -> VariantName:
-    """The smallest set of columns that serves a live prediction as well as any.
-
-    The quick one, unless validation found the full one's model better by more than the repeat
-    noise over the square root of the runs that were scored.
+    """Return the smallest set of columns that is sufficient for a live prediction. It is the quick
+    one, unless the full one's model is better in validation by more than the repeat noise over the
+    square root of the number of scored runs.
     """
     file = _read(document)
     quick = file.variants.get("quick")
@@ -172,7 +168,9 @@ def live_variant(document: Document, model: str | None = None) -> VariantName:
 
 
 def columns_needed(document: Document, variant: VariantName) -> tuple[str, ...]:
-    """The surrogates that a variant's models read. Raises UntrainedError without it."""
+    """Return the surrogates that a variant's models read. Raises UntrainedError without the
+    variant.
+    """
     return variant_columns(_read(document), variant)
 
 
@@ -183,12 +181,12 @@ def _read(document: Document) -> ModelFile:
 def _company(
     file: ModelFile, neighbours: Mapping[str, Sequence[Signature]], live: Fingerprint | None
 ) -> Times:
-    """The environment beside these neighbours, on the idle node or added to ``live``."""
+    """Return the environment next to these neighbours, on the idle node or added to ``live``."""
     signatures = [_signature(file, name, repeats) for name, repeats in neighbours.items()]
     if live is None:
         return colocation.beside(signatures, idle_times(file.variants["full"]))
     check_suite(file, live.suite_version, "The fingerprint")
-    # The variants share their idle reference but for the columns that each lacks.
+    # The idle references of the variants differ only in which columns they have.
     idle = {
         name: seconds for v in file.variants.values() for name, seconds in idle_times(v).items()
     }
@@ -198,8 +196,7 @@ def _company(
 def _signature(file: ModelFile, name: str, signatures: Sequence[Signature]) -> dict[str, float]:
     if not signatures:
         raise UntrainedError(
-            f"{name} has no signature at {file.placement}, so what it does to a neighbour is not "
-            "known.",
+            f"{name} has no signature at {file.placement}, so its effect on neighbours is unknown.",
             hint="Profile it: kongming profile APPS.toml --app " + name,
         )
     for signature in signatures:

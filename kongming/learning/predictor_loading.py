@@ -1,7 +1,7 @@
 """Predictors made from a document, with numpy alone and without pickle.
 
-A few forms (``forms``) hold every model. ``load`` checks all of it before anything is computed:
-types, sizes, finite numbers, that every index points to a column, and that trees end (children
+A few forms (``predictors``) represent every model. ``load`` checks a document completely before
+use: types, sizes, finite numbers, that every index points to a column, and that trees end (children
 come after their parent and inside the arrays).
 """
 
@@ -31,7 +31,7 @@ __all__ = ["Predictor", "load"]
 
 
 def load(document: object, columns: int) -> Predictor:
-    """The predictor of a frozen model over so many columns.
+    """Return the predictor of a frozen model over ``columns`` columns.
 
     Raises:
         InputError: the document is not a valid frozen model.
@@ -55,7 +55,7 @@ def load(document: object, columns: int) -> Predictor:
         if not isinstance(trees, Sequence) or isinstance(trees, str) or not trees:
             raise _invalid("has no trees", trees)
         if not isinstance(single, bool):
-            raise _invalid("does not say its precision", single)
+            raise _invalid("has no precision", single)
         return Trees(tuple(_tree(tree, columns) for tree in trees), single)
     raise _invalid("is of an unknown type", kind)
 
@@ -65,7 +65,7 @@ def _sum(document: Mapping[str, Any], columns: int) -> Sum:
     if not isinstance(parts, list) or not parts:
         raise _invalid("has no parts", parts)
     for part in parts:
-        # One level is enough for every model, and a document cannot nest without end.
+        # One level is enough for every model, and limits the depth of a document.
         if isinstance(part, Mapping) and part.get("type") == "sum":
             raise _invalid("has a sum within a sum", len(parts))
     return Sum(tuple(load(part, columns) for part in parts))
@@ -123,7 +123,7 @@ def _tree(document: object, columns: int) -> Tree:
         for child in (left[i], right[i]):
             if child < 0:
                 continue
-            # Children after their parent: so no path returns, and every walk ends.
+            # Children come after their parent, so every walk ends.
             if child <= i:
                 raise _invalid("has a node whose child comes before it", i)
             depths[child] = depths[i] + 1

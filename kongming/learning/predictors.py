@@ -1,6 +1,5 @@
-"""The forms that a frozen model can take: numbers in arrays, and predictions by numpy alone.
-
-``frozen`` reads and checks them; nothing here is made from a document that was not checked.
+"""The forms of a frozen model: numbers in arrays, and predictions with only numpy.
+``predictor_loading`` reads and checks documents before it creates these objects.
 """
 
 from __future__ import annotations
@@ -16,14 +15,14 @@ from kongming.arrays import Floats
 __all__ = ["Constant", "Groups", "Kernel", "Linear", "Predictor", "Sum", "Tree", "Trees"]
 
 _KERNEL_ROWS = 2048
-"""Rows at a time that keep a kernel's matrix small."""
+"""Maximum rows per block of a kernel, which keep its matrix small."""
 
 _WALK_ROWS = 8192
-"""Rows at a time that keep a walk's arrays in cache, and its steps few."""
+"""Rows per block of a walk through trees: its arrays stay in cache, and its steps are few."""
 
 
 class Predictor(Protocol):
-    """What a frozen model does: features (n, p) to predictions (n,), in its space."""
+    """A frozen model: features (n, p) to predictions (n,), in its space."""
 
     def predict(self, X: Floats) -> Floats: ...
 
@@ -88,7 +87,7 @@ class Kernel:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Sum:
-    """What several parts add up to."""
+    """The sum of several parts."""
 
     parts: tuple[Predictor, ...]
 
@@ -129,9 +128,9 @@ class Trees:
     def _add(self, rows: Floats, predicted: Floats) -> None:
         n = len(rows)
         flat, first = rows.ravel(), np.arange(n) * rows.shape[1]
-        # The arrays of a step are made once: a step is little more than its memory traffic. All
-        # indices were checked when the trees were read, so that "clip" never clips; it only
-        # spares the copy that "raise" makes.
+        # Arrays of a step are allocated once: memory traffic dominates its time. All indices were
+        # checked when the trees were read, so "clip" never clips; it only avoids the copy that
+        # "raise" makes.
         node, place = np.empty(n, dtype=np.intp), np.empty(n, dtype=np.intp)
         found, threshold = np.empty(n), np.empty(n)
         beyond = np.empty(n, dtype=np.bool_)
@@ -151,7 +150,7 @@ class Trees:
 
 
 def worst(X: Floats, members: NDArray[np.intp]) -> Floats:
-    """(n,): the largest of the columns ``members`` in each row of ``X`` (n, p)."""
+    """Return (n,): the largest of the columns ``members`` in each row of ``X`` (n, p)."""
     # Column by column: a maximum along short rows takes several times as long.
     largest = X[:, members[0]].copy()
     for j in members[1:]:
@@ -160,13 +159,13 @@ def worst(X: Floats, members: NDArray[np.intp]) -> Floats:
 
 
 def radial(z: Floats, support: Floats, norms: Floats, gamma: float) -> Floats:
-    """(n, m): exp(-gamma d²) of the distances d between rows of ``z`` (n, p) and of ``support``
-    (m, p), whose squared lengths are ``norms`` (m,)."""
+    """Return (n, m): exp(-gamma d²) of the distances d between rows of ``z`` (n, p) and of
+    ``support`` (m, p), whose squared lengths are ``norms`` (m,)."""
     near = z @ support.T
     near *= -2.0
     near += np.sum(z**2, axis=1)[:, None]
     near += norms
-    # Rounding may leave a distance just below 0.
+    # Rounding may make a distance slightly negative.
     np.maximum(near, 0.0, out=near)
     near *= -gamma
     return np.asarray(np.exp(near, out=near), dtype=np.float64)

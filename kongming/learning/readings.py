@@ -1,4 +1,4 @@
-"""The readings of an environment as a model's variant needs them: which columns, in what order."""
+"""The readings of an environment in the columns and the order that a model's variant needs."""
 
 from __future__ import annotations
 
@@ -16,11 +16,13 @@ from kongming.records.errors import IncompatibleError, UntrainedError
 VariantName = Literal["full", "quick"]
 
 MISSING_SHARE = 0.2
-"""Of a model's columns, the share that may be missing from an environment and be filled in."""
+"""Maximum share of a model's columns that may be missing from an environment and are filled in."""
 
 
 def variant_columns(file: ModelFile, variant: VariantName) -> tuple[str, ...]:
-    """The surrogates that a variant's models read. Raises UntrainedError without it."""
+    """Return the surrogates that a variant's models read. Raises UntrainedError without the
+    variant.
+    """
     if variant not in file.variants:
         raise UntrainedError(
             f"{file.app} has no model on the {variant} suite's columns.",
@@ -30,12 +32,12 @@ def variant_columns(file: ModelFile, variant: VariantName) -> tuple[str, ...]:
 
 
 def idle_times(variant: Variant) -> dict[str, float]:
-    """Seconds per operation of the idle reference, by surrogate."""
+    """Return the seconds per operation of the idle reference, by surrogate."""
     return dict(zip(variant.columns, variant.idle.tolist(), strict=True))
 
 
 def check_suite(file: ModelFile, version: str, what: str) -> None:
-    """Raises IncompatibleError where ``what`` is of another suite version than the model."""
+    """Raise IncompatibleError if ``what`` is of another suite version than the model."""
     if version != file.suite_version:
         raise IncompatibleError(
             f"{what} is of suite version {version}; the model of {file.app} was trained on "
@@ -46,7 +48,7 @@ def check_suite(file: ModelFile, version: str, what: str) -> None:
 
 
 def logs_of(columns: Sequence[str], times: Mapping[str, float]) -> Floats:
-    """(p,) log seconds per operation in the order of ``columns``, NaN where there is no reading.
+    """Return (p,) log seconds per operation in the order of ``columns``, NaN without a reading.
 
     Raises:
         InputError: a reading is not a finite time above 0 s.

@@ -1,14 +1,14 @@
-"""The table of models: which there are, in which space each works, which ``auto`` may choose.
+"""The table of models: their names, the space of each, and which of them ``auto`` may choose.
 
 A kind has a place here if one of these holds:
 
 - it is of the paper (MEAN, and LM, CART, SVM and GBM, each with and without genetic selection);
 - it is a member of STACK, which ``auto`` averages (FAMILY, PLS, NNEIV, HUBER, GP);
 - ``auto`` chose it more than once over all recorded data in ``benchmarks/`` (NNLS);
-- it is what a member is without its addition, and so shows what that is worth (NNLOG of NNEIV,
-  RIDGE of HUBER).
+- it is a member without its extension, and so shows the effect of that (NNLOG of NNEIV, RIDGE of
+  HUBER).
 
-``docs/models.md`` has the counts, and those of the kinds that this rule removed.
+``docs/models.md`` has the counts, also of the kinds that this rule removed.
 
 Nothing heavy is imported here: an estimator's module is imported when the estimator is created.
 """
@@ -29,25 +29,25 @@ if TYPE_CHECKING:
 __all__ = ["AUTO", "KINDS", "REMOVED", "STACK", "Kind", "Space", "model_kind", "model_names"]
 
 AUTO = "auto"
-"""The name that stands for the best model of the validation."""
+"""The name for the best model of the validation."""
 
 STACK = "STACK"
 """The weighted mean of the ``member`` models (see ``stacking``)."""
 
 Space = Literal["raw", "log", "ratio"]
-"""What a model maps to what (see ``spaces``)."""
+"""The space of a model's features and target (see ``spaces``)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
     """One model: its estimator, the space that it works in, and its place in the choice.
 
-    ``complexity`` orders the models for ties: between models whose errors differ by less than
-    the noise, the least complex is chosen; the steps leave room for more. ``context`` says that
+    ``complexity`` orders the models for ties: between models whose errors differ by less than the
+    noise, the least complex is chosen; the gaps leave room for more kinds. ``context`` says that
     ``fit`` takes a ``Context`` (a ``ContextRegressor``). ``paper`` marks the models of Table II.
-    ``unpenalised`` models have one answer only with more runs than columns: with fewer they fit
-    any noise, and ``auto`` leaves them out. ``optional`` ones are fitted only when asked for. Of
-    ``member`` ones STACK is made.
+    ``unpenalised`` models have a unique solution only with more runs than columns: with fewer they
+    fit any noise, and ``auto`` leaves them out. ``optional`` ones are fitted only on request. STACK
+    is made of the ``member`` ones.
     """
 
     name: str
@@ -199,24 +199,24 @@ _TABLE = (
 )
 
 KINDS: Mapping[str, Kind] = {kind.name: kind for kind in _TABLE}
-"""What can be fitted by itself. STACK is not here: it is put together from fitted models."""
+"""The kinds that are fitted to data. STACK is not among them: it is computed from fitted models."""
 
 REMOVED = ("RIDGE.EIV", "SIMEX", "MONO", "FOREST")
-"""Kinds of earlier versions. A model document that holds one still predicts by it: a document
-consists of coefficients and trees, whatever they were fitted by."""
+"""Kinds of earlier versions. A model document with one of them still predicts with it, since a
+document consists of coefficients and trees."""
 
-_STACK = Kind(STACK, "", "raw", 80, "weighted mean of several models, by what they did not see")
+_STACK = Kind(STACK, "", "raw", 80, "weighted mean of several models, weights from left-out runs")
 
 
 def model_names(*, optional: bool = False) -> tuple[str, ...]:
-    """The names of what is always trained, simplest first, and on request of the ``optional``
-    ones too; ``auto`` is not among them."""
+    """Return the names of the models that are always trained, simplest first, and on request those
+    of the ``optional`` ones; ``auto`` is not among them."""
     fitted = (kind.name for kind in KINDS.values() if optional or not kind.optional)
     return (*fitted, STACK)
 
 
 def model_kind(name: str) -> Kind:
-    """Raises UnknownNameError, with the nearest names."""
+    """Return the kind of that name. Raises UnknownNameError, with the nearest names."""
     if name == STACK:
         return _STACK
     if name in REMOVED:
@@ -224,8 +224,8 @@ def model_kind(name: str) -> Kind:
             "model",
             name,
             (*KINDS, STACK, AUTO),
-            hint=f"{name} was removed: models that were trained with it still predict, and the "
-            "next training replaces them.",
+            hint=f"{name} was removed. Models that were trained with it still predict; the next "
+            "training replaces them.",
         )
     try:
         return KINDS[name]

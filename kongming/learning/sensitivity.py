@@ -1,7 +1,6 @@
-"""What a model expects of one resource at a time: slowdown as its surrogates go from idle to the
-most that was seen in training, all others idle.
-
-Pressure is the other side: how much a program's signature lies above idle, by resource family.
+"""Sensitivity of a model: the predicted slowdown as the surrogates of one resource go from idle to
+their maximum in training, all others idle. Pressure is the opposite direction: how much a program's
+signature lies above idle, by resource family.
 """
 
 from __future__ import annotations
@@ -16,13 +15,14 @@ from kongming.arrays import Floats
 from kongming.learning.model_file import FrozenModel, Variant
 
 POINTS = 33
-"""Points of a curve: its step is a thirty-second of the way."""
+"""Number of points of a curve."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Curve:
-    """One line. ``load`` (n,) is the slowdown of the surrogates that are moved (the geometric
-    mean of several), from 1 on the idle node to the most seen; ``slowdown`` (n,) the program's."""
+    """One curve. ``load`` (n,) is the slowdown of the surrogates that are moved (the geometric mean
+    of several), from 1 on the idle node to the maximum in training; ``slowdown`` (n,) is the
+    program's."""
 
     kind: Literal["family", "surrogate"]
     name: str
@@ -32,12 +32,14 @@ class Curve:
 
     @property
     def reach(self) -> float:
-        """How far the line gets from where it starts, in logs."""
+        """The largest distance of the curve from its start, in logs."""
         return float(np.max(np.abs(np.log(self.slowdown / self.slowdown[0]))))
 
 
 def family_curves(variant: Variant, model: FrozenModel, points: int = POINTS) -> list[Curve]:
-    """A curve for each resource family, all its columns moved together; farthest first."""
+    """Return a curve for each resource family, all its columns moved together; largest effect
+    first.
+    """
     families = sorted(set(variant.families))
     moved = [
         [j for j, family in enumerate(variant.families) if family == name] for name in families
@@ -48,7 +50,7 @@ def family_curves(variant: Variant, model: FrozenModel, points: int = POINTS) ->
 def surrogate_curves(
     variant: Variant, model: FrozenModel, most: int = 6, points: int = POINTS
 ) -> list[Curve]:
-    """Curves for the surrogates that move the prediction most over the training runs."""
+    """Return curves for the surrogates that move the prediction most over the training runs."""
     order = np.argsort(-model.weights, kind="stable")[:most]
     used = [int(j) for j in order if model.weights[j] > 0.0]
     names = [variant.columns[j] for j in used]
@@ -56,8 +58,8 @@ def surrogate_curves(
 
 
 def pressures(variant: Variant, signature: Mapping[str, float]) -> dict[str, float]:
-    """By resource family, how much slower its surrogates are beside the program than on the idle
-    node (geometric mean of those that ``signature``, in seconds per operation, has)."""
+    """Return by resource family how much slower its surrogates are next to the program than on the
+    idle node (geometric mean of those that ``signature``, in seconds per operation, has)."""
     logs: dict[str, list[float]] = {}
     for name, family, idle in zip(variant.columns, variant.families, variant.idle, strict=True):
         if name in signature:

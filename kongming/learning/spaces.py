@@ -1,4 +1,4 @@
-"""The spaces that models work in, between seconds per operation and log slowdown.
+"""The spaces that models work in: conversions between seconds per operation and log slowdown.
 
 ====== ================================== ========================
 space  features                           target
@@ -26,18 +26,17 @@ from kongming.learning.registry import Space
 SPACES: tuple[Space, ...] = ("raw", "log", "ratio")
 
 CEILING = math.log(10.0)
-"""How far above the worst slowdown in training a prediction may go, in logs."""
+"""Maximum distance of a prediction above the worst slowdown in training, in logs."""
 
 _LEAST = 1e-6
-"""Below this a predicted cost / solo means "no credible answer"; the bounds take over."""
+"""Minimum of a credible predicted cost / solo; below it the bounds decide."""
 
 
 def features(times: Floats, idle: Floats, space: Space, spread: Floats) -> Floats:
-    """(n, p) from ``times`` (n, p) and ``idle`` (p,), both in seconds per operation.
-
-    ``spread`` (p,), in logs, is what readings on the idle node differ by. A program does not run
-    faster because one reading was luckier than another: within it a reading says nothing, and
-    beyond it so much less (soft thresholding, Donoho and Johnstone 1994).
+    """Return (n, p) features from ``times`` (n, p) and ``idle`` (p,), both in seconds per
+    operation. ``spread`` (p,), in logs, is the spread of readings on the idle node. A difference
+    from idle within it is noise and becomes 0; a larger one is reduced by it (soft thresholding,
+    Donoho and Johnstone 1994).
     """
     if space == "raw":
         return times
@@ -48,7 +47,7 @@ def features(times: Floats, idle: Floats, space: Space, spread: Floats) -> Float
 
 
 def target(log_slowdown: Floats, space: Space) -> Floats:
-    """(n,): what the estimator is fitted to."""
+    """Return (n,): the target of the estimator."""
     if space == "log":
         return log_slowdown
     slowdown = np.exp(log_slowdown)
@@ -56,19 +55,20 @@ def target(log_slowdown: Floats, space: Space) -> Floats:
 
 
 def log_slowdown(predicted: Floats, space: Space, bounds: tuple[float, float]) -> Floats:
-    """(n,) log slowdown from what the estimator predicts, held within ``bounds``.
-
-    Linear models extrapolate to runtimes below zero or beyond belief. No prediction goes below
-    the fastest training run less the repeat noise, or above ten times the slowest
+    """Return (n,) log slowdowns from the estimator's predictions, limited to ``bounds``. Linear
+    models extrapolate to runtimes that are negative or far too large. No prediction goes below the
+    fastest training run less the repeat noise, or above ten times the slowest
     (``credible_bounds``); so it is always finite and its runtime positive.
     """
     if space != "log":
         slowdown = predicted if space == "raw" else predicted + 1.0
         predicted = np.log(np.maximum(slowdown, _LEAST))
-    # As np.clip, in a fraction of its time for the few that are often asked of.
+    # The same as np.clip, much faster on few rows.
     return np.asarray(np.minimum(np.maximum(predicted, bounds[0]), bounds[1]), dtype=np.float64)
 
 
 def credible_bounds(training: Floats, noise: float) -> tuple[float, float]:
-    """Bounds of a predicted log slowdown, from those in training and the repeat noise (log)."""
+    """Return the bounds of a predicted log slowdown, from those in training and the repeat noise
+    (log).
+    """
     return float(np.min(training)) - noise, float(np.max(training)) + CEILING

@@ -1,4 +1,4 @@
-"""Whether the node visibly changed during a run, from the quick fingerprints around it. Pure."""
+"""Detection of changes of the node during a run, from the quick fingerprints around it. Pure."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ from kongming.records.fingerprint import Fingerprint
 from kongming.records.run import Run
 
 CHANGED = math.log(1.25)
-"""A resource family that got slower or faster by more than a quarter has visibly changed."""
+"""Log shift of a resource family above which it has changed: slower or faster by a quarter."""
 
 USUAL = 3.0
-"""A shift counts where it is so many times the usual one: some families never read the same."""
+"""Multiple of the usual shift above which a shift counts: some families have noisy readings."""
 
 
 def shift(before: Fingerprint, after: Fingerprint) -> dict[str, float]:
-    """By resource family, the mean of log(after / before) over the surrogates that both have."""
+    """Return by resource family the mean of log(after / before) over the surrogates that both
+    have.
+    """
     earlier, later = before.times(), after.times()
     found: dict[str, list[float]] = defaultdict(list)
     for name in earlier.keys() & later.keys():
@@ -28,8 +30,8 @@ def shift(before: Fingerprint, after: Fingerprint) -> dict[str, float]:
 
 
 def limits(runs: Iterable[Run]) -> dict[str, float]:
-    """By resource family, the shift (in logs) from which on a run of this campaign is marked:
-    ``USUAL`` times the median shift of all its runs, and ``CHANGED`` at the least."""
+    """Return by resource family the shift (in logs) above which a run of this campaign is marked:
+    ``USUAL`` times the median shift of all its runs, at least ``CHANGED``."""
     seen: dict[str, list[float]] = defaultdict(list)
     for run in runs:
         if run.before is not None and run.after is not None:
@@ -39,7 +41,7 @@ def limits(runs: Iterable[Run]) -> dict[str, float]:
 
 
 def changed(run: Run, usual: Mapping[str, float] | None = None) -> bool | None:
-    """Whether any family shifted beyond its limit during the run; None where the run lacks a
+    """Return whether any family shifted beyond its limit during the run; None if the run has no
     fingerprint before or after it. ``usual`` are the campaign's ``limits`` (None: ``CHANGED``)."""
     if run.before is None or run.after is None:
         return None

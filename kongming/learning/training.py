@@ -1,4 +1,4 @@
-"""Training: from the runs of one application to a sealed document that holds every model."""
+"""Training: from the runs of one application to a document with checksum that holds every model."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from kongming.records.errors import InputError, UntrainedError
 from kongming.records.run import Run
 
 LEAST_RUNS = 4
-"""With fewer usable runs nothing is trained."""
+"""Minimum number of usable runs for training."""
 
 
 def train_application(
@@ -49,17 +49,17 @@ def train_application(
 ) -> dict[str, Any]:
     """Fit and validate models on the solo and induced runs; the result is JSON.
 
-    Co-runs are never trained on: they are what predictions are checked against. ``placement``
-    keeps the runs at that placement (None: they must all be at one). ``model`` is the one that
-    predictions use unless told otherwise, or ``auto`` for the best of the validation. ``models``
-    are those to fit: None for all but the optional ones; ``MEAN`` and ``model`` always are.
-    ``quick_columns`` are the names of the quick suite; None takes them from the runs' quick
-    fingerprints, and where there are none either, only the full variant is trained. The same
-    runs and ``random_state`` give the same document, but for ``trained_at`` (UTC, ISO 8601).
+    Co-runs are never trained on: predictions are checked against them. ``placement`` keeps the runs
+    at that placement (None: they must all be at one). ``model`` is the default of predictions;
+    ``auto`` is the best of the validation. ``models`` are those to fit, None for all except the
+    optional ones; ``MEAN`` and ``model`` always are. ``quick_columns`` are the names of the quick
+    suite; None takes them from the runs' quick fingerprints, and without those only the full
+    variant is trained. The same runs and ``random_state`` give the same document, except for
+    ``trained_at`` (UTC, ISO 8601).
 
     Raises:
         UntrainedError: too few usable runs, or nothing varied.
-        IncompatibleError: runs that must not be mixed.
+        IncompatibleError: the runs must not be mixed.
         UnknownNameError: no such model.
     """
     kinds = _kinds(model, models)
@@ -71,13 +71,13 @@ def train_application(
     data = datasets.build(chosen_runs)
     if len(data.y) < LEAST_RUNS:
         raise UntrainedError(
-            f"Only {len(data.y)} runs of {data.app} can be learned from; "
-            f"{LEAST_RUNS} are the least.",
+            f"Only {len(data.y)} runs of {data.app} are usable for training; "
+            f"at least {LEAST_RUNS} are needed.",
             hint="Profile it: kongming profile APPS.toml --plan quick",
         )
     quick = quick_columns_of(chosen_runs) if quick_columns is None else tuple(quick_columns)
-    # One thread: more do not pay on matrices of this size, and how many there are must not show
-    # in the last digits.
+    # One thread: more do not help on matrices of this size, and the number of threads must not
+    # change the last digits.
     with threadpool_limits(1, user_api="blas"):
         variants = {"full": _train_variant(data, kinds, model, random_state)}
         quick_data = data.select(quick)
@@ -116,7 +116,7 @@ def train_application(
 
 
 def _kinds(model: str, models: Iterable[str] | None) -> list[Kind]:
-    """What to fit, in the order of the table. Raises UnknownNameError."""
+    """Return the kinds to fit, in the order of the table. Raises UnknownNameError."""
     wanted = set(model_names() if models is None else models)
     wanted |= {"MEAN"} if model == AUTO else {"MEAN", model}
     for name in sorted(wanted):
@@ -141,7 +141,8 @@ def _train_variant(
     stack = stacked([validations[kind.name] for kind in kinds if kind.member], data.y, folds)
     best = choose(list(validations.values()), determined, noise)
     if stack is not None:
-        # Of all models one is the best by luck: the stack has to stand beside its members alone.
+        # The best of all models is partly the best by chance, so the stack is compared only with
+        # its members.
         rivals = [kind for kind in kinds if kind.member or kind.name == "MEAN"]
         rival = choose([validations[kind.name] for kind in rivals], rivals, noise)
         if not worse(stack.validation, validations[rival], noise):
@@ -162,7 +163,7 @@ def _train_variant(
         "families": dict(zip(data.columns, data.families, strict=True)),
         "idle": _named(data, np.exp(data.idle)),
         "spread": _named(data, spread),
-        # A live environment is known as noisily as the training environments were before a run.
+        # A live environment is as noisy as the readings before the training runs.
         "low": _named(data, np.exp(np.minimum(data.X, data.known).min(axis=0))),
         "high": _named(data, np.exp(np.maximum(data.X, data.known).max(axis=0))),
         "noise": noise,
@@ -203,7 +204,7 @@ def _stack(
     folds: Sequence[Fold],
     severities: Floats,
 ) -> dict[str, Any]:
-    """The stack as a model of its own: its members are in the same variant."""
+    """Return the stack as a model; its members are in the same variant."""
     shares = [(weight, models[name]) for name, weight in stack.weights.items()]
     columns = shares[0][1]["weights"]
     return {
@@ -222,7 +223,9 @@ def _stack(
 
 
 def _judged(validation: Validation, folds: Sequence[Fold], severities: Floats) -> dict[str, Any]:
-    """What validation found: residuals with the severity of their environments, and scores."""
+    """Return the results of validation: residuals with the severity of their environments, and
+    scores.
+    """
     percent = validation.percent()
     scores = {}
     if len(percent):
@@ -241,8 +244,8 @@ def _judged(validation: Validation, folds: Sequence[Fold], severities: Floats) -
 
 
 def _weights(fitted: Fitted, data: Dataset) -> Floats:
-    """(p,): by how much a column's way through its range moves the log slowdown, on average over
-    the training environments."""
+    """Return (p,): how much a move of a column through its range moves the log slowdown, on average
+    over the training environments."""
     times = data.times
     n, p = times.shape
     ends = []
@@ -260,7 +263,7 @@ def _named(data: Dataset, values: Floats) -> dict[str, float]:
 
 def _reason(chosen: str, asked: str, validations: Mapping[str, Validation]) -> str:
     if asked != AUTO:
-        return "it was asked for"
+        return "it was requested"
     if chosen == STACK:
         return "it is no worse on left-out families than the best of its members"
     errors = {name: validation.error for name, validation in validations.items()}
@@ -268,15 +271,16 @@ def _reason(chosen: str, asked: str, validations: Mapping[str, Validation]) -> s
     if not np.isfinite(errors[least]):
         return "there are too few runs to validate any other"
     if least == chosen:
-        return "it has the least error on left-out families"
+        return "it has the lowest error on left-out families"
     return f"it is the simplest whose error is within the noise of the least ({least}'s)"
 
 
 def training_sets(runs: Iterable[Run]) -> tuple[dict[tuple[str, str], list[Run]], list[str]]:
-    """Split one application's runs by (node id, placement), and say what is left out.
+    """Split one application's runs by (node id, placement), with a note for each group of left-out
+    runs.
 
-    Within each, only the newest identity and suite version are kept: runs of a program that has
-    changed since, or of other surrogates, must not be mixed in.
+    Only the newest identity and suite version of each are kept: runs of a changed program, or with
+    other surrogates, must not be mixed.
 
     Raises:
         InputError: the runs are of several applications.
@@ -292,7 +296,7 @@ def training_sets(runs: Iterable[Run]) -> tuple[dict[tuple[str, str], list[Run]]
             "The runs are of several applications.", field="app", found=", ".join(sorted(apps))
         )
     notes = []
-    # Solo runs of a co-run have no fingerprint: where there is nothing else, nothing was profiled.
+    # Solo runs of a co-run have no fingerprint: without other runs nothing was profiled.
     profiled = {
         key: members for key, members in sets.items() if any(run.fingerprint for run in members)
     }

@@ -1,9 +1,9 @@
-"""Errors on what was not trained on: one resource family of inducers left out at a time.
+"""Cross-validation: one resource family of inducers is left out at a time.
 
 Random rows would leak: ``stream.*`` and ``memory.streaming.1G`` are near copies, so a family goes
-out with all its levels and every mix that contains it. Solo runs are dealt out over the folds in
-turn, so that each is scored once by a model that did not see it while the rest of them still tell
-every model what idle looks like. Where nothing was induced, blocks of time are left out instead.
+out with all its levels and every mix that contains it. Solo runs are distributed over the folds in
+turn, so that each is scored once by a model that was trained without it but with the other solo
+runs. Without induced runs, blocks of time are left out instead.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from kongming.learning.fitting import fit
 from kongming.learning.registry import Kind
 
 BLOCKS = 5
-"""Blocks of time, where there are fewer than two families to leave out."""
+"""Number of blocks of time, if there are fewer than two families to leave out."""
 
 LEAST_TRAINING = 3
-"""A fold that would leave fewer runs to train on is not scored."""
+"""Minimum number of training runs of a fold."""
 
 LEAST_NOISE = 0.005
-"""Repeat noise in logs that is assumed where repeats show less, or there are none: 0.5 %."""
+"""Minimum repeat noise in logs, also used without repeats: 0.5 %."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Fold:
-    """What is left out under one name: row numbers to train on and to score."""
+    """The rows that are left out under one name: row numbers to train on and to score."""
 
     name: str
     train: NDArray[np.intp]
@@ -58,27 +58,26 @@ class Validation:
 
     @property
     def error(self) -> float:
-        """Weighted mean of the absolute log error: what ``auto`` compares."""
+        """Weighted mean of the absolute log error, which ``auto`` compares."""
         if not len(self.residuals):
             return float("inf")
         return float(np.average(np.abs(self.residuals), weights=self.weights))
 
     def by_row(self, n: int) -> Floats:
-        """(n,): the out-of-fold prediction of each row, as a log slowdown; the mean of them for
-        a row that was left out more than once, and not a number for one that never was."""
+        """Return (n,): the out-of-fold prediction of each row, as a log slowdown; the mean for a
+        row that was left out more than once, NaN for one that never was."""
         counts = np.bincount(self.rows, minlength=n)
         sums = np.bincount(self.rows, weights=self.predictions, minlength=n)
         return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
 
     def percent(self) -> Floats:
-        """|predicted - measured| / measured, in per cent, one for each residual."""
+        """Return |predicted - measured| / measured, in per cent, one for each residual."""
         return np.asarray(100.0 * np.abs(np.expm1(-self.residuals)), dtype=np.float64)
 
 
 def make_folds(dataset: Dataset, rows: NDArray[np.intp] | None = None) -> list[Fold]:
-    """The folds over ``rows`` (all by default), by family left out, in order of name.
-
-    Empty where too few runs would stay to train on in every fold.
+    """Return the folds over ``rows`` (all by default), by family left out, in order of name. Empty
+    if every fold leaves too few runs to train on.
     """
     chosen = np.arange(len(dataset.y)) if rows is None else rows
     names = sorted({group for i in chosen for group in dataset.groups[i]})
@@ -99,18 +98,17 @@ def make_folds(dataset: Dataset, rows: NDArray[np.intp] | None = None) -> list[F
 
 
 def positions(folds: Sequence[Fold], rows: NDArray[np.intp]) -> list[list[int]]:
-    """The folds' test rows as positions within ``rows`` (sorted)."""
+    """Return the folds' test rows as positions within ``rows`` (sorted)."""
     return [np.searchsorted(rows, fold.test).tolist() for fold in folds]
 
 
 def cross_validate(
     kind: Kind, dataset: Dataset, folds: Sequence[Fold], *, noise: float, random_state: int = 0
 ) -> Validation:
-    """Residuals of ``kind`` over the folds.
-
-    Each model learns from the rows of the training part as they are known by now, and is scored
-    on what was known before each left-out run. Penalties and selections are chosen inside the
-    training part: nothing is scored on the rows that it was chosen by.
+    """Compute the residuals of ``kind`` over the folds. Each model is trained on the denoised
+    readings of the training part, and scored on the readings before each left-out run. Penalties
+    and selections are chosen inside the training part: the rows that are scored have no part in the
+    choice.
     """
     rows: list[int] = []
     predictions: list[float] = []
@@ -141,10 +139,9 @@ def cross_validate(
 
 
 def repeat_noise(dataset: Dataset) -> float | None:
-    """Half the inter-quartile range of what repeats differ by, in logs; None without repeats.
-
-    Each run is compared with the median of the runs at the very same level; deviations are
-    widened by n / (n - 1), for the run is part of its own median.
+    """Return half the inter-quartile range of repeats, in logs; None without repeats. Each run is
+    compared with the median of the runs at the same level; deviations are widened by n / (n - 1),
+    since the run is part of its own median.
     """
     deviations: list[float] = []
     for level in sorted(set(dataset.levels)):
@@ -159,10 +156,11 @@ def repeat_noise(dataset: Dataset) -> float | None:
 
 
 def choose(validations: Sequence[Validation], kinds: Sequence[Kind], noise: float) -> str:
-    """The model with the least error; within the noise of it, the least complex one.
+    """Return the model with the least error; of models within the noise of it, the least complex
+    one.
 
-    Two mean errors over n runs are told apart when they differ by more than the repeat noise
-    over the square root of n. Only kinds with ``auto`` are chosen.
+    Two mean errors over n runs are different if they differ by more than the repeat noise over the
+    square root of n. Only kinds with ``auto`` are chosen.
     """
     errors = {v.model: v.error for v in validations}
     allowed = [kind for kind in kinds if kind.auto and kind.name in errors]

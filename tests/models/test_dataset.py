@@ -79,7 +79,7 @@ def test_failed_repeated_and_unmeasured_runs_are_left_out_with_the_reason() -> N
     assert reasons == {
         failed.id: "failed: exit status 1",
         bare.id: "has no fingerprint",
-        runs[0].id: "is there twice",
+        runs[0].id: "is a duplicate",
     }
 
 

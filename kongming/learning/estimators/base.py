@@ -1,4 +1,4 @@
-"""What every estimator here shares: validation of parameters and data, and a frozen form."""
+"""Base classes of the estimators: validation of parameters and data, and a frozen form."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from kongming.learning.estimators.parameters import Constraint, check_parameters
 class Regressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
     """A scikit-learn regressor. Subclasses give ``_fit``, ``_predict`` and ``freeze``.
 
-    ``fit`` and ``predict`` check what they get and call the first two; training calls
-    ``freeze`` to put the fitted model into a document, which ``frozen`` predicts from.
+    ``fit`` and ``predict`` check their arguments and call the first two. Training calls ``freeze``
+    to write the fitted model to a document; ``predictor_loading`` reads it back.
     """
 
     constraints: ClassVar[Mapping[str, Constraint]] = {}
-    """What each parameter may be."""
+    """The allowed values of each parameter."""
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Fit to ``X`` (n, p) and ``y`` (n,).
@@ -37,7 +37,7 @@ class Regressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # scikit-
         return self
 
     def predict(self, X: ArrayLike) -> Floats:
-        """(n,) predictions for ``X`` (n, p)."""
+        """Return (n,) predictions for ``X`` (n, p)."""
         check_is_fitted(self)
         data = validate_data(self, X, dtype=np.float64, reset=False)
         return np.asarray(self._predict(data), dtype=np.float64)
@@ -49,20 +49,20 @@ class Regressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # scikit-
         raise NotImplementedError
 
     def freeze(self) -> dict[str, Any]:
-        """The fitted model as plain JSON values, in one of the forms of ``frozen``."""
+        """Return the fitted model as plain JSON values, in one of the forms of ``predictors``."""
         raise NotImplementedError
 
     def findings(self) -> dict[str, Any]:
-        """What else the model's entry in a document tells of how it was fitted, as JSON."""
+        """Return further facts about the fit for the model's entry in a document, as JSON."""
         return {}
 
 
 class ContextRegressor(Regressor):
-    """A regressor that learns from a ``Context`` too. Subclasses give ``_fit_within`` in place of
-    ``_fit``; it gets ``Context.unknown`` where the caller has none."""
+    """A regressor that also uses a ``Context``. Subclasses give ``_fit_within`` in place of
+    ``_fit``; it gets ``Context.unknown`` if the caller passes none."""
 
     def fit(self, X: ArrayLike, y: ArrayLike, *, context: Context | None = None) -> Self:
-        """Fit to ``X`` (n, p) and ``y`` (n,), of which ``context`` tells more.
+        """Fit to ``X`` (n, p) and ``y`` (n,); ``context`` describes their rows and columns.
 
         Raises:
             ValueError: a parameter, the data or the context is not valid.
@@ -85,9 +85,9 @@ class ContextRegressor(Regressor):
 
 
 def standardisation(X: Floats) -> tuple[Floats, Floats]:
-    """Mean (p,) and scale (p,) of the columns; the scale of a constant column is 1."""
+    """Return mean (p,) and scale (p,) of the columns; the scale of a constant column is 1."""
     mean = X.mean(axis=0)
     scale = X.std(axis=0)
-    # A spread of rounding errors alone is none.
+    # A spread that consists of rounding errors counts as 0.
     scale = np.where(scale > 1e-12 * np.maximum(np.abs(mean), 1e-300), scale, 1.0)
     return mean, scale

@@ -1,4 +1,4 @@
-"""What an estimator may know of its training rows and columns besides the numbers."""
+"""Facts about the training rows and columns of an estimator, in addition to the numbers."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from kongming.arrays import Floats
 __all__ = ["SOLO", "Context"]
 
 SOLO = "solo"
-"""The name under which runs without a load count as an inducer of their own."""
+"""The name of the inducer that runs without a load are counted under."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Context:
-    """About the rows (n) and the columns (p) that one ``fit`` is given.
+    """A description of the rows (n) and the columns (p) of one ``fit``.
 
-    ``folds`` are the positions of rows that are left out together, fold by fold; empty where
-    nothing can be. ``inducers`` (n,) names the surrogates that induced each row's load, none for
-    a solo run; rows are in order of time. ``columns`` and ``families`` (p,) name each column's
-    surrogate and resource. ``reading_variance`` (p,) is the variance of the log of a reading from
-    one to the next on the idle node: noise in the features that is known.
+    ``folds`` are the positions of rows that are left out together, fold by fold; empty if no rows
+    can be left out. ``inducers`` (n,) names the surrogates that induced each row's load, none for a
+    solo run; rows are in order of time. ``columns`` and ``families`` (p,) name each column's
+    surrogate and resource. ``reading_variance`` (p,) is the variance of the log of repeated
+    readings on the idle node: the known noise of the features.
     """
 
     folds: tuple[tuple[int, ...], ...]
@@ -33,8 +33,8 @@ class Context:
 
     @classmethod
     def unknown(cls, n: int, p: int) -> Context:
-        """For callers that have numbers alone: up to five folds of every fifth row, all of them
-        solo runs, columns named by position, readings without noise."""
+        """Return the context for callers that have only numbers: up to five folds of every fifth
+        row, solo runs only, columns named by position, readings without noise."""
         width = len(str(p))
         return cls(
             folds=tuple(tuple(range(start, n, 5)) for start in range(min(5, n))),
@@ -45,7 +45,7 @@ class Context:
         )
 
     def check(self, n: int, p: int) -> None:
-        """Raises ValueError where it is not about ``n`` rows and ``p`` columns."""
+        """Raise ValueError unless the context describes ``n`` rows and ``p`` columns."""
         for name, found, wanted in (
             ("inducers", len(self.inducers), n),
             ("families", len(self.families), p),
@@ -61,6 +61,6 @@ class Context:
             raise ValueError(f"The 'folds' of a context must be rows from 0 to {n - 1}.")
 
     def keys(self) -> tuple[str, ...]:
-        """(n,): what each row's load is counted under. A mix counts as an inducer of its own,
-        ``a + b``, and a solo run as ``solo``, so that each run belongs to exactly one."""
+        """Return (n,): the inducer that each row is counted under. A mix counts as an inducer of
+        its own, ``a + b``, and a solo run as ``solo``, so that each run belongs to exactly one."""
         return tuple(" + ".join(sorted(set(names))) if names else SOLO for names in self.inducers)

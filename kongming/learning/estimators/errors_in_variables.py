@@ -1,9 +1,9 @@
-"""NNEIV: the noise of each column's readings is known, and taken into account.
+"""NNEIV: a regression that takes the known noise of each column's readings into account.
 
 A reading of ``memory.random.LLChalf`` may repeat to within a factor of two, one of ``compute.int``
-to within a thousandth. Fitted to noisy columns, coefficients are too small for the true slowdowns
-(attenuation), and what they carry of the training noise comes back in every prediction, the more
-the noisier the column. See Fuller 1987, chapter 2.
+to within a thousandth. Coefficients that are fitted to noisy columns are too small for the true
+slowdowns (attenuation), and they carry training noise into every prediction: the noisier the
+column, the more. See Fuller 1987, chapter 2.
 """
 
 from __future__ import annotations

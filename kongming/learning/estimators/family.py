@@ -1,7 +1,7 @@
-"""FAMILY: how much each resource is slowed, by two numbers, and how much that costs.
+"""FAMILY: a regression on two numbers per resource: the mean and the worst slowdown of its columns.
 
-A few dozen noisy runs do not tell apart thirty columns of which each has near copies. They can
-tell apart eight resources.
+A few dozen noisy runs cannot distinguish thirty columns that are near copies of each other. They
+can distinguish eight resources.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from kongming.learning.estimators.through_origin import ThroughOriginRegressor
 from kongming.learning.predictors import worst
 
 KINSHIP = 1e-3
-"""Variance by which the logs of a family's columns differ in kind, noise apart: 3 %. It keeps the
-one column that hardly varies from speaking for all."""
+"""Variance of the true differences between the logs of a family's columns (a deviation of 3 %). It
+keeps a single column with little noise from dominating the mean."""
 
 
 class FamilyRegressor(ThroughOriginRegressor):
@@ -28,8 +28,8 @@ class FamilyRegressor(ThroughOriginRegressor):
 
     A reading of known variance v counts in the mean in proportion to 1 / (v + ``KINSHIP``);
     ``worst`` False leaves the second term out. Through the origin, with a ridge penalty, like
-    NNLOG. Learns ``groups_``, the columns of each family, ``shares_`` (families, p), what each
-    column counts for in its mean, ``mean_coef_`` and ``worst_coef_`` (one for each family) and
+    NNLOG. Learns ``groups_``, the columns of each family, ``shares_`` (families, p), the weight of
+    each column in its mean, ``mean_coef_`` and ``worst_coef_`` (one for each family) and
     ``penalty_``.
     """
 
@@ -55,7 +55,7 @@ class FamilyRegressor(ThroughOriginRegressor):
         self.mean_coef_, self.worst_coef_ = np.split(coef, 2)
 
     def _terms(self, X: Floats) -> Floats:
-        """(n, k) or (n, 2 k): the means of the k families, then the worst of each."""
+        """Return (n, k) or (n, 2 k): the means of the k families, then the worst of each."""
         means = X @ self.shares_.T
         if not self.worst:
             return np.asarray(means, dtype=np.float64)

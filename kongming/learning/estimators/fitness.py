@@ -1,4 +1,4 @@
-"""What a selection of observations and surrogates is worth: its error on rows left out."""
+"""Fitness of a selection of observations and surrogates: its error on rows that were left out."""
 
 from __future__ import annotations
 
@@ -21,15 +21,16 @@ Predict = Callable[[Floats], Floats]
 
 
 class Scorer(Protocol):
-    """Errors of many selections at once: ``observations`` (k, n) and ``columns`` (k, p) say what
-    each is fitted to; the answer is (k,), infinite for what cannot be fitted."""
+    """Compute the errors of many selections at once: ``observations`` (k, n) and ``columns`` (k, p)
+    are the data that each is fitted to. The result is (k,), infinite for a selection that cannot be
+    fitted."""
 
     def errors(self, observations: Flags, columns: Flags) -> Floats: ...
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class LeftOut:
-    """Rows left out together, fold by fold, and what a miss on each counts.
+    """Rows that are left out together, fold by fold, and the weight of an error on each.
 
     All left-out rows are scored, selected or not: leaving observations out of the training must
     not make the test easier.
@@ -40,15 +41,16 @@ class LeftOut:
 
     @classmethod
     def of(cls, folds: Sequence[Sequence[int]], y: Floats, *, relative: bool) -> LeftOut:
-        """The folds that leave something to train on. Each row of ``y`` (n,) counts once however
-        often it is left out; its miss as such, or with ``relative`` over what was measured."""
+        """Return the folds that leave rows to train on. Each row of ``y`` (n,) counts once, however
+        often it is left out. Its error is absolute, or with ``relative`` divided by the measured
+        value."""
         tests = [np.unique(np.array(fold, dtype=np.intp)) for fold in folds]
         tests = [test for test in tests if 0 < len(test) < len(y)]
         times = np.bincount(np.concatenate(tests), minlength=len(y)) if tests else np.ones(len(y))
         cost = 1.0 / np.maximum(times, 1)
         cost /= max(float(np.sum(times > 0)), 1.0)
         if relative:
-            # What is measured is above 0; where a caller's is not, it counts as very little.
+            # Measured values are above 0; a caller's value that is not counts as a very small one.
             cost = cost / np.maximum(np.abs(y), 1e-3 * max(float(np.mean(np.abs(y))), 1e-300))
         return cls(tuple(tests), tuple(cost[test] for test in tests))
 
@@ -57,7 +59,7 @@ class LeftOut:
 
 
 class Refits:
-    """Fits each selection anew in every fold: what any model can be scored by.
+    """A scorer for any model: it fits each selection again in every fold.
 
     ``fit(X, y)`` gets the selected columns and the selected rows that are not left out, and
     returns a predictor for such columns. Without a column the mean is predicted.
@@ -72,7 +74,7 @@ class Refits:
         self._fit = fit
 
     def errors(self, observations: Flags, columns: Flags) -> Floats:
-        # Everything was checked when the whole was fitted; checks cost as much as small fits.
+        # The data was checked when the model was fitted; checks cost as much as small fits.
         with config_context(assume_finite=True, skip_parameter_validation=True):
             return np.array(
                 [self._error(*pair) for pair in zip(observations, columns, strict=True)],

@@ -1,7 +1,7 @@
 """GP: a Gaussian process for small profiles: a linear trend and a smooth deviation from it.
 
-Ours rather than scikit-learn's: with the noise variance solved for and gradients of three sums it
-is as accurate and takes a quarter of the time or less (docs/models.md has the figures).
+It replaces scikit-learn's: because the noise variance is solved for and the gradient is three sums,
+it is as accurate and takes a quarter of the time or less (see docs/models.md).
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from kongming.learning.estimators.base import Regressor
 from kongming.learning.predictors import radial
 
 _STARTS = ((1.0, 0.1, 1.0), (0.1, 1.0, 1.0))
-"""Where the search begins: variance of the trend and of the deviation, both over the noise's,
+"""Start points of the search: variance of the trend and of the deviation, both over the noise's,
 and the deviation's length."""
 
 _BOUNDS = ((1e-4, 1e2), (1e-4, 1e2), (0.3, 10.0))
-"""Of the search: with more columns than runs a trend alone meets every run, so the noise may not
-vanish beside it."""
+"""Bounds of the search: with more columns than runs a trend alone fits every run exactly, so the
+noise must keep a share of the variance."""
 
 _STEPS = 30
 
@@ -43,7 +43,7 @@ class GaussianProcessRegressor(Regressor):
         self.mean_ = X.mean(axis=0)
         centred = X - self.mean_
         size = float(np.sqrt(np.sum(centred**2) / len(X)))
-        # A spread of rounding errors alone is none.
+        # A spread that consists of rounding errors counts as 0.
         self.scale_ = size if size > 1e-12 * float(np.max(np.abs(X), initial=0.0)) else 1.0
         self.rows_ = centred / self.scale_
         center = float(np.mean(y))
@@ -88,7 +88,7 @@ class GaussianProcessRegressor(Regressor):
 
 
 def _products(rows: Floats) -> tuple[Floats, Floats]:
-    """Inner products and squared distances of all pairs of rows, both (n, n)."""
+    """Return the inner products and the squared distances of all pairs of rows, both (n, n)."""
     linear = rows @ rows.T
     own = np.diag(linear)
     squared = np.maximum(own[:, None] + own - 2.0 * linear, 0.0)
@@ -97,9 +97,11 @@ def _products(rows: Floats) -> tuple[Floats, Floats]:
 
 
 def _likeliest(rows: Floats, wanted: Floats) -> tuple[float, float, float]:
-    """Trend, deviation and length of greatest marginal likelihood, the noise being solved for."""
+    """Return the trend, deviation and length of greatest marginal likelihood; the noise is solved
+    for.
+    """
     if not np.any(rows) or not np.any(wanted):
-        # Nothing to explain, or nothing to explain it by.
+        # The target or the features do not vary.
         return _BOUNDS[0][0], _BOUNDS[1][0], 1.0
     linear, squared = _products(rows)
     best, found = np.inf, _STARTS[0]
@@ -113,7 +115,7 @@ def _likeliest(rows: Floats, wanted: Floats) -> tuple[float, float, float]:
             bounds=np.log(_BOUNDS),
             options={"maxiter": _STEPS},
         )
-        # Ends that differ by less than this differ by rounding: the first is kept.
+        # Results that differ by less than this differ by rounding: the first is kept.
         if result.fun < best - 1e-6:
             trend, deviation, length = np.exp(result.x).tolist()
             best, found = float(result.fun), (trend, deviation, length)
@@ -123,7 +125,8 @@ def _likeliest(rows: Floats, wanted: Floats) -> tuple[float, float, float]:
 def _negative_log_likelihood(
     logs: Floats, linear: Floats, squared: Floats, wanted: Floats
 ) -> tuple[float, Floats]:
-    """For the logs of trend, deviation and length: the value, less a constant, and its gradient.
+    """Return the negative log likelihood, less a constant, and its gradient at the logs of trend,
+    deviation and length.
 
     The noise variance that fits best is ``wanted`` K⁻¹ ``wanted`` / n, with K the covariance over
     it (Rasmussen and Williams 2006, equations 5.8 and 5.9, with that put in).

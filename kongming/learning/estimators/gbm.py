@@ -16,7 +16,7 @@ from kongming.learning.estimators.parameters import Constraint, Interval, Random
 
 
 class BoostedRegressor(Regressor):
-    """Boosted small trees, set for a few dozen runs; learns ``booster_``.
+    """Boosted small trees with parameters for a few dozen runs; learns ``booster_``.
 
     One thread and row-wise histograms in a fixed order: the same data and ``random_state`` give
     the same trees.
@@ -75,7 +75,7 @@ class BoostedRegressor(Regressor):
 
 
 def _arrays(root: dict[str, Any]) -> dict[str, list[Any]]:
-    """The nested nodes as parallel lists, children after their parent."""
+    """Return the nested nodes as parallel lists, children after their parent."""
     arrays: dict[str, list[Any]] = {
         "feature": [],
         "threshold": [],

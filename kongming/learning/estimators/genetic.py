@@ -1,8 +1,8 @@
 """LM.GA, CART.GA and others: a model on the surrogates and observations that a search selects.
 
-As in the paper (section IV): what helps to predict an application, be it as a measurement or as
-interference to train under, uses what the application uses. Solo runs count as the inducer
-``solo``, of which one observation at least is kept; each mix counts as an inducer of its own.
+As in the paper (section IV): a surrogate helps to predict an application, as a measurement or as an
+inducer of training runs, if it uses the same resources. Solo runs count as the inducer ``solo``, of
+which at least one observation is kept; each mix counts as an inducer of its own.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from kongming.learning.estimators.subset import over_all
 from kongming.learning.estimators.svm import KernelRegressor
 
 DEPTH = 5
-"""Of the trees that selections are scored by."""
+"""Parameters of the trees that score selections."""
 
 
 class GeneticRegressor(ContextRegressor):
     """Searches for a selection, then fits a model to it. Subclasses give ``_scorer``, ``_settle``
-    (the fit to what was selected), ``_predict`` and ``freeze``.
+    (the fit to the selection), ``_predict`` and ``freeze``.
 
     Learns ``columns_`` (p,), flags of the surrogates selected; ``observations_``, how many
     observations of each inducer; ``evaluations_``, how many selections were scored. At most
-    ``evaluations`` are, in generations of ``population``; the search ends early after
-    ``patience`` of them without a gain. A surrogate must lower the error by ``price``, a share of
-    that of the mean; with ``relative`` a miss counts relative to what was measured.
+    ``evaluations`` are, in generations of ``population``; the search ends early after ``patience``
+    of them without a gain. A surrogate must lower the error by ``price``, a share of that of the
+    mean; with ``relative`` an error counts relative to the measured value.
 
     Columns are searched in order of their names, so their order in ``X`` does not matter.
     """
@@ -135,7 +135,7 @@ class GeneticLinearRegressor(GeneticRegressor):
 
 
 class RefittedRegressor(GeneticRegressor):
-    """A genetic model that is scored by fitting it anew to every selection, in every fold.
+    """A genetic model that is scored by fitting it again to every selection, in every fold.
 
     Subclasses give ``_whole``, the model itself, and may score by a cheaper one. Learns
     ``model_``, fitted to the selection.
@@ -203,11 +203,11 @@ class GeneticTreeRegressor(RefittedRegressor):
 
     def _scorer(self, X: Floats, y: Floats, left_out: LeftOut) -> Scorer:
         whole = TreeRegressor()
-        # One generator for the ties of all trees: making one takes as long as a small tree.
+        # One generator for the ties of all trees: creating one takes as long as a small tree.
         ties = np.random.RandomState(0)
 
         def fit(rows: Floats, wanted: Floats) -> Predict:
-            # Stopped early instead of pruned: alike, in half the time.
+            # Early stopping instead of pruning: similar trees in half the time.
             tree = _ScoringTree(
                 max_depth=DEPTH,
                 min_samples_leaf=whole.min_samples_leaf,
@@ -217,26 +217,26 @@ class GeneticTreeRegressor(RefittedRegressor):
             predict: Predict = tree.fit(rows, wanted, check_input=False).tree_.predict
             return lambda others: predict(others)[:, 0]
 
-        # The precision that trees compare features in.
+        # The precision in which trees compare features.
         return Refits(X.astype(np.float32), y, left_out, fit)
 
 
 class GeneticKernelRegressor(RefittedRegressor):
-    """SVM.GA: support vector regression on a selection. Slow: nothing of a fit is reused."""
+    """SVM.GA: support vector regression on a selection. Slow: fits share no work."""
 
     def _whole(self) -> Regressor:
         return KernelRegressor()
 
 
 class GeneticBoostedRegressor(RefittedRegressor):
-    """GBM.GA: boosted trees on a selection. Very slow: nothing of a fit is reused."""
+    """GBM.GA: boosted trees on a selection. Very slow: fits share no work."""
 
     def _whole(self) -> Regressor:
         return BoostedRegressor(random_state=0)
 
 
 def _ranking(X: Floats, y: Floats) -> list[int]:
-    """Columns by how far they go with ``y``, most first."""
+    """Return the columns by their correlation with ``y``, strongest first."""
     mean, scale = standardisation(X)
     together = np.abs(((X - mean) / scale).T @ (y - np.mean(y)))
     return [int(j) for j in np.argsort(-together, kind="stable")]

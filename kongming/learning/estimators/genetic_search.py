@@ -1,8 +1,8 @@
 """A genetic search for which surrogates to use and how many observations of each inducer.
 
-The paper's (section IV-A; Figures 4 and 5), by DEAP. An individual is a list: for each column 0 or
-1, then for each inducer how many of its observations are trained on. Every draw comes from one
-generator, so that the same seed finds the same selection.
+The search of the paper (section IV-A; Figures 4 and 5), with DEAP. An individual is a list: for
+each column 0 or 1, then for each inducer how many of its observations are trained on. Every draw
+comes from one generator, so that the same seed finds the same selection.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from kongming.learning.estimators.fitness import Flags, Scorer
 __all__ = ["Found", "Layout", "Settings", "search"]
 
 ELITE = 2
-"""The best of a generation, which pass to the next as they are."""
+"""How many of the best individuals pass unchanged to the next generation."""
 
 TOURNAMENT = 3
 CROSSING = 0.8
-"""Share of the children that mix two parents; the others begin as one of them."""
+"""Share of the children that combine two parents; the others start as a copy of one."""
 
 FEW = 8
-"""Columns of a random individual of the first generation, at the most."""
+"""Maximum number of columns of a random individual of the first generation."""
 
 LEAST_GAIN = 1e-3
 """Share of the best cost that a generation must gain to count as a gain."""
@@ -37,11 +37,10 @@ LEAST_GAIN = 1e-3
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Layout:
-    """What there is to select from.
-
-    ``columns`` is how many there are. ``inducer`` (n,) is the number of each observation's
-    inducer, ``least`` and ``most`` (k,) how many observations of each may be trained on. The
-    first so many are: observations are in order of time, so that a number says which.
+    """The columns and observations to select from. ``columns`` is the number of columns.
+    ``inducer`` (n,) is the number of each observation's inducer, ``least`` and ``most`` (k,) how
+    many observations of each may be trained on. The first ones are used: observations are in order
+    of time, so their number identifies them.
     """
 
     columns: int
@@ -51,8 +50,8 @@ class Layout:
 
     @classmethod
     def of(cls, columns: int, keys: Sequence[str], names: Sequence[str], needed: str) -> Layout:
-        """``keys`` (n,) name each observation's inducer, one of ``names``; of ``needed`` at least
-        one observation is kept, if there is one."""
+        """Return the choices among observations whose inducers are ``keys`` (n,), each one of
+        ``names``. At least one observation of ``needed`` is kept, if there is one."""
         number = {name: k for k, name in enumerate(names)}
         inducer = np.array([number[key] for key in keys], dtype=np.intp)
         return cls(
@@ -63,7 +62,7 @@ class Layout:
         )
 
     def selections(self, individuals: Sequence[Sequence[int]]) -> tuple[Flags, Flags]:
-        """Observations (k, n) and columns (k, p) of individuals."""
+        """Return the observations (k, n) and the columns (k, p) of individuals."""
         genes = np.array(individuals, dtype=np.intp)
         order = np.empty(len(self.inducer), dtype=np.intp)
         for k in range(len(self.most)):
@@ -74,9 +73,9 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How long to search: at most so many selections are scored (``evaluations``), and no more
-    once ``patience`` generations brought no gain. ``price`` is what a column must lower the error
-    by, as a share of the error of predicting the mean."""
+    """Limits of the search: at most ``evaluations`` selections are scored, and the search ends
+    after ``patience`` generations without a gain. A column must lower the error by ``price``, a
+    share of the error of predicting the mean."""
 
     evaluations: int
     population: int
@@ -86,8 +85,8 @@ class Settings:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Found:
-    """The best selection: flags of observations (n,) and columns (p,), how many observations of
-    each inducer (k,) that is, its cost, and how many different selections were scored."""
+    """The best selection: flags of observations (n,) and columns (p,), the number of observations
+    of each inducer (k,), its cost, and how many different selections were scored."""
 
     observations: Flags
     columns: Flags
@@ -118,11 +117,12 @@ def search(
     settings: Settings,
     random: Generator,
 ) -> Found:
-    """The selection of least cost: its error over that of the mean, plus the price of its columns.
+    """Return the selection of least cost: its error over that of the mean, plus the price of its
+    columns.
 
-    ``ranking`` names the columns, most telling first: some of the first generation use the first
-    few of it. Where nothing can be scored, everything is selected; where the mean misses nothing,
-    no column.
+    ``ranking`` holds the columns, most informative first: some individuals of the first generation
+    use the first few of it. If nothing can be scored, everything is selected; if the mean has no
+    error, no column is.
     """
     everything = [1] * layout.columns + layout.most.tolist()
     mean = [0] * layout.columns + layout.most.tolist()
@@ -168,7 +168,9 @@ def _found(individual: Sequence[int], layout: Layout, cost: float, evaluations: 
 def _toolbox(
     layout: Layout, evaluate: Callable[[Sequence[_Individual]], None], random: Generator
 ) -> Any:
-    """DEAP's, with operators that draw from ``random``: its own draw from the global one."""
+    """Return DEAP's toolbox with operators that draw from ``random`` instead of the global
+    generator.
+    """
     toolbox = base.Toolbox()
     toolbox.register("clone", _Individual)
     toolbox.register("population", _first_generation, layout, random)
@@ -200,7 +202,9 @@ def _first_generation(
     ranking: Sequence[int],
     size: int,
 ) -> list[_Individual]:
-    """The mean, everything, the first few of the ranking, and a few columns at random."""
+    """Return the first generation: the mean, everything, the first few of the ranking, and random
+    ones.
+    """
     first = [_Individual(mean), _Individual(everything)]
     p = layout.columns
     few = 1
@@ -229,15 +233,14 @@ def _tournament(random: Generator, population: Sequence[_Individual]) -> _Indivi
 
 
 def _cross(random: Generator, one: _Individual, other: _Individual) -> None:
-    """Each gene of ``one`` becomes the other's with even chances."""
+    """Replace each gene of ``one`` by the other's with probability one half."""
     for i in np.flatnonzero(random.random(len(one)) < 0.5).tolist():
         one[i] = other[i]
 
 
 def _mutate(layout: Layout, random: Generator, one: _Individual) -> _Individual:
-    """A column is exchanged for another, or given up, or a few are switched, on average one; and
-    the observations of some inducers, on average one, are drawn anew: all of them, or any
-    number."""
+    """Exchange a column for another, remove one, or switch a few (one on average); and draw the
+    number of observations again for some inducers (one on average): all of them, or any number."""
     p = layout.columns
     used = [j for j in range(p) if one[j]]
     unused = [j for j in range(p) if not one[j]]

@@ -1,4 +1,4 @@
-"""Least squares for many selections of rows and columns without passing over the data again."""
+"""Least squares for many selections of rows and columns in one pass over the data."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from kongming.learning.estimators.fitness import Flags, LeftOut
 __all__ = ["Gram"]
 
 RIDGE = 1e-8
-"""Share of a standardised column's summed squares that is added to its own: too little to matter
-but for selections that are singular, as those of duplicate columns."""
+"""Share of a standardised column's summed squares that is added to its own: it has an effect only
+on singular selections, such as those of duplicate columns."""
 
 _TOGETHER = 10
-"""Selections of similar size that are solved at once."""
+"""How many selections of similar size are solved at once."""
 
 
 class Gram:
-    """The normal equations of every selection, from what each observation adds to them.
+    """The normal equations of every selection, as sums over its observations.
 
     Each row's outer product with itself (intercept, standardised columns and target) is computed
-    once. A selection's Gram matrix is the sum over its observations; that of a fold is what
-    remains after taking off the left-out ones; its least squares fit is a solve of the block of
-    the selected columns.
+    once. A selection's Gram matrix is the sum over its observations; that of a fold is this sum
+    without the left-out ones; its least squares fit is a solve of the block of the selected
+    columns.
     """
 
     def __init__(self, X: Floats, y: Floats, left_out: LeftOut) -> None:
         n, p = X.shape
         self._mean, self._scale = standardisation(X)
         self._center = float(np.mean(y))
-        # The last column is 0: it pads selections to one size, and takes no part.
+        # The last column is 0: it pads selections to one size and has no effect.
         self._rows = np.column_stack(
             [np.ones(n), (X - self._mean) / self._scale, y - self._center, np.zeros(n)]
         )
@@ -52,8 +52,8 @@ class Gram:
         return found
 
     def solve(self, observations: Flags, columns: Flags) -> tuple[Floats, float]:
-        """Coefficients (p,), 0 for what is not selected, and intercept of one selection (n,),
-        (p,), in the units of ``X`` and ``y``."""
+        """Return the coefficients (p,), 0 for columns not selected, and the intercept of one
+        selection (n,), (p,), in the units of ``X`` and ``y``."""
         weights = observations[None, :].astype(np.float64)
         chosen = self._chosen(columns[None, :])
         solved = self._solve((weights @ self._added)[:, None], weights.sum(axis=1)[:, None], chosen)
@@ -82,7 +82,9 @@ class Gram:
         return np.where((counts > 0.5).all(axis=1), missed, np.inf)
 
     def _chosen(self, columns: Flags) -> NDArray[np.intp]:
-        """(k, m): positions in a row of the intercept and the selected columns, then padding."""
+        """Return (k, m): positions in a row of the intercept and the selected columns, then
+        padding.
+        """
         counts = columns.sum(axis=1)
         # A stable sort puts the positions of the selected columns first, in their order.
         first = np.argsort(~columns, axis=1, kind="stable")[:, : int(counts.max())]
@@ -93,14 +95,14 @@ class Gram:
         return chosen
 
     def _solve(self, matrices: Floats, counts: Floats, chosen: NDArray[np.intp]) -> Floats:
-        """(k, f, m) from ``matrices`` (k, f, q * q), the number of rows in each (k, f) and what is
-        chosen (k, m)."""
+        """Return coefficients (k, f, m) from ``matrices`` (k, f, q * q), the number of rows in each
+        (k, f) and the chosen positions (k, m)."""
         q = self._rows.shape[1]
         k, folds, m = *matrices.shape[:2], chosen.shape[1]
         block = (chosen[:, :, None] * q + chosen[:, None, :]).reshape(k, 1, m * m)
         left = np.take_along_axis(matrices, block, axis=2).reshape(k, folds, m, m)
         right = np.take_along_axis(matrices, (chosen * q + self._target)[:, None, :], axis=2)
-        # Where no row is left, any answer will do, but there has to be one.
+        # Without rows any finite solution is acceptable.
         ridge = RIDGE * np.maximum(counts, 1.0)
         steady = np.where(chosen[:, None, :] == self._padding, 1.0, ridge[:, :, None])
         steady[:, :, 0] = np.where(counts > 0.5, 0.0, 1.0)

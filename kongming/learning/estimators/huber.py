@@ -1,6 +1,6 @@
 """HUBER: ridge regression that is robust to a few disturbed runs.
 
-An unseen neighbour makes single runs slower by far more than the others repeat to.
+An unseen neighbour slows single runs by far more than the repeat noise of the others.
 """
 
 from __future__ import annotations
@@ -19,22 +19,24 @@ from kongming.learning.estimators.parameters import Constraint, Interval
 from kongming.learning.estimators.penalty import choose_penalty
 
 _MEDIAN_TO_DEVIATION = 1.0 / NormalDist().inv_cdf(0.75)
-"""Standard deviation of a normal law whose median absolute value is 1."""
+"""Standard deviation of a normal distribution whose median absolute value is 1."""
 
 _ROUNDS = 20
 _ROUGH_ROUNDS = 3
-"""Enough to compare penalties, of which hundreds are fitted."""
+"""Maximum number of iterations: enough to compare penalties, of which hundreds are fitted."""
 
 _STEADY = 1e-4
-"""The fit is done when no prediction moves by more than this share of the residuals' scale."""
+"""The fit has converged when no prediction moves by more than this share of the residuals'
+scale.
+"""
 
 
 class HuberRegressor(ContextRegressor):
     """Huber's loss with a ridge penalty, by reweighted least squares (Huber 1981, chapter 7).
 
     Residuals beyond ``threshold`` times their scale (the median absolute one) count linearly.
-    ``penalty`` is as in RIDGE, None lets ``fit`` choose it. Learns ``coef_`` (p,),
-    ``intercept_`` and ``penalty_``.
+    ``penalty`` is as in RIDGE; None lets ``fit`` choose it. Learns ``coef_`` (p,), ``intercept_``
+    and ``penalty_``.
     """
 
     constraints: ClassVar[Mapping[str, Constraint]] = {
@@ -70,11 +72,11 @@ class HuberRegressor(ContextRegressor):
 def _solve(
     X: Floats, y: Floats, penalties: Sequence[float], threshold: float, rounds: int
 ) -> tuple[Floats, Floats]:
-    """Coefficients (k, p) and intercepts (k,) of k penalties, each reweighted by itself."""
+    """Return coefficients (k, p) and intercepts (k,) of k penalties, each reweighted separately."""
     mean, center = X.mean(axis=0), float(np.mean(y))
     centred, target = X - mean, y - center
     squares = float(np.sum(centred**2))
-    # Where nothing varied any penalty gives 0, but there has to be one.
+    # If nothing varied, any penalty gives 0.
     ridge = np.array(penalties) * squares if squares > 0.0 else np.ones(len(penalties))
     coefs, intercepts = _weighted(centred, target, ridge, np.ones((len(ridge), len(y))))
     predicted = coefs @ centred.T + intercepts[:, None]
@@ -83,7 +85,7 @@ def _solve(
     for _ in range(rounds):
         residuals = np.abs(target - predicted[active])
         scale = _MEDIAN_TO_DEVIATION * np.median(residuals, axis=1)
-        # Where more than half of the runs are met exactly, no scale is left to judge the rest by.
+        # If more than half of the runs are fitted exactly, the scale of the residuals is 0.
         varied = scale > least
         active, scale, residuals = active[varied], scale[varied], residuals[varied]
         if not len(active):
@@ -98,10 +100,12 @@ def _solve(
 
 
 def _weighted(X: Floats, y: Floats, ridge: Floats, weights: Floats) -> tuple[Floats, Floats]:
-    """Weighted ridge regressions: (k, p) and (k,) from ``ridge`` (k,) and ``weights`` (k, n)."""
+    """Solve weighted ridge regressions: (k, p) and (k,) from ``ridge`` (k,) and ``weights`` (k,
+    n).
+    """
     total = weights.sum(axis=1)
     mean, center = weights @ X / total[:, None], weights @ y / total
-    # The columns are centred already, so that little cancels in these differences.
+    # The columns are centred, so these differences lose little precision.
     gram = (weights[:, :, None] * X).transpose(0, 2, 1) @ X
     gram -= total[:, None, None] * mean[:, :, None] * mean[:, None, :]
     diagonal = np.arange(X.shape[1])

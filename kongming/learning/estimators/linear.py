@@ -14,8 +14,8 @@ class LinearRegressor(Regressor):
     """Ordinary least squares with an intercept; learns ``coef_`` (p,) and ``intercept_``.
 
     Columns are standardised before they are solved for, since seconds per operation span nine
-    orders of magnitude. That changes no prediction while there are more runs than columns; with
-    fewer, the solution of least norm in standardised columns is taken.
+    orders of magnitude. With more runs than columns this changes no prediction; with fewer, the
+    solution of least norm in standardised columns is taken.
     """
 
     def _fit(self, X: Floats, y: Floats) -> None:

@@ -1,7 +1,7 @@
-"""Choice of a penalty: by groups and by stripes of runs left out.
+"""Choice of a penalty by leaving out groups and stripes of runs.
 
-Groups alone would not do. What a program suffers from one resource only can be learned from no
-other: left out, it is missed with any penalty, and the largest would seem to be the best.
+Groups alone are not enough. The effect of one resource cannot be learned from another: when its
+group is left out, any penalty misses it, and the largest would seem to be the best.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ PENALTIES = (1e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1, 1.0)
 """Candidates, as shares of the summed squares of the features; the last shrinks hardest."""
 
 STRIPES = 5
-"""Every fifth run is left out together, in addition to the groups."""
+"""Number of stripes: every fifth run is left out together, in addition to the groups."""
 
 Folds = Sequence[Sequence[int]]
 """Row numbers to leave out together, fold by fold."""
@@ -24,7 +24,7 @@ Folds = Sequence[Sequence[int]]
 
 Path = Callable[[Floats, Floats, Sequence[float]], Iterable[tuple[Floats, float]]]
 """``path(X, y, penalties)`` yields the coefficients (p,) and the intercept of each penalty in turn,
-so that what all of them need of the data is computed once."""
+so that work that all penalties need is done once."""
 
 
 def choose_penalty(X: Floats, y: Floats, folds: Folds, path: Path) -> float:

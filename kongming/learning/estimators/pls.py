@@ -1,7 +1,7 @@
-"""PLS: a few mixtures of all columns, weighted by how they go with the slowdown.
+"""PLS: a few mixtures of all columns, weighted by their covariance with the slowdown.
 
-Columns of one resource rise together. Instead of choosing among them, which the noise would
-decide, partial least squares lets all of them speak.
+Columns of one resource rise together. A choice among them would be decided by noise; partial least
+squares uses all of them.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from kongming.learning.estimators.parameters import Constraint, Interval
 class PartialLeastSquaresRegressor(Regressor):
     """Partial least squares with weights >= 0, through the origin; learns ``coef_`` (p,).
 
-    As PLS1 (Wold et al. 1984), but weights below 0 are set to 0, the columns are not deflated
-    (so that later mixtures are mixtures of the columns as they are, and coefficients stay >= 0)
-    and what the mixtures count for is solved for anew with each.
+    As PLS1 (Wold et al. 1984), but weights below 0 are set to 0, the columns are not deflated (so
+    that later mixtures are mixtures of the columns as they are, and coefficients stay >= 0) and the
+    weights of all mixtures are solved for again with each new one.
     """
 
     constraints: ClassVar[Mapping[str, Constraint]] = {

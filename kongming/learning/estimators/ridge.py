@@ -18,9 +18,9 @@ from kongming.learning.estimators.penalty import choose_penalty
 class RidgeRegressor(ContextRegressor):
     """Ridge regression; learns ``coef_`` (p,), ``intercept_`` and ``penalty_``.
 
-    Columns are centred but not scaled: as logs over idle they share a unit, and a resource
-    whose cost hardly moved in training should not be trusted as one whose cost doubled.
-    ``penalty`` (a share of the summed squares of ``X``) None lets ``fit`` choose.
+    Columns are centred but not scaled: as logs over idle they share a unit, and a resource whose
+    cost hardly moved in training should have less weight than one whose cost doubled. ``penalty``
+    (a share of the summed squares of ``X``) None lets ``fit`` choose.
     """
 
     constraints: ClassVar[Mapping[str, Constraint]] = {

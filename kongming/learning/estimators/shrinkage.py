@@ -1,7 +1,7 @@
 """Non-negative least squares with a penalty of its own for each column.
 
 With some forty columns the normal equations are small, and the columns share a unit (logs over
-idle), so that they are well enough conditioned under any penalty that is chosen here.
+idle), so that they are well conditioned under any penalty that is chosen here.
 """
 
 from __future__ import annotations
@@ -15,10 +15,9 @@ from kongming.arrays import Floats
 
 
 def shrunk_nonnegative(X: Floats, y: Floats, penalties: Sequence[Floats]) -> Iterator[Floats]:
-    """Coefficients (p,) >= 0 of least squares through the origin, for each of ``penalties``.
-
-    Each of them (p,) is what the squares of the coefficients cost. The factor of the normal
-    equations stands for the rows of ``X`` and of the penalties, and is only (p, p).
+    """Yield the coefficients (p,) >= 0 of least squares through the origin for each of
+    ``penalties``, which multiply the squares of the coefficients (p,). The factor of the normal
+    equations replaces the rows of ``X`` and of the penalties, and is only (p, p).
     """
     gram, wanted = X.T @ X, X.T @ y
     for penalty in penalties:

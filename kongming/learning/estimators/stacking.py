@@ -1,8 +1,8 @@
 """STACK: a weighted mean of the other models' log slowdowns.
 
-Members that err differently err less together (stacked regression, Breiman 1996: weights of 0 or
-more, learned from predictions of what was left out). With few runs the weights themselves are
-noise, so they are drawn towards equal ones.
+The mean of members with different errors has a smaller error (stacked regression, Breiman 1996:
+weights of 0 or more, learned from predictions of left-out runs). With few runs the weights
+themselves are noisy, so they are shrunk towards equal ones.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from kongming.learning.validation import Fold, Validation
 __all__ = ["Stack", "nested", "stack_weights", "stacked", "worse"]
 
 PULL = 1.0
-"""How strongly the weights are drawn to equal ones, in mean squared deviations of the members."""
+"""How strongly the weights are shrunk to equal ones, in mean squared deviations of the members."""
 
 LEAST_SCORED = 10
-"""With fewer runs to learn them from, weights would be chance."""
+"""Minimum number of runs: weights learned from fewer would be noise."""
 
 LEAST_WEIGHT = 0.02
-"""A member that would weigh less is left out: it would cost time and move nothing."""
+"""Minimum weight: a member below it is left out, since it would cost time and have no effect."""
 
 
 def stack_weights(predictions: Floats, y: Floats, *, pull: float = PULL) -> Floats:
-    """(k,) weights of 0 or more that sum to 1.
+    """Return (k,) weights of 0 or more that sum to 1.
 
     ``predictions`` (n, k) are the members' log slowdowns of runs that they were not trained on,
     ``y`` (n,) the measured ones. Minimises the squared error of the weighted mean, with a
@@ -60,10 +60,10 @@ def stack_weights(predictions: Floats, y: Floats, *, pull: float = PULL) -> Floa
 def nested(
     predictions: Floats, y: Floats, folds: Sequence[NDArray[np.intp]], *, pull: float = PULL
 ) -> Floats:
-    """(n,): the stack's prediction of each row, by weights that never saw the row's fold.
+    """Return (n,): the stack's prediction of each row, with weights learned without the row's fold.
 
     ``folds`` are the rows that were left out together; a row in several of them gets the mean of
-    their predictions, and one in none not a number.
+    their predictions, a row in none gets NaN.
     """
     sums, counts = np.zeros(len(y)), np.zeros(len(y))
     every = np.arange(len(y))
@@ -85,8 +85,8 @@ class Stack:
 
 
 def stacked(members: Sequence[Validation], y: Floats, folds: Sequence[Fold]) -> Stack | None:
-    """The stack of these models, validated; None for fewer than two members or folds, or too few
-    runs that were left out.
+    """Return the validated stack of these models; None for fewer than two members or folds, or too
+    few left-out runs.
 
     ``members`` are validations over the same ``folds``, ``y`` (n,) the measured log slowdowns.
     """
@@ -118,10 +118,10 @@ def stacked(members: Sequence[Validation], y: Floats, folds: Sequence[Fold]) -> 
 
 
 def worse(one: Validation, other: Validation, noise: float) -> bool:
-    """Whether ``one`` errs more than ``other`` by more than chance and the repeat noise explain.
+    """Return whether ``one`` has a larger error than ``other``, beyond chance and the repeat noise.
 
-    ``other`` is often the least of many errors, and so lower than it will be on new runs: the
-    mean difference of the absolute errors, run by run, counts beyond twice its standard error.
+    ``other`` is often the least of many errors, and so too low for new runs: the mean difference of
+    the absolute errors, run by run, counts only beyond twice its standard error.
     """
     if not len(one.residuals) or not len(other.residuals):
         return len(one.residuals) == 0

@@ -1,4 +1,4 @@
-"""A model frozen on some columns, as one over all of them that looks at those alone."""
+"""Conversion of a model that was frozen on some columns to one over all columns."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 __all__ = ["over_all"]
 
 _FAR = 1e300
-"""The scale of a column that a kernel must not see: nothing differs on it."""
+"""The scale of a column that a kernel must ignore: all its distances become 0."""
 
 
 def over_all(frozen: Mapping[str, Any], used: NDArray[np.intp], columns: int) -> dict[str, Any]:
-    """``frozen`` (a constant, trees or a kernel), fitted to the columns ``used``, over so many
-    ``columns``."""
+    """Return ``frozen`` (a constant, trees or a kernel), which was fitted to the columns ``used``,
+    as a model over a number of ``columns``."""
     kind = frozen["type"]
     if kind == "trees":
         positions = used.tolist()
@@ -33,7 +33,7 @@ def over_all(frozen: Mapping[str, Any], used: NDArray[np.intp], columns: int) ->
         }
     if kind == "constant":
         return dict(frozen)
-    raise ValueError(f"A frozen model of type {kind!r} cannot be read over more columns.")
+    raise ValueError(f"A frozen model of type {kind!r} cannot be converted to more columns.")
 
 
 def _spread(values: list[float], used: NDArray[np.intp], size: int, rest: float) -> list[float]:

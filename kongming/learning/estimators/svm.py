@@ -18,7 +18,7 @@ class KernelRegressor(Regressor):
     """Epsilon-SVR on standardised columns and target; learns ``svr_`` and the scales.
 
     ``penalty`` is C and ``epsilon`` the width of the tube, both in units of the standardised
-    target. The kernel's gamma is one over the number of columns.
+    target. The kernel's gamma is 1 / p.
     """
 
     constraints: ClassVar[Mapping[str, Constraint]] = {
