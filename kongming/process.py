@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from kongming.printable import printable
 from kongming.records.errors import KongmingError
 
 __all__ = ["Terminated", "json_text", "print_plainly", "run", "tell_with_hint", "terminate"]
@@ -106,6 +107,6 @@ def json_text(document: Any) -> str:
 
 def tell_with_hint(error: Exception) -> None:
     """On stderr: what is wrong, and the way out on a line of its own."""
-    click.echo(f"error: {getattr(error, 'message', error)}", err=True)
+    click.echo(printable(f"error: {getattr(error, 'message', error)}", lines=True), err=True)
     if hint := getattr(error, "hint", None):
-        click.echo(f"hint: {hint}", err=True)
+        click.echo(printable(f"hint: {hint}", lines=True), err=True)

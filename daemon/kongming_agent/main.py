@@ -21,6 +21,7 @@ import grpc
 
 from kongming import __version__
 from kongming import process as entry
+from kongming.printable import log_to_stderr
 from kongming.rpc.channel import Connection, connection_from_settings
 from kongming_agent import config
 from kongming_agent import profiling as profile
@@ -83,11 +84,7 @@ def cli(
 
     What cannot be delivered is kept on disk until it can. Flags win over the file.
     """
-    logging.basicConfig(
-        level=logging.DEBUG if verbose else logging.INFO,
-        format="%(asctime)s %(levelname)s %(message)s",
-        stream=sys.stderr,
-    )
+    log_to_stderr(logging.DEBUG if verbose else logging.INFO)
     if context.invoked_subcommand is not None:
         return 0
     settings = config.load(

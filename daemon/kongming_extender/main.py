@@ -19,6 +19,7 @@ import click
 
 from kongming import __version__
 from kongming import process as entry
+from kongming.printable import log_to_stderr
 from kongming.settings import as_file
 from kongming_extender import config as settings
 from kongming_extender.config import Config
@@ -118,12 +119,8 @@ async def serve(config: Config) -> int:
 
 
 def _log_to_stderr(level: str) -> None:
-    logging.basicConfig(
-        level=logging.WARNING,
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-        stream=sys.stderr,
-        force=True,
-    )
+    form = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+    log_to_stderr(logging.WARNING, form, force=True)
     for package in ("kongming", "kongming_extender", "kongming_scheduling"):
         logging.getLogger(package).setLevel(level.upper())
 

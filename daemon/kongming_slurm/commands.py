@@ -14,6 +14,7 @@ import click
 
 from kongming import __version__
 from kongming import process as entry
+from kongming.printable import log_to_stderr
 from kongming.settings import as_file
 from kongming_slurm import config, hooks
 from kongming_slurm.config import Settings
@@ -59,11 +60,7 @@ def bridge_cli(
     if show:
         click.echo(defaults(), nl=False)
         return 0
-    logging.basicConfig(
-        level=logging.DEBUG if verbose else logging.INFO,
-        format="%(asctime)s %(levelname)s %(message)s",
-        stream=sys.stderr,
-    )
+    log_to_stderr(logging.DEBUG if verbose else logging.INFO)
     options = {"address": address, "ca": ca, "cert": cert, "key": key, "token_file": token_file}
     return _bridge(config.load(file, server=options), once=once, reset=reset)
 

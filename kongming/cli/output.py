@@ -12,6 +12,7 @@ import click
 
 from kongming import quantities
 from kongming.cli import failures
+from kongming.printable import printable
 from kongming.process import json_text
 
 if TYPE_CHECKING:
@@ -58,11 +59,24 @@ def error_console() -> Console:
 
 
 def _console(*, stderr: bool) -> Console:
-    from rich.console import Console
+    from rich.console import Console, ConsoleOptions, RenderableType
+    from rich.segment import Segment
 
     from kongming.cli import tables
 
-    made = Console(stderr=stderr, highlight=False, emoji=False)
+    class PrintableConsole(Console):
+        """Obeys the styles of rich, and no escape sequence in what it prints."""
+
+        def render(
+            self, renderable: RenderableType, options: ConsoleOptions | None = None
+        ) -> Iterable[Segment]:
+            for segment in super().render(renderable, options):
+                if segment.control or segment.text == "\n":
+                    yield segment
+                else:
+                    yield Segment(printable(segment.text, lines=True), segment.style)
+
+    made = PrintableConsole(stderr=stderr, highlight=False, emoji=False)
     # Rich takes a pipe for 80 columns and cuts names off.
     if not made.is_terminal and "COLUMNS" not in made._environ:
         made.width = PIPE_WIDTH

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
+from kongming.printable import printable
+
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
     from rich.table import Table as RichTable
@@ -205,7 +207,7 @@ def made(
         tuple(
             cell
             if hasattr(cell, "__rich_console__") or isinstance(cell, Text)
-            else Text("-" if cell is None else str(cell), overflow="fold")
+            else Text("-" if cell is None else printable(str(cell)), overflow="fold")
             for cell in row
         )
         for row in rows

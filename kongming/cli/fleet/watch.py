@@ -11,6 +11,7 @@ import click
 from kongming.cli import options, output
 from kongming.cli.examples import examples
 from kongming.cli.fleet.serving import Server, remote, server_options
+from kongming.printable import printable
 
 if TYPE_CHECKING:
     from kongming.records.answers import NodeReport
@@ -51,7 +52,7 @@ def command(
             if as_json:
                 seen.append(report.to_dict())
             else:
-                click.echo(_line(report))
+                click.echo(printable(_line(report)))
     if as_json:
         output.emit_json({"changes": seen})
 
