@@ -188,8 +188,7 @@ class Catalog:
         known = self._applications | {name for name, _ in self._served}
         if app in known:
             return f"{app} has no model (kongming train {app})"
-        # Of thousands of names the nearest takes longer to find than is worth it.
-        near = UnknownNameError("application", app, known if len(known) <= 1000 else ())
+        near = UnknownNameError("application", app, known)
         meant = f"; did you mean {' or '.join(near.suggestions)}?" if near.suggestions else ""
         return f"Nobody profiled {app}{meant}"
 

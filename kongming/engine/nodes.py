@@ -104,9 +104,9 @@ class Nodes:
                 found=id_or_name,
                 allowed=f"one of the ids {', '.join(sorted(ids)[:4])}",
             )
-        # Of thousands of names the nearest takes longer to find than is worth it.
-        known = self._ids_by_name if len(self._by_id) <= 1000 else ()
-        raise UnknownNameError("node", id_or_name, known, hint="List them: kongming nodes")
+        raise UnknownNameError(
+            "node", id_or_name, self._ids_by_name, hint="List them: kongming nodes"
+        )
 
     def number_of(self, node_id: str) -> int:
         """-1 where the node is not in service."""

@@ -29,7 +29,7 @@ Library code raises these and never exits; the command line maps ``exit_status``
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import Literal
 
 AccessReason = Literal["unauthenticated", "forbidden"]
@@ -85,12 +85,15 @@ class UnknownNameError(InputError):
     """A name that is not known; the nearest known names are suggested."""
 
     def __init__(self, kind: str, name: str, known: Iterable[str], *, hint: str | None = None):
-        names = sorted(known)
-        self.suggestions = tuple(difflib.get_close_matches(name, names, n=3, cutoff=0.5))
+        count = len(known if isinstance(known, Collection) else (known := tuple(known)))
+        names = sorted(known) if count <= _COMPARED else []
+        self.suggestions = _nearest(name, names)
         if self.suggestions:
             way_out = "Did you mean " + " or ".join(self.suggestions) + "?"
         elif names:
             way_out = f"Known: {', '.join(names[:12])}{', ...' if len(names) > 12 else ''}."
+        elif count:
+            way_out = f"{count} others are known."
         else:
             way_out = f"There is no {kind} yet."
         super().__init__(
@@ -99,6 +102,19 @@ class UnknownNameError(InputError):
         )
         self.kind = kind
         self.name = name
+
+
+_COMPARED = 200
+"""Known names among which the nearest is looked for: of more, that takes too long for a server."""
+
+_LONGEST_COMPARED = 100
+
+
+def _nearest(name: str, names: Sequence[str]) -> tuple[str, ...]:
+    if len(name) > _LONGEST_COMPARED:
+        return ()
+    short = [known for known in names if len(known) <= _LONGEST_COMPARED]
+    return tuple(difflib.get_close_matches(name, short, n=3, cutoff=0.5))
 
 
 class ImplausibleError(InputError):

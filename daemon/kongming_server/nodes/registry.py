@@ -109,6 +109,9 @@ class Agents:
         self._by_name.setdefault(facts.name, set()).add(facts.id)
         return agent
 
+    def _names(self) -> list[str]:
+        return [name for name, of in self._by_name.items() if of]
+
     def known(self, node_id: str, field_name: str = "node_id") -> Agent:
         """By id alone: what agents call themselves. Raises UnknownNameError."""
         agent = self._by_id.get(node_id)
@@ -130,7 +133,7 @@ class Agents:
             return agent
         ids = self._by_name.get(node, set())
         if not ids:
-            names = [name for name, of in self._by_name.items() if of]
+            names = self._by_name if len(self._by_name) > _LISTED else self._names()
             error = UnknownNameError("node", node, names)
             error.field = field_name
             raise error
@@ -142,6 +145,10 @@ class Agents:
                 allowed=f"an id: {', '.join(sorted(ids)[:5])}",
             )
         return self._by_id[next(iter(ids))]
+
+
+_LISTED = 1000
+"""Names that are gone are told apart from the others only where there are no more."""
 
 
 class Watchers:
