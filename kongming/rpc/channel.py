@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import logging
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -11,6 +12,8 @@ import grpc
 import grpc.aio
 
 from kongming.records.errors import InputError
+
+_log = logging.getLogger(__name__)
 
 DEFAULT_TIMEOUT_S = 10.0
 """Seconds that a call may take."""
@@ -162,10 +165,26 @@ def is_loopback(host: str) -> bool:
 
 def read_token(file: Path) -> str:
     """The token that a file holds, without the white space around it. Raises InputError."""
+    _warn_of_readers(file)
     text = (_read(file, "token_file") or b"").decode("utf-8", "replace").strip()
     if not text or any(not character.isprintable() for character in text):
         raise InputError("holds no token.", field="token_file", found=str(file))
     return text
+
+
+def _warn_of_readers(file: Path) -> None:
+    try:
+        mode = file.stat().st_mode
+    except OSError:
+        # Reading it says what is wrong.
+        return
+    if mode & 0o007 and (file, mode) not in _warned:
+        _warned.add((file, mode))
+        _log.warning("Others on this machine can read the token in %s: chmod 600 it.", file)
+
+
+_warned: set[tuple[Path, int]] = set()
+"""Files that were warned of: a token is read anew for each connection."""
 
 
 def _host(target: str) -> str:

@@ -9,7 +9,7 @@ import sqlite3
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -218,6 +218,8 @@ def _engine(store_url: str) -> sa.Engine:
     if url.get_backend_name() == "sqlite":
         event.listen(engine, "connect", _prepare_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
+        if url.database not in (None, "", ":memory:"):
+            _keep_private(engine, Path(str(url.database)))
     return engine
 
 
@@ -238,7 +240,8 @@ def _with_folder(url: sa.URL, *, is_default: bool) -> sa.URL:
         raise StoreError(f"The store {path} is a folder.", hint="Name a file in it.")
     try:
         if is_default:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            # What is measured tells of users and their programs: others read it by being let in.
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         elif not path.parent.is_dir():
             raise StoreError(
                 f"The folder of the store {path} does not exist.", hint="Create it first."
@@ -249,6 +252,21 @@ def _with_folder(url: sa.URL, *, is_default: bool) -> sa.URL:
             hint="Name another path with --store or KONGMING_STORE.",
         ) from error
     return url.set(database=str(path))
+
+
+def _keep_private(engine: sa.Engine, path: Path) -> None:
+    """Let nobody but its owner read a file that SQLite is about to make. The mode of one that is
+    there is its owner's choice."""
+    if path.exists():
+        return
+
+    def hide(connection: object, record: object) -> None:
+        # There is nothing in it yet; what SQLite makes beside it later has the mode of the file.
+        for name in (path.name, f"{path.name}-wal", f"{path.name}-shm"):
+            with suppress(OSError):
+                path.with_name(name).chmod(0o600)
+
+    event.listen(engine, "connect", hide, once=True)
 
 
 def _prepare_sqlite(connection: Any, record: object) -> None:
