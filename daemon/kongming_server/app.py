@@ -38,6 +38,7 @@ from kongming_server.ingest.write import Ingest
 from kongming_server.interceptors import interceptors, server_options
 from kongming_server.metrics import Metrics
 from kongming_server.nodes.ownership import Ownership
+from kongming_server.outage import Outage
 from kongming_server.quality.closed_loop import ClosedLoop
 from kongming_server.restore import Restore
 from kongming_server.security import Guard, TokenBook, check_bind
@@ -87,6 +88,7 @@ class App:
         # Of its own, so that reports never wait behind questions to the store, nor these for them.
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="kongming-ingest")
         self._metrics = Metrics()
+        self._outage = Outage()
         self._every = Every()
         self._health = health.aio.HealthServicer()
         self._undo = AsyncExitStack()
@@ -127,7 +129,10 @@ class App:
             ttl_s=config.fleet.fingerprint_ttl_s, silent_after_s=config.fleet.silent_after_s
         )
         engine = Engine(settings)
-        hub = Hub(config, store, self._executor, engine, self._clock, self._metrics, settings)
+        hub = Hub(
+            *(config, store, self._executor, engine, self._clock, self._metrics, settings),
+            outage=self._outage,
+        )
         restore = Restore(hub)
         since = await restore.everything()
         if store.is_new or not (len(hub.agents) or restore.models_in_service or len(tokens)):
@@ -206,10 +211,13 @@ class App:
         self._why_not_ready = None
         return Addresses(_address(host, port), http)
 
-    def _observe(self, seconds: float, failed: bool) -> None:
+    def _observe(self, seconds: float, failed: Exception | None) -> None:
         self._metrics.store_seconds.labels("report").observe(seconds)
-        if failed:
+        if failed is None:
+            self._outage.succeeded()
+        else:
             self._metrics.store_errors.inc()
+            self._outage.failed(failed)
 
     async def _look_after(
         self, hub: Hub, ingest: Ingest, tokens: TokenBook, restore: Restore, since: int

@@ -22,6 +22,7 @@ from kongming_server.ingest.write import Report
 from kongming_server.metrics import Metrics
 from kongming_server.nodes.profile_requests import ProfileRequests
 from kongming_server.nodes.registry import Agent, Agents, Watchers
+from kongming_server.outage import Outage
 from kongming_server.settings import Config
 
 T = TypeVar("T")
@@ -39,8 +40,10 @@ class Hub:
         clock: SteadyClock,
         metrics: Metrics,
         engine_settings: Settings,
+        outage: Outage | None = None,
     ) -> None:
         self.config = config
+        self.outage = Outage() if outage is None else outage
         self.store = store
         self.engine = engine
         self.clock = clock
@@ -71,10 +74,16 @@ class Hub:
         """
         begun = time.perf_counter()
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._executor, call)
-        except StoreError:
+            result = await asyncio.get_running_loop().run_in_executor(self._executor, call)
+        except StoreError as error:
             self.metrics.store_errors.inc()
+            self.outage.failed(error)
             raise
+        else:
+            # Reading goes on while a disk is full.
+            if work in _WRITING:
+                self.outage.succeeded()
+            return result
         finally:
             self.metrics.store_seconds.labels(work).observe(time.perf_counter() - begun)
 
@@ -229,6 +238,9 @@ class Hub:
             agent.probe_now = True
         self.watchers.changed(resident.node_id)
 
+
+_WRITING = ("agent", "assignment")
+"""Work on the store that writes, whatever there is."""
 
 _ORDER = ("reserved", "expired", "bound", "released")
 """States of a placement: a later one is never followed by an earlier one."""

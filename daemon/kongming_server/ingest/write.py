@@ -64,7 +64,7 @@ class Ingest:
         queue_records: int,
         queue_wait_s: float,
         gather_s: float = 0.0,
-        observe: Callable[[float, bool], None] = lambda seconds, failed: None,
+        observe: Callable[[float, Exception | None], None] = lambda seconds, failed: None,
     ) -> None:
         """``observe`` is told how long each transaction took, and whether the store failed."""
         self._store = store
@@ -150,13 +150,14 @@ class Ingest:
             earliest = time.monotonic() + self._distance_s(group)
             reports = [waiting.report for waiting in group]
             results: Sequence[Accepted | Exception]
-            begun, failed = time.perf_counter(), False
+            begun = time.perf_counter()
+            failed: Exception | None = None
             try:
                 results = await loop.run_in_executor(self._executor, self._commit, reports)
             except Exception as error:
                 if not isinstance(error, KongmingError):
                     log.exception("Reports could not be written.")
-                results, failed = [error] * len(group), True
+                results, failed = [error] * len(group), error
             self._observe(time.perf_counter() - begun, failed)
             for number, (waiting, result) in enumerate(zip(group, results, strict=True)):
                 if number % _AT_ONCE == 0:
