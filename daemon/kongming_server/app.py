@@ -34,6 +34,7 @@ from kongming.store.integrity import check_file, refuse_empty_file
 from kongming_server import garbage_collection as garbage
 from kongming_server.clock import SteadyClock
 from kongming_server.http.app import make_http
+from kongming_server.http.listener import Listener
 from kongming_server.ingest.write import Ingest
 from kongming_server.interceptors import interceptors, server_options
 from kongming_server.metrics import Metrics
@@ -42,7 +43,9 @@ from kongming_server.outage import Outage
 from kongming_server.quality.closed_loop import ClosedLoop
 from kongming_server.restore import Restore
 from kongming_server.security import Guard, TokenBook, check_bind
+from kongming_server.security.connections import Connections
 from kongming_server.security.credentials import add_port, http_ssl
+from kongming_server.security.sockets import connections_allowed, watch_port
 from kongming_server.services.assignments import AssignmentsService
 from kongming_server.services.counted import CountedPredictor
 from kongming_server.services.fleet import FleetService
@@ -177,10 +180,16 @@ class App:
         await self._look_after(hub, ingest, tokens, restore, since)
 
         guard = Guard(config.security, config.limits, metrics=self._metrics, tokens=tokens)
+        allowed = connections_allowed(config.limits.connections)
+        # Schedulers and people ask over HTTP, and every node over gRPC.
+        over_http = allowed // 4 if config.server.http else 0
+        over_grpc = self._connections(allowed - over_http, spare_trusted=True)
         predictor = CountedPredictor(engine, hub.now, self._metrics)
         assignments = AssignmentsService(hub, closed_loop)
         server = grpc.aio.server(
-            interceptors=interceptors(guard), options=server_options(config.limits)
+            interceptors=interceptors(guard, over_grpc),
+            # More than are kept: whoever comes when all places are taken takes one of a stranger.
+            options=server_options(config.limits, connections=allowed - over_http + _JOINING),
         )
         predictor_pb2_grpc.add_PredictorServicer_to_server(predictor, server)
         assignments_pb2_grpc.add_AssignmentsServicer_to_server(assignments, server)
@@ -195,6 +204,8 @@ class App:
         )
         host, _ = split_address(config.server.listen, "server.listen")
         port = add_port(server, config.server.listen, config.security)
+        watching = asyncio.create_task(watch_port(port, over_grpc, config.limits.idle_s))
+        undo.callback(watching.cancel)
 
         async def drain() -> None:
             hub.end()
@@ -205,7 +216,7 @@ class App:
         await server.start()
         http = ""
         if config.server.http:
-            http = await self._serve_http(predictor, guard)
+            http = await self._serve_http(predictor, guard, self._connections(over_http))
         for name in ("", *SERVICES):
             await self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
         self._why_not_ready = None
@@ -267,22 +278,55 @@ class App:
         # Not on the event loop: closing waits for a turn that may wait for the event loop.
         self._undo.push_async_callback(asyncio.to_thread, watch.close)
 
-    async def _serve_http(self, predictor: CountedPredictor, guard: Guard) -> str:
+    def _connections(self, most: int, *, spare_trusted: bool = False) -> Connections:
+        limits = self._config.limits
+        return Connections(
+            most=most,
+            per_address=limits.connections_per_address,
+            idle_s=limits.idle_s,
+            spare_trusted=spare_trusted,
+        )
+
+    async def _serve_http(
+        self, predictor: CountedPredictor, guard: Guard, connections: Connections
+    ) -> str:
         config = self._config
         host, port = split_address(config.server.http, "server.http")
-        app = make_http(predictor, self._metrics, guard, ready=lambda: self._why_not_ready)
-        runner = web.AppRunner(app, access_log=None, shutdown_timeout=self._grace_s)
+        app = make_http(
+            predictor,
+            self._metrics,
+            guard,
+            ready=lambda: self._why_not_ready,
+            degraded=lambda: self._outage.reason,
+            connections=connections,
+        )
+        runner = web.AppRunner(
+            app,
+            access_log=None,
+            shutdown_timeout=self._grace_s,
+            keepalive_timeout=config.limits.idle_s,
+            auto_decompress=False,
+        )
         await runner.setup()
         self._undo.push_async_callback(runner.cleanup)
-        site = web.TCPSite(runner, host, port, ssl_context=http_ssl(config.security))
+        server = runner.server
+        assert server is not None
+        listener = Listener(
+            server, connections, tls=http_ssl(config.security), idle_s=config.limits.idle_s
+        )
+        self._undo.push_async_callback(listener.close)
         try:
-            await site.start()
+            await listener.start(host, port)
         except OSError as error:
             raise KongmingError(
                 f"{config.server.http} cannot be listened at: {error.strerror or error}.",
                 hint="Is another server there? Try --http with port 0.",
             ) from error
-        return _address(host, runner.addresses[0][1])
+        return _address(host, listener.port)
+
+
+_JOINING = 16
+"""Connections to gRPC above the limit, until one that nobody known uses was ended for each."""
 
 
 def _open(url: str, settings: ServerSettings) -> Store:

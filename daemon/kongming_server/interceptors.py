@@ -2,24 +2,31 @@
 
 It is one interceptor, and a method is wrapped once: a chain of five, each looking the method up
 for each call, costs more than a prediction.
+
+Every request is served as a stream of bytes, which is the same on the wire: the caller is admitted
+before the first of them is read, so that a message of a stranger stays in his own buffers.
 """
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import logging
 import secrets
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import grpc
 from google.protobuf.message import DecodeError
 
-from kongming.records.errors import InputError, KongmingError
+from kongming.records.errors import AccessError, InputError, KongmingError
 from kongming.rpc.errors import to_status
 from kongming.rpc.v1 import predictor_pb2
+from kongming_server.decoding import Decoder
 from kongming_server.security.admission import Call, Caller, Guard, Ticket, current_call
+from kongming_server.security.connections import Connections
 from kongming_server.settings import Limits
 
 __all__ = [
@@ -34,6 +41,9 @@ __all__ = [
 _log = logging.getLogger(__name__)
 
 REQUEST_ID_KEY = "x-request-id"
+IMPORT = "/kongming.rpc.v1.Profiles/ImportRuns"
+"""The one method whose messages may be as large as ``limits.import_bytes``."""
+
 _LONGEST_REQUEST_ID = 128
 _process = secrets.token_hex(4)
 _count = itertools.count(1)
@@ -43,18 +53,30 @@ if TYPE_CHECKING:  # Their types take parameters only for a checker.
     Handler = grpc.RpcMethodHandler[Any, Any]
 
 
-def interceptors(guard: Guard) -> list[grpc.aio.ServerInterceptor]:
-    """The interceptors of a grpc.aio server."""
-    return [_Gate(guard)]
+def interceptors(
+    guard: Guard, connections: Connections | None = None
+) -> list[grpc.aio.ServerInterceptor]:
+    """The interceptors of a grpc.aio server. ``connections`` is told who was admitted on each."""
+    return [_Gate(guard, Connections() if connections is None else connections)]
 
 
-def server_options(limits: Limits) -> list[tuple[str, Any]]:
-    """Channel arguments of the server: sizes, streams of a connection, pings."""
+def server_options(limits: Limits, *, connections: int | None = None) -> list[tuple[str, Any]]:
+    """Channel arguments of the server: sizes, streams of a connection, pings, and when one ends.
+
+    ``connections`` is the most that are accepted, ``limits.connections`` by default.
+    """
+    idle_ms = round(limits.idle_s * 1000)
     return [
-        ("grpc.max_receive_message_length", limits.message_bytes),
+        ("grpc.max_receive_message_length", max(limits.message_bytes, limits.import_bytes)),
         ("grpc.max_send_message_length", -1),
         ("grpc.max_metadata_size", 16 << 10),
-        ("grpc.max_concurrent_streams", limits.streams_per_peer),
+        ("grpc.max_concurrent_streams", limits.streams_per_connection),
+        ("grpc.max_allowed_incoming_connections", connections or limits.connections),
+        ("grpc.server_handshake_timeout_ms", idle_ms),
+        ("grpc.max_connection_idle_ms", _CALLER_IDLE_MS),
+        # By then a revoked certificate ends at the latest, and balancers see new servers.
+        ("grpc.max_connection_age_ms", 3_600_000),
+        ("grpc.max_connection_age_grace_ms", 600_000),
         ("grpc.so_reuseport", 0),
         # A peer that is gone without a word is noticed within a minute.
         ("grpc.keepalive_time_ms", 40_000),
@@ -62,6 +84,10 @@ def server_options(limits: Limits) -> list[tuple[str, Any]]:
         ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
         ("grpc.keepalive_permit_without_calls", 1),
     ]
+
+
+_CALLER_IDLE_MS = 600_000
+"""Connections of callers that are known, but silent, end after so long."""
 
 
 def request_id_of(given: str) -> str:
@@ -121,9 +147,12 @@ class RequestIds(logging.Filter):
 
 
 class _Gate(grpc.aio.ServerInterceptor):
-    def __init__(self, guard: Guard) -> None:
+    def __init__(self, guard: Guard, connections: Connections) -> None:
         self._guard = guard
+        self._connections = connections
         self._wrapped: dict[str, Handler] = {}
+        # One at a time: large messages do not multiply by decoding many of them at once.
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="kongming-decode")
 
     async def intercept_service(
         self, continuation: Any, handler_call_details: grpc.HandlerCallDetails
@@ -140,66 +169,55 @@ class _Gate(grpc.aio.ServerInterceptor):
         return wrapped
 
     def _wrap(self, method: str, handler: Any) -> Handler:
-        decode = handler.request_deserializer
         coding = {
-            # Of a stream it raises where the servicer reads, which is inside of the gate.
-            "request_deserializer": decode if handler.request_streaming else _decoding(decode),
+            "request_deserializer": None,
             "response_serializer": handler.response_serializer,
         }
-        gated = _Method(method, self._guard)
-        if handler.unary_unary:
-            return grpc.unary_unary_rpc_method_handler(gated.unary(handler.unary_unary), **coding)
-        if handler.stream_unary:
-            return grpc.stream_unary_rpc_method_handler(
-                gated.unary(handler.stream_unary, stream=True), **coding
+        decoder = self._decoder(method, handler.request_deserializer, self._executor)
+        gated = _Method(method, self._guard, self._connections, decoder)
+        streaming = bool(handler.request_streaming)
+        if handler.response_streaming:
+            behaviour = handler.stream_stream if streaming else handler.unary_stream
+            return grpc.stream_stream_rpc_method_handler(
+                gated.stream(behaviour, requests=streaming), **coding
             )
-        if handler.unary_stream:
-            return grpc.unary_stream_rpc_method_handler(
-                gated.stream(handler.unary_stream), **coding
-            )
-        return grpc.stream_stream_rpc_method_handler(gated.stream(handler.stream_stream), **coding)
+        behaviour = handler.stream_unary if streaming else handler.unary_unary
+        return grpc.stream_unary_rpc_method_handler(
+            gated.unary(behaviour, requests=streaming), **coding
+        )
 
-
-class _Undecoded:
-    """In place of a request that could not be decoded: gRPC would end the call with UNKNOWN."""
-
-
-_undecoded = _Undecoded()
-
-
-def _decoding(decode: Any) -> Any:
-    if decode is None:
-        return None
-
-    def attempt(content: bytes) -> Any:
-        try:
-            return decode(content)
-        except DecodeError:
-            return _undecoded
-
-    return attempt
+    def _decoder(
+        self, method: str, decode: Callable[[bytes], Any] | None, executor: Executor
+    ) -> Decoder:
+        limits = self._guard.limits
+        most_bytes = limits.import_bytes if method == IMPORT else limits.message_bytes
+        return Decoder(decode, most_bytes, executor)
 
 
 class _Method:
     """One method's way in and out. What is the same for each call is looked up once."""
 
-    def __init__(self, method: str, guard: Guard) -> None:
+    def __init__(
+        self, method: str, guard: Guard, connections: Connections, decoder: Decoder
+    ) -> None:
         self._method = method
         self._guard = guard
+        self._connections = connections
+        self._decoder = decoder
         self._seconds = guard.metrics.rpc_seconds.labels(method)
         self._rpcs = guard.metrics.rpcs
         self._ok = guard.metrics.rpcs.labels(method, "OK")
 
-    def unary(self, behaviour: Any, *, stream: bool = False) -> Any:
-        """Around what gives one answer. ``stream``: the requests are one."""
+    def unary(self, behaviour: Any, *, requests: bool = False) -> Any:
+        """Around what gives one answer. ``requests``: to a stream of them."""
 
-        async def answer(request: Any, context: Context) -> Any:
+        async def answer(contents: Any, context: Context) -> Any:
             begun = time.perf_counter()
             ticket: Ticket | None = None
             code = "CANCELLED"
             try:
-                ticket = self._admit(context, stream)
-                self._begin(None if stream else request, context, ticket.caller)
+                ticket = self._admit(context, stream=requests)
+                request = await self._request(requests, contents, context, ticket)
                 answered = await behaviour(request, context)
                 code = "OK"
                 return answered
@@ -207,23 +225,25 @@ class _Method:
                 code = _code_of(error, context)
                 await _end(error, context)
             finally:
-                self._left(ticket, begun, code)
+                self._left(ticket, context, begun, code)
 
         return answer
 
-    def stream(self, behaviour: Any) -> Any:
+    def stream(self, behaviour: Any, *, requests: bool = False) -> Any:
         """Around what gives a stream of answers, as an async generator or by ``context.write``."""
 
-        async def answer(request: Any, context: Context) -> AsyncIterator[Any]:
+        async def answer(contents: Any, context: Context) -> AsyncIterator[Any]:
             begun = time.perf_counter()
             ticket: Ticket | None = None
             code = "CANCELLED"
             try:
                 ticket = self._admit(context, stream=True)
-                self._begin(request, context, ticket.caller)
+                request = await self._request(requests, contents, context, ticket)
                 answers = behaviour(request, context)
                 if hasattr(answers, "__aiter__"):
                     async for one in answers:
+                        # A token may have been revoked since the last answer.
+                        self._guard.check(ticket)
                         yield one
                 else:
                     await answers
@@ -232,25 +252,45 @@ class _Method:
                 code = _code_of(error, context)
                 await _end(error, context)
             finally:
-                self._left(ticket, begun, code)
+                self._left(ticket, context, begun, code)
 
         return answer
 
     def _admit(self, context: Context, stream: bool) -> Ticket:
-        guard = self._guard
+        guard, peer = self._guard, context.peer()
+        self._connections.begin(peer)
         if guard.open:
-            return guard.admit(self._method, context.peer(), stream=stream)
-        authorization = None
-        for key, value in context.invocation_metadata() or ():
-            if key == "authorization":
-                authorization = value if isinstance(value, str) else ""
-        shown = context.auth_context().get("x509_pem_cert", ())
-        certificate = next(iter(shown), None)
-        return guard.admit(self._method, context.peer(), authorization, certificate, stream=stream)
+            ticket = guard.admit(self._method, peer, stream=stream)
+        else:
+            shown = context.auth_context().get("x509_pem_cert", ())
+            ticket = guard.admit(
+                self._method, peer, _authorization(context), next(iter(shown), None), stream=stream
+            )
+        if ticket.caller.identified:
+            self._connections.trust(peer)
+        return ticket
+
+    async def _request(self, stream: bool, contents: Any, context: Context, ticket: Ticket) -> Any:
+        """The message, or the stream of them, of a caller that was admitted."""
+        if stream:
+            self._begin(None, context, ticket.caller)
+            return self._messages(contents, ticket)
+        async with asyncio.timeout(BODY_TIMEOUT_S):
+            content = await context.read()
+        if content is grpc.aio.EOF:
+            raise InputError("There is no message.", field="message")
+        # A place is taken by what can be worked on, not by what is still to arrive.
+        self._guard.begin(ticket)
+        request = await self._decoder.message(content)
+        self._begin(request, context, ticket.caller)
+        return request
+
+    async def _messages(self, contents: Any, ticket: Ticket) -> AsyncIterator[Any]:
+        async for content in contents:
+            self._guard.check(ticket)
+            yield await self._decoder.message(content)
 
     def _begin(self, request: Any, context: Context, caller: Caller) -> None:
-        if request is _undecoded:
-            raise DecodeError
         given = getattr(request, "request_id", None)
         if given is None:
             metadata = context.invocation_metadata() or ()
@@ -263,7 +303,8 @@ class _Method:
             check_batch(request, self._guard.limits)
         current_call.set(Call(self._method, request_id, caller))
 
-    def _left(self, ticket: Ticket | None, begun: float, code: str) -> None:
+    def _left(self, ticket: Ticket | None, context: Context, begun: float, code: str) -> None:
+        self._connections.end(context.peer())
         if ticket is not None:
             self._guard.leave(ticket)
         self._seconds.observe(time.perf_counter() - begun)
@@ -271,6 +312,19 @@ class _Method:
             self._ok.inc()
         else:
             self._rpcs.labels(self._method, code).inc()
+
+
+BODY_TIMEOUT_S = 10.0
+"""A request whose message takes longer to arrive is refused."""
+
+
+def _authorization(context: Context) -> str | None:
+    shown = [v for k, v in context.invocation_metadata() or () if k == "authorization"]
+    if len(shown) > 1:
+        raise AccessError("There is more than one authorization.", reason="unauthenticated")
+    if not shown:
+        return None
+    return shown[0] if isinstance(shown[0], str) else ""
 
 
 def _code_of(error: Exception, context: Context) -> str:

@@ -20,6 +20,7 @@ import click
 from kongming import __version__
 from kongming import process as entry
 from kongming.lazy_group import Entry, LazyGroup
+from kongming.printable import log_to_stderr
 from kongming.settings import as_file
 from kongming_server import config as settings
 from kongming_server.settings import Config
@@ -104,6 +105,8 @@ def cli(ctx: click.Context, /, path: Path | None, show: bool, **options: Any) ->
         return
     given = {_OPTIONS[name]: value for name, value in options.items() if value is not None}
     config = settings.load(path, given)
+    # gRPC's own lines, one for each failed handshake, know neither a limit nor our format.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     _log_to_stderr(config.server.log_level)
     ctx.exit(asyncio.run(serve(config)))
 
@@ -147,14 +150,16 @@ async def serve(config: Config) -> int:
 
 def _log_to_stderr(level: str) -> None:
     from kongming_server.interceptors import RequestIds
+    from kongming_server.security.log_limits import LogLimits
 
-    handler = logging.StreamHandler()
-    handler.addFilter(RequestIds())
-    handler.setFormatter(
-        logging.Formatter("%(asctime)s %(levelname)s %(request_id)s %(name)s: %(message)s")
-    )
     # What other libraries say below a warning is not about this server.
-    logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
+    log_to_stderr(
+        logging.WARNING,
+        "%(asctime)s %(levelname)s %(request_id)s %(name)s: %(message)s",
+        RequestIds(),
+        LogLimits(),
+        force=True,
+    )
     for ours in ("kongming", "kongming_server"):
         logging.getLogger(ours).setLevel(level.upper())
 

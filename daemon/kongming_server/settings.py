@@ -231,11 +231,25 @@ class Security:
 @dataclass(frozen=True, slots=True)
 class Limits:
     message_bytes: int = setting(
+        4 << 20,
+        unit="bytes",
+        minimum=1024,
+        maximum=1 << 30,
+        help="The greatest message that is read over gRPC, but for those of ImportRuns.",
+    )
+    import_bytes: int = setting(
         16 << 20,
         unit="bytes",
         minimum=1024,
         maximum=1 << 30,
-        help="The greatest message that is read, over gRPC or HTTP.",
+        help="The greatest message of ImportRuns.",
+    )
+    json_bytes: int = setting(
+        1 << 20,
+        unit="bytes",
+        minimum=1024,
+        maximum=1 << 30,
+        help="The greatest body that is read over HTTP.",
     )
     batch: int = setting(
         10000,
@@ -251,6 +265,13 @@ class Limits:
         maximum=1000000,
         help="Calls at work at one time, streams aside; the next one is refused.",
     )
+    calls_per_peer: int = setting(
+        256,
+        unit="calls",
+        minimum=1,
+        maximum=1000000,
+        help="Calls of one peer at one time, streams aside.",
+    )
     streams: int = setting(
         20000,
         unit="streams",
@@ -264,6 +285,42 @@ class Limits:
         minimum=1,
         maximum=1000000,
         help="Open streams of one peer: an address with its token or certificate.",
+    )
+    streams_per_connection: int = setting(
+        100,
+        unit="streams",
+        minimum=1,
+        maximum=1000000,
+        help="Calls and streams on one gRPC connection; a client waits with more.",
+    )
+    public_streams: int = setting(
+        8,
+        unit="streams",
+        minimum=1,
+        maximum=1000000,
+        help="Open streams of one address that need no token (grpc.health.v1.Health/Watch).",
+    )
+    connections: int = setting(
+        20000,
+        unit="connections",
+        minimum=2,
+        maximum=1000000,
+        help="Connections in all; fewer where the process may open fewer files.",
+    )
+    connections_per_address: int = setting(
+        1000,
+        unit="connections",
+        minimum=1,
+        maximum=1000000,
+        help="Connections of one address to one port.",
+    )
+    idle_s: float = setting(
+        30.0,
+        unit="s",
+        minimum=0.1,
+        maximum=3600,
+        help="Connections end that for so long asked nothing, or did not finish their request; "
+        "over gRPC those of callers that are not known.",
     )
     rate_per_peer: float = setting(
         10000.0, unit="calls/s", minimum=0.001, maximum=1e9, help="Calls of one peer, over time."

@@ -195,8 +195,8 @@ def failure_message(error: BaseException) -> predictor_pb2.Failure:
     return predictor_pb2.Failure(
         code=code_pb2.Code.Name(status.code.value[0]),
         message=status.message,
-        field=(error.field or "") if isinstance(error, InputError) else "",
-        hint=hint or "",
+        field=_cut(error.field or "") if isinstance(error, InputError) else "",
+        hint=_cut(hint or ""),
         reason=reason_of(_known(error)) if isinstance(error, KongmingError) else "",
     )
 
@@ -263,9 +263,10 @@ def _suggestions(text: str) -> tuple[str, ...]:
 
 
 def _cut(text: str) -> str:
+    # What is quoted from a request may hold half a surrogate pair, which no message can.
     data = text.encode("utf-8", "replace")
     if len(data) <= _LONGEST:
-        return text
+        return data.decode("utf-8")
     return data[: _LONGEST - 4].decode("utf-8", "ignore") + " ..."
 
 

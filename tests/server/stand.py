@@ -13,10 +13,13 @@ from aiohttp import web
 from google.protobuf import descriptor_pool, message_factory
 from google.protobuf.descriptor import MethodDescriptor
 from kongming_server.http import make_http
+from kongming_server.http.listener import Listener
 from kongming_server.interceptors import interceptors, server_options
 from kongming_server.metrics import Metrics
 from kongming_server.security import Guard, TokenBook
+from kongming_server.security.connections import Connections
 from kongming_server.security.credentials import add_port, http_ssl
+from kongming_server.security.sockets import watch_port
 from kongming_server.settings import Limits, Security
 
 from kongming.rpc.v1 import assignments_pb2, fleet_pb2, predictor_pb2, profiles_pb2
@@ -84,6 +87,7 @@ class Stand:
         tokens: Callable[[], Sequence[StoredToken]] = tuple,
         behaviours: Mapping[str, Behaviour] | None = None,
         ready: Callable[[], str | None] = lambda: None,
+        degraded: Callable[[], str | None] = lambda: None,
         host: str = "127.0.0.1",
         **guard: Any,
     ) -> None:
@@ -102,6 +106,7 @@ class Stand:
         self.http = ""
         self._behaviours = dict(behaviours or {})
         self._ready = ready
+        self._degraded = degraded
         self._host = host
         self._started = threading.Event()
         self._failure: BaseException | None = None
@@ -133,29 +138,54 @@ class Stand:
         self._done = asyncio.Event()
         try:
             guard = self.guard
+            over_grpc = self._connections(spare_trusted=True)
             server = grpc.aio.server(
-                interceptors=interceptors(guard), options=server_options(guard.limits)
+                interceptors=interceptors(guard, over_grpc), options=server_options(guard.limits)
             )
             server.add_generic_rpc_handlers((self._handlers(),))
             port = add_port(server, f"{self._host}:0", guard.security)
             await server.start()
             self.grpc = f"{self._host}:{port}"
-            app = make_http(self, self.metrics, guard, ready=self._ready)
-            runner = web.AppRunner(app, access_log=None)
+            watching = asyncio.create_task(watch_port(port, over_grpc, guard.limits.idle_s))
+            connections = self._connections()
+            app = make_http(
+                *(self, self.metrics, guard),
+                ready=self._ready,
+                degraded=self._degraded,
+                connections=connections,
+            )
+            runner = web.AppRunner(app, access_log=None, auto_decompress=False)
             await runner.setup()
-            site = web.TCPSite(runner, self._host, 0, ssl_context=http_ssl(guard.security))
-            await site.start()
-            self.http = "{}:{}".format(*runner.addresses[0][:2])
+            assert runner.server is not None
+            listener = Listener(
+                runner.server,
+                connections,
+                tls=http_ssl(guard.security),
+                idle_s=guard.limits.idle_s,
+            )
+            await listener.start(self._host, 0)
+            self.http = f"{self._host}:{listener.port}"
         except BaseException as error:
             self._failure = error
             self._started.set()
             return
         self._started.set()
         await self._done.wait()
+        watching.cancel()
+        await listener.close()
         await runner.cleanup()
         await server.stop(0)
         with suppress(asyncio.CancelledError):
             await server.wait_for_termination()
+
+    def _connections(self, *, spare_trusted: bool = False) -> Connections:
+        limits = self.guard.limits
+        return Connections(
+            most=limits.connections,
+            per_address=limits.connections_per_address,
+            idle_s=limits.idle_s,
+            spare_trusted=spare_trusted,
+        )
 
     async def Predict(self, request: Any, context: Any) -> Any:  # noqa: N802
         return await self._answer("Predict", request, context)

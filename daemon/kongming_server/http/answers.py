@@ -1,29 +1,23 @@
-"""Bodies: JSON in, JSON out, and errors as JSON with the status that HTTP has for them."""
+"""Answers: JSON, and errors as JSON with the status that HTTP has for them."""
 
 from __future__ import annotations
 
-import asyncio
 import ipaddress
 import json
 import logging
-from typing import Any, TypeVar
+from typing import Any
 
 import grpc
 from aiohttp import web
 from google.protobuf import json_format
-from google.protobuf.message import Message
 
-from kongming.records.errors import AccessError, InputError, KongmingError
+from kongming.records.errors import AccessError, KongmingError
 from kongming.rpc.errors import failure_message, to_status
 from kongming_server.security.admission import current_call
 
-__all__ = ["error_answer", "json_answer", "not_served", "read_message", "refuse_foreign_host"]
+__all__ = ["error_answer", "json_answer", "json_bytes", "not_served", "refuse_foreign_host"]
 
 _log = logging.getLogger(__name__)
-READ_TIMEOUT_S = 10.0
-"""A request whose body takes longer to arrive is refused."""
-
-M = TypeVar("M", bound=Message)
 _Code = grpc.StatusCode
 
 _STATUSES = {
@@ -43,38 +37,13 @@ _STATUSES = {
 """Of everything else it is 500."""
 
 
-def json_answer(document: Any, status: int = 200) -> web.Response:
+def json_bytes(document: Any) -> bytes:
     # A number that JSON has no word for is a text by now: protobuf's JSON says "NaN".
-    body = json.dumps(document, allow_nan=False, separators=(",", ":")).encode()
-    return web.Response(body=body, status=status, content_type="application/json")
+    return json.dumps(document, allow_nan=False, separators=(",", ":")).encode()
 
 
-async def read_message(request: web.Request, kind: type[M]) -> M:
-    """The request's body as a message.
-
-    Raises:
-        InputError: it is not JSON, or not of this message.
-        web.HTTPException: it is too large or not said to be JSON.
-    """
-    # A web page of another site can send a form unasked, but not JSON.
-    if request.content_type != "application/json":
-        raise web.HTTPUnsupportedMediaType(reason="Content-Type must be application/json.")
-    async with asyncio.timeout(READ_TIMEOUT_S):
-        body = await request.read()
-    message = kind()
-    try:
-        document = json.loads(body)
-        if not isinstance(document, dict):
-            raise ValueError("a JSON document that is no object")
-        json_format.ParseDict(document, message)
-    except (json_format.ParseError, ValueError, TypeError, RecursionError) as error:
-        reason = str(error) if isinstance(error, json_format.ParseError) else type(error).__name__
-        raise InputError(
-            f"This is no {kind.DESCRIPTOR.name}: {reason[:200]}.",
-            field="body",
-            hint="GET /openapi.json says what it looks like.",
-        ) from error
-    return message
+def json_answer(document: Any, status: int = 200) -> web.Response:
+    return web.Response(body=json_bytes(document), status=status, content_type="application/json")
 
 
 def error_answer(error: Exception) -> tuple[web.Response, str]:

@@ -17,7 +17,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
 from aiohttp import web
-from google.protobuf import json_format
 from google.protobuf.message import Message
 
 from kongming.records.errors import AccessError
@@ -27,13 +26,14 @@ from kongming_server.http.answers import (
     error_answer,
     json_answer,
     not_served,
-    read_message,
     refuse_foreign_host,
 )
+from kongming_server.http.bodies import message_answer, message_of, read_body
 from kongming_server.http.context import HttpContext
 from kongming_server.interceptors import check_batch, request_id_of
 from kongming_server.metrics import Metrics
 from kongming_server.security.admission import Call, Guard, Ticket, current_call
+from kongming_server.security.connections import Connections, peer_name
 
 __all__ = ["Predictor", "make_http"]
 
@@ -41,7 +41,8 @@ TIMEOUT_S = 30.0
 """A question that is not answered in this time is given up."""
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-Ready = Callable[[], str | None]
+Why = Callable[[], str | None]
+_TICKET = web.RequestKey("kongming_ticket", Ticket)
 
 
 class Predictor(Protocol):
@@ -52,10 +53,21 @@ class Predictor(Protocol):
 
 
 def make_http(
-    predictor: Predictor, metrics: Metrics, guard: Guard, *, ready: Ready = lambda: None
+    predictor: Predictor,
+    metrics: Metrics,
+    guard: Guard,
+    *,
+    ready: Why = lambda: None,
+    degraded: Why = lambda: None,
+    connections: Connections | None = None,
 ) -> web.Application:
-    """The application to serve. ``ready`` returns None, or why the server cannot answer yet."""
-    app = web.Application(client_max_size=guard.limits.message_bytes, middlewares=[_gate(guard)])
+    """The application to serve. ``ready`` returns None, or why the server cannot answer yet;
+    ``degraded`` None, or what it cannot do though it answers; ``connections`` is told which of
+    them are in use."""
+    known = Connections() if connections is None else connections
+    app = web.Application(
+        client_max_size=guard.limits.json_bytes, middlewares=[_gate(guard, known)]
+    )
     document, page = openapi.document(), openapi.page()
 
     async def metrics_text(request: web.Request) -> web.Response:
@@ -68,7 +80,9 @@ def make_http(
     async def readyz(request: web.Request) -> web.Response:
         reason = ready()
         if reason is None:
-            return json_answer({"ready": True})
+            trouble = degraded()
+            more = {} if trouble is None else {"degraded": True, "reason": trouble}
+            return json_answer({"ready": True} | more)
         return json_answer({"ready": False, "reason": reason}, status=503)
 
     async def openapi_json(request: web.Request) -> web.Response:
@@ -112,7 +126,11 @@ def _mirror(
     behaviour: Callable[[Any, Any], Awaitable[Message]], kind: type[Message], guard: Guard
 ) -> Handler:
     async def answer(request: web.Request) -> web.StreamResponse:
-        message = await read_message(request, kind)
+        body = await read_body(request)
+        # A place is taken by what can be worked on, not by what is still to arrive.
+        guard.begin(request[_TICKET])
+        message = await message_of(body, kind, guard.limits.batch)
+        del body
         message.request_id = request_id_of(message.request_id)  # type: ignore[attr-defined]
         check_batch(message, guard.limits)
         call = current_call.get()
@@ -120,18 +138,12 @@ def _mirror(
             current_call.set(Call(call.method, message.request_id, call.caller))  # type: ignore[attr-defined]
         async with asyncio.timeout(TIMEOUT_S) as deadline:
             answered = await behaviour(message, HttpContext(request, deadline.when()))
-        return json_answer(
-            json_format.MessageToDict(
-                answered,
-                preserving_proto_field_name=True,
-                always_print_fields_with_no_presence=True,
-            )
-        )
+        return await message_answer(answered)
 
     return answer
 
 
-def _gate(guard: Guard) -> Any:
+def _gate(guard: Guard, connections: Connections) -> Any:
     """Admission, errors, counting and headers around every request."""
 
     @web.middleware
@@ -141,23 +153,27 @@ def _gate(guard: Guard) -> Any:
         path = None if resource is None else f"{request.method} {resource.canonical}"
         ticket: Ticket | None = None
         code = "CANCELLED"
+        peer = _peer(request)
+        connections.begin(peer)
         try:
             if guard.open and not guard.security.insecure:
                 refuse_foreign_host(request.host)
             if path is None:
                 # Also what cannot be found is counted against the peer's rate.
-                ticket = guard.admit("GET /healthz", _peer(request))
+                ticket = guard.admit("GET /healthz", peer)
                 raise not_served(request)
             method = _METHODS.get(path, path)
-            ticket = guard.admit(
-                method, _peer(request), _authorization(request), _certificate(request)
-            )
+            ticket = guard.admit(method, peer, _authorization(request), _certificate(request))
+            request[_TICKET] = ticket
+            if ticket.caller.identified:
+                connections.trust(peer)
             current_call.set(Call(method, request_id_of(""), ticket.caller))
             answered = await handler(request)
             code = "OK" if answered.status < 400 else "UNAVAILABLE"
         except Exception as error:
             answered, code = error_answer(error)
         finally:
+            connections.end(peer)
             if ticket is not None:
                 guard.leave(ticket)
             label = path or "other"
@@ -174,8 +190,7 @@ def _peer(request: web.Request) -> str:
     transport = request.transport
     name = None if transport is None else transport.get_extra_info("peername")
     if isinstance(name, tuple) and len(name) >= 2:
-        host, port = str(name[0]), name[1]
-        return f"ipv6:[{host}]:{port}" if ":" in host else f"ipv4:{host}:{port}"
+        return peer_name(str(name[0]), int(name[1]))
     return "unix:"
 
 

@@ -5,19 +5,17 @@ One object for gRPC and HTTP. It keeps counts and never waits, so it costs micro
 
 from __future__ import annotations
 
-import ipaddress
 import time
 from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import lru_cache
-from urllib.parse import unquote
 
 from kongming.records.errors import AccessError, OverloadedError
 from kongming_server.metrics import Metrics
 from kongming_server.security.certificates import holder
+from kongming_server.security.connections import address_of
 from kongming_server.security.rates import Rates
-from kongming_server.security.roles import PUBLIC, Role, permit
+from kongming_server.security.roles import PUBLIC, UNQUEUED, Role, permit
 from kongming_server.security.tokens import TokenBook
 from kongming_server.settings import Limits, Security
 
@@ -27,11 +25,20 @@ __all__ = ["Call", "Caller", "Guard", "Ticket", "current_call"]
 @dataclass(frozen=True, slots=True)
 class Caller:
     """Who calls. ``name``: of the token or the certificate; ``identity`` tells two callers of
-    one address apart."""
+    one address apart. ``token``: the id of what was shown; ``fingerprint`` and ``until`` (unix
+    seconds): of the certificate that was."""
 
     role: Role
     name: str
     identity: str
+    token: str = ""
+    fingerprint: str = ""
+    until: float | None = None
+
+    @property
+    def identified(self) -> bool:
+        """Whether it is no stranger."""
+        return self is not NOBODY
 
 
 ANYBODY = Caller(Role.OPERATOR, "anybody", "")
@@ -53,12 +60,17 @@ class Call:
 current_call: ContextVar[Call | None] = ContextVar("kongming_call", default=None)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Ticket:
-    """A place that ``Guard.leave`` gives back. ``peer`` is empty for a unary call."""
+    """A call that was let in, until ``Guard.leave``. ``peer``: whom it counts for, empty where it
+    counts for nobody; ``stream``: whether as a stream; ``queued``: whether it has a place in the
+    queue."""
 
+    method: str
     caller: Caller
     peer: str = ""
+    stream: bool = False
+    queued: bool = False
 
 
 class Guard:
@@ -88,7 +100,9 @@ class Guard:
         self._failures = Rates(rate=10.0, burst=100.0)
         self._open = not security.authenticates
         self._at_work = 0
+        self._calls: dict[str, int] = {}
         self._streams: dict[str, int] = {}
+        self._public_streams: dict[str, int] = {}
         self._streams_open = 0
         metrics.calls_at_work.set_function(lambda: self._at_work)
         metrics.streams_open.set_function(lambda: self._streams_open)
@@ -107,7 +121,8 @@ class Guard:
         *,
         stream: bool = False,
     ) -> Ticket:
-        """Let a call in, or not; ``leave`` must follow what was let in.
+        """Let a call in, or not; ``leave`` must follow what was let in, and ``begin`` may come
+        before it.
 
         ``peer`` as gRPC tells it (``ipv4:HOST:PORT``); ``certificate`` in PEM or DER, as TLS
         has checked it.
@@ -116,45 +131,80 @@ class Guard:
             AccessError: unauthenticated or forbidden.
             OverloadedError: a limit was reached.
         """
-        address = _address(peer)
+        address = address_of(peer)
         try:
             caller = self._caller(method, address, authorization, certificate)
             who = f"{address} {caller.identity}"
             wait_s = self._rates.take(who, self._clock())
             if wait_s > 0.0:
                 raise self._full("rate_per_peer", f"Try again in {wait_s:.3g} s.")
-            return self._place(caller, who, stream)
+            return self._counted(Ticket(method, caller, who, stream))
         except AccessError as error:
             self.metrics.refused.labels(error.reason).inc()
             raise
 
-    def leave(self, ticket: Ticket) -> None:
-        """Give a call's place back."""
-        if not ticket.peer:
-            self._at_work -= 1
-            return
-        self._streams_open -= 1
-        left = self._streams[ticket.peer] - 1
-        if left:
-            self._streams[ticket.peer] = left
-        else:
-            del self._streams[ticket.peer]
+    def begin(self, ticket: Ticket) -> None:
+        """Give a call a place in the queue: what it asks has arrived.
 
-    def _place(self, caller: Caller, who: str, stream: bool) -> Ticket:
-        limits = self.limits
-        if not stream:
-            if self._at_work >= limits.queue:
-                raise self._full("queue")
-            self._at_work += 1
-            return Ticket(caller)
-        count = self._streams.get(who, 0)
-        if count >= limits.streams_per_peer:
-            raise self._full("streams_per_peer")
-        if self._streams_open >= limits.streams:
-            raise self._full("streams")
-        self._streams[who] = count + 1
-        self._streams_open += 1
-        return Ticket(caller, who)
+        Raises:
+            OverloadedError: there is none.
+        """
+        if ticket.stream or ticket.method in UNQUEUED:
+            return
+        if self._at_work >= self.limits.queue:
+            raise self._full("queue")
+        self._at_work += 1
+        ticket.queued = True
+
+    def check(self, ticket: Ticket) -> None:
+        """Return where what the caller has shown is still in force.
+
+        Raises:
+            AccessError: it was revoked or has expired since the call was let in.
+        """
+        self._still(ticket.caller)
+
+    def leave(self, ticket: Ticket) -> None:
+        """Give back what a call has taken."""
+        if ticket.queued:
+            self._at_work -= 1
+        if not ticket.peer:
+            return
+        counts = self._counts(ticket)
+        left = counts[ticket.peer] - 1
+        if left:
+            counts[ticket.peer] = left
+        else:
+            del counts[ticket.peer]
+        if ticket.stream and ticket.method not in PUBLIC:
+            self._streams_open -= 1
+
+    def _counts(self, ticket: Ticket) -> dict[str, int]:
+        if not ticket.stream:
+            return self._calls
+        return self._public_streams if ticket.method in PUBLIC else self._streams
+
+    def _counted(self, ticket: Ticket) -> Ticket:
+        limits, counts = self.limits, self._counts(ticket)
+        count = counts.get(ticket.peer, 0)
+        if not ticket.stream:
+            if ticket.method in UNQUEUED:
+                ticket.peer = ""
+                return ticket
+            if count >= limits.calls_per_peer:
+                raise self._full("calls_per_peer")
+        elif ticket.method in PUBLIC:
+            # Streams that anybody may open are few, and take nothing from those of callers.
+            if count >= limits.public_streams:
+                raise self._full("public_streams")
+        else:
+            if count >= limits.streams_per_peer:
+                raise self._full("streams_per_peer")
+            if self._streams_open >= limits.streams:
+                raise self._full("streams")
+            self._streams_open += 1
+        counts[ticket.peer] = count + 1
+        return ticket
 
     def _caller(
         self, method: str, address: str, authorization: str | None, certificate: bytes | None
@@ -181,13 +231,23 @@ class Guard:
                     "Of authorization only the scheme Bearer is known.", reason="unauthenticated"
                 )
             token = self._tokens.find(text.strip(), self._wall())
-            return Caller(Role(token.role), token.subject or token.id, f"token {token.id}")
+            return Caller(
+                Role(token.role), token.subject or token.id, f"token {token.id}", token=token.id
+            )
         if certificate is not None:
-            name, role, fingerprint = holder(certificate)
-            if role is not None:
-                return Caller(role, name, f"certificate {fingerprint}")
+            shown = holder(certificate)
+            if shown.role is not None:
+                caller = Caller(
+                    shown.role,
+                    shown.name,
+                    f"certificate {shown.fingerprint}",
+                    fingerprint=shown.fingerprint,
+                    until=shown.until,
+                )
+                self._still(caller)
+                return caller
             raise AccessError(
-                f"The certificate of {name!r} names no role.",
+                f"The certificate of {shown.name!r} names no role.",
                 reason="unauthenticated",
                 hint="It must have a URI such as kongming:role/scheduler among its alternative "
                 "names, or a role as its organizational unit (OU); or show a token.",
@@ -198,25 +258,22 @@ class Guard:
             hint="Show a token (--token-file) or a client certificate (--cert and --key).",
         )
 
+    def _still(self, caller: Caller) -> None:
+        if caller.until is not None:
+            # TLS looked at it when the connection was made, which may be long ago.
+            if self._wall() >= caller.until:
+                raise AccessError(
+                    f"The certificate of {caller.name!r} has expired.", reason="unauthenticated"
+                )
+            if self._tokens.refuses(caller.fingerprint):
+                raise AccessError(
+                    f"The certificate of {caller.name!r} was revoked.", reason="unauthenticated"
+                )
+        elif caller.token and not self._tokens.in_force(caller.token, self._wall()):
+            raise AccessError(
+                f"The token {caller.token} was revoked or has expired.", reason="unauthenticated"
+            )
+
     def _full(self, limit: str, hint: str = "Try again a little later.") -> OverloadedError:
         self.metrics.refused.labels(limit).inc()
         return OverloadedError(f"The server's limit {limit} is reached.", hint=hint)
-
-
-@lru_cache(maxsize=8192)
-def _address(peer: str) -> str:
-    """What limits count by: the address without its port; of IPv6 the network of 64 bits, since
-    that is what one host is commonly given."""
-    kind, _, rest = peer.partition(":")
-    if kind == "ipv4":
-        return rest.rpartition(":")[0]
-    if kind == "ipv6":
-        text = unquote(rest).rpartition("]")[0].lstrip("[").partition("%")[0]
-        try:
-            address = ipaddress.IPv6Address(text)
-        except ValueError:
-            return text
-        if address.ipv4_mapped is not None:
-            return str(address.ipv4_mapped)
-        return str(ipaddress.IPv6Network((address, 64), strict=False).network_address)
-    return kind

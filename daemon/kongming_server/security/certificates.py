@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -18,8 +19,9 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from kongming.records.errors import AccessError, InputError
 from kongming_server.security.roles import Role
+from kongming_server.security.tokens import FINGERPRINT_DIGITS
 
-__all__ = ["Written", "holder", "init_tls"]
+__all__ = ["Holder", "Written", "holder", "init_tls"]
 
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 ROLE_URI = "kongming:role/"
@@ -31,11 +33,20 @@ _SKEW = timedelta(minutes=10)
 """A certificate counts from so long ago: the clocks of other machines differ."""
 
 
+class Holder(NamedTuple):
+    """Whose a certificate is. ``role`` None where it names none, or more than one; ``fingerprint``
+    the first 16 hexadecimal digits of its SHA-256; ``until`` in unix seconds."""
+
+    name: str
+    role: Role | None
+    fingerprint: str
+    until: float
+
+
 @lru_cache(maxsize=16384)
-def holder(certificate: bytes) -> tuple[str, Role | None, str]:
-    """Common name, role and fingerprint (16 hexadecimal digits) of a certificate in PEM or DER
-    that TLS has checked. The role is that of the URI ``kongming:role/ROLE`` among its alternative
-    names, else of its organizational unit; None where that names none, or more than one.
+def holder(certificate: bytes) -> Holder:
+    """The holder of a certificate in PEM or DER that TLS has checked. The role is that of the URI
+    ``kongming:role/ROLE`` among its alternative names, else of its organizational unit.
 
     Raises:
         AccessError: it cannot be read, or it is not made for clients (RFC 5280, clientAuth).
@@ -52,6 +63,7 @@ def holder(certificate: bytes) -> tuple[str, Role | None, str]:
             for unit in subject.get_attributes_for_oid(NameOID.ORGANIZATIONAL_UNIT_NAME)
         }
         der = found.public_bytes(serialization.Encoding.DER)
+        until = found.not_valid_after_utc.timestamp()
         uris = _uris(found)
         for_clients = _is_for_clients(found)
     except (ValueError, x509.UnsupportedGeneralNameType, x509.DuplicateExtension) as error:
@@ -70,11 +82,12 @@ def holder(certificate: bytes) -> tuple[str, Role | None, str]:
     roles = [role for role in Role if role.value in named]
     if len(named) > 1 and named != units:
         roles = []
-    fingerprint = hashlib.sha256(der).hexdigest()[:16]
-    return (
-        (names[0] if names else fingerprint),
-        (roles[0] if len(roles) == 1 else None),
+    fingerprint = hashlib.sha256(der).hexdigest()[:FINGERPRINT_DIGITS]
+    return Holder(
+        names[0] if names else fingerprint,
+        roles[0] if len(roles) == 1 else None,
         fingerprint,
+        until,
     )
 
 

@@ -18,7 +18,7 @@ from kongming.records.errors import InputError, UnknownNameError
 from kongming.store import Store, StoredToken
 from kongming_server.config import load
 from kongming_server.security.roles import Role
-from kongming_server.security.tokens import duration_s, issue
+from kongming_server.security.tokens import CERTIFICATE, FINGERPRINT_DIGITS, duration_s, issue
 from kongming_server.settings import Server as ServerSettings
 
 __all__ = ["init_tls", "token"]
@@ -189,12 +189,41 @@ def list_(server: ServerSettings, as_json: bool) -> None:
 
 
 @token.command("revoke")
-@click.argument("token_id", metavar="ID")
+@click.argument("token_id", metavar="ID", required=False)
+@click.option(
+    "--certificate",
+    metavar="FINGERPRINT",
+    help="Refuse a client certificate from now on: the first 16 digits, or all, of its SHA-256.",
+)
 @_store_options
 @_json_option
-def revoke(token_id: str, server: ServerSettings, as_json: bool) -> None:
-    """Revoke the token ID, as 'token list' shows it; servers heed it within a second or so."""
+def revoke(
+    token_id: str | None,
+    certificate: str | None,
+    server: ServerSettings,
+    as_json: bool,
+) -> None:
+    """Revoke the token ID, as 'token list' shows it, or a certificate; servers heed it within a
+    second or so.
+
+    A certificate's fingerprint: openssl x509 -in FILE -noout -fingerprint -sha256
+    """
     now = time.time()
+    if (token_id is None) == (certificate is None):
+        raise InputError(
+            "is missing: say what to revoke.",
+            field="ID",
+            allowed="an ID, or --certificate",
+        )
+    if certificate is not None:
+        with _store(server) as store:
+            refused = _refuse_certificate(store, certificate, now)
+        if as_json:
+            _print_json(_document(refused, now))
+            return
+        click.echo(f"Certificate {refused.id} is revoked.")
+        return
+    assert token_id is not None
     with _store(server) as store:
         revoked = store.revoke_token(token_id, now)
         known = {one.id: one for one in store.tokens()}
@@ -233,6 +262,30 @@ def release(node: str, server: ServerSettings, as_json: bool) -> None:
         _print_json({"node": agent.node_id, "released_from": holder or None})
         return
     click.echo(f"Node {agent.node_id} {f'is released from {holder}' if holder else 'was free'}.")
+
+
+def _refuse_certificate(store: Store, fingerprint: str, now: float) -> StoredToken:
+    digits = fingerprint.replace(":", "").strip().lower()
+    if len(digits) not in (FINGERPRINT_DIGITS, 64) or not set(digits) <= set("0123456789abcdef"):
+        raise InputError(
+            "is no fingerprint.",
+            field="certificate",
+            found=fingerprint,
+            allowed=f"{FINGERPRINT_DIGITS} or 64 hexadecimal digits",
+        )
+    # Among the tokens, so that all servers of the store read it; no text has this as its hash.
+    entry = StoredToken(
+        id=digits[:FINGERPRINT_DIGITS],
+        role=CERTIFICATE,
+        secret_hash="",
+        created_at=now,
+        revoked_at=now,
+    )
+    known = store.token(entry.id)
+    if known is not None:
+        return known
+    store.add_token(entry)
+    return entry
 
 
 def _store(server: ServerSettings) -> Store:

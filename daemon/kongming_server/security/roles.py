@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from kongming.records.errors import AccessError
 
-__all__ = ["PERMISSIONS", "PUBLIC", "Role", "permit"]
+__all__ = ["PERMISSIONS", "PUBLIC", "UNQUEUED", "Role", "permit"]
 
 
 class Role(enum.StrEnum):
@@ -37,6 +37,10 @@ PUBLIC = frozenset(
     }
 )
 """What anybody may ask who reaches the server: it tells nothing of nodes or applications."""
+
+UNQUEUED = PUBLIC | {"GET /metrics"}
+"""What is answered however many calls are at work, so that a full server can be told from one that
+is gone."""
 
 PERMISSIONS: Mapping[str, frozenset[Role]] = {
     "/kongming.rpc.v1.Predictor/Predict": _SCHEDULER,

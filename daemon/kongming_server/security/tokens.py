@@ -15,9 +15,23 @@ from kongming.records.errors import AccessError, InputError, StoreError
 from kongming.store import StoredToken
 from kongming_server.security.roles import Role
 
-__all__ = ["Issued", "TokenBook", "digest", "duration_s", "issue"]
+__all__ = [
+    "CERTIFICATE",
+    "FINGERPRINT_DIGITS",
+    "Issued",
+    "TokenBook",
+    "digest",
+    "duration_s",
+    "issue",
+]
 
 _log = logging.getLogger(__name__)
+CERTIFICATE = "certificate"
+"""In place of a role: the entry is no token, but the fingerprint of a refused certificate."""
+
+FINGERPRINT_DIGITS = 16
+"""Of the SHA-256 of a certificate, as hexadecimal digits."""
+
 _PREFIX = "kongming"
 _FORM = re.compile(rf"{_PREFIX}_([0-9a-f]{{12}})_([A-Za-z0-9_-]{{43}})", re.ASCII)
 _SECRET_BYTES = 32
@@ -109,6 +123,11 @@ class TokenBook:
     def __len__(self) -> int:
         """Of all tokens, also of those that open nothing any more."""
         return len(self._known)
+
+    def refuses(self, fingerprint: str) -> bool:
+        """Whether the certificate of this fingerprint was revoked."""
+        known = self._known.get(fingerprint)
+        return known is not None and known.role == CERTIFICATE and known.revoked_at is not None
 
     def find(self, text: str, now: float) -> StoredToken:
         """The token that ``text`` is, at ``now`` (unix s).

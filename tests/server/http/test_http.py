@@ -236,7 +236,7 @@ def test_a_form_of_a_web_page_is_no_request(stand: Stand, kind: str) -> None:
 
 
 def test_a_body_that_is_too_large_is_refused() -> None:
-    with Stand(limits=Limits(message_bytes=4096)) as stand:
+    with Stand(limits=Limits(json_bytes=4096)) as stand:
         body = {"request_id": "x" * 100, "questions": [{"app": "a" * 100}] * 100}
         status, answer, _ = ask(stand, "POST", "/v1/predict", body)
         assert (status, answer["error"]["code"]) == (413, "RESOURCE_EXHAUSTED")

@@ -103,9 +103,10 @@ def test_what_certificates_are_good_for(tls: Path) -> None:
 @pytest.mark.parametrize("role", list(Role))
 def test_the_role_is_in_the_certificate(tls: Path, role: Role) -> None:
     pem = (tls / f"client-{role}.crt").read_bytes()
-    name, found, fingerprint = holder(pem)
-    assert (name, found) == (f"kongming-{role}", role)
-    assert holder(ssl.PEM_cert_to_DER_cert(pem.decode())) == (name, found, fingerprint)
+    found = holder(pem)
+    assert (found.name, found.role) == (f"kongming-{role}", role)
+    assert found.until == certificate(tls / f"client-{role}.crt").not_valid_after_utc.timestamp()
+    assert holder(ssl.PEM_cert_to_DER_cert(pem.decode())) == found
 
 
 NAMES = x509.SubjectAlternativeName

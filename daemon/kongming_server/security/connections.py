@@ -1,0 +1,178 @@
+"""Which connections of a port are in use, and which are to end: idle ones, and those above a limit.
+
+It decides and does no I/O: who holds the sockets asks it, and ends what it names.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from urllib.parse import unquote
+
+__all__ = ["Connections", "address_of", "peer_name", "plain_peer"]
+
+
+@dataclass(slots=True)
+class _Connection:
+    """``trusted``: a caller on it was known. ``calls`` at work; ``since`` when it was last in use
+    or was made, in the seconds of the clock."""
+
+    address: str
+    since: float
+    calls: int = 0
+    trusted: bool = False
+
+
+class Connections:
+    """The connections of one port by their peers, as gRPC names them (``ipv4:HOST:PORT``)."""
+
+    def __init__(
+        self,
+        *,
+        most: int = 1 << 30,
+        per_address: int = 1 << 30,
+        idle_s: float = 30.0,
+        spare_trusted: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """``most`` in all and ``per_address``; ``spare_trusted`` leaves connections of known
+        callers alone where they are merely idle."""
+        self._most = most
+        self._per_address = per_address
+        self._idle_s = idle_s
+        self._spare_trusted = spare_trusted
+        self._clock = clock
+        # In the order in which they were made or last in use.
+        self._known: dict[str, _Connection] = {}
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(tuple(self._known))
+
+    def add(self, peer: str) -> None:
+        """A connection was made; one that is known stays as it is."""
+        peer = plain_peer(peer)
+        if peer not in self._known:
+            self._known[peer] = _Connection(address_of(peer), self._clock())
+
+    def remove(self, peer: str) -> None:
+        """It has ended."""
+        self._known.pop(plain_peer(peer), None)
+
+    def keep(self, present: Iterable[str], before: float) -> None:
+        """Add those that are there, and forget the others that were made before (clock, s)."""
+        there = {plain_peer(peer) for peer in present}
+        for peer, one in tuple(self._known.items()):
+            if peer not in there and one.since < before and not one.calls:
+                del self._known[peer]
+        for peer in there:
+            self.add(peer)
+
+    def begin(self, peer: str) -> None:
+        """A call on it begins; ``end`` must follow."""
+        peer = plain_peer(peer)
+        known = self._known.get(peer)
+        if known is None:
+            known = self._known[peer] = _Connection(address_of(peer), self._clock())
+        known.calls += 1
+
+    def end(self, peer: str) -> None:
+        """A call on it has ended."""
+        peer = plain_peer(peer)
+        known = self._known.pop(peer, None)
+        if known is not None:
+            known.calls = max(0, known.calls - 1)
+            known.since = self._clock()
+            self._known[peer] = known
+
+    def trust(self, peer: str) -> None:
+        """A caller on it is known."""
+        known = self._known.get(plain_peer(peer))
+        if known is not None:
+            known.trusted = True
+
+    def has_room(self, peer: str) -> bool:
+        """Whether one more of this peer's address is within the limits."""
+        address = address_of(plain_peer(peer))
+        if len(self._known) >= self._most:
+            return False
+        return (
+            len(self._known) < self._per_address
+            or sum(one.address == address for one in self._known.values()) < self._per_address
+        )
+
+    def to_end(self, joining: str | None = None) -> list[str]:
+        """The peers whose connections are to end now, for each its idleness or a limit.
+
+        Above a limit those go first that nobody known has used, the longest idle first, and those
+        with a call at work never. ``joining`` is counted as one more.
+        """
+        now = self._clock()
+        ending = {
+            peer: None
+            for peer, one in self._known.items()
+            if not one.calls
+            and now - one.since >= self._idle_s
+            and not (one.trusted and self._spare_trusted)
+        }
+        rest = {peer: one for peer, one in self._known.items() if peer not in ending}
+        counts = Counter(one.address for one in rest.values())
+        total = len(rest)
+        if joining is not None:
+            counts[address_of(plain_peer(joining))] += 1
+            total += 1
+        if total <= self._most and all(n <= self._per_address for n in counts.values()):
+            return list(ending)
+        for peer, one in sorted(rest.items(), key=lambda item: item[1].trusted):
+            above = total > self._most or counts[one.address] > self._per_address
+            if above and not one.calls:
+                ending[peer] = None
+                counts[one.address] -= 1
+                total -= 1
+        return list(ending)
+
+
+def peer_name(host: str, port: int) -> str:
+    """A peer as gRPC writes it, without escapes."""
+    return f"ipv6:[{host}]:{port}" if ":" in host else f"ipv4:{host}:{port}"
+
+
+@lru_cache(maxsize=8192)
+def address_of(peer: str) -> str:
+    """What limits count by: the address without its port; of IPv6 the network of 64 bits, since
+    that is what one host is commonly given."""
+    kind, _, rest = peer.partition(":")
+    if kind == "ipv4":
+        return rest.rpartition(":")[0]
+    if kind == "ipv6":
+        text = unquote(rest).rpartition("]")[0].lstrip("[").partition("%")[0]
+        try:
+            address = ipaddress.IPv6Address(text)
+        except ValueError:
+            return text
+        if address.ipv4_mapped is not None:
+            return str(address.ipv4_mapped)
+        return str(ipaddress.IPv6Network((address, 64), strict=False).network_address)
+    return kind
+
+
+@lru_cache(maxsize=8192)
+def plain_peer(peer: str) -> str:
+    """One way to write a peer, for sockets and gRPC differ over IPv6."""
+    kind, _, rest = peer.partition(":")
+    if kind != "ipv6":
+        return peer
+    host, _, port = unquote(rest).rpartition("]:")
+    host = host.lstrip("[").partition("%")[0]
+    try:
+        address = ipaddress.IPv6Address(host)
+    except ValueError:
+        return peer
+    mapped = address.ipv4_mapped
+    return f"ipv4:{mapped}:{port}" if mapped is not None else f"ipv6:[{address}]:{port}"
