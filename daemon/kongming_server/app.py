@@ -11,7 +11,6 @@ from contextlib import AsyncExitStack
 from typing import NamedTuple
 
 import grpc
-from aiohttp import web
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
@@ -34,7 +33,7 @@ from kongming.store.integrity import check_file, refuse_empty_file
 from kongming_server import garbage_collection as garbage
 from kongming_server.clock import SteadyClock
 from kongming_server.http.app import make_http
-from kongming_server.http.listener import Listener
+from kongming_server.http.serving import serve
 from kongming_server.ingest.write import Ingest
 from kongming_server.interceptors import interceptors, server_options
 from kongming_server.metrics import Metrics
@@ -300,29 +299,22 @@ class App:
             degraded=lambda: self._outage.reason,
             connections=connections,
         )
-        runner = web.AppRunner(
-            app,
-            access_log=None,
-            shutdown_timeout=self._grace_s,
-            keepalive_timeout=config.limits.idle_s,
-            auto_decompress=False,
-        )
-        await runner.setup()
-        self._undo.push_async_callback(runner.cleanup)
-        server = runner.server
-        assert server is not None
-        listener = Listener(
-            server, connections, tls=http_ssl(config.security), idle_s=config.limits.idle_s
-        )
-        self._undo.push_async_callback(listener.close)
         try:
-            await listener.start(host, port)
+            taken = await serve(
+                app,
+                self._undo,
+                connections,
+                (host, port),
+                tls=http_ssl(config.security),
+                idle_s=config.limits.idle_s,
+                grace_s=self._grace_s,
+            )
         except OSError as error:
             raise KongmingError(
                 f"{config.server.http} cannot be listened at: {error.strerror or error}.",
                 hint="Is another server there? Try --http with port 0.",
             ) from error
-        return _address(host, listener.port)
+        return _address(host, taken)
 
 
 _JOINING = 16

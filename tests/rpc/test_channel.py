@@ -77,6 +77,18 @@ def test_file_without_a_token_is_refused(tmp_path: Path, text: str) -> None:
     assert read_token(file) == "kmt_abc"
 
 
+def test_a_token_that_others_can_read_is_warned_of_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "token"
+    file.write_text("kmt_abc")
+    for mode, warnings in ((0o600, 0), (0o640, 0), (0o644, 1)):
+        file.chmod(mode)
+        for _ in range(3):
+            read_token(file)
+        assert len([line for line in caplog.messages if str(file) in line]) == warnings
+
+
 def test_token_reaches_the_server_over_loopback() -> None:
     with (
         serving(NO_NODES) as server,

@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from typing import Any
 
 import grpc
-from aiohttp import web
 from google.protobuf import descriptor_pool, message_factory
 from google.protobuf.descriptor import MethodDescriptor
 from kongming_server.http import make_http
-from kongming_server.http.listener import Listener
+from kongming_server.http.serving import serve
 from kongming_server.interceptors import interceptors, server_options
 from kongming_server.metrics import Metrics
 from kongming_server.security import Guard, TokenBook
@@ -136,6 +135,7 @@ class Stand:
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._done = asyncio.Event()
+        undo = AsyncExitStack()
         try:
             guard = self.guard
             over_grpc = self._connections(spare_trusted=True)
@@ -154,17 +154,16 @@ class Stand:
                 degraded=self._degraded,
                 connections=connections,
             )
-            runner = web.AppRunner(app, access_log=None, auto_decompress=False)
-            await runner.setup()
-            assert runner.server is not None
-            listener = Listener(
-                runner.server,
+            taken = await serve(
+                app,
+                undo,
                 connections,
+                (self._host, 0),
                 tls=http_ssl(guard.security),
                 idle_s=guard.limits.idle_s,
+                grace_s=0.0,
             )
-            await listener.start(self._host, 0)
-            self.http = f"{self._host}:{listener.port}"
+            self.http = f"{self._host}:{taken}"
         except BaseException as error:
             self._failure = error
             self._started.set()
@@ -172,8 +171,7 @@ class Stand:
         self._started.set()
         await self._done.wait()
         watching.cancel()
-        await listener.close()
-        await runner.cleanup()
+        await undo.aclose()
         await server.stop(0)
         with suppress(asyncio.CancelledError):
             await server.wait_for_termination()

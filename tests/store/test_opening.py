@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -152,3 +154,23 @@ def test_password_is_not_shown() -> None:
     with pytest.raises(InputError) as refused:
         Store.open("mongodb://me:secret@host/x")
     assert "secret" not in str(refused.value)
+
+
+def test_a_new_store_is_its_owners_alone(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        with Store.open(f"sqlite:///{tmp_path / 'new.db'}") as store:
+            store.tokens()
+            modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
+    finally:
+        os.umask(before)
+    assert modes["new.db"] == 0o600
+    assert set(modes.values()) == {0o600}
+
+
+def test_the_mode_of_a_store_that_is_there_stays(tmp_path: Path) -> None:
+    path = tmp_path / "shared.db"
+    Store.open(f"sqlite:///{path}").close()
+    path.chmod(0o640)
+    Store.open(f"sqlite:///{path}").close()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640

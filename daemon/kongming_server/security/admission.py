@@ -112,6 +112,11 @@ class Guard:
         """Whether nobody is asked who they are."""
         return self._open
 
+    @property
+    def calls(self) -> int:
+        """Unary calls of callers that were let in: at work, or with a body still to arrive."""
+        return sum(self._calls.values())
+
     def admit(
         self,
         method: str,

@@ -38,6 +38,10 @@ class LogLimits(logging.Filter):
         # When the period of a kind began, and how many came in it.
         self._seen: dict[tuple[str, int, str], tuple[float, int]] = {}
 
+    def __len__(self) -> int:
+        """Kinds that are remembered."""
+        return len(self._seen)
+
     def filter(self, record: logging.LogRecord) -> bool:
         library = record.name.split(".", 1)[0] in LIBRARIES
         if not library and record.name not in OURS:

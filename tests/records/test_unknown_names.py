@@ -1,0 +1,32 @@
+"""An unknown name: the nearest known ones, where there are not too many."""
+
+from __future__ import annotations
+
+import difflib
+
+import pytest
+
+from kongming.records.errors import UnknownNameError
+
+
+def test_the_nearest_name_is_suggested() -> None:
+    error = UnknownNameError("node", "nod-1", iter(["node-1", "other"]))
+    assert error.suggestions == ("node-1",)
+    assert "Did you mean node-1?" in (error.hint or "")
+
+
+def test_many_or_long_names_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[object] = []
+    inner = difflib.get_close_matches
+
+    def noted(word: str, names: list[str], n: int = 3, cutoff: float = 0.6) -> list[str]:
+        compared.extend(names)
+        return inner(word, names, n, cutoff)
+
+    monkeypatch.setattr(difflib, "get_close_matches", noted)
+    error = UnknownNameError("node", "nod-1", {f"node-{n}": n for n in range(10_000)})
+    assert not compared
+    assert error.hint == "10000 others are known."
+    UnknownNameError("node", "x" * 10_000, ["node-1"])
+    UnknownNameError("node", "nod-1", ["x" * 10_000])
+    assert not compared

@@ -1,0 +1,63 @@
+"""What connections bring about is bounded in the log, and nothing else is."""
+
+from __future__ import annotations
+
+import logging
+import ssl
+
+from kongming_server.security.log_limits import LogLimits
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def record(
+    name: str, message: str, *values: object, error: BaseException | None = None
+) -> logging.LogRecord:
+    raised = None if error is None else (type(error), error, error.__traceback__)
+    return logging.LogRecord(name, logging.ERROR, __file__, 1, message, values, raised)
+
+
+def test_ten_lines_of_a_kind_in_a_minute_and_the_number_of_the_others() -> None:
+    clock = Clock()
+    limits = LogLimits(clock=clock)
+    passed = [limits.filter(record("asyncio", "from %s", number)) for number in range(1000)]
+    assert sum(passed) == 10
+    # Another kind has its own ten.
+    assert limits.filter(record("asyncio", "to %s", 1))
+    clock.now = 61.0
+    late = record("asyncio", "from %s", "x")
+    assert limits.filter(late)
+    assert late.getMessage() == "from x (990 more of these in a minute were left out)"
+
+
+def test_a_failure_of_a_connection_is_one_line_without_a_traceback() -> None:
+    for error in (OSError(24, "Too many open files"), ssl.SSLError("bad\nrecord")):
+        one = record("aiohttp.server", "Error handling request\nmore", error=error)
+        assert LogLimits().filter(one)
+        assert one.exc_info is None
+        assert type(error).__name__ in one.getMessage()
+        assert "more" not in one.getMessage()
+
+
+def test_what_is_no_connections_fault_keeps_its_traceback() -> None:
+    one = record("asyncio", "Task exception was never retrieved", error=KeyError("x"))
+    assert LogLimits().filter(one)
+    assert one.exc_info is not None
+
+
+def test_our_own_lines_are_not_counted() -> None:
+    limits = LogLimits(clock=Clock())
+    assert all(limits.filter(record("kongming_server.state", "line")) for _ in range(100))
+
+
+def test_kinds_do_not_pile_up() -> None:
+    limits = LogLimits(clock=Clock())
+    for number in range(5000):
+        limits.filter(record("asyncio", f"line {number}"))
+    assert len(limits) <= 1000
