@@ -182,13 +182,14 @@ class App:
         allowed = connections_allowed(config.limits.connections)
         # Schedulers and people ask over HTTP, and every node over gRPC.
         over_http = allowed // 4 if config.server.http else 0
-        over_grpc = self._connections(allowed - over_http, spare_trusted=True)
+        most_grpc = allowed - over_http
+        over_grpc = self._connections(max(1, most_grpc - _JOINING), spare_trusted=True)
         predictor = CountedPredictor(engine, hub.now, self._metrics)
         assignments = AssignmentsService(hub, closed_loop)
         server = grpc.aio.server(
             interceptors=interceptors(guard, over_grpc),
             # More than are kept: whoever comes when all places are taken takes one of a stranger.
-            options=server_options(config.limits, connections=allowed - over_http + _JOINING),
+            options=server_options(config.limits, connections=most_grpc),
         )
         predictor_pb2_grpc.add_PredictorServicer_to_server(predictor, server)
         assignments_pb2_grpc.add_AssignmentsServicer_to_server(assignments, server)
@@ -318,7 +319,7 @@ class App:
 
 
 _JOINING = 16
-"""Connections to gRPC above the limit, until one that nobody known uses was ended for each."""
+"""Places for connections to gRPC while as many that nobody known uses are being ended."""
 
 
 def _open(url: str, settings: ServerSettings) -> Store:

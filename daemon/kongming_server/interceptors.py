@@ -77,6 +77,8 @@ def server_options(limits: Limits, *, connections: int | None = None) -> list[tu
         # By then a revoked certificate ends at the latest, and balancers see new servers.
         ("grpc.max_connection_age_ms", 3_600_000),
         ("grpc.max_connection_age_grace_ms", 600_000),
+        # Else the buffers of a connection grow with its speed, also for calls that are refused.
+        ("grpc.http2.bdp_probe", 0),
         ("grpc.so_reuseport", 0),
         # A peer that is gone without a word is noticed within a minute.
         ("grpc.keepalive_time_ms", 40_000),

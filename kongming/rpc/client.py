@@ -21,7 +21,7 @@ from kongming.records.answers import (
     OperationReport,
     Ranking,
 )
-from kongming.records.errors import KongmingError
+from kongming.records.errors import KongmingError, UnavailableError
 from kongming.records.questions import ColocationQuestion, Question, RankQuestion
 from kongming.records.run import Run, Signature
 from kongming.rpc import calls
@@ -39,6 +39,9 @@ _Response = TypeVar("_Response")
 
 _BATCH = 500
 """Questions in one request: an answer of a kilobyte each stays far below gRPC's limits."""
+
+AGED_S = 600.0
+"""Seconds after which a stream that ends is opened again."""
 
 _IMPORT_TIMEOUT_S = 600.0
 """Seconds that an import may take: it is as long as what it sends."""
@@ -281,16 +284,24 @@ class RemoteService:
         request: object,
         for_s: float | None = None,
     ) -> Iterator[_Response]:
-        """Until the server ends it, or for so long: without ``for_s`` there is no deadline."""
-        began = time.monotonic()
-        stream = method(request, timeout=for_s)
-        try:
-            yield from stream
-        except grpc.RpcError as error:
-            if for_s is not None and time.monotonic() - began >= for_s:
+        """Answers until the server ends the stream, or for ``for_s``; None is no deadline."""
+        began = opened = time.monotonic()
+        while True:
+            left_s = None if for_s is None else max(0.0, for_s - (opened - began))
+            stream = method(request, timeout=left_s)
+            try:
+                yield from stream
                 return
-            raise from_rpc_error(error, self._target) from error
-        finally:
-            cancel = getattr(stream, "cancel", None)
-            if cancel is not None:
-                cancel()
+            except grpc.RpcError as error:
+                now = time.monotonic()
+                if for_s is not None and now - began >= for_s:
+                    return
+                made = from_rpc_error(error, self._target)
+                # Servers end connections of some age: the next one goes on.
+                if not isinstance(made, UnavailableError) or now - opened < AGED_S:
+                    raise made from error
+                opened = now
+            finally:
+                cancel = getattr(stream, "cancel", None)
+                if cancel is not None:
+                    cancel()

@@ -153,6 +153,14 @@ def test_a_full_disk_refuses_and_recovers(start_server: StartServer, small_disk:
 
     eventually(full)
     assert refused <= set(AWAY)
+    refusals = 4
+    for _ in range(refusals):
+        with pytest.raises(grpc.RpcError):
+            agent.send(waiting)
+    # It is said once, and not for each of them.
+    assert 1 <= server.log.read_text().count("The store takes nothing") < refusals
+    ready = server.get("/readyz")
+    assert (ready["ready"], ready["degraded"]) == (True, True)
     # What needs no store is answered all the same.
     assert agent.node().state == fleet_pb2.NODE_STATE_READY
     with pytest.raises(grpc.RpcError) as error:
@@ -163,6 +171,8 @@ def test_a_full_disk_refuses_and_recovers(start_server: StartServer, small_disk:
     filler.unlink()
     answer = agent.send(waiting)
     assert set(answer.accepted) == {one.fingerprint.id for one in waiting}
+    assert "The store takes records again" in server.log.read_text()
+    assert server.get("/readyz") == {"ready": True}
     reserved = agent.assignments.Reserve(
         assignments_pb2.ReserveRequest(assignment_id="job-1", app="sort", node="node-1")
     )

@@ -85,6 +85,8 @@ def _send(stand: Stand, path: str, body: bytes, headers: dict[str, str]) -> int 
     return answer.status
 
 
+# The time limit of a test is for few draws.
+@pytest.mark.timeout(180 + DRAWS)
 @settings(
     max_examples=DRAWS,
     deadline=None,

@@ -18,9 +18,14 @@ from kongming_server.security.commands import token
 from kongming_server.security.tokens import CERTIFICATE, issue
 from kongming_server.settings import Limits, Security
 
-from kongming.records.errors import AccessError, InputError, OverloadedError
+from kongming.records.errors import AccessError, InputError, OverloadedError, UnavailableError
+from kongming.rpc import client
+from kongming.rpc import record_codec as records
+from kongming.rpc.channel import Connection
+from kongming.rpc.client import RemoteService
 from kongming.rpc.v1 import fleet_pb2, profiles_pb2
 from kongming.store import Store, StoredToken
+from tests import builders
 from tests.server.process import eventually
 from tests.server.stand import Stand, call
 
@@ -70,6 +75,27 @@ def test_an_import_ends_with_its_token() -> None:
             )
         assert ended.value.code() is grpc.StatusCode.UNAUTHENTICATED
         assert not stand.calls
+
+
+def test_a_stream_that_ends_for_its_age_is_opened_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[Any] = []
+
+    async def watch(request: Any, context: Any) -> Any:
+        opened.append(request)
+        if len(opened) == 1:
+            raise UnavailableError("The connection is old.")
+        node = fleet_pb2.Node(facts=records.node_to_message(builders.node()))
+        node.state = fleet_pb2.NODE_STATE_READY
+        return fleet_pb2.WatchNodeResponse(node=node)
+
+    with Stand(behaviours={"WatchNode": watch}) as stand:
+        with RemoteService(Connection(stand.grpc)) as service:
+            with pytest.raises(UnavailableError):
+                list(service.watch_node("node-1"))
+            del opened[:]
+            monkeypatch.setattr(client, "AGED_S", 0.0)
+            assert len(list(service.watch_node("node-1"))) == 1
+        assert len(opened) == 2
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -12,6 +12,7 @@ import grpc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kongming_server import interceptors
 from kongming_server.metrics import Metrics
 from kongming_server.security import Guard, TokenBook
 from kongming_server.security.rates import Rates
@@ -139,6 +140,27 @@ def test_a_message_that_is_too_large_is_refused() -> None:
             call(channel, PREDICT, large)
         assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
         assert len(stand.calls) == 1
+
+
+def test_a_message_that_never_arrives_gives_its_place_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interceptors, "BODY_TIMEOUT_S", 0.2)
+    go_on = threading.Event()
+
+    def nothing() -> Iterator[bytes]:
+        go_on.wait(20)
+        yield b""
+
+    with Stand() as stand, stand.channel() as channel:
+        with pytest.raises(grpc.RpcError) as ended:
+            channel.stream_unary(PREDICT)(nothing(), timeout=20)
+        go_on.set()
+        assert ended.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+        assert stand.sample("kongming_server_calls_at_work") == 0
+        eventually(lambda: stand.guard.calls == 0)
+        with pytest.raises(grpc.RpcError) as ended:
+            channel.stream_unary(PREDICT)(iter([]), timeout=20)
+        assert ended.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+        call(channel, PREDICT)
 
 
 def test_a_batch_that_is_too_large_names_its_field() -> None:
