@@ -46,8 +46,9 @@ class Connections:
         self._idle_s = idle_s
         self._spare_trusted = spare_trusted
         self._clock = clock
-        # In the order in which they were made or last in use.
+        # In the order in which they were made or last in use, so that ``since`` only grows.
         self._known: dict[str, _Connection] = {}
+        self._of_address: Counter[str] = Counter()
 
     def __len__(self) -> int:
         return len(self._known)
@@ -57,30 +58,35 @@ class Connections:
 
     def add(self, peer: str) -> None:
         """A connection was made; one that is known stays as it is."""
-        peer = plain_peer(peer)
-        if peer not in self._known:
-            self._known[peer] = _Connection(address_of(peer), self._clock())
+        self._get(plain_peer(peer))
 
     def remove(self, peer: str) -> None:
         """It has ended."""
-        self._known.pop(plain_peer(peer), None)
+        gone = self._known.pop(plain_peer(peer), None)
+        if gone is not None:
+            self._of_address[gone.address] -= 1
+            if not self._of_address[gone.address]:
+                del self._of_address[gone.address]
 
     def keep(self, present: Iterable[str], before: float) -> None:
         """Add those that are there, and forget the others that were made before (clock, s)."""
         there = {plain_peer(peer) for peer in present}
         for peer, one in tuple(self._known.items()):
             if peer not in there and one.since < before and not one.calls:
-                del self._known[peer]
+                self.remove(peer)
         for peer in there:
             self.add(peer)
 
     def begin(self, peer: str) -> None:
         """A call on it begins; ``end`` must follow."""
-        peer = plain_peer(peer)
+        self._get(plain_peer(peer)).calls += 1
+
+    def _get(self, peer: str) -> _Connection:
         known = self._known.get(peer)
         if known is None:
             known = self._known[peer] = _Connection(address_of(peer), self._clock())
-        known.calls += 1
+            self._of_address[known.address] += 1
+        return known
 
     def end(self, peer: str) -> None:
         """A call on it has ended."""
@@ -100,42 +106,52 @@ class Connections:
     def has_room(self, peer: str) -> bool:
         """Whether one more of this peer's address is within the limits."""
         address = address_of(plain_peer(peer))
-        if len(self._known) >= self._most:
-            return False
-        return (
-            len(self._known) < self._per_address
-            or sum(one.address == address for one in self._known.values()) < self._per_address
-        )
+        return len(self._known) < self._most and self._of_address[address] < self._per_address
 
     def to_end(self, joining: str | None = None) -> list[str]:
         """The peers whose connections are to end now, for each its idleness or a limit.
 
         Above a limit those go first that nobody known has used, the longest idle first, and those
-        with a call at work never. ``joining`` is counted as one more.
+        with a call at work never. ``joining`` is counted as one more; without it, every address is
+        looked at.
         """
-        now = self._clock()
-        ending = {
-            peer: None
-            for peer, one in self._known.items()
-            if not one.calls
-            and now - one.since >= self._idle_s
-            and not (one.trusted and self._spare_trusted)
-        }
-        rest = {peer: one for peer, one in self._known.items() if peer not in ending}
-        counts = Counter(one.address for one in rest.values())
-        total = len(rest)
+        counts, total = self._of_address, len(self._known)
+        above = {}
         if joining is not None:
-            counts[address_of(plain_peer(joining))] += 1
-            total += 1
-        if total <= self._most and all(n <= self._per_address for n in counts.values()):
-            return list(ending)
-        for peer, one in sorted(rest.items(), key=lambda item: item[1].trusted):
-            above = total > self._most or counts[one.address] > self._per_address
-            if above and not one.calls:
-                ending[peer] = None
-                counts[one.address] -= 1
-                total -= 1
+            address, total = address_of(plain_peer(joining)), total + 1
+            above[address] = counts[address] + 1 - self._per_address
+        elif counts and max(counts.values()) > self._per_address:
+            above = {address: n - self._per_address for address, n in counts.items()}
+        over = total - self._most
+        ending: dict[str, None] = {}
+
+        def end(peer: str, address: str) -> None:
+            nonlocal over
+            ending[peer] = None
+            over -= 1
+            if address in above:
+                above[address] -= 1
+
+        for peer, one in self._idle():
+            end(peer, one.address)
+        for trusted in (False, True):
+            if over <= 0 and all(n <= 0 for n in above.values()):
+                break
+            for peer, one in self._known.items():
+                surplus = over > 0 or above.get(one.address, 0) > 0
+                if surplus and one.trusted is trusted and not one.calls and peer not in ending:
+                    end(peer, one.address)
+                    if joining is not None and over <= 0 and above[address] <= 0:
+                        break
         return list(ending)
+
+    def _idle(self) -> Iterator[tuple[str, _Connection]]:
+        latest = self._clock() - self._idle_s
+        for peer, one in self._known.items():
+            if one.since > latest:
+                return
+            if not one.calls and not (one.trusted and self._spare_trusted):
+                yield peer, one
 
 
 def peer_name(host: str, port: int) -> str:
