@@ -174,3 +174,12 @@ def test_the_mode_of_a_store_that_is_there_stays(tmp_path: Path) -> None:
     path.chmod(0o640)
     Store.open(f"sqlite:///{path}").close()
     assert stat.S_IMODE(path.stat().st_mode) == 0o640
+
+
+def test_the_default_folder_is_its_owners_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("KONGMING_STORE", raising=False)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    Store.open(None).close()
+    assert stat.S_IMODE((tmp_path / "data" / "kongming").stat().st_mode) == 0o700
