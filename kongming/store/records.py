@@ -15,6 +15,7 @@ from kongming.records.run import Run, Signature
 from kongming.store import schema, writing
 from kongming.store.campaigns import StoredApplication
 from kongming.store.reference import Reference
+from kongming.store.row_ids import record_id
 from kongming.store.unpacking import COLUMNS, Unpacking
 from kongming.store.writing import batches
 
@@ -85,7 +86,8 @@ class Records(Unpacking):
         """Return the purpose of each fingerprint, by id."""
         table = schema.fingerprint
         with self._reading() as connection:
-            return {i: p for i, p in connection.execute(sa.select(table.c.id, table.c.purpose))}
+            rows = connection.execute(sa.select(table.c.id, table.c.purpose))
+            return {record_id(key): purpose for key, purpose in rows}
 
     # -- runs ----------------------------------------------------------------------------------
 
@@ -110,10 +112,13 @@ class Records(Unpacking):
         kind: str | None = None,
         campaign: str | None = None,
         ok: bool | None = None,
+        asked: bool | None = None,
         limit: int | None = None,
         fingerprints: bool = True,
     ) -> list[Run]:
         """Return the runs that match all filters, oldest first; ``limit`` selects the newest ones.
+
+        ``asked`` True selects those that an operator or a server asked for.
 
         With ``fingerprints`` False the runs' fingerprints are None, which is faster.
         """
@@ -121,14 +126,14 @@ class Records(Unpacking):
         query = (
             sa.select(table.c.fingerprint_id, table.c.before_id, table.c.after_id, table.c.document)
             .where(*_equal(table, app=app, identity=identity, node_id=node_id, placement=placement))
-            .where(*_equal(table, kind=kind, campaign=campaign, ok=ok))
+            .where(*_equal(table, kind=kind, campaign=campaign, ok=ok, asked=asked))
             .order_by(table.c.started_at.desc(), table.c.step.desc(), table.c.id.desc())
             .limit(limit)
         )
         with self._reading() as connection:
             rows = connection.execute(query).all()[::-1]
             ids = {i for row in rows for i in row[:3] if i is not None} if fingerprints else set()
-            prints = self._by_id(connection, ids)
+            prints = self._by_row_id(connection, ids)
 
         def run(row: Any) -> Run:
             during, before, after, document = row
@@ -162,18 +167,19 @@ class Records(Unpacking):
         node_id: str | None = None,
         placement: str | None = None,
         campaign: str | None = None,
+        asked: bool | None = None,
     ) -> list[Signature]:
         """Return the signatures that match all filters, newest first."""
         table = schema.signature
         query = (
             sa.select(table.c.document, table.c.fingerprint_id)
             .where(*_equal(table, app=app, identity=identity, node_id=node_id, placement=placement))
-            .where(*_equal(table, campaign=campaign))
+            .where(*_equal(table, campaign=campaign, asked=asked))
             .order_by(table.c.started_at.desc(), table.c.id)
         )
         with self._reading() as connection:
             rows = connection.execute(query).all()
-            prints = self._by_id(connection, {fingerprint_id for _, fingerprint_id in rows})
+            prints = self._by_row_id(connection, {fingerprint_id for _, fingerprint_id in rows})
 
         def signature(row: Any) -> Signature:
             document, fingerprint_id = row

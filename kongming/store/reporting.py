@@ -23,14 +23,14 @@ class Reporting(Unpacking):
     def add_reported(self, batch: Sequence[Reported]) -> Accepted:
         """Store reported records of any number of nodes in one transaction.
 
-        A record whose id is known is a duplicate, and changes nothing. One that cannot be kept is
-        refused and the others are kept. The nodes' acknowledged numbers rise to the highest
-        sequence here, refused ones included: sending those again would not help. A fingerprint of
-        purpose ``reference`` becomes the reference of its CPU where it is newer.
+        A record whose id is known of its node is a duplicate, and changes nothing. One that cannot
+        be kept is refused and the others are kept. The nodes' acknowledged numbers rise to the
+        highest sequence here, refused ones included: sending those again would not help. A
+        fingerprint of purpose ``reference`` becomes the reference of its CPU where it is newer.
         """
         prints: list[writing.PackedFingerprint] = []
-        runs: list[Run] = []
-        signatures: list[Signature] = []
+        runs: list[tuple[Run, bool]] = []
+        signatures: list[tuple[Signature, bool]] = []
         refused: list[Refused] = []
         for reported in batch:
             record = reported.record
@@ -38,32 +38,35 @@ class Reporting(Unpacking):
                 if isinstance(record, Fingerprint):
                     prints.append(writing.pack_fingerprint(record, reported.purpose, self._facts))
                 elif isinstance(record, Run):
-                    runs.append(record)
+                    runs.append((record, reported.asked))
                 else:
-                    signatures.append(record)
+                    signatures.append((record, reported.asked))
             except InputError as error:
-                refused.append(Refused(record.id, error.field or "", str(error)))
+                refused.append(Refused(record.id, error.field or "", str(error), reported.node_id))
         sequences: dict[str, int] = {}
         for reported in batch:
             sequences[reported.node_id] = max(sequences.get(reported.node_id, 0), reported.sequence)
         with self._changing() as (connection, noted):
             new = writing.add_fingerprints(connection, noted, prints)
             for packed in prints:
-                if packed.purpose == "reference" and packed.fingerprint.id in new:
+                if packed.purpose == "reference" and packed.row["id"] in new:
                     reference = _reference(packed.fingerprint)
                     writing.put_reference(connection, noted, reference)
             new |= writing.add_runs(connection, noted, runs)
             new |= writing.add_signatures(connection, noted, signatures)
             if sequences:
                 acknowledge(connection, sequences)
-        refused_ids = {record.id for record in refused}
-        committed = list(
-            dict.fromkeys(r.record.id for r in batch if r.record.id not in refused_ids)
-        )
+        refused_ids = {(entry.node_id, entry.id) for entry in refused}
+        committed = {
+            reported.row_id: reported.record.id
+            for reported in batch
+            if (reported.node_id, reported.record.id) not in refused_ids
+        }
         return Accepted(
-            new=tuple(key for key in committed if key in new),
-            duplicates=tuple(key for key in committed if key not in new),
+            new=tuple(record for key, record in committed.items() if key in new),
+            duplicates=tuple(record for key, record in committed.items() if key not in new),
             refused=tuple(refused),
+            rows=frozenset(committed.keys() & new),
         )
 
     def latest_fingerprints(self, node_ids: Collection[str] | None = None) -> list[Fingerprint]:

@@ -21,6 +21,7 @@ from kongming.records.fingerprint import Fingerprint
 from kongming.store import compact, schema
 from kongming.store import service_schema as tables
 from kongming.store.feed import Noted
+from kongming.store.row_ids import record_id
 from kongming.store.service_entries import HourlyFingerprint
 from kongming.store.unpacking import COLUMNS, Unpacking
 from kongming.store.writing import batches, insert, put_parts
@@ -203,7 +204,7 @@ class Retaining(Unpacking):
             for row in rows:
                 ids.append(row.id)
                 fingerprint = compact.unpack(
-                    row.id, row.cpu, row.suite_version, row.document, parts
+                    record_id(row.id), row.cpu, row.suite_version, row.document, parts
                 )
                 groups[_hour(row.started_at), row.cpu, row.suite_version].append(fingerprint)
             for (hour_at, cpu, version), prints in sorted(groups.items(), key=lambda item: item[0]):

@@ -1,5 +1,7 @@
 """Tables of the store. Queried fields are columns; the complete record is a JSON document.
 
+The ``id`` of a fingerprint, a run and a signature is a ``row_ids.row_id``: of its node and its own.
+
 A change here needs a migration in ``migrations/versions`` and its revision in ``HEAD``.
 """
 
@@ -7,7 +9,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-HEAD = "0004"
+HEAD = "0005"
 """Newest schema revision; compared when a store is opened, so that Alembic is rarely loaded."""
 
 VERSION_TABLE = "kongming_version"
@@ -69,6 +71,8 @@ run = sa.Table(
     sa.Column("campaign", sa.String, nullable=False),
     sa.Column("step", sa.Integer, nullable=False),
     sa.Column("metric_unit", sa.String, nullable=False),
+    # Whether an operator or a server asked for it: models learn from no other.
+    sa.Column("asked", sa.Boolean, nullable=False, server_default=sa.true()),
     sa.Column("started_at", sa.DateTime, nullable=False),
     sa.Column("fingerprint_id", sa.ForeignKey("fingerprint.id"), index=True),
     sa.Column("before_id", sa.ForeignKey("fingerprint.id"), index=True),
@@ -89,6 +93,8 @@ signature = sa.Table(
     sa.Column("placement", sa.String, nullable=False),
     sa.Column("campaign", sa.String, nullable=False),
     sa.Column("step", sa.Integer, nullable=False),
+    # As of a run.
+    sa.Column("asked", sa.Boolean, nullable=False, server_default=sa.true()),
     # Copied from the fingerprint, to order signatures.
     sa.Column("started_at", sa.DateTime, nullable=False),
     sa.Column("fingerprint_id", sa.ForeignKey("fingerprint.id"), nullable=False, index=True),

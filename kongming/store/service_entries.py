@@ -8,6 +8,7 @@ from typing import Any
 
 from kongming.records.fingerprint import Fingerprint
 from kongming.records.run import Run, Signature
+from kongming.store.row_ids import row_id
 
 STATES = ("reserved", "bound", "released", "expired")
 """States of an assignment. ``reserved`` and ``bound`` ones are active."""
@@ -123,7 +124,9 @@ class StoredOperation:
 class StoredToken:
     """Bearer token: only the hash of its secret is stored, in hexadecimal.
 
-    ``expires_at`` None means never; ``subject`` is the user or program that it was issued to.
+    ``expires_at`` None means never; ``subject`` is the user or program that it was issued to;
+    ``nodes`` are patterns (as of a shell) of the names of nodes that an agent may speak for by
+    it, empty for any.
     """
 
     id: str
@@ -133,16 +136,23 @@ class StoredToken:
     expires_at: float | None = None
     revoked_at: float | None = None
     subject: str = ""
+    nodes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """Record as reported by an agent. ``purpose`` applies only to fingerprints."""
+    """Record as reported by an agent. ``purpose`` applies only to fingerprints, ``asked`` only to
+    runs and signatures: whether an operator or a server asked for it, so that it is learnt from."""
 
     node_id: str
     sequence: int
     record: Fingerprint | Run | Signature
     purpose: str = "live"
+    asked: bool = True
+
+    @property
+    def row_id(self) -> str:
+        return row_id(self.node_id, self.record.id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,15 +162,20 @@ class Refused:
     id: str
     field: str
     message: str
+    node_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """Ids of reported records that are committed, and the refused records."""
+    """Ids of reported records that are committed, and the refused records.
+
+    Records of several nodes may have one id: ``rows`` are the ``row_id`` of the new ones.
+    """
 
     new: tuple[str, ...] = ()
     duplicates: tuple[str, ...] = ()
     refused: tuple[Refused, ...] = ()
+    rows: frozenset[str] = field(default=frozenset(), compare=False)
 
     @property
     def ids(self) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from kongming.records.errors import InputError
 from kongming.store import service_schema as tables
 from kongming.store.feed import Feed
+from kongming.store.row_ids import record_id, row_id
 from kongming.store.service_entries import (
     StoredForecast,
     StoredOperation,
@@ -51,7 +52,9 @@ class ServiceHistory(Feed):
                     "cannot be true.", field=name, found=value, allowed="a finite number above 0"
                 )
         with self._writing() as connection:
-            statement = insert(connection, tables.realised).values(**asdict(realised))
+            key = row_id(realised.node_id, realised.run_id)
+            values = asdict(realised) | {"run_id": key}
+            statement = insert(connection, tables.realised).values(**values)
             new = statement.on_conflict_do_nothing(index_elements=["run_id"])
             return wrote(connection, new, tables.realised.c.run_id)
 
@@ -66,7 +69,10 @@ class ServiceHistory(Feed):
         if placement is not None:
             query = query.where(table.c.placement == placement)
         with self._reading() as connection:
-            return [StoredRealised(**row._mapping) for row in connection.execute(query)]
+            rows = connection.execute(query).mappings().all()
+        return [
+            StoredRealised(**(dict(row) | {"run_id": record_id(row["run_id"])})) for row in rows
+        ]
 
     # -- operations ----------------------------------------------------------------------------
 
@@ -114,14 +120,14 @@ class ServiceHistory(Feed):
         with self._reading() as connection:
             query = sa.select(tables.token).where(tables.token.c.id == token_id)
             row = connection.execute(query).one_or_none()
-        return None if row is None else StoredToken(**row._mapping)
+        return None if row is None else _token(row)
 
     def tokens(self) -> list[StoredToken]:
         """Return all tokens, oldest first, including revoked and expired ones."""
         table = tables.token
         with self._reading() as connection:
             rows = connection.execute(sa.select(table).order_by(table.c.created_at, table.c.id))
-            return [StoredToken(**row._mapping) for row in rows]
+            return [_token(row) for row in rows]
 
     def revoke_token(self, token_id: str, at: float) -> bool:
         """Revoke a token; return False if it does not exist or was already revoked."""
@@ -144,3 +150,7 @@ class ServiceHistory(Feed):
                     set_={name: statement.excluded[name] for name in values if name != key},
                 )
             )
+
+
+def _token(row: sa.Row[Any]) -> StoredToken:
+    return StoredToken(**(dict(row._mapping) | {"nodes": tuple(row.nodes)}))

@@ -91,6 +91,7 @@ forecast = sa.Table(
 realised = sa.Table(
     "realised",
     metadata,
+    # A ``row_ids.row_id``.
     sa.Column("run_id", sa.String, primary_key=True),
     sa.Column("assignment_id", sa.String, nullable=False),
     sa.Column("app", sa.String, nullable=False),
@@ -132,6 +133,8 @@ token = sa.Table(
     sa.Column("expires_at", sa.Double),
     sa.Column("revoked_at", sa.Double),
     sa.Column("subject", sa.String, nullable=False),
+    # Patterns of the names of nodes that it may speak for; none for any.
+    sa.Column("nodes", sa.JSON, nullable=False, server_default="[]"),
 )
 
 # A single row: the last sequence number, and the number up to which changes were deleted.

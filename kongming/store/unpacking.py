@@ -13,6 +13,7 @@ from kongming.records.fingerprint import Fingerprint
 from kongming.store import compact, schema
 from kongming.store.connection import NOT_READABLE
 from kongming.store.feed import Feed
+from kongming.store.row_ids import record_id, row_id
 from kongming.store.writing import batches
 
 COLUMNS = (
@@ -27,11 +28,13 @@ COLUMNS = (
 class Unpacking(Feed):
     """Store methods for reading fingerprints; caches their parts."""
 
-    def _by_id(self, connection: sa.Connection, ids: set[str]) -> dict[str, Fingerprint]:
+    def _by_row_id(self, connection: sa.Connection, ids: set[str]) -> dict[str, Fingerprint]:
         fingerprints: dict[str, Fingerprint] = {}
         for batch in batches(sorted(ids)):
             query = sa.select(*COLUMNS).where(schema.fingerprint.c.id.in_(batch))
-            fingerprints.update((p.id, p) for p in self._unpacked(connection, query))
+            fingerprints.update(
+                (row_id(p.node.id, p.id), p) for p in self._unpacked(connection, query)
+            )
         return fingerprints
 
     def _unpacked(self, connection: sa.Connection, query: sa.Select[Any]) -> Iterator[Fingerprint]:
@@ -41,7 +44,9 @@ class Unpacking(Feed):
         yield from self._each(
             "a fingerprint",
             rows,
-            lambda row: compact.unpack(row.id, row.cpu, row.suite_version, row.document, parts),
+            lambda row: compact.unpack(
+                record_id(row.id), row.cpu, row.suite_version, row.document, parts
+            ),
         )
 
     def _parts_of(self, connection: sa.Connection, documents: Sequence[Any]) -> compact.Parts:

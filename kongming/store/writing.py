@@ -16,6 +16,7 @@ from kongming.records.run import Run, Signature
 from kongming.store import compact, schema, service_schema
 from kongming.store.feed import Noted
 from kongming.store.reference import Reference
+from kongming.store.row_ids import record_id, row_id
 
 PURPOSES = ("adhoc", "reference", "level", "before", "after", "signature", "idle", "live")
 """Purposes of fingerprints. Live ones are aggregated into hourly statistics over time."""
@@ -124,7 +125,7 @@ def pack_fingerprint(
         raise UnknownNameError("purpose of a fingerprint", purpose, PURPOSES)
     document, parts = compact.pack(fingerprint, facts_of)
     row = {
-        "id": fingerprint.id,
+        "id": row_id(fingerprint.node.id, fingerprint.id),
         "node_id": fingerprint.node.id,
         "suite_version": fingerprint.suite_version,
         "purpose": purpose,
@@ -144,7 +145,7 @@ def add_fingerprint(
 def add_fingerprints(
     connection: sa.Connection, noted: Noted, packed: Sequence[PackedFingerprint]
 ) -> set[str]:
-    """Store fingerprints and their nodes; return the ids of the new ones."""
+    """Store fingerprints and their nodes; return the row ids of the new ones."""
     if not packed:
         return set()
     nodes: dict[str, tuple[NodeFacts, str, datetime]] = {}
@@ -209,23 +210,25 @@ def _put_latest(connection: sa.Connection, noted: Noted, rows: Iterable[dict[str
         ],
     )
     for (node_id, _), row in sorted(newest.items()):
-        noted.note("fingerprint", node_id, row["id"])
+        noted.note("fingerprint", node_id, record_id(row["id"]))
 
 
 def add_run(connection: sa.Connection, noted: Noted, run: Run) -> None:
-    add_runs(connection, noted, [run])
+    add_runs(connection, noted, [(run, True)])
 
 
-def add_runs(connection: sa.Connection, noted: Noted, runs: Sequence[Run]) -> set[str]:
-    """Keep runs with their fingerprints; returns the ids of those that were not there yet."""
-    stored = _stored_ids(connection, schema.run, [run.id for run in runs])
-    new = {run.id: run for run in runs if run.id not in stored}
+def add_runs(connection: sa.Connection, noted: Noted, runs: Sequence[tuple[Run, bool]]) -> set[str]:
+    """Store runs with their fingerprints, each with whether it was asked for; return the row ids
+    of the new ones."""
+    by_row_id = {row_id(run.node_id, run.id): (run, asked) for run, asked in runs}
+    stored = _stored_ids(connection, schema.run, by_row_id)
+    new = {key: entry for key, entry in by_row_id.items() if key not in stored}
     add_fingerprints(
         connection,
         noted,
         [
             pack_fingerprint(fingerprint, purpose)
-            for run in new.values()
+            for run, _ in new.values()
             for fingerprint, purpose in (
                 (run.before, "before"),
                 (run.fingerprint, "level"),
@@ -236,7 +239,7 @@ def add_runs(connection: sa.Connection, noted: Noted, runs: Sequence[Run]) -> se
     )
     rows = [
         {
-            "id": run.id,
+            "id": key,
             "app": run.app,
             "identity": run.identity,
             "node_id": run.node_id,
@@ -246,13 +249,14 @@ def add_runs(connection: sa.Connection, noted: Noted, runs: Sequence[Run]) -> se
             "campaign": run.campaign,
             "step": run.step,
             "metric_unit": run.metric_unit,
+            "asked": asked,
             "started_at": utc(run.started_at),
-            "fingerprint_id": None if run.fingerprint is None else run.fingerprint.id,
-            "before_id": None if run.before is None else run.before.id,
-            "after_id": None if run.after is None else run.after.id,
+            "fingerprint_id": _row_id(run.fingerprint),
+            "before_id": _row_id(run.before),
+            "after_id": _row_id(run.after),
             "document": _without_fingerprints(run.to_dict()),
         }
-        for run in new.values()
+        for key, (run, asked) in new.items()
     ]
     if rows:
         connection.execute(
@@ -272,43 +276,47 @@ def add_application(
 
 
 def add_signature(connection: sa.Connection, noted: Noted, signature: Signature) -> None:
-    add_signatures(connection, noted, [signature])
+    add_signatures(connection, noted, [(signature, True)])
 
 
 def add_signatures(
-    connection: sa.Connection, noted: Noted, signatures: Sequence[Signature]
+    connection: sa.Connection, noted: Noted, signatures: Sequence[tuple[Signature, bool]]
 ) -> set[str]:
-    """Store signatures with their fingerprints; return the ids of the new ones."""
-    stored_ids = _stored_ids(
-        connection, schema.signature, [signature.id for signature in signatures]
-    )
-    new = {signature.id: signature for signature in signatures if signature.id not in stored_ids}
+    """Store signatures with their fingerprints, each with whether it was asked for; return the
+    row ids of the new ones."""
+    by_row_id = {
+        row_id(signature.node_id, signature.id): (signature, asked)
+        for signature, asked in signatures
+    }
+    stored_ids = _stored_ids(connection, schema.signature, by_row_id)
+    new = {key: entry for key, entry in by_row_id.items() if key not in stored_ids}
     add_fingerprints(
         connection,
         noted,
-        [pack_fingerprint(signature.fingerprint, "signature") for signature in new.values()],
+        [pack_fingerprint(signature.fingerprint, "signature") for signature, _ in new.values()],
     )
     rows = [
         {
-            "id": signature.id,
+            "id": key,
             "app": signature.app,
             "identity": signature.identity,
             "node_id": signature.node_id,
             "placement": signature.placement,
             "campaign": signature.campaign,
             "step": signature.step,
+            "asked": asked,
             "started_at": utc(signature.fingerprint.started_at),
-            "fingerprint_id": signature.fingerprint.id,
+            "fingerprint_id": _row_id(signature.fingerprint),
             "document": _without_fingerprints(signature.to_dict()),
         }
-        for signature in new.values()
+        for key, (signature, asked) in new.items()
     ]
     if rows:
         connection.execute(
             insert(connection, schema.signature).on_conflict_do_nothing(index_elements=["id"]),
             rows,
         )
-    for signature in new.values():
+    for signature, _ in new.values():
         noted.note("signature", signature.app, signature.id)
     return set(new)
 
@@ -330,6 +338,10 @@ def put_reference(connection: sa.Connection, noted: Noted, reference: Reference)
     if wrote(connection, newest, schema.reference.c.node_id):
         key = f"{reference.suite_version}/{reference.cpu}"
         noted.note("reference", reference.node_id, key)
+
+
+def _row_id(fingerprint: Fingerprint | None) -> str | None:
+    return None if fingerprint is None else row_id(fingerprint.node.id, fingerprint.id)
 
 
 def _stored_ids(connection: sa.Connection, table: sa.Table, ids: Collection[str]) -> set[str]:

@@ -36,7 +36,8 @@ class SlowStore:
         new = tuple(one for one in dict.fromkeys(ids) if one not in self.kept)
         known = tuple(one for one in dict.fromkeys(ids) if one in self.kept)
         self.kept.update(new)
-        return Accepted(new=new, duplicates=known)
+        rows = frozenset(one.row_id for one in records if one.record.id in new)
+        return Accepted(new=new, duplicates=known, rows=rows)
 
 
 def report(*ids: str, node_id: str = "node-1") -> Report:

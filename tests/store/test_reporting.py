@@ -50,6 +50,21 @@ def test_a_batch_of_many_nodes_is_kept_whole(store: Store) -> None:
     assert [store.acknowledged(f"node-{number}") for number in range(4)] == [7, 11, 9, 0]
 
 
+def test_an_id_of_one_node_hides_none_of_another(store: Store) -> None:
+    mine = [live("node-1", id="p"), builders.run("sort", 1.0, TIMES, node_id="node-1", id="r")]
+    theirs = [live("node-2", id="p"), builders.run("hog", 9.0, node_id="node-2", id="r")]
+    assert store.add_reported(reported(*theirs)).new == ("p", "r")
+    assert store.add_reported(reported(*mine)).new == ("p", "r")
+    assert store.latest_fingerprints() == [mine[0], theirs[0]]
+    assert {run.app for run in store.runs()} == {"sort", "hog"}
+    again = store.add_reported(reported(*mine, *theirs))
+    assert (again.new, again.duplicates) == ((), ("p", "r", "p", "r"))
+    # Nor where both come at once; and no pair of ids looks like another one.
+    both = [live("a", id="1:b:c"), live("a:1", id="b:c"), live("a", id="q"), live("b", id="q")]
+    accepted = store.add_reported(reported(*both))
+    assert (len(accepted.new), len(accepted.rows)) == (4, 4)
+
+
 def test_duplicates_change_nothing(store: Store) -> None:
     batch = reported(live(), builders.run("sort", 1.0, TIMES), builders.signature("a", TIMES))
     ids = tuple(one.record.id for one in batch)

@@ -85,6 +85,13 @@ def test_everything_is_still_there(old_url: str, revision: str) -> None:
         assert [[c.id, c.key] for c in campaigns] == held["campaigns"]
         assert sorted(store.campaign_steps_done(campaigns[0].id)) == held["steps_done"]
         assert store.latest_fingerprints() == []
+        assert [(token.id, token.nodes) for token in store.tokens()] == [
+            (token, ()) for token in held.get("tokens", ())
+        ]
+        assert [finished.run_id for finished in store.realised()] == held.get("realised", [])
+        # What was learnt from goes on to be.
+        assert store.runs(asked=True) == store.runs()
+        assert store.signatures(asked=True) == store.signatures()
         jobs = [StoredAssignment(**d) for d in held.get("assignments", ())]
         assert sorted(store.assignments(), key=lambda job: job.assignment_id) == jobs
         for job in jobs[:1]:
@@ -114,6 +121,16 @@ def test_it_goes_on_beside_what_is_old(old_url: str) -> None:
         assert {p.id for p in store.fingerprints()} == {live.id} | {p.id for p in before}
     with Store.open(old_url) as store:
         assert store.latest_fingerprints() == [live]
+
+
+def test_what_it_holds_is_known_when_it_comes_again(old_url: str) -> None:
+    with Store.open(old_url) as store:
+        runs, signatures = store.runs(), store.signatures()
+        records = [Reported(record.node_id, 1, record) for record in (*runs, *signatures)]
+        accepted = store.add_reported(records)
+        assert accepted.new == ()
+        assert set(accepted.duplicates) == {record.id for record in (*runs, *signatures)}
+        assert (store.runs(), store.signatures()) == (runs, signatures)
 
 
 def test_the_revision_before_the_newest_has_a_fixture() -> None:

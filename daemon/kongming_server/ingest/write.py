@@ -214,19 +214,20 @@ class Ingest:
 
 
 def _shares(accepted: Accepted, reports: Sequence[Report]) -> list[Accepted | Exception]:
-    """What of the transaction's result is each report's. An id that came twice is one's alone."""
-    new = set(accepted.new)
-    refused = {one.id: one for one in accepted.refused}
+    """What of the transaction's result is each report's. A record that came twice is one's."""
+    new = set(accepted.rows)
+    refused = {(one.node_id, one.id): one for one in accepted.refused}
     shares: list[Accepted | Exception] = []
     for report in reports:
-        ids = [reported.record.id for reported in report.records]
-        mine = tuple(one for one in ids if one in new)
-        new.difference_update(mine)
-        shares.append(
-            Accepted(
-                new=mine,
-                duplicates=tuple(one for one in ids if one not in mine and one not in refused),
-                refused=tuple(refused[one] for one in ids if one in refused),
-            )
-        )
+        mine, known, bad = [], [], []
+        for reported in report.records:
+            key, id_ = reported.row_id, reported.record.id
+            if key in new:
+                new.discard(key)
+                mine.append(id_)
+            elif (reported.node_id, id_) in refused:
+                bad.append(refused[reported.node_id, id_])
+            elif id_ not in mine:
+                known.append(id_)
+        shares.append(Accepted(tuple(mine), tuple(known), tuple(bad)))
     return shares

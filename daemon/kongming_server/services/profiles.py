@@ -263,16 +263,22 @@ class ProfilesService(profiles_pb2_grpc.ProfilesServicer):
         # Imported, not spooled by an agent: they have no sequence.
         reported = [Reported(record.node_id, 0, record) for record in batch]
         accepted = await _stored(lambda: self._store.add_reported(reported))
-        new = set(accepted.new)
-        runs = {record.id for record in batch if isinstance(record, Run)}
+        new = accepted.rows
+        runs = {one.row_id for one in reported if isinstance(one.record, Run)}
         counted.runs += len(new & runs)
         counted.signatures += len(new - runs)
         counted.duplicates += len(batch) - len(new) - len(accepted.refused)
         if new - runs:
             await self._use_signatures(
-                {one.app for one in batch if isinstance(one, Signature) and one.id in new}
+                {
+                    one.record.app
+                    for one in reported
+                    if isinstance(one.record, Signature) and one.row_id in new
+                }
             )
-        for app in {record.app for record in batch if record.id in new}:
+        for app in {
+            record.app for record, one in zip(batch, reported, strict=True) if one.row_id in new
+        }:
             self._loop.runs_imported(app)
         if accepted.refused:
             first = accepted.refused[0]
