@@ -37,7 +37,8 @@ from kongming_server.http.serving import serve
 from kongming_server.ingest.write import Ingest
 from kongming_server.interceptors import interceptors, server_options
 from kongming_server.metrics import Metrics
-from kongming_server.nodes.ownership import Ownership
+from kongming_server.nodes.access import NodeAccess
+from kongming_server.nodes.ownership import Ownership, TokensNow
 from kongming_server.outage import Outage
 from kongming_server.quality.closed_loop import ClosedLoop
 from kongming_server.restore import Restore
@@ -185,7 +186,8 @@ class App:
         most_grpc = allowed - over_http
         over_grpc = self._connections(max(1, most_grpc - _JOINING), spare_trusted=True)
         predictor = CountedPredictor(engine, hub.now, self._metrics)
-        assignments = AssignmentsService(hub, closed_loop)
+        access = NodeAccess(hub, Ownership(TokensNow(tokens, time.time)))
+        assignments = AssignmentsService(hub, closed_loop, access)
         server = grpc.aio.server(
             interceptors=interceptors(guard, over_grpc),
             # More than are kept: whoever comes when all places are taken takes one of a stranger.
@@ -193,8 +195,7 @@ class App:
         )
         predictor_pb2_grpc.add_PredictorServicer_to_server(predictor, server)
         assignments_pb2_grpc.add_AssignmentsServicer_to_server(assignments, server)
-        ownership = Ownership(lambda token_id: tokens.in_force(token_id, time.time()))
-        fleet = FleetService(hub, ingest, closed_loop, assignments, ownership)
+        fleet = FleetService(hub, ingest, closed_loop, assignments, access)
         fleet_pb2_grpc.add_FleetServicer_to_server(fleet, server)
         profiles = ProfilesService(store, engine, training, closed_loop)
         profiles_pb2_grpc.add_ProfilesServicer_to_server(profiles, server)

@@ -202,6 +202,11 @@ class Security:
         unit="path",
         help="Callers must show a certificate of this authority (PEM): mutual TLS.",
     )
+    agents_by_name: bool = setting(
+        False,
+        help="An agent's certificate without DNS names is for the node of its common name (CN) "
+        "alone; one with DNS names always is for nodes of these names.",
+    )
     authenticate: str = setting(
         "auto",
         choices=("auto", "always"),

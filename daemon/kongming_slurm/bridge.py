@@ -8,7 +8,8 @@ import math
 import random
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -264,22 +265,30 @@ def slowdowns(
 ) -> tuple[float | None, ...]:
     """Median slowdowns in the order of Slurm's ``names``; None for a node that is not ranked, and
     NEVER where a resident would be slowed down beyond the limit (0 for none). Pure."""
+    alone = _alone(node.name for node in ranked)
     by_name: dict[str, float] = {}
     for node in ranked:
         over = resident_limit and node.worst_resident_slowdown > resident_limit
-        by_name[node.name] = NEVER if over else node.slowdown.median
+        if node.name in alone:
+            by_name[node.name] = NEVER if over else node.slowdown.median
     return _in_order(by_name, names)
 
 
 def _general_slowdowns(reports: Sequence[NodeReport], names: Sequence[str]) -> dict[str, float]:
     """General slowdowns of the nodes in service, by their name in Slurm."""
+    alone = _alone(node.facts.name for node in reports)
     by_name = {
         node.facts.name: node.general_slowdown
         for node in reports
-        if node.state == "ready" and node.general_slowdown is not None
+        if node.state == "ready" and node.general_slowdown is not None and node.facts.name in alone
     }
     values = zip(names, _in_order(by_name, names), strict=True)
     return {name: value for name, value in values if value is not None}
+
+
+def _alone(names: Iterable[str]) -> set[str]:
+    """The names that one node alone has: which of several Slurm means, nobody knows."""
+    return {name for name, nodes in Counter(names).items() if nodes == 1}
 
 
 def _in_order(by_name: Mapping[str, float], names: Sequence[str]) -> tuple[float | None, ...]:

@@ -123,5 +123,9 @@ class FakeAgent:
 
     def node(self) -> fleet_pb2.Node:
         """This node as the server shows it."""
+        return self.node_of(self.facts.id)
+
+    def node_of(self, node_id: str) -> fleet_pb2.Node:
+        """A node as the server shows it to this caller."""
         found = self.fleet.ListNodes(fleet_pb2.ListNodesRequest(), timeout=100).nodes
-        return next(node for node in found if node.facts.id == self.facts.id)
+        return next(node for node in found if node.facts.id == node_id)

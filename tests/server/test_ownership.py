@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
+from cryptography.hazmat.primitives import serialization
+from kongming_server.metrics import Metrics
 from kongming_server.nodes.ownership import Ownership
 from kongming_server.nodes.registry import Agent
-from kongming_server.security import Call, Caller, Role, current_call
+from kongming_server.security import Call, Caller, Guard, Role, certificates, current_call
 from kongming_server.security.certificates import init_tls
+from kongming_server.settings import Limits, Security
 
 from kongming.records.errors import AccessError
+from kongming.rpc.v1 import assignments_pb2, fleet_pb2
+from kongming.store import Store
 from tests import builders
 from tests.server.conftest import StartServer
 from tests.server.fleet import FakeAgent
@@ -40,9 +48,12 @@ class Shows(grpc.UnaryUnaryClientInterceptor, grpc.StreamUnaryClientInterceptor)
         return continuation(details._replace(metadata=self._headers), requests)
 
 
-def agent_with(server: ServerProcess, role: str = "agent") -> tuple[FakeAgent, str]:
+def agent_with(
+    server: ServerProcess, role: str = "agent", nodes: Sequence[str] = ()
+) -> tuple[FakeAgent, str]:
     """An agent of node-1 with a token of its own, and the token's id."""
-    made = token_command("add", "--role", role, "--store", server.store_url)
+    named = [part for name in nodes for part in ("--node", name)]
+    made = token_command("add", "--role", role, *named, "--store", server.store_url)
     channel = grpc.intercept_channel(server.channel(), Shows(made["token"]))
     agent = FakeAgent(channel)
     eventually(lambda: code_of(agent.heartbeat) is not grpc.StatusCode.UNAUTHENTICATED)
@@ -137,14 +148,112 @@ def test_it_outlives_a_restart(server: ServerProcess) -> None:
     assert refusals(other) == FORBIDDEN
 
 
-def test_a_node_is_free_when_its_token_is_revoked(server: ServerProcess) -> None:
+def test_the_nodes_of_a_revoked_token_wait_for_an_operator(server: ServerProcess) -> None:
+    mine, token_id = agent_with(server)
+    mine.register()
+    named, _ = agent_with(server, nodes=["node-*"])
+    other, _ = agent_with(server)
+    assert refusals(other) == refusals(named) == FORBIDDEN
+    token_command("revoke", token_id, "--store", server.store_url)
+    eventually(lambda: code_of(mine.heartbeat) is grpc.StatusCode.UNAUTHENTICATED)
+    # Not the next one that comes, but the one that an operator has named it to.
+    assert refusals(other) == FORBIDDEN
+    assert refusals(named) == OK
+
+
+def test_an_operator_releases_all_nodes_of_a_token(server: ServerProcess) -> None:
     mine, token_id = agent_with(server)
     mine.register()
     other, _ = agent_with(server)
-    assert refusals(other) == FORBIDDEN
-    token_command("revoke", token_id, "--store", server.store_url)
+    released = token_command("release", "--of", token_id, "--store", server.store_url)
+    assert released == {"nodes": ["node-1"], "released_from": f"token {token_id}"}
     eventually(lambda: code_of(other.heartbeat) is grpc.StatusCode.OK)
-    assert refusals(other) == OK
+
+
+def test_a_token_with_names_is_for_nodes_of_these_names_and_they_are_for_it(
+    server: ServerProcess,
+) -> None:
+    mine, _ = agent_with(server, nodes=["node-1", "rack-7-*"])
+    stranger, _ = agent_with(server)
+    # Before the agent that it is for has come.
+    for facts in ({"id": "x", "name": "rack-7-3"}, {"id": "node-1", "name": "innocent"}):
+        stranger.facts = builders.node(**facts)
+        assert code_of(stranger.register) is grpc.StatusCode.PERMISSION_DENIED
+    mine.facts = builders.node(id="x", name="node-2")
+    assert code_of(mine.register) is grpc.StatusCode.PERMISSION_DENIED
+    for id_, name in (("y", "node-1"), ("z", "rack-7-3")):
+        mine.facts = builders.node(id=id_, name=name)
+        assert refusals(mine) == OK
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"id": "other", "name": "node-1"},
+        {"id": "other", "name": "node-1.elsewhere"},
+        {"id": "node-1.example", "name": "other"},
+    ],
+)
+def test_a_name_is_its_first_holders(server: ServerProcess, facts: dict[str, str]) -> None:
+    mine, _ = agent_with(server)
+    mine.facts = builders.node(id="id-1", name="node-1.example")
+    mine.register()
+    if facts["name"] == "node-1":
+        mine.facts = builders.node(id="id-1", name="node-1")
+        mine.register()
+    other, _ = agent_with(server)
+    other.facts = builders.node(**facts)
+    assert code_of(other.register) is grpc.StatusCode.ALREADY_EXISTS
+    operator, _ = agent_with(server, "operator")
+    [node] = operator.fleet.ListNodes(fleet_pb2.ListNodesRequest(), timeout=20).nodes
+    assert node.facts.id == "id-1"
+
+
+def test_an_agent_binds_on_its_own_node_alone(server: ServerProcess) -> None:
+    mine, _ = agent_with(server)
+    mine.register()
+    thief, _ = agent_with(server)
+    thief.facts = builders.node(id="node-2", name="node-2")
+    thief.register()
+    operator, _ = agent_with(server, "operator")
+    operator.assignments.Reserve(
+        assignments_pb2.ReserveRequest(assignment_id="secret", app="sort", node="node-1"),
+        timeout=20,
+    )
+
+    def bind(who: FakeAgent, id_: str, node: str = "") -> grpc.StatusCode:
+        request = assignments_pb2.BindRequest(assignment_id=id_, app="hog", node=node)
+        return code_of(lambda: who.assignments.Bind(request, timeout=20))
+
+    forbidden = grpc.StatusCode.PERMISSION_DENIED
+    assert bind(thief, "ghost:node-1", "node-1") is forbidden
+    assert bind(thief, "secret", "node-2") is forbidden
+    assert bind(thief, "secret") is grpc.StatusCode.INVALID_ARGUMENT
+    # Nor does it take an id that a scheduler is to give to another node's job.
+    assert bind(thief, "slurm:c:1:0:node-1", "node-2") is forbidden
+    assert bind(thief, "slurm:c:1:0:node-2", "node-2") is grpc.StatusCode.OK
+    assert [one.app for one in operator.node_of("node-1").assignments] == ["sort"]
+
+
+def test_a_run_ends_no_assignment_of_another_node(server: ServerProcess) -> None:
+    mine, _ = agent_with(server)
+    mine.register()
+    thief, _ = agent_with(server)
+    thief.facts = builders.node(id="node-2", name="node-2")
+    thief.register()
+    scheduler, _ = agent_with(server, "operator")
+    scheduler.assignments.Reserve(
+        assignments_pb2.ReserveRequest(assignment_id="job", app="sort", node="node-1"), timeout=20
+    )
+    run = builders.run("sort", 1.0, node_id="node-2", id="stolen")
+    assert list(thief.report_runs([run], assignment_id="job").accepted) == ["stolen"]
+    assert [one.assignment_id for one in scheduler.node_of("node-1").assignments] == ["job"]
+    # The true run of this id is another record, and ends it.
+    true = builders.run("sort", 1.0, node_id="node-1", id="stolen")
+    assert list(mine.report_runs([true], assignment_id="job").accepted) == ["stolen"]
+    assert not scheduler.node_of("node-1").assignments
+    with Store.open(server.store_url) as store:
+        assert {run.node_id for run in store.runs()} == {"node-1", "node-2"}
 
 
 def test_an_operator_releases_a_node(server: ServerProcess) -> None:
@@ -193,19 +302,55 @@ def claim(ownership: Ownership, agent: Agent, caller: Caller) -> bool:
         current_call.reset(before)
 
 
+@dataclass
+class FakeTokens:
+    valid: set[str]
+
+    def in_force(self, token_id: str) -> bool:
+        return token_id in self.valid
+
+    def naming(self, node: str) -> Sequence[str]:
+        return ()
+
+
 def test_what_is_free_is_taken_once() -> None:
-    valid = {"a", "b"}
-    ownership = Ownership(valid.__contains__)
-    agent = Agent(builders.node())
+    tokens = FakeTokens({"a", "b", "c"})
+    ownership = Ownership(tokens)
+    agent = Agent(builders.node(name="n1"))
     first, second = (Caller(Role.AGENT, "name", f"token {one}") for one in "ab")
+    third, fourth = (Caller(Role.AGENT, "name", "token c", (name,)) for name in ("n[1-3]", "n4"))
     assert claim(ownership, agent, first)
     assert not claim(ownership, agent, first)
-    with pytest.raises(AccessError, match="another agent"):
-        claim(ownership, agent, second)
+    for other in (second, third):
+        with pytest.raises(AccessError, match="another agent"):
+            claim(ownership, agent, other)
     assert agent.bound_to == "token a"
-    valid.discard("a")
-    assert claim(ownership, agent, second)
+    tokens.valid.discard("a")
+    for other in (second, fourth):
+        with pytest.raises(AccessError, match="another agent"):
+            claim(ownership, agent, other)
+    assert claim(ownership, agent, third)
     # Where nobody is asked who they are, nobody takes anything.
-    free = Agent(builders.node())
+    free = Agent(builders.node(name="n1"))
     assert not claim(ownership, free, Caller(Role.OPERATOR, "anybody", ""))
     assert free.bound_to == ""
+    with pytest.raises(AccessError, match="not for a node"):
+        claim(ownership, free, fourth)
+
+
+def test_a_certificate_is_for_the_nodes_that_it_names() -> None:
+    authority = certificates._authority(days=1)
+    until = datetime.now(UTC) + timedelta(days=1)
+
+    def nodes(names: Sequence[str], **settings: Any) -> tuple[str, ...]:
+        alternatives = [certificates._alternative(name) for name in names]
+        made = certificates._leaf(authority, "n1", Role.AGENT, alternatives, until)
+        content = made.certificate.public_bytes(serialization.Encoding.PEM)
+        guard = Guard(Security(authenticate="always", **settings), Limits(), metrics=Metrics())
+        return guard.admit(
+            "/kongming.rpc.v1.Fleet/Register", "ipv4:1.2.3.4:5", None, content
+        ).caller.nodes
+
+    assert nodes([]) == ()
+    assert nodes([], agents_by_name=True) == ("n1",)
+    assert nodes(["n2", "*.rack"], agents_by_name=True) == ("n2", "*.rack")

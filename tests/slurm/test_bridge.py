@@ -299,3 +299,8 @@ def test_nodes_where_a_resident_would_be_too_slow_are_excluded_for_all() -> None
 def test_a_short_name_of_two_hosts_is_unknown() -> None:
     nodes = [ranked("a.north", 1.1), ranked("a.south", 2.0)]
     assert slowdowns(nodes, ["a", "a.south"], 0.0) == (None, 2.0)
+
+
+def test_of_a_name_that_comes_twice_none_is_believed() -> None:
+    nodes = [ranked("a", 1.1), ranked("b", 1.2), ranked("b", 9.0)]
+    assert slowdowns(nodes, ["a", "b"], 0.0) == (1.1, None)

@@ -1,53 +1,138 @@
-"""Whose node it is: an agent reports for no node that another agent's credentials brought in.
+"""Whose node it is: an agent speaks for no node that another agent's credentials brought in.
 
 A node belongs to the token, or to the name in the certificate, of the agent that first spoke for
-it. Many agents may share one token, and then its nodes. A node is free again when its token is
-revoked or expires, or when an operator releases it; operators may speak for every node.
+it, and so does its name. Many agents may share one token, and then its nodes. A node whose token
+was revoked or has expired waits for an operator's word: its release, or a token that names it.
+Operators may speak for every node.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from fnmatch import fnmatchcase
+from typing import Protocol
 
-from kongming.records.errors import AccessError
-from kongming_server.nodes.registry import Agent
+from kongming.records.errors import AccessError, ConflictError
+from kongming.records.fingerprint import NodeFacts
+from kongming_server.nodes.registry import Agent, Agents
 from kongming_server.security.admission import Caller, current_call
 from kongming_server.security.roles import Role
 
 _TOKEN = "token "
 
 
-class Ownership:
-    """``in_force`` says of a token's id whether it still opens anything."""
+class Tokens(Protocol):
+    """What is known of all tokens at this moment."""
 
-    def __init__(self, in_force: Callable[[str], bool]) -> None:
-        self._in_force = in_force
+    def in_force(self, token_id: str) -> bool:
+        """Whether it still opens anything."""
+
+    def naming(self, node: str) -> Collection[str]:
+        """Ids of the tokens in force that name this node."""
+
+
+class Ownership:
+    """Decides by the caller of the current call. No I/O."""
+
+    def __init__(self, tokens: Tokens) -> None:
+        self._tokens = tokens
 
     def claim(self, agent: Agent) -> bool:
         """Whether the node is the caller's only from now on, which is to be put on disk.
 
         Raises:
-            AccessError: it is another agent's.
+            AccessError: it is another agent's, or the caller may not speak for it.
         """
-        call = current_call.get()
-        if call is None or call.caller.role is not Role.AGENT or not call.caller.identity:
+        caller = calling_agent()
+        if caller is None:
             return False
-        mine = holder_of(call.caller)
+        mine = holder_of(caller)
         if agent.bound_to == mine:
             return False
-        if agent.bound_to and self._counts(agent.bound_to):
+        named = covers(caller, agent.facts.name)
+        if agent.bound_to and (self._counts(agent.bound_to) or not (caller.nodes and named)):
             raise AccessError(
                 f"The node {agent.facts.id} was registered by another agent.",
                 hint="Use the token or certificate that it was registered with. An operator "
                 f"releases it: kongming-server token release {agent.facts.id}",
             )
+        if not named:
+            raise _not_named(agent.facts)
         agent.bound_to = mine
         return True
+
+    def admit(self, facts: NodeFacts, agents: Agents) -> None:
+        """Return where the caller may register a node of this id and this name.
+
+        Raises:
+            AccessError: its token names other nodes, or another token names this one.
+            ConflictError: the name or the id is that of another agent's node.
+        """
+        caller = calling_agent()
+        if caller is None:
+            return
+        if not covers(caller, facts.name):
+            raise _not_named(facts)
+        mine = holder_of(caller)
+        if not caller.nodes:
+            for name in (facts.id, facts.name):
+                if any(_TOKEN + token != mine for token in self._tokens.naming(name)):
+                    raise AccessError(
+                        f"Another token is for the node {name}.",
+                        hint="An operator makes one for it: kongming-server token add --role "
+                        f"agent --node {name}",
+                    )
+        # A batch system may know nodes by the first part of their names alone. That two have one
+        # and the same is no mistake where an operator made a token for each.
+        alike = () if caller.nodes else agents.beginning(facts.name)
+        for what, name, others in (
+            ("node.name", facts.name, (*agents.called(facts.name), *alike)),
+            ("node.id", facts.id, agents.called(facts.id)),
+        ):
+            for other in others:
+                free = other.registered and not other.bound_to
+                if other.facts.id != facts.id and other.bound_to != mine and not free:
+                    raise ConflictError(
+                        "is that of another agent's node.",
+                        field=what,
+                        found=name,
+                        hint="Rename this node, or have an operator release the other one: "
+                        f"kongming-server token release {other.facts.id}",
+                    )
 
     def _counts(self, holder: str) -> bool:
         if not holder.startswith(_TOKEN):
             return True
-        return self._in_force(holder.removeprefix(_TOKEN))
+        return self._tokens.in_force(holder.removeprefix(_TOKEN))
+
+
+class TokensNow:
+    """``Tokens`` of a book of tokens, by a clock."""
+
+    def __init__(self, book: _Book, now: Callable[[], float]) -> None:
+        self._book = book
+        self._now = now
+
+    def in_force(self, token_id: str) -> bool:
+        return self._book.in_force(token_id, self._now())
+
+    def naming(self, node: str) -> Collection[str]:
+        return self._book.naming(node, self._now())
+
+
+class _Book(Protocol):
+    def in_force(self, token_id: str, now: float) -> bool: ...
+
+    def naming(self, node: str, now: float) -> Collection[str]: ...
+
+
+def calling_agent() -> Caller | None:
+    """The caller, where it is an agent that had to say who it is. Schedulers and operators speak
+    for every node; where nobody is asked, nobody is known to be an agent."""
+    call = current_call.get()
+    if call is None or call.caller.role is not Role.AGENT or not call.caller.identity:
+        return None
+    return call.caller
 
 
 def spoken_by_an_agent() -> bool:
@@ -64,3 +149,16 @@ def holder_of(caller: Caller) -> str:
     if caller.identity.startswith(_TOKEN):
         return caller.identity
     return f"certificate {caller.name}"
+
+
+def covers(caller: Caller, name: str) -> bool:
+    """Whether a caller's token or certificate is for a node of this name, or for any."""
+    return not caller.nodes or any(fnmatchcase(name, pattern) for pattern in caller.nodes)
+
+
+def _not_named(facts: NodeFacts) -> AccessError:
+    return AccessError(
+        f"The token or certificate is not for a node of the name {facts.name}.",
+        hint="An operator makes one for it: kongming-server token add --role agent "
+        f"--node {facts.name}",
+    )

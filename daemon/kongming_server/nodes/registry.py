@@ -88,6 +88,7 @@ class Agents:
     def __init__(self) -> None:
         self._by_id: dict[str, Agent] = {}
         self._by_name: dict[str, set[str]] = {}
+        self._by_first_part: dict[str, set[str]] = {}
 
     def __iter__(self) -> Iterator[Agent]:
         return iter(self._by_id.values())
@@ -105,12 +106,24 @@ class Agents:
             agent = self._by_id[facts.id] = Agent(facts)
         elif agent.facts.name != facts.name:
             self._by_name[agent.facts.name].discard(facts.id)
+            self._by_first_part[first_part(agent.facts.name)].discard(facts.id)
         agent.facts = facts
         self._by_name.setdefault(facts.name, set()).add(facts.id)
+        self._by_first_part.setdefault(first_part(facts.name), set()).add(facts.id)
         return agent
 
     def _names(self) -> list[str]:
         return [name for name, of in self._by_name.items() if of]
+
+    def called(self, name: str) -> list[Agent]:
+        """The nodes whose id or name this is."""
+        ids = {*self._by_name.get(name, ()), *((name,) if name in self._by_id else ())}
+        return [self._by_id[node_id] for node_id in sorted(ids)]
+
+    def beginning(self, name: str) -> list[Agent]:
+        """The nodes whose name has the same first part, up to a dot, as this one."""
+        ids = self._by_first_part.get(first_part(name), ())
+        return [self._by_id[node_id] for node_id in sorted(ids)]
 
     def known(self, node_id: str, field_name: str = "node_id") -> Agent:
         """By id alone: what agents call themselves. Raises UnknownNameError."""
@@ -149,6 +162,11 @@ class Agents:
 
 _LISTED = 1000
 """Names that are gone are told apart from the others only where there are no more."""
+
+
+def first_part(name: str) -> str:
+    """A host's name without its domain."""
+    return name.partition(".")[0]
 
 
 class Watchers:

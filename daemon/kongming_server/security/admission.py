@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from kongming.records.errors import AccessError, OverloadedError
 from kongming_server.metrics import Metrics
-from kongming_server.security.certificates import holder
+from kongming_server.security.certificates import holder, names_of
 from kongming_server.security.connections import address_of
 from kongming_server.security.rates import Rates
 from kongming_server.security.roles import PUBLIC, UNQUEUED, Role, permit
@@ -26,7 +26,8 @@ __all__ = ["Call", "Caller", "Guard", "Ticket", "current_call"]
 class Caller:
     """Who calls. ``name``: of the token or the certificate; ``identity`` tells two callers of
     one address apart. ``token``: the id of what was shown; ``fingerprint`` and ``until`` (unix
-    seconds): of the certificate that was."""
+    seconds): of the certificate that was. ``nodes`` are patterns of the names of nodes that an
+    agent may speak for, empty for any."""
 
     role: Role
     name: str
@@ -34,6 +35,7 @@ class Caller:
     token: str = ""
     fingerprint: str = ""
     until: float | None = None
+    nodes: tuple[str, ...] = ()
 
     @property
     def identified(self) -> bool:
@@ -237,17 +239,25 @@ class Guard:
                 )
             token = self._tokens.find(text.strip(), self._wall())
             return Caller(
-                Role(token.role), token.subject or token.id, f"token {token.id}", token=token.id
+                Role(token.role),
+                token.subject or token.id,
+                f"token {token.id}",
+                token=token.id,
+                nodes=token.nodes,
             )
         if certificate is not None:
             shown = holder(certificate)
             if shown.role is not None:
+                nodes = names_of(certificate) if shown.role is Role.AGENT else ()
+                if not nodes and shown.role is Role.AGENT and self.security.agents_by_name:
+                    nodes = (shown.name,)
                 caller = Caller(
                     shown.role,
                     shown.name,
                     f"certificate {shown.fingerprint}",
                     fingerprint=shown.fingerprint,
                     until=shown.until,
+                    nodes=nodes,
                 )
                 self._still(caller)
                 return caller

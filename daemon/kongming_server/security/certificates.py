@@ -91,6 +91,20 @@ def holder(certificate: bytes) -> Holder:
     )
 
 
+@lru_cache(maxsize=4096)
+def names_of(certificate: bytes) -> tuple[str, ...]:
+    """The DNS names that a certificate in PEM or DER, which TLS has checked, is for."""
+    try:
+        if certificate.startswith(b"-----BEGIN"):
+            found = x509.load_pem_x509_certificate(certificate)
+        else:
+            found = x509.load_der_x509_certificate(certificate)
+        extension = found.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+    except (ValueError, x509.ExtensionNotFound):
+        return ()
+    return tuple(extension.value.get_values_for_type(x509.DNSName))
+
+
 def _uris(certificate: x509.Certificate) -> list[str]:
     try:
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value

@@ -124,6 +124,14 @@ def token() -> None:
 @click.option("--expires", metavar="DURATION", help="As 12h, 30d or 52w; else it never does.")
 @click.option("--name", default="", help="Whom or what it is for; it is shown in lists and logs.")
 @click.option(
+    "--node",
+    "nodes",
+    multiple=True,
+    metavar="NAME",
+    help="With --role agent: the name of a node that it is for, as 'n1' or 'rack-7-*'; repeat it "
+    "for more. Without any it is for whichever node it registers first.",
+)
+@click.option(
     "--out",
     type=click.Path(path_type=Path, dir_okay=False),
     help="Write the token to a new file that you alone can read, instead of stdout.",
@@ -134,6 +142,7 @@ def add(
     role: str,
     expires: str | None,
     name: str,
+    nodes: tuple[str, ...],
     out: Path | None,
     server: ServerSettings,
     as_json: bool,
@@ -144,6 +153,7 @@ def add(
         raise InputError(
             "is not allowed.", field="name", found=name, allowed="up to 200 printable characters"
         )
+    _check_nodes(nodes, role)
     made = issue()
     stored = StoredToken(
         id=made.id,
@@ -152,6 +162,7 @@ def add(
         created_at=now,
         expires_at=None if expires is None else now + duration_s(expires),
         subject=name,
+        nodes=tuple(dict.fromkeys(nodes)),
     )
     # The file first: a token that nobody could be given is not to be kept either.
     if out is not None:
@@ -184,7 +195,8 @@ def list_(server: ServerSettings, as_json: bool) -> None:
         _print_json({"tokens": [_document(one, now) for one in tokens]})
         return
     for one in tokens:
-        parts = (one.id, one.role.ljust(9), _validity(one, now), one.subject)
+        nodes = f"for {', '.join(one.nodes)}" if one.nodes else ""
+        parts = (one.id, one.role.ljust(9), _validity(one, now), one.subject, nodes)
         click.echo("  ".join(filter(None, parts)))
 
 
@@ -237,11 +249,20 @@ def revoke(
 
 
 @token.command("release")
-@click.argument("node", metavar="NODE")
+@click.argument("node", metavar="NODE", required=False, default="")
+@click.option("--of", "token_id", metavar="ID", help="Release all nodes of the token ID instead.")
 @_store_options
 @_json_option
-def release(node: str, server: ServerSettings, as_json: bool) -> None:
-    """Let another agent speak for NODE (an id or a name): the next one that does keeps it."""
+def release(node: str, token_id: str | None, server: ServerSettings, as_json: bool) -> None:
+    """Let another agent speak for NODE (an id or a name): the next one that does keeps it.
+
+    Nodes of a token that was revoked or has expired wait for this.
+    """
+    if bool(node) == (token_id is not None):
+        raise InputError("is missing.", field="node", allowed="a node, or --of with a token's id")
+    if token_id is not None:
+        _release_all(token_id, server, as_json)
+        return
     with _store(server) as store:
         known = {one.node_id: one for one in store.agents()}
         names = {one.id: one.name for one in store.nodes(node_ids=set(known))}
@@ -262,6 +283,32 @@ def release(node: str, server: ServerSettings, as_json: bool) -> None:
         _print_json({"node": agent.node_id, "released_from": holder or None})
         return
     click.echo(f"Node {agent.node_id} {f'is released from {holder}' if holder else 'was free'}.")
+
+
+def _release_all(token_id: str, server: ServerSettings, as_json: bool) -> None:
+    holder = f"token {token_id}"
+    with _store(server) as store:
+        held = [one for one in store.agents() if one.document.get("bound_to") == holder]
+        for one in held:
+            store.put_agent(one.node_id, {**one.document, "bound_to": ""}, one.seen_at)
+    ids = [one.node_id for one in held]
+    if as_json:
+        _print_json({"nodes": ids, "released_from": holder})
+        return
+    click.echo(f"{len(ids)} nodes are released from {holder}.")
+
+
+def _check_nodes(nodes: tuple[str, ...], role: str) -> None:
+    if nodes and role != Role.AGENT:
+        raise InputError("is of the role agent alone.", field="node", found=nodes[0])
+    for name in nodes:
+        if not name or len(name) > 256 or not name.isprintable():
+            raise InputError(
+                "is no name of a node.",
+                field="node",
+                found=name,
+                allowed="up to 256 printable characters",
+            )
 
 
 def _refuse_certificate(store: Store, fingerprint: str, now: float) -> StoredToken:
@@ -309,6 +356,7 @@ def _document(one: StoredToken, now: float) -> dict[str, Any]:
         "id": one.id,
         "role": one.role,
         "name": one.subject,
+        "nodes": list(one.nodes),
         "state": _state(one, now),
         "created_at": _iso(one.created_at),
         "expires_at": _iso(one.expires_at),

@@ -10,6 +10,7 @@ import re
 import secrets
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 
 from kongming.records.errors import AccessError, InputError, StoreError
 from kongming.store import StoredToken
@@ -34,6 +35,7 @@ FINGERPRINT_DIGITS = 16
 
 _PREFIX = "kongming"
 _FORM = re.compile(rf"{_PREFIX}_([0-9a-f]{{12}})_([A-Za-z0-9_-]{{43}})", re.ASCII)
+_GLOB = re.compile(r"[*?\[]")
 _SECRET_BYTES = 32
 _NOBODY = hashlib.sha256(b"").hexdigest()
 _UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
@@ -90,10 +92,19 @@ class TokenBook:
     def __init__(self, source: Callable[[], Iterable[StoredToken]] = tuple) -> None:
         self._source = source
         self._known: dict[str, StoredToken] = {}
+        self._by_node: dict[str, list[str]] = {}
+        self._patterns: list[tuple[str, str]] = []
 
     def load(self) -> None:
         """Read the tokens. Raises StoreError."""
         self._known = {token.id: token for token in self._source()}
+        self._by_node, self._patterns = {}, []
+        for token in self._known.values():
+            for pattern in token.nodes:
+                if _GLOB.search(pattern):
+                    self._patterns.append((pattern, token.id))
+                else:
+                    self._by_node.setdefault(pattern, []).append(token.id)
 
     async def refresh(self) -> None:
         """``load`` in a thread. Raises StoreError."""
@@ -128,6 +139,12 @@ class TokenBook:
         """Whether the certificate of this fingerprint was revoked."""
         known = self._known.get(fingerprint)
         return known is not None and known.role == CERTIFICATE and known.revoked_at is not None
+
+    def naming(self, node: str, now: float) -> tuple[str, ...]:
+        """Ids of the tokens in force at ``now`` (unix s) that are for a node of this name."""
+        ids = [*self._by_node.get(node, ())]
+        ids += [token_id for pattern, token_id in self._patterns if fnmatchcase(node, pattern)]
+        return tuple(token_id for token_id in ids if self.in_force(token_id, now))
 
     def find(self, text: str, now: float) -> StoredToken:
         """The token that ``text`` is, at ``now`` (unix s).

@@ -13,10 +13,13 @@ import grpc
 from kongming.engine.assignments import AssignmentBook, Resident
 from kongming.engine.load.nodes import resident_of
 from kongming.records.answers import Forecast
-from kongming.records.errors import InputError, KongmingError, UnknownNameError
+from kongming.records.errors import AccessError, InputError, KongmingError, UnknownNameError
 from kongming.records.questions import Question
 from kongming.rpc import record_codec as records
 from kongming.rpc.v1 import assignments_pb2, assignments_pb2_grpc
+from kongming_server.nodes.access import NodeAccess
+from kongming_server.nodes.ownership import calling_agent
+from kongming_server.nodes.registry import Agent, first_part
 from kongming_server.quality.closed_loop import ClosedLoop
 from kongming_server.state import Hub
 
@@ -36,9 +39,10 @@ if TYPE_CHECKING:  # Its types take parameters only for a checker.
 class AssignmentsService(assignments_pb2_grpc.AssignmentsServicer):
     """Reserve, bind and release; each is harmless to repeat."""
 
-    def __init__(self, hub: Hub, loop: ClosedLoop) -> None:
+    def __init__(self, hub: Hub, loop: ClosedLoop, access: NodeAccess) -> None:
         self._hub = hub
         self._loop = loop
+        self._access = access
         # Two requests for one id are decided one after the other.
         self._locks: dict[str, tuple[asyncio.Lock, int]] = {}
 
@@ -66,10 +70,17 @@ class AssignmentsService(assignments_pb2_grpc.AssignmentsServicer):
     async def Bind(
         self, request: assignments_pb2.BindRequest, context: Context
     ) -> assignments_pb2.BindResponse:
-        node_id = self._hub.agents.named(request.node).facts.id if request.node else ""
+        agent = self._hub.agents.named(request.node) if request.node else None
+        if calling_agent() is not None:
+            if agent is None:
+                raise InputError("is missing.", field="node", allowed="the agent's own")
+            await self._access.speak_for(agent)
+        node_id = "" if agent is None else agent.facts.id
         started_at = records.unix(request.started_at) if request.HasField("started_at") else None
         async with self._deciding(request.assignment_id) as book:
             before = book.all(ended=True)
+            if agent is not None and calling_agent() is not None:
+                _check_own(request.assignment_id, before, agent)
             resident = book.bind(
                 request.assignment_id,
                 self._hub.now(),
@@ -111,6 +122,19 @@ class AssignmentsService(assignments_pb2_grpc.AssignmentsServicer):
         async with self._deciding(assignment_id) as book:
             resident = book.release(assignment_id, self._hub.now(), ended_at=ended_at)
             return await self._kept(resident)
+
+    async def end(self, assignment_id: str, node_id: str, ended_at: float) -> None:
+        """A run that ended an assignment was reported of this node.
+
+        Raises:
+            AccessError: the assignment is on another node; it stays as it is.
+            UnknownNameError, StoreError: as ``release`` does.
+        """
+        async with self._deciding(assignment_id) as book:
+            if book.get(assignment_id).node_id != node_id:
+                self._hub.metrics.rejected.labels("assignment").inc()
+                raise _not_here(assignment_id)
+            await self._kept(book.release(assignment_id, self._hub.now(), ended_at=ended_at))
 
     @asynccontextmanager
     async def _deciding(self, assignment_id: str) -> AsyncIterator[AssignmentBook]:
@@ -181,6 +205,26 @@ class AssignmentsService(assignments_pb2_grpc.AssignmentsServicer):
         except KongmingError as error:
             # The placement is on disk, and that is what was asked for.
             log.warning("The forecast of %s was not kept: %s", resident.assignment_id, error)
+
+
+def _check_own(assignment_id: str, known: list[Resident], agent: Agent) -> None:
+    """Raises AccessError where an agent may not bind the assignment on its node: it is on another
+    one; or it was never reserved and its id is not of this node's name, so that no agent takes an
+    id that a scheduler is to give to an assignment elsewhere."""
+    name = agent.facts.name
+    own = {agent.facts.id, name, first_part(name)}
+    here = known[0].node_id == agent.facts.id if known else None
+    if here is False or (here is None and assignment_id.rpartition(":")[2] not in own):
+        raise _not_here(assignment_id)
+
+
+def _not_here(assignment_id: str) -> AccessError:
+    # Not whose it is: who asks has no right to know.
+    return AccessError(
+        f"The assignment {assignment_id} is none of this node's.",
+        hint="An agent binds what was reserved on its node, or under an id that ends with a "
+        "colon and the node's name.",
+    )
 
 
 _MOST = 10_000

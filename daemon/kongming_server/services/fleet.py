@@ -11,7 +11,6 @@ import grpc
 
 from kongming.engine.settings import Purpose
 from kongming.records.errors import (
-    AccessError,
     ImplausibleError,
     InputError,
     KongmingError,
@@ -25,8 +24,9 @@ from kongming.store import Accepted, Reported
 from kongming_server.ingest import decode as reports
 from kongming_server.ingest.write import Ingest, Report
 from kongming_server.interceptors import check_length
+from kongming_server.nodes.access import NodeAccess
 from kongming_server.nodes.messages import node_message
-from kongming_server.nodes.ownership import Ownership, spoken_by_an_agent
+from kongming_server.nodes.ownership import spoken_by_an_agent
 from kongming_server.nodes.registry import Agent, allowed
 from kongming_server.quality.closed_loop import ClosedLoop
 from kongming_server.services.assignments import AssignmentsService
@@ -58,13 +58,13 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
         ingest: Ingest,
         loop: ClosedLoop,
         assignments: AssignmentsService,
-        ownership: Ownership,
+        access: NodeAccess,
     ) -> None:
         self._hub = hub
         self._ingest = ingest
         self._loop = loop
         self._assignments = assignments
-        self._ownership = ownership
+        self._access = access
 
     # -- what agents say -----------------------------------------------------------------------
 
@@ -76,11 +76,9 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
         known = hub.agents.get(facts.id)
         if known is not None:
             # Before anything of it is changed.
-            await self._claim(known)
+            await self._access.speak_for(known)
         new = known is None or not known.registered or known.facts != facts
-        agent = hub.put_node(facts)
-        if known is None:
-            self._ownership.claim(agent)
+        agent = self._access.register(facts)
         # Until the new facts are on disk: where that fails, the next call writes them.
         agent.registered = not new
         agent.agent_version = request.agent_version
@@ -111,27 +109,6 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
             acknowledged=acknowledged,
         )
 
-    async def _claim(self, agent: Agent) -> None:
-        """Return where the caller may speak for this node.
-
-        Raises:
-            AccessError: it is another agent's.
-        """
-        before = agent.bound_to
-        try:
-            # One that never registered is kept when it does.
-            if self._ownership.claim(agent) and agent.registered:
-                await self._hub.keep(agent)
-        except AccessError:
-            self._hub.metrics.refused.labels("forbidden").inc()
-            log.warning(
-                "Another agent than the one that registered %s spoke for it.", agent.facts.name
-            )
-            raise
-        except KongmingError:
-            agent.bound_to = before
-            raise
-
     async def _refer(self, message: records_pb2.Fingerprint, agent: Agent) -> None:
         """Keep an idle reference."""
         hub = self._hub
@@ -158,7 +135,7 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
         answer = fleet_pb2.ReportResponse()
         if request.fingerprints:
             agent = hub.agents.known(request.node_id)
-            await self._claim(agent)
+            await self._access.speak_for(agent)
             taken = [await self._take(agent, each, answer) for each in request.fingerprints]
             for future in taken:
                 if future is not None:
@@ -205,7 +182,7 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
     ) -> fleet_pb2.ReportRunsResponse:
         hub = self._hub
         agent = hub.agents.known(request.node_id)
-        await self._claim(agent)
+        await self._access.speak_for(agent)
         answer = fleet_pb2.ReportRunsResponse()
         kept: list[Reported] = []
         finished: dict[str, FinishedRun] = {}
@@ -251,8 +228,8 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
         try:
             await self._loop.run_finished(finished)
             if finished.assignment_id:
-                await self._assignments.release(
-                    finished.assignment_id, reports.ended_at(finished.run)
+                await self._assignments.end(
+                    finished.assignment_id, finished.run.node_id, reports.ended_at(finished.run)
                 )
         except UnknownNameError:
             log.info("A run ended the placement %s: unknown.", finished.assignment_id)
@@ -267,7 +244,7 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
         agent = hub.agents.get(request.node_id)
         if agent is None or not agent.registered:
             return fleet_pb2.Instructions(register_again=True)
-        await self._claim(agent)
+        await self._access.speak_for(agent)
         now = hub.now()
         agent.probe_cost = beat.probe_cost
         agent.spooled = beat.spooled

@@ -27,7 +27,8 @@ def upgrade() -> None:
             "asked", sa.Boolean(), nullable=False, server_default=sa.true()
         )
         op.add_column(table, asked)
-    nodes: sa.Column[list[str]] = sa.Column("nodes", sa.JSON(), nullable=False, server_default="[]")
+    nodes: sa.Column[list[str]]
+    nodes = sa.Column("nodes", sa.JSON(), nullable=False, server_default="[]")
     op.add_column("token", nodes)
     for _ in _without_foreign_keys():
         for table, column in _REFERENCES:

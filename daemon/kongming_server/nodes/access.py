@@ -1,0 +1,60 @@
+"""Speaking for a node: a caller that does so for the first time owns it from then on."""
+
+from __future__ import annotations
+
+import logging
+
+from kongming.records.errors import AccessError, KongmingError
+from kongming.records.fingerprint import NodeFacts
+from kongming_server.nodes.ownership import Ownership
+from kongming_server.nodes.registry import Agent
+from kongming_server.state import Hub
+
+log = logging.getLogger(__name__)
+
+
+class NodeAccess:
+    """Ownership of the nodes of one server, kept on disk."""
+
+    def __init__(self, hub: Hub, ownership: Ownership) -> None:
+        self._hub = hub
+        self._ownership = ownership
+
+    async def speak_for(self, agent: Agent) -> None:
+        """Return where the caller may speak for this node.
+
+        Raises:
+            AccessError: it is another agent's.
+            StoreError: that it is the caller's from now on could not be kept.
+        """
+        before = agent.bound_to
+        try:
+            # One that never registered is kept when it does.
+            if self._ownership.claim(agent) and agent.registered:
+                await self._hub.keep(agent)
+        except AccessError:
+            self._hub.metrics.refused.labels("forbidden").inc()
+            log.warning(
+                "Another agent than the one that registered %s spoke for it.", agent.facts.name
+            )
+            raise
+        except KongmingError:
+            agent.bound_to = before
+            raise
+
+    def register(self, facts: NodeFacts) -> Agent:
+        """Take up a node, or what has changed of it, for the caller.
+
+        Raises:
+            AccessError, ConflictError: the caller may not register a node of this id and name.
+            InputError: the engine cannot hold it.
+        """
+        try:
+            self._ownership.admit(facts, self._hub.agents)
+        except KongmingError as error:
+            self._hub.metrics.refused.labels("forbidden").inc()
+            log.warning("The node %s was not registered: %s", facts.id, error.message)
+            raise
+        agent = self._hub.put_node(facts)
+        self._ownership.claim(agent)
+        return agent
