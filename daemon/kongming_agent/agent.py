@@ -89,6 +89,8 @@ class Agent:
             rng=rng,
         )
         self.on_spooled: Callable[[], None] = lambda: None
+        self.sound: Callable[[], bool] = lambda: True
+        """Whether what else the process does goes on: the watchdog hears of the agent only then."""
         self._wakeup = Wakeup()
         self._inbox: queue.SimpleQueue[Orders] = queue.SimpleQueue()
         self._lock = threading.Lock()
@@ -193,8 +195,12 @@ class Agent:
         if now - self._facts_at >= _FACTS_S or self._moved():
             self._facts_at = now
             self._read_facts()
-        if self._notifier.watchdog_s is not None and now >= self._alive_at:
-            self._alive_at = now + self._notifier.watchdog_s / 4.0
+        self._say_alive(now)
+
+    def _say_alive(self, now: float) -> None:
+        watchdog_s = self._notifier.watchdog_s
+        if watchdog_s is not None and now >= self._alive_at and self.sound():
+            self._alive_at = now + watchdog_s / 4.0
             self._notifier.alive()
 
     def _account(self, now: float) -> None:
@@ -294,10 +300,7 @@ class Agent:
         self.schedule.postponed(probe, now)
 
     def _alive(self, _: Progress) -> None:
-        now = time.monotonic()
-        if self._notifier.watchdog_s is not None and now >= self._alive_at:
-            self._alive_at = now + self._notifier.watchdog_s / 4.0
-            self._notifier.alive()
+        self._say_alive(time.monotonic())
 
     def _spool(self, fingerprint: Fingerprint, purpose: str, place: int) -> None:
         try:

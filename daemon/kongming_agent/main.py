@@ -231,14 +231,19 @@ def _stay(settings: Settings, file: Path | None) -> int:
         )
         ending = threading.Event()
         intake = _intake(settings, spool, agent, link, rng)
-        work: list[tuple[Callable[..., None], tuple[Any, ...]]] = [
-            (link.run, (ending,)),
-            (intake.run, (ending,)),
+        work: list[tuple[Callable[..., None], str, tuple[Any, ...]]] = [
+            (link.run, "link", (ending,)),
+            (intake.run, "intake", (ending,)),
         ]
         if settings.metrics.textfile:
-            work.append((_write, (exporter, ending, settings.metrics.textfile_s)))
+            work.append((_write, "textfile", (exporter, ending, settings.metrics.textfile_s)))
         # As daemons: one that a server keeps busy must not keep the agent from ending.
-        threads = [threading.Thread(target=run, args=args, daemon=True) for run, args in work]
+        threads = [
+            threading.Thread(target=run, name=name, args=args, daemon=True)
+            for run, name, args in work
+        ]
+        needed = threads[:2]
+        agent.sound = lambda: all(thread.is_alive() for thread in needed)
         for thread in threads:
             thread.start()
 

@@ -53,6 +53,7 @@ from kongming_server.services.profiles import ProfilesService
 from kongming_server.settings import Config
 from kongming_server.settings import Server as ServerSettings
 from kongming_server.state import Hub
+from kongming_server.supervision import Supervisor
 from kongming_server.training.queue import Training
 from kongming_server.upkeep import Every, Upkeep
 
@@ -97,6 +98,7 @@ class App:
         self._undo = AsyncExitStack()
         self._grace_s = config.server.grace_s
         self._why_not_ready: str | None = "The server is starting."
+        self._supervisor = Supervisor()
 
     async def start(self) -> Addresses:
         """Open the store, restore what is in it, and listen.
@@ -176,7 +178,7 @@ class App:
             observe=self._observe,
         )
         undo.push_async_callback(ingest.close)
-        ingest.start()
+        ingest.start(lambda work: self._supervisor.keep("Writing reports", work))
         await self._look_after(hub, ingest, tokens, restore, since)
 
         guard = Guard(config.security, config.limits, metrics=self._metrics, tokens=tokens)
@@ -223,6 +225,9 @@ class App:
         self._why_not_ready = None
         return Addresses(_address(host, port), http)
 
+    def _not_ready(self) -> str | None:
+        return self._why_not_ready or self._supervisor.failing
+
     def _observe(self, seconds: float, failed: Exception | None) -> None:
         self._metrics.store_seconds.labels("report").observe(seconds)
         if failed is None:
@@ -258,7 +263,9 @@ class App:
         await self._watch(hub, restore, since)
         learning = asyncio.create_task(restore.history(), name="Reading older fingerprints")
         self._undo.callback(learning.cancel)
-        fresh = asyncio.create_task(tokens.keep_fresh(config.security.tokens_period_s))
+        fresh = self._supervisor.keep(
+            "Reading tokens", lambda: tokens.keep_fresh(config.security.tokens_period_s)
+        )
         self._undo.callback(fresh.cancel)
 
     async def _watch(self, hub: Hub, restore: Restore, since: int) -> None:
@@ -297,7 +304,7 @@ class App:
             predictor,
             self._metrics,
             guard,
-            ready=lambda: self._why_not_ready,
+            ready=self._not_ready,
             degraded=lambda: self._outage.reason,
             connections=connections,
         )

@@ -66,10 +66,11 @@ class Restore:
         # Asked first: what changes while the rest is read is read again, which does no harm.
         since = await hub.stored(hub.store.last_change)
         await self.nodes(None)
-        await self.references(None)
-        await self.fingerprints(None)
+        # Before what agents have reported: the surrogates of models always have a place.
         await self.models(None)
         await self.scale_models(None)
+        await self.references(None)
+        await self.fingerprints(None)
         await self.signatures(None)
         for resident in await hub.stored(lambda: current_assignments(hub.store, hub.now())):
             with _tolerated(f"The assignment {resident.assignment_id}"):
@@ -150,7 +151,9 @@ class Restore:
                 continue
             for domain, one in newest_references(hub.store, agent.facts, references):
                 with _tolerated(f"The reference of {node_id}"):
-                    hub.engine.put_reference(node_id, domain, one.times, one.suite_version)
+                    hub.engine.put_reference(
+                        node_id, domain, one.times, one.suite_version, by=agent.bound_to
+                    )
 
     async def fingerprints(self, node_ids: Collection[str] | None) -> None:
         hub = self._hub

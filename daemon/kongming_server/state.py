@@ -125,7 +125,8 @@ class Hub:
         self, agent: Agent, domain: int, fingerprint: Fingerprint, purpose: Purpose
     ) -> None:
         """A live fingerprint that is on disk, or an estimate."""
-        self.engine.put_fingerprint(agent.facts.id, domain, fingerprint, purpose, self.now())
+        by = agent.bound_to
+        self.engine.put_fingerprint(agent.facts.id, domain, fingerprint, purpose, self.now(), by=by)
         agent.last_fingerprint = max(taken_at(fingerprint), agent.last_fingerprint or 0.0)
         self.watchers.changed(agent.facts.id)
 
@@ -149,7 +150,8 @@ class Hub:
             if isinstance(record, Signature):
                 self.engine.put_signatures([record])
             elif reported.purpose == Purpose.REFERENCE.value:
-                self.engine.put_reference(reported.node_id, report.domain, record)
+                by = agent.bound_to
+                self.engine.put_reference(reported.node_id, report.domain, record, by=by)
                 self.watchers.changed(reported.node_id)
             else:
                 self.use_fingerprint(agent, report.domain, record, Purpose.LIVE)

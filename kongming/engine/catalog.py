@@ -14,6 +14,7 @@ import numpy as np
 from kongming.arrays import Floats
 from kongming.engine import scoring
 from kongming.engine.columns import Columns, fitted
+from kongming.engine.environment import LARGEST_LOG
 from kongming.engine.scoring import Served
 from kongming.engine.slots import ANY_SUITE
 from kongming.learning import colocation
@@ -291,7 +292,7 @@ class Catalog:
         idle = self._idle(key, signatures[0].node_id, suite)
         if idle is None:
             return False
-        slowed = np.maximum(logs - fitted(idle, len(logs)), 0.0)
+        slowed = np.clip(logs - fitted(idle, len(logs)), 0.0, LARGEST_LOG)
         self._pressures[key] = (suite, Pressure(self._pressure_rows.take(key), slowed))
         return True
 

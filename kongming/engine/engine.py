@@ -13,6 +13,7 @@ import numpy as np
 
 from kongming.engine.assignments import Resident
 from kongming.engine.colocation import Companion
+from kongming.engine.environment import ratio_of
 from kongming.engine.explanation import Explainer
 from kongming.engine.forecaster import Forecaster
 from kongming.engine.nodes import NodeView
@@ -30,7 +31,7 @@ from kongming.records.answers import (
     PlacedApplication,
     Ranking,
 )
-from kongming.records.errors import InputError
+from kongming.records.errors import CannotAnswerError, InputError
 from kongming.records.fingerprint import Fingerprint, NodeFacts
 from kongming.records.questions import ColocationQuestion, Question, RankQuestion
 from kongming.records.run import Signature
@@ -81,16 +82,19 @@ class Engine:
         domain: int,
         times: Fingerprint | Mapping[str, float],
         suite_version: str | None = None,
+        *,
+        by: str = "",
     ) -> None:
         """The idle node, as a fingerprint or as seconds per operation by surrogate.
 
-        ``suite_version`` None takes the times to be of whatever suite the node reports.
+        ``suite_version`` None takes the times to be of whatever suite the node reports; ``by``
+        are the credentials of the agent that reported it (``columns.MOST_OF_ONE``).
 
         Raises:
             UnknownNameError: an unknown node.
             InputError: a domain that the node does not have.
         """
-        self._world.put_reference(node_id, domain, times, suite_version)
+        self._world.put_reference(node_id, domain, times, suite_version, by)
 
     def put_fingerprint(
         self,
@@ -99,6 +103,8 @@ class Engine:
         fingerprint: Fingerprint,
         purpose: Purpose = Purpose.LIVE,
         now: float = math.inf,
+        *,
+        by: str = "",
     ) -> bool:
         """Whether it is the newest of its domain; a late one only joins the history. One that
         was taken as a reference is the domain's reference from then on.
@@ -106,7 +112,7 @@ class Engine:
         Raises:
             InputError: it cannot be true, or the node has no such domain.
         """
-        return self._world.put_fingerprint(node_id, domain, fingerprint, purpose, now)
+        return self._world.put_fingerprint(node_id, domain, fingerprint, purpose, now, by)
 
     # Models, signatures and assignments.
 
@@ -183,13 +189,22 @@ class Engine:
                 it is beyond what the scale model can say.
         """
         if question.scaling is None:
-            return self._forecaster.predict(question, now)
+            return self._forecast(question, now)
         return forecast_job(
             question,
             self._scales.find(question.app, question.scaling),
-            lambda one: self._forecaster.predict(one, now),
+            lambda one: self._forecast(one, now),
             self._named,
         )
+
+    def _forecast(self, question: Question, now: float) -> Forecast:
+        try:
+            return self._forecaster.predict(question, now)
+        except ArithmeticError as error:
+            # Other questions of a batch have their answers all the same.
+            raise CannotAnswerError(
+                f"The readings of {question.node} are beyond all that can be worked with."
+            ) from error
 
     def predict_colocation(self, question: ColocationQuestion, now: float) -> Colocation:
         """The runtime beside named neighbours on an idle node, and what each of them meets.
@@ -260,7 +275,7 @@ class Engine:
         general, slowdown = None, {}
         if known:
             worst = max(known, key=lambda slot: slots.general[slot])
-            general = math.exp(slots.general[worst])
+            general = ratio_of(slots.general[worst])
             slowdown = _slowdowns(world, worst)
         assignments = sorted(
             world.residents.active_on(view.facts.id), key=lambda one: (one.since, one.assignment_id)
@@ -284,4 +299,4 @@ class Engine:
 def _slowdowns(world: World, slot: int) -> dict[str, float]:
     slowed = world.slots.slowed[slot]
     places = np.flatnonzero(~np.isnan(slowed)).tolist()
-    return {world.columns.names[j]: math.exp(slowed[j]) for j in places}
+    return {world.columns.names[j]: ratio_of(slowed[j]) for j in places}

@@ -15,6 +15,7 @@ faster than on the idle node (or than it was read, where that was faster still).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from enum import Enum
 
@@ -22,6 +23,15 @@ import numpy as np
 
 from kongming.arrays import Floats
 from kongming.engine.assignments import Resident
+
+LARGEST_LOG = math.log(1e4)
+"""No slowdown is taken to be greater, in logs: numbers that one node reports must not grow beyond
+what can be worked with."""
+
+
+def ratio_of(log_slowdown: float) -> float:
+    """The slowdown of a log slowdown, within bounds."""
+    return math.exp(min(max(log_slowdown, -LARGEST_LOG), LARGEST_LOG))
 
 
 class Phase(Enum):
@@ -65,13 +75,15 @@ def met(
         for its in (Phase.ADDED, Phase.REMOVED, Phase.WITHIN)
     )
     plus, minus = (added * known).sum(axis=0), (removed * known).sum(axis=0)
+    # However many residents there are.
+    plus = np.minimum(plus, LARGEST_LOG)
     hidden = (added * unknown).sum(axis=0)
     return (
         _corrected(fingerprint, idle, np.where(hidden > 0.0, np.nan, plus), minus),
         _corrected(
             fingerprint,
             idle,
-            np.where(hidden - added * unknown > 0.0, np.nan, plus - added * known),
+            np.where(hidden - added * unknown > 0.0, np.nan, np.maximum(plus - added * known, 0.0)),
             minus + within * known,
         ),
     )

@@ -10,6 +10,7 @@ import numpy as np
 
 from kongming.arrays import Floats
 from kongming.engine import scoring
+from kongming.engine.environment import ratio_of
 from kongming.engine.movement import Movement
 from kongming.engine.nodes import NodeView
 from kongming.engine.scoring import Served
@@ -101,7 +102,7 @@ def general(slowed: Floats, level: float) -> Interval:
     middle = float(known.mean())
     low, high = np.quantile(known, [tail, 1.0 - tail]).tolist()
     return Interval(
-        math.exp(middle), math.exp(min(low, middle)), math.exp(max(high, middle)), level, False
+        ratio_of(middle), ratio_of(min(low, middle)), ratio_of(max(high, middle)), level, False
     )
 
 

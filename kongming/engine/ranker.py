@@ -20,6 +20,7 @@ from kongming.engine import order as ranking
 from kongming.engine import scoring, shortlist
 from kongming.engine.catalog import Pressure, untrained
 from kongming.engine.columns import fitted
+from kongming.engine.environment import ratio_of
 from kongming.engine.forecast_parts import Met
 from kongming.engine.node_sets import choose_sets
 from kongming.engine.scaled_jobs import ScaleModels, ranked_set
@@ -131,19 +132,24 @@ class Ranker:
             random=random,
         )
         codes[list(found.refused)] = ranking.code("resident_slowdown_limit")
-        ranked = [
-            self._ranked(
-                asked,
-                one.place,
-                one.score,
-                one.worst,
-                float(newcomer[one.place]),
-                one.tied,
-                bool(stale[one.place]),
-                int(residents[one.place]),
-            )
-            for one in found.places
-        ]
+        ranked = []
+        for one in found.places:
+            try:
+                node = self._ranked(
+                    asked,
+                    one.place,
+                    one.score,
+                    one.worst,
+                    float(newcomer[one.place]),
+                    one.tied,
+                    bool(stale[one.place]),
+                    int(residents[one.place]),
+                )
+            except ArithmeticError:
+                # Numbers of one node must not keep the others from being ranked.
+                codes[one.place] = ranking.code("unpredictable")
+            else:
+                ranked.append(node)
         # Counted as refused, though not worked out: they are not in the answer in any case.
         self._doubt(asked, codes, harm, found.sound)
         return Ranking(
@@ -440,7 +446,7 @@ class Ranker:
             domain=int(slots.domain[slot]),
             score=score,
             slowdown=interval,
-            worst_resident_slowdown=math.exp(worst),
+            worst_resident_slowdown=ratio_of(worst),
             fingerprint_age_s=age,
             stale=stale,
             extrapolating=outside,

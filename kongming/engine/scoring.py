@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from kongming.arrays import Floats
 from kongming.engine.columns import MOST_COLUMNS, Columns
+from kongming.engine.environment import LARGEST_LOG
 from kongming.learning.model_file import ModelFile, Variant
 from kongming.learning.readings import VariantName
 from kongming.learning.scorer import Scorer, parts_of
@@ -133,7 +134,7 @@ def log_slowdowns(
     logs = _logs(scorer, absolute, slowed, carried)
     if np.isnan(logs).any():
         return score(model, absolute, slowed, carried).log_slowdown
-    return scorer.log_slowdown(logs)
+    return np.clip(scorer.log_slowdown(logs), -LARGEST_LOG, LARGEST_LOG)
 
 
 def _logs(
@@ -153,7 +154,7 @@ def _put(
     if not len(rows):
         return
     of_rows = scorer.score(logs if len(rows) == len(logs) else logs[rows])
-    scores.log_slowdown[rows] = of_rows.log_slowdown
+    scores.log_slowdown[rows] = np.clip(of_rows.log_slowdown, -LARGEST_LOG, LARGEST_LOG)
     scores.severity[rows] = of_rows.severity
     scores.outside[rows] = of_rows.outside
     scores.variant[rows] = code

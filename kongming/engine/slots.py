@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from kongming.arrays import Floats
 from kongming.engine import movement
 from kongming.engine.columns import MOST_COLUMNS, fitted
+from kongming.engine.environment import LARGEST_LOG
 from kongming.engine.movement import Movement
 from kongming.engine.settings import Settings
 
@@ -149,7 +150,7 @@ class Slots:
     def set_met(self, slot: int, met: Floats) -> None:
         """The environment that follows for a newcomer, (C,)."""
         self.met[slot] = met
-        slowed = met - self.idle[slot]
+        slowed = np.clip(met - self.idle[slot], -LARGEST_LOG, LARGEST_LOG)
         self.slowed[slot] = slowed
         known = slowed[~np.isnan(slowed)]
         self.general[slot] = known.mean() if len(known) else math.nan

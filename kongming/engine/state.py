@@ -87,7 +87,12 @@ class World:
             self._since.pop(slot, None)
 
     def put_reference(
-        self, node_id: str, domain: int, times: Fingerprint | Mapping[str, float], suite: str | None
+        self,
+        node_id: str,
+        domain: int,
+        times: Fingerprint | Mapping[str, float],
+        suite: str | None,
+        by: str = "",
     ) -> None:
         view = self._view(node_id)
         families: dict[str, str] = {}
@@ -97,23 +102,29 @@ class World:
             times = times.times()
         slot = self._slot(view, domain)
         code = ANY_SUITE if suite is None else self.catalog.suite(suite)
-        self.slots.put_reference(slot, self.columns.logs(times, families), code)
+        self.slots.put_reference(slot, self.columns.logs(times, families, by), code)
         self._changed(slot)
         if self.catalog.reference_changed(node_id):
             self._signatures_changed()
 
     def put_fingerprint(
-        self, node_id: str, domain: int, fingerprint: Fingerprint, purpose: Purpose, now: float
+        self,
+        node_id: str,
+        domain: int,
+        fingerprint: Fingerprint,
+        purpose: Purpose,
+        now: float,
+        by: str = "",
     ) -> bool:
         view = self.nodes.get(node_id) or self.put_node(fingerprint.node)
         # The middle of its window: whoever came or went within it was there for about half.
         taken_at = min(unix(fingerprint.started_at) + fingerprint.elapsed_s / 2.0, now)
         if purpose is Purpose.REFERENCE:
-            self.put_reference(node_id, domain, fingerprint, None)
+            self.put_reference(node_id, domain, fingerprint, None, by)
         slot = self._slot(view, domain)
         newest = self.slots.put_fingerprint(
             slot,
-            self.columns.logs(fingerprint.times(), _families(fingerprint)),
+            self.columns.logs(fingerprint.times(), _families(fingerprint), by),
             self.catalog.suite(fingerprint.suite_version),
             taken_at,
             history=purpose is not Purpose.ESTIMATE,

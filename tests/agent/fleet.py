@@ -42,6 +42,7 @@ class Fleet(fleet_pb2_grpc.FleetServicer):
         self.always: fleet_pb2.Instructions | None = None
         self.refuse: set[str] = set()
         self.broken = ""
+        self.crashing = ""
         self.unbelieving = False
         self.registered: list[fleet_pb2.RegisterRequest] = []
         self.beats: list[fleet_pb2.Heartbeat] = []
@@ -118,6 +119,8 @@ class Fleet(fleet_pb2_grpc.FleetServicer):
             if self.broken and run.app == self.broken:
                 status = to_status(InputError("cannot be true.", field="run"))
                 context.abort_with_status(_Aborted(status))
+            if self.crashing and run.app == self.crashing:
+                context.abort(grpc.StatusCode.INTERNAL, "unforeseen")
             if run.id in self.refuse:
                 answer.rejected.add(id=run.id, field="run", message="refused")
             else:

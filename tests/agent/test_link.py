@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import random
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -148,6 +149,65 @@ def test_one_record_that_spoils_a_call_does_not_hold_up_the_others(
     ((id, reason),) = refused_records(spool)
     assert id == runs[1].id
     assert "cannot be true" in reason
+
+
+def test_a_record_that_the_server_never_copes_with_does_not_hold_up_the_others_for_ever(
+    fleet: tuple[Fleet, str], spool: Spool
+) -> None:
+    servicer, address = fleet
+    servicer.crashing = "odd"
+    runs = [run("sort", 1.0), run("odd", 1.0), run("sort", 1.0)]
+    for each in runs:
+        spool.add_run(each)
+    with linked(address, spool) as link:
+        link.step()
+        # It may have been the server: nothing is given up yet.
+        assert not refused_records(spool)
+        for _ in range(20):
+            link.step()
+        assert link.connected
+    assert [row[0] for row in servicer.kept()] == [runs[0].id, runs[2].id]
+    ((id, _),) = refused_records(spool)
+    assert id == runs[1].id
+
+
+def test_an_impossible_acknowledgement_changes_no_number(
+    fleet: tuple[Fleet, str], spool: Spool
+) -> None:
+    servicer, address = fleet
+    servicer.acknowledged = 2**63 - 1
+    spool.add_run(run("sort", 1.0))
+    with linked(address, spool) as link:
+        link.step()
+        assert link.connected
+    assert [row[2] for row in servicer.kept()] == [1]
+
+
+def test_the_thread_survives_what_nobody_foresaw(fleet: tuple[Fleet, str], spool: Spool) -> None:
+    servicer, address = fleet
+    told = Told()
+    failures = iter([OverflowError, ValueError])
+
+    def beat() -> Beat:
+        for failure in failures:
+            raise failure("unforeseen")
+        return Beat(0.004, {})
+
+    told.beat = beat  # type: ignore[method-assign]
+    spool.add_run(run("sort", 1.0))
+    stopping = threading.Event()
+    with linked(address, spool, told) as link:
+        thread = threading.Thread(target=link.run, args=(stopping,))
+        thread.start()
+        deadline = time.monotonic() + 60.0
+        while not servicer.beats and time.monotonic() < deadline:
+            link.wake()
+            time.sleep(0.01)
+        stopping.set()
+        link.wake()
+        thread.join(60.0)
+    assert servicer.beats
+    assert link.failures >= 2
 
 
 def test_it_registers_again_when_the_reference_changed_or_the_server_forgot(

@@ -32,6 +32,8 @@ IMPLAUSIBLE: dict[str, Change] = {
     "a CPU below 0": lambda m: setattr(m, "cpu", -1),
     "a window below 0": lambda m: setattr(m, "elapsed_seconds", -1.0),
     "an infinite signal": lambda m: m.passive.update({"load1": math.inf}),
+    "a window of years": lambda m: setattr(m, "elapsed_seconds", 1e12),
+    "a window without an end": lambda m: setattr(m, "elapsed_seconds", math.inf),
     "no reading at all": lambda m: m.ClearField("readings"),
 }
 MALFORMED: dict[str, Change] = {
@@ -44,6 +46,7 @@ MALFORMED: dict[str, Change] = {
 RUNS: dict[str, tuple[Change, bool]] = {
     "a metric that is NaN": (lambda m: setattr(m, "metric", math.nan), True),
     "a time below 0": (lambda m: setattr(m, "wall_seconds", -1.0), True),
+    "a time of years": (lambda m: setattr(m, "wall_seconds", 1e12), True),
     "faults below 0": (lambda m: setattr(m.usage, "page_faults", -1), True),
     "a fingerprint of time 0": (
         lambda m: setattr(m.before.readings[0], "seconds_per_op", 0.0),
@@ -101,3 +104,10 @@ def test_a_device_that_a_cache_sped_up_is_plausible() -> None:
     message = records.fingerprint_to_message(builders.fingerprint(IDLE))
     message.readings[1].seconds_per_op = 2e-8
     decode.fingerprint_of(message, Agent(NODE), lambda domain: IDLE, now=LATER, skew_s=1.0)
+
+
+@pytest.mark.parametrize("sequence", [2**53 + 1, 2**63 - 1, 2**64 - 1])
+def test_no_agent_has_counted_so_far(sequence: int) -> None:
+    with pytest.raises(InputError, match="sequence"):
+        decode.sequence_of(sequence, "sequence")
+    assert decode.sequence_of(2**53, "sequence") == 2**53

@@ -45,6 +45,12 @@ MOST_ASSIGNMENTS = 4096
 MOST_NAME = 255
 """Characters of either; longer ones are not looked at."""
 
+_UNFORESEEN = (grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN)
+"""Codes of a call that the server could not cope with: of its content, if it goes on so."""
+
+_MOST_TRIES = 5
+"""A record that the server could not cope with so often, all by itself, counts as refused."""
+
 _FIRST_RETRY_S = 0.5
 _HEARTBEAT_S = 10.0
 _TRUNCATED_S = 600.0
@@ -140,6 +146,7 @@ class Link:
         self.delivered = {"fingerprint": 0, "run": 0, "signature": 0}
         self.refused = 0
         self.fingerprint_ttl_s: float | None = None
+        self._tries: tuple[str, int] = ("", 0)
 
     def wake(self) -> None:
         """Something was spooled."""
@@ -148,7 +155,12 @@ class Link:
     def run(self, stopping: threading.Event) -> None:
         """Until ``stopping`` is set and ``wake`` was called."""
         while not stopping.is_set():
-            wait_s = self.step()
+            try:
+                wait_s = self.step()
+            except Exception as error:
+                # Reporting must not end for what nobody foresaw.
+                _log.exception("reporting failed, and is tried again")
+                wait_s = self._failed(ServiceError(f"Reporting failed: {error!r}."))
             self._woken.wait(wait_s)
             self._woken.clear()
         self.close()
@@ -265,10 +277,19 @@ class Link:
         except InputError as error:
             return str(error)
         except grpc.RpcError as error:
-            if error.code() not in _ABOUT_CONTENT:
+            if error.code() not in _ABOUT_CONTENT and not self._hopeless(error.code(), batch):
                 raise
             return str(from_rpc_error(error, self._server or None))
         return None
+
+    def _hopeless(self, code: grpc.StatusCode, batch: Sequence[Entry]) -> bool:
+        """Whether the server has often enough not coped with what this batch begins with. One of
+        several records is then looked for by sending each for itself."""
+        if code not in _UNFORESEEN:
+            return False
+        first, tries = self._tries
+        self._tries = (batch[0].id, tries + 1 if first == batch[0].id else 1)
+        return self._tries[1] >= _MOST_TRIES
 
     @property
     def _node_id(self) -> str:

@@ -84,6 +84,11 @@ class Intake:
                 if not unread:
                     _log.warning("reports in %s cannot be taken: %s", self._folder, error)
                 unread = True
+            except Exception:
+                # What one file holds must not end the thread for all that come after it.
+                if not unread:
+                    _log.exception("reports in %s cannot be taken", self._folder)
+                unread = True
         self.close()
 
     def turn(self) -> None:

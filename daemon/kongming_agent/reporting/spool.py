@@ -32,6 +32,9 @@ from kongming_agent.reporting.spool_schema import open_file
 
 _SIZE = "SELECT coalesce(sum(length(body)), 0) FROM records"
 
+MOST_SEQUENCE = 2**52
+"""Acknowledged numbers up to this one are believed; servers take twice as many."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -185,8 +188,11 @@ class Spool:
         """Renumber, if the server has seen higher sequences than this spool ever gave.
 
         That is so after the spool was lost or replaced: its numbers would look like repeats.
-        Returns whether it was.
+        Returns whether it was. A number that no spool can have given changes nothing.
         """
+        if not 0 <= acknowledged <= MOST_SEQUENCE:
+            _log.warning("the server acknowledged %d: nobody has counted so far", acknowledged)
+            return False
         with self._writing() as database:
             row = database.execute("SELECT seq FROM sqlite_sequence WHERE name = 'records'")
             (highest,) = row.fetchone() or (0,)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from kongming.engine.settings import Purpose
 from kongming.records import moments
-from kongming.records.errors import InputError
+from kongming.records.errors import ImplausibleError, InputError
 from kongming.records.fingerprint import Fingerprint
 from kongming.records.moments import unix
 from kongming.records.run import Run, Signature
@@ -24,6 +24,28 @@ PURPOSES = {
     fleet_pb2.PURPOSE_REFERENCE: Purpose.REFERENCE,
     fleet_pb2.PURPOSE_ESTIMATE: Purpose.ESTIMATE,
 }
+
+
+LONGEST_S = 366 * 86400.0
+"""No fingerprint and no run takes longer, in seconds."""
+
+MOST_SEQUENCE = 2**53
+"""The greatest sequence number that is acknowledged: beyond it agents could not count on."""
+
+
+def sequence_of(value: int, field: str) -> int:
+    """Raises InputError for a number that no agent has counted up to."""
+    if value > MOST_SEQUENCE:
+        raise InputError("cannot be true.", field=field, found=value, allowed="up to 2^53")
+    return value
+
+
+def check_span(seconds: float, field: str) -> None:
+    """Raises ImplausibleError for what would take longer than a year."""
+    if not seconds <= LONGEST_S:
+        raise ImplausibleError(
+            "cannot be true.", field=field, found=seconds, allowed=f"up to {LONGEST_S:.0f} s"
+        )
 
 
 def purpose_of(value: fleet_pb2.Purpose.ValueType) -> Purpose:
@@ -71,6 +93,7 @@ def fingerprint_of(
         raise InputError("is another node's.", field=f"{field}.node.id", found=told)
     # Its own facts may come with every fingerprint; they are the registered ones, and long.
     fingerprint = records.fingerprint_from_message(message, field, node=agent.facts)
+    check_span(fingerprint.elapsed_s, f"{field}.elapsed_seconds")
     domain = agent.domain_of(fingerprint.cpu)
     if domain is None:
         raise InputError(
@@ -92,6 +115,7 @@ def run_of(
     """A run on this agent's node. Raises as ``fingerprint_of`` does."""
     if message.node_id != agent.facts.id:
         raise InputError("is another node's.", field="run.node_id", found=message.node_id)
+    check_span(message.wall_seconds, "run.wall_seconds")
     prints = {
         part: fingerprint_of(
             getattr(message, part),

@@ -11,15 +11,18 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from kongming.records.errors import InputError, KongmingError, OverloadedError, UnavailableError
 from kongming.store import Accepted, Reported
 
 log = logging.getLogger(__name__)
+
+
+Work = Callable[[], Coroutine[Any, Any, None]]
 
 
 class ReportedStore(Protocol):
@@ -89,8 +92,10 @@ class Ingest:
         """Records that wait for the store."""
         return self._queued
 
-    def start(self) -> None:
-        self._writer = asyncio.create_task(self._write(), name="ingest")
+    def start(self, keep: Callable[[Work], asyncio.Task[None]] | None = None) -> None:
+        """``keep`` begins the work of the queue, and again where it fails."""
+        begin = keep or (lambda work: asyncio.ensure_future(work()))
+        self._writer = begin(self._write)
 
     async def close(self) -> None:
         """Write what is queued, and take no more."""

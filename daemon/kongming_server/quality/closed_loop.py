@@ -220,6 +220,8 @@ class ClosedLoop:
                 await self.check()
             except KongmingError as error:
                 log.warning("Finished runs could not be looked at: %s", error)
+            except Exception:
+                log.exception("Finished runs could not be looked at.")
             took = time.monotonic() - began
             await asyncio.sleep(max(self._settings.check_period_s, took / DUTY))
 

@@ -123,6 +123,10 @@ class TokenBook:
                 if not away:
                     _log.warning("Tokens could not be read; the last ones stay: %s", error)
                 away = True
+            except Exception:
+                if not away:
+                    _log.exception("Tokens could not be read; the last ones stay.")
+                away = True
 
     def in_force(self, token_id: str, now: float) -> bool:
         """Whether a token of this id opens anything at ``now`` (unix s)."""

@@ -154,6 +154,7 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
         now = hub.now()
         try:
             purpose = reports.purpose_of(reported.purpose)
+            sequence = reports.sequence_of(reported.sequence, "sequence")
             fingerprint, domain = reports.fingerprint_of(
                 reported.fingerprint,
                 agent,
@@ -174,7 +175,7 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
             answer.accepted.append(fingerprint.id)
             return None
         await hub.reassure(agent)
-        record = Reported(agent.facts.id, reported.sequence, fingerprint, purpose.value)
+        record = Reported(agent.facts.id, sequence, fingerprint, purpose.value)
         return await self._ingest.enqueue(Report((record,), domain))
 
     async def ReportRuns(
@@ -191,11 +192,12 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
         for message in request.runs:
             try:
                 run = reports.run_of(message.run, agent, references, now=now, skew_s=skew_s)
+                sequence = reports.sequence_of(message.sequence, "runs.sequence")
             except InputError as error:
                 hub.metrics.rejected.labels("run").inc()
                 await self._refuse(agent, message.run.id, error, answer)
                 continue
-            kept.append(Reported(agent.facts.id, message.sequence, run))
+            kept.append(Reported(agent.facts.id, sequence, run))
             finished[run.id] = FinishedRun(run, message.assignment_id)
         for each in request.signatures:
             try:
