@@ -174,6 +174,7 @@ class App:
             batch_records=config.ingest.batch_records,
             queue_records=config.ingest.queue_records,
             queue_wait_s=config.ingest.queue_wait_s,
+            queue_bytes=config.ingest.queue_bytes,
             gather_s=config.ingest.gather_s,
             observe=self._observe,
         )

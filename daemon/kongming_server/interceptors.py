@@ -21,12 +21,14 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import grpc
 from google.protobuf.message import DecodeError
 
-from kongming.records.errors import AccessError, InputError, KongmingError
+from kongming.records.errors import AccessError, InputError, KongmingError, StoreError
+from kongming.rpc import bounds
 from kongming.rpc.errors import to_status
 from kongming.rpc.v1 import predictor_pb2
 from kongming_server.decoding import Decoder
 from kongming_server.security.admission import Call, Caller, Guard, Ticket, current_call
 from kongming_server.security.connections import Connections
+from kongming_server.security.roles import Role
 from kongming_server.settings import Limits
 
 __all__ = [
@@ -304,6 +306,8 @@ class _Method:
                 request.request_id = request_id
             check_batch(request, self._guard.limits)
         current_call.set(Call(self._method, request_id, caller))
+        if request is not None:
+            bounds.check(request)
 
     def _left(self, ticket: Ticket | None, context: Context, begun: float, code: str) -> None:
         self._connections.end(context.peer())
@@ -338,6 +342,12 @@ def _code_of(error: Exception, context: Context) -> str:
 
 def _told(error: Exception) -> Exception:
     """What the caller is told of."""
+    if isinstance(error, StoreError):
+        call = current_call.get()
+        if call is not None and call.caller.role is Role.AGENT:
+            _log.warning("The store failed in request %s: %s", call.request_id, error)
+            # Where it is and of what kind is none of an agent's business.
+            return StoreError("The store failed.", hint="Try again later.")
     if isinstance(error, DecodeError):
         return InputError("The bytes are no message of this method.", field="message")
     return error

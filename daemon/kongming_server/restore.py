@@ -263,10 +263,10 @@ class Restore:
         hub = self._hub
         found = []
         if apps is None:
-            found = await hub.stored(hub.store.signatures)
+            found = await hub.stored(lambda: hub.store.signatures(asked=True))
         else:
             for app in apps:
-                found += await hub.stored(lambda a=app: hub.store.signatures(app=a))  # type: ignore[misc]
+                found += await hub.stored(lambda a=app: hub.store.signatures(app=a, asked=True))  # type: ignore[misc]
         hub.engine.put_signatures(found)
 
 

@@ -150,6 +150,13 @@ class Ingest:
         maximum=10000000,
         help="Reported records that wait for the store; beyond it agents are told to come later.",
     )
+    queue_bytes: int = setting(
+        64 << 20,
+        unit="bytes",
+        minimum=1 << 20,
+        maximum=1 << 40,
+        help="Bytes of the reported records that wait for the store, likewise.",
+    )
     queue_wait_s: float = setting(
         5.0,
         unit="s",
@@ -336,6 +343,41 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
+class Quotas:
+    """What one agent's credentials, or one node, may bring, so that the rest have room."""
+
+    nodes: int = setting(
+        20000,
+        unit="nodes",
+        minimum=1,
+        maximum=10000000,
+        help="Nodes of one agent's token or certificate.",
+    )
+    names: int = setting(
+        1000,
+        unit="names",
+        minimum=1,
+        maximum=10000000,
+        help="Applications, and likewise suite versions, that one agent's token or certificate is "
+        "the first to name, since the server's start.",
+    )
+    assignments: int = setting(
+        1000,
+        unit="assignments",
+        minimum=1,
+        maximum=1000000,
+        help="Assignments of one node that an agent may bind beside those that are there.",
+    )
+    node_bytes: int = setting(
+        512 << 20,
+        unit="bytes",
+        minimum=1 << 20,
+        maximum=1 << 50,
+        help="Bytes that one node may report in a day; further reports are put off.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class Training:
     workers: int = setting(
         1,
@@ -428,7 +470,8 @@ class ClosedLoop:
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """How long things are kept. Runs, signatures, references and models always are."""
+    """How long things are kept. Models, what they are trained on, and references of nodes that
+    report always are."""
 
     live_s: float = setting(
         3 * 86400.0,
@@ -468,6 +511,20 @@ class Retention:
     operations_s: float = setting(
         90 * 86400.0, unit="s", minimum=3600, maximum=1e10, help="Trainings that have ended."
     )
+    unasked_s: float = setting(
+        90 * 86400.0,
+        unit="s",
+        minimum=3600,
+        maximum=1e10,
+        help="Runs and signatures that nobody asked for, which no model learns from.",
+    )
+    gone_s: float = setting(
+        400 * 86400.0,
+        unit="s",
+        minimum=3600,
+        maximum=1e10,
+        help="Agents that are silent for so long, and references that newer ones have replaced.",
+    )
     period_s: float = setting(
         600.0, unit="s", minimum=0.1, maximum=86400, help="How often the store is thinned."
     )
@@ -487,6 +544,7 @@ class Config:
     matrix: Matrix = Matrix()
     security: Security = Security()
     limits: Limits = Limits()
+    quotas: Quotas = Quotas()
     training: Training = Training()
     closed_loop: ClosedLoop = ClosedLoop()
     retention: Retention = Retention()

@@ -21,6 +21,7 @@ from kongming_server.ingest.decode import taken_at
 from kongming_server.ingest.write import Report
 from kongming_server.metrics import Metrics
 from kongming_server.nodes.profile_requests import ProfileRequests
+from kongming_server.nodes.quotas import Quotas
 from kongming_server.nodes.registry import Agent, Agents, Watchers
 from kongming_server.outage import Outage
 from kongming_server.settings import Config
@@ -54,6 +55,7 @@ class Hub:
         self.book = AssignmentBook()
         self.watchers = Watchers(config.fleet.watchers)
         self.ending = asyncio.Event()
+        self.quotas = Quotas(config.quotas, engine.knows_application)
         self._executor = executor
         self._active: dict[str, dict[str, None]] = {}
         self._heard: dict[str, float] = {}
@@ -148,7 +150,8 @@ class Hub:
             if record.id in refused or agent is None or isinstance(record, Run):
                 continue
             if isinstance(record, Signature):
-                self.engine.put_signatures([record])
+                if reported.asked:
+                    self.engine.put_signatures([record])
             elif reported.purpose == Purpose.REFERENCE.value:
                 by = agent.bound_to
                 self.engine.put_reference(reported.node_id, report.domain, record, by=by)

@@ -161,6 +161,8 @@ class Upkeep:
             assignments_s=settings.assignments_s,
             realised_s=settings.realised_s,
             operations_s=settings.operations_s,
+            unasked_s=settings.unasked_s,
+            gone_s=settings.gone_s,
         )
         store, now = self._hub.store, self._hub.now()
         done = await self._hub.stored(

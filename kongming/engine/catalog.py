@@ -35,6 +35,10 @@ MOST_REPEATS = 8
 """Repeated signatures that are averaged at the most: the newest."""
 
 
+_MOST_REMEMBERED = 10_000
+"""Applications of which it is remembered at which placement they are asked for."""
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class Pressure:
     """What an application does to a neighbour: ``slowed`` (C,), log slowdown of each surrogate
@@ -176,6 +180,9 @@ class Catalog:
         if found is None:
             trained = self.placements(app) or sorted(p for a, p in self._signatures if a == app)
             found = placement_or_default(None, trained)
+            if len(self._placement_of) >= _MOST_REMEMBERED:
+                # Names of unknown applications come from outside, and there is no end to them.
+                self._placement_of.clear()
             self._placement_of[app] = found
         return found
 
@@ -183,6 +190,9 @@ class Catalog:
         """Names of applications that are known, trained or not."""
         self._applications.update(names)
         self.generation += 1
+
+    def knows_application(self, name: str) -> bool:
+        return name in self._applications or bool(self.placements(name))
 
     def why_untrained(self, app: str) -> str:
         """Why an application has no model, with names that are meant perhaps."""

@@ -144,6 +144,10 @@ class Engine:
         are told from those that nobody knows."""
         self._world.catalog.put_applications(names)
 
+    def knows_application(self, name: str) -> bool:
+        """Whether it was named so, or has a model in service."""
+        return self._world.catalog.knows_application(name)
+
     def put_scale_model(self, name: str, file: ScaleFile) -> None:
         """The newest scale model of a name, which takes the place of the one before."""
         self._scales.put(name, file)

@@ -185,7 +185,12 @@ class ApplicationRunError(MeasurementError):
 
 
 class StoreError(KongmingError):
-    """The store could not be opened, read or written."""
+    """The store could not be opened, read or written. ``away``: for a reason that has nothing to
+    do with what was to be written, so that nothing else can be written now either."""
+
+    def __init__(self, message: str, *, hint: str | None = None, away: bool = False) -> None:
+        super().__init__(message, hint=hint)
+        self.away = away
 
 
 class ServiceError(KongmingError):

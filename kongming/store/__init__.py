@@ -2,7 +2,7 @@
 
 from kongming.store.campaigns import ApplicationEntry, Campaign, Campaigns, StoredApplication
 from kongming.store.connection import default_url
-from kongming.store.models import ModelEntry, Models
+from kongming.store.models import ModelEntry
 from kongming.store.records import Records
 from kongming.store.reference import Reference
 from kongming.store.reporting import Reporting
@@ -54,7 +54,6 @@ __all__ = [
 class Store(
     Records,
     Campaigns,
-    Models,
     ServiceRecords,
     ServiceHistory,
     Reporting,

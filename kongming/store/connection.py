@@ -352,11 +352,19 @@ def _translate_errors(url: sa.URL) -> Iterator[None]:
             raise InputError(f"A record cannot be kept: {error.orig}.") from error
         if isinstance(error.orig, TypeError):
             raise
-        if isinstance(error, exc.DataError):
+        if _is_about_content(error):
             raise InputError(f"A record cannot be kept: {_first_line(str(error.orig))}.") from error
         raise _store_error(url, str(error.orig)) from error
     except exc.SQLAlchemyError as error:
         raise _store_error(url, str(error)) from error
+
+
+def _is_about_content(error: exc.StatementError) -> bool:
+    """Whether the same statement would always fail, for what it is to write."""
+    if isinstance(error, exc.DataError | exc.IntegrityError):
+        return True
+    # Classes of PostgreSQL: data, constraints, and limits such as the size of an index's row.
+    return str(getattr(error.orig, "sqlstate", None) or "")[:2] in ("22", "23", "54")
 
 
 _RETRY = "Try again in a moment."
@@ -382,7 +390,7 @@ def _store_error(url: sa.URL, cause: str) -> StoreError:
     line = _first_line(cause)
     for sign, sentence, hint in _CAUSES:
         if sign in line:
-            return StoreError(f"The store {where} {sentence.format(line)}", hint=hint)
+            return StoreError(f"The store {where} {sentence.format(line)}", hint=hint, away=True)
     return StoreError(f"The store {where} failed: {line}.")
 
 

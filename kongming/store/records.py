@@ -152,6 +152,14 @@ class Records(Unpacking):
         with self._reading() as connection:
             return connection.scalar(query.where(*_equal(schema.run, app=app))) or 0
 
+    def count_runs_by_app(self, *, asked: bool | None = None) -> dict[str, int]:
+        """Count the runs of each application that has any; ``asked`` as for ``runs``."""
+        run = schema.run
+        query = sa.select(run.c.app, sa.func.count()).group_by(run.c.app)
+        query = query.where(*_equal(run, asked=asked))
+        with self._reading() as connection:
+            return {app: count for app, count in connection.execute(query)}
+
     # -- signatures ----------------------------------------------------------------------------
 
     def add_signature(self, signature: Signature) -> None:

@@ -1,7 +1,8 @@
 """Retention: aggregate live fingerprints into hourly statistics and delete expired rows.
 
-Only live fingerprints are aggregated; runs, signatures, references, models, and the fingerprints
-that they refer to are never deleted. All work is done in short transactions.
+Only live fingerprints are aggregated. Models, the runs and signatures that somebody asked for, the
+newest reference of each CPU, and the fingerprints that they refer to are never deleted. All work is
+done in short transactions.
 """
 
 from __future__ import annotations
@@ -51,6 +52,10 @@ class Retention:
     """Finished runs with their predictions."""
     operations_s: float = 90 * DAY_S
     """Operations that have ended."""
+    unasked_s: float = 90 * DAY_S
+    """Runs and signatures that nobody asked for."""
+    gone_s: float = 400 * DAY_S
+    """Agents that are silent, and references of suites that newer references have replaced."""
 
     def __post_init__(self) -> None:
         for name, minimum in _MINIMUM_S.items():
@@ -279,6 +284,7 @@ class Retaining(Unpacking):
         yield tables.forecast, (tables.forecast.c.made_at < now - periods.assignments_s) & ~running
         yield tables.realised, tables.realised.c.ended_at < now - periods.realised_s
         yield tables.operation, operation.ended_at < now - periods.operations_s
+        yield from _unneeded(periods, now)
         for node_id in self._reporting_nodes():
             hour = tables.fingerprint_hour.c
             yield tables.fingerprint_hour, (hour.node_id == node_id) & (hour.hour_at < hourly_limit)
@@ -311,24 +317,57 @@ class Retaining(Unpacking):
             return connection.execute(sa.delete(change).where(change.c.sequence <= last)).rowcount
 
 
+def _unneeded(periods: Retention, now: float) -> Iterable[tuple[sa.Table, sa.ColumnElement[bool]]]:
+    run, signature, reference = schema.run, schema.signature, schema.reference
+    unasked = _moment(now - periods.unasked_s)
+    yield run, ~run.c.asked & (run.c.started_at < unasked)
+    yield signature, ~signature.c.asked & (signature.c.started_at < unasked)
+    # What those referred to: live ones become hourly statistics instead.
+    fingerprint = schema.fingerprint
+    orphan = fingerprint.c.purpose.in_(("before", "level", "after", "signature"))
+    yield (
+        fingerprint,
+        orphan & (fingerprint.c.started_at < unasked) & ~_referred_to(fingerprint),
+    )
+    newer = reference.alias()
+    replaced = sa.exists().where(
+        newer.c.node_id == reference.c.node_id,
+        newer.c.cpu == reference.c.cpu,
+        newer.c.taken_at > reference.c.taken_at,
+    )
+    modelled = sa.exists().where(schema.model.c.node_id == reference.c.node_id)
+    gone = _moment(now - periods.gone_s)
+    yield reference, (reference.c.taken_at < gone) & replaced & ~modelled
+    agent, delivery = tables.agent, tables.delivery
+    kept = sa.exists().where(agent.c.node_id == delivery.c.node_id)
+    yield agent, agent.c.seen_at < now - periods.gone_s
+    yield delivery, ~kept & ~sa.exists().where(tables.latest.c.node_id == delivery.c.node_id)
+
+
+def _referred_to(fingerprint: sa.Table) -> sa.ColumnElement[bool]:
+    run = schema.run
+    return sa.or_(
+        *(
+            sa.exists().where(column == fingerprint.c.id)
+            for column in (
+                run.c.fingerprint_id,
+                run.c.before_id,
+                run.c.after_id,
+                schema.signature.c.fingerprint_id,
+                tables.latest.c.fingerprint_id,
+            )
+        )
+    )
+
+
 def _expired_live(node_id: str, hour: datetime) -> sa.Select[Any]:
     """Select the unreferenced live fingerprints of a node before ``hour``."""
-    table, run = schema.fingerprint, schema.run
-    references = [
-        sa.exists().where(column == table.c.id)
-        for column in (
-            run.c.fingerprint_id,
-            run.c.before_id,
-            run.c.after_id,
-            schema.signature.c.fingerprint_id,
-            tables.latest.c.fingerprint_id,
-        )
-    ]
+    table = schema.fingerprint
     return sa.select(*COLUMNS).where(
         table.c.node_id == node_id,
         table.c.purpose == "live",
         table.c.started_at < hour,
-        *(~reference for reference in references),
+        ~_referred_to(table),
     )
 
 

@@ -12,7 +12,8 @@ import sqlalchemy as sa
 from kongming.records.errors import ConflictError, InputError, UnknownNameError
 from kongming.store import schema
 from kongming.store import service_schema as tables
-from kongming.store.feed import Feed, Noted
+from kongming.store.feed import Noted
+from kongming.store.models import Models
 from kongming.store.service_entries import (
     ACTIVE,
     STATES,
@@ -23,7 +24,7 @@ from kongming.store.service_entries import (
 from kongming.store.writing import batches, insert, wrote
 
 
-class ServiceRecords(Feed):
+class ServiceRecords(Models):
     """Store methods for assignments, agents and the models in service."""
 
     # -- assignments ----------------------------------------------------------------------------
@@ -194,6 +195,26 @@ class ServiceRecords(Feed):
                 )
             )
             noted.note("model", app, placement)
+
+    def roll_back(self, app: str, placement: str, version: int = 0, reason: str = "") -> int:
+        """Put ``version`` into service, by default the one that was there before the present one;
+        return its number.
+
+        Raises:
+            UnknownNameError: there is no such version.
+            InputError: there is no earlier one.
+        """
+        present = self.in_service(app, placement)
+        if not version:
+            kept = {entry.version for entry in self.models(app=app, placement=placement)}
+            earlier = [one.version for one in self.promotions(app, placement)]
+            earlier += sorted((one for one in kept if one < (present or 0)), reverse=True)
+            found = next((one for one in earlier if one in kept and one != present), None)
+            if found is None:
+                raise InputError(f"has no earlier version at {placement}.", field="app", found=app)
+            version = found
+        self.promote(app, placement, version, reason)
+        return version
 
     def promotions(self, app: str, placement: str) -> list[Promotion]:
         """Return the promotions of a model, newest first."""

@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -38,6 +39,65 @@ class SlowStore:
         self.kept.update(new)
         rows = frozenset(one.row_id for one in records if one.record.id in new)
         return Accepted(new=new, duplicates=known, rows=rows)
+
+
+def test_a_store_that_fails_on_one_record_keeps_its_neighbours() -> None:
+    async def test() -> None:
+        store = SlowStore()
+
+        def refuse(ids: list[str]) -> None:
+            if "bad" in ids:
+                raise StoreError("The store failed: nobody knows why.")
+
+        store.refuse = refuse
+        async with ingest_into(store) as ingest:
+            results = await asyncio.gather(
+                *(ingest.add(report(one)) for one in ("a", "b", "bad", "c")),
+                return_exceptions=True,
+            )
+        assert [isinstance(one, StoreError) for one in results] == [False, False, True, False]
+        assert store.kept == {"a", "b", "c"}
+
+    run(test)
+
+
+def test_a_store_that_is_away_is_not_asked_for_each_record() -> None:
+    async def test() -> None:
+        store = SlowStore()
+        tries = []
+
+        def refuse(ids: list[str]) -> None:
+            tries.append(ids)
+            raise StoreError("The store ended the connection.", away=True)
+
+        store.refuse = refuse
+        async with ingest_into(store, batch_records=100) as ingest:
+            results = await asyncio.gather(
+                *(ingest.add(report(str(number))) for number in range(8)), return_exceptions=True
+            )
+        assert all(isinstance(one, StoreError) for one in results)
+        assert len(tries) <= 2
+
+    run(test)
+
+
+def test_the_queue_counts_bytes_as_well() -> None:
+    async def test() -> None:
+        store = SlowStore()
+        store.go.clear()
+        async with ingest_into(store, queue_bytes=1000, queue_wait_s=0.01) as ingest:
+            first = asyncio.create_task(ingest.add(replace(report("a"), size=900)))
+            while ingest.queued or not ingest.transactions:
+                await asyncio.sleep(0.001)
+            second = asyncio.create_task(ingest.add(replace(report("b"), size=900)))
+            while not ingest.queued:
+                await asyncio.sleep(0.001)
+            with pytest.raises(OverloadedError):
+                await ingest.add(replace(report("c"), size=900))
+            store.go.set()
+            await asyncio.gather(first, second)
+
+    run(test)
 
 
 def report(*ids: str, node_id: str = "node-1") -> Report:

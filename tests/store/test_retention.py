@@ -116,6 +116,36 @@ def test_the_newest_and_those_of_runs_stay(store: Store) -> None:
     assert len(store.references()) == 1
 
 
+def test_what_nobody_asked_for_goes_with_its_fingerprints(store: Store) -> None:
+    def records(name: str) -> list[Reported]:
+        run = builders.run(
+            "sort", 1.0, before=live(1), fingerprint=live(2), started_at=live(1).started_at
+        )
+        signature = builders.signature("sort", {}, fingerprint=live(3))
+        asked = name == "asked"
+        return [Reported("node-1", 1, one, asked=asked) for one in (run, signature)]
+
+    store.add_reported(records("asked"))
+    store.add_reported(records("unasked"))
+    assert [len(store.runs()), len(store.signatures()), len(store.fingerprints())] == [2, 2, 6]
+    retain(store, 12.0, unasked_s=HOUR_S)
+    assert store.runs() == store.runs(asked=True)
+    assert store.signatures() == store.signatures(asked=True)
+    assert [len(store.runs()), len(store.signatures()), len(store.fingerprints())] == [1, 1, 3]
+
+
+def test_agents_that_are_gone_and_references_that_were_replaced_go(store: Store) -> None:
+    store.put_agent("old", {}, START.timestamp())
+    store.put_agent("new", {}, START.timestamp() + 20 * HOUR_S)
+    for suite, day in (("1-a", "01"), ("1-b", "02")):
+        store.put_reference(
+            "node-1", suite, 0, {"stream.triad": 1e-9}, 1, f"2026-01-{day}T00:00:00Z"
+        )
+    retain(store, 24.0, gone_s=12 * HOUR_S)
+    assert [agent.node_id for agent in store.agents()] == ["new"]
+    assert [reference.suite_version for reference in store.references()] == ["1-b"]
+
+
 def test_old_figures_placements_and_operations_go(store: Store) -> None:
     report(store, *(live(60 * hour) for hour in range(10)))
     now = START.timestamp()

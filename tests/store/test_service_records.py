@@ -43,6 +43,22 @@ def placement(state: str = "reserved", **changes: Any) -> StoredAssignment:
     return StoredAssignment(**(values | changes))
 
 
+def test_a_model_is_rolled_back_to_the_version_before(store: Store) -> None:
+    for number in range(3):
+        store.put_model("prog", "id", "node-1", "cross-core", {"number": number})
+    with pytest.raises(UnknownNameError):
+        store.roll_back("prog", "cross-core", 9)
+    assert store.roll_back("prog", "cross-core") == 2
+    store.promote("prog", "cross-core", 3, "trained")
+    store.promote("prog", "cross-core", 1, "trained")
+    assert store.roll_back("prog", "cross-core", reason="somebody said so") == 3
+    assert store.in_service("prog", "cross-core") == 3
+    assert store.promotions("prog", "cross-core")[0].reason == "somebody said so"
+    store.put_model("other", "id", "node-1", "cross-core", {})
+    with pytest.raises(InputError, match="no earlier version"):
+        store.roll_back("other", "cross-core")
+
+
 def test_a_placement_goes_through_its_life(store: Store) -> None:
     assert store.assignment("job-1") is None
     reserved = placement()

@@ -12,6 +12,7 @@ from google.protobuf import json_format
 from google.protobuf.message import Message
 
 from kongming.records.errors import InputError
+from kongming.rpc import bounds
 from kongming_server.http.answers import json_bytes
 
 __all__ = ["message_answer", "message_of", "read_body"]
@@ -98,6 +99,7 @@ def _parsed(body: bytes, kind: type[M], batch: int) -> M:
             field="body",
             hint="GET /openapi.json says what it looks like.",
         ) from error
+    bounds.check(message)
     return message
 
 

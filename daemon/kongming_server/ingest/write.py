@@ -16,7 +16,13 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from kongming.records.errors import InputError, KongmingError, OverloadedError, UnavailableError
+from kongming.records.errors import (
+    InputError,
+    KongmingError,
+    OverloadedError,
+    StoreError,
+    UnavailableError,
+)
 from kongming.store import Accepted, Reported
 
 log = logging.getLogger(__name__)
@@ -31,10 +37,12 @@ class ReportedStore(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Records that one call brought. ``domain`` is the cache domain of its fingerprint."""
+    """Records that one call brought. ``domain`` is the cache domain of its fingerprint, ``size``
+    the bytes that the records had on their way."""
 
     records: tuple[Reported, ...]
     domain: int = 0
+    size: int = 0
 
 
 _AT_ONCE = 16
@@ -66,6 +74,7 @@ class Ingest:
         batch_records: int,
         queue_records: int,
         queue_wait_s: float,
+        queue_bytes: int = 1 << 40,
         gather_s: float = 0.0,
         observe: Callable[[float, Exception | None], None] = lambda seconds, failed: None,
     ) -> None:
@@ -76,10 +85,12 @@ class Ingest:
         self._batch_records = batch_records
         self._queue_records = queue_records
         self._queue_wait_s = queue_wait_s
+        self._queue_bytes = queue_bytes
         self._observe = observe
         self._gather_s = gather_s
         self._queue: deque[_Waiting] = deque()
         self._queued = 0
+        self._bytes = 0
         self._filled = asyncio.Event()
         self._room = asyncio.Condition()
         self._closing = False
@@ -111,14 +122,14 @@ class Ingest:
             OverloadedError: no room came free in time.
             UnavailableError: the server is about to end.
         """
-        size = len(report.records)
-        if self._queued and self._queued + size > self._queue_records:
-            await self._wait_for_room(size)
+        if not self._has_room(report):
+            await self._wait_for_room(report)
         if self._closing:
             raise UnavailableError("The server is about to end.", hint="Try again later.")
         done: asyncio.Future[Accepted] = asyncio.get_running_loop().create_future()
         self._queue.append(_Waiting(report, done))
-        self._queued += size
+        self._queued += len(report.records)
+        self._bytes += report.size
         self._filled.set()
         return done
 
@@ -126,13 +137,16 @@ class Ingest:
         """Queue a report and wait until it is on disk."""
         return await (await self.enqueue(report))
 
-    async def _wait_for_room(self, size: int) -> None:
-        def room() -> bool:
-            return self._closing or not self._queued or self._queued + size <= self._queue_records
+    def _has_room(self, report: Report) -> bool:
+        return not self._queued or (
+            self._queued + len(report.records) <= self._queue_records
+            and self._bytes + report.size <= self._queue_bytes
+        )
 
+    async def _wait_for_room(self, report: Report) -> None:
         try:
             async with asyncio.timeout(self._queue_wait_s), self._room:
-                await self._room.wait_for(room)
+                await self._room.wait_for(lambda: self._closing or self._has_room(report))
         except TimeoutError:
             raise OverloadedError(
                 f"{self._queued} records wait for the store.", hint="Report again later."
@@ -185,6 +199,7 @@ class Ingest:
         ):
             waiting = self._queue.popleft()
             taken += len(waiting.report.records)
+            self._bytes -= waiting.report.size
             group.append(waiting)
         self._queued -= taken
         return group
@@ -195,10 +210,14 @@ class Ingest:
         try:
             self.transactions += 1
             accepted = self._store.add_reported(records)
-        except InputError as error:
+        except (InputError, StoreError) as error:
+            if isinstance(error, StoreError) and error.away:
+                raise
             if len(reports) == 1:
                 return [error]
-            return [result for report in reports for result in self._commit([report])]
+            # By halves: what is wrong with one of many is found in few transactions.
+            half = len(reports) // 2
+            return self._commit(reports[:half]) + self._commit(reports[half:])
         self.records += len(records)
         return _shares(accepted, reports)
 

@@ -6,7 +6,7 @@ import logging
 
 from kongming.records.errors import AccessError, KongmingError
 from kongming.records.fingerprint import NodeFacts
-from kongming_server.nodes.ownership import Ownership
+from kongming_server.nodes.ownership import Ownership, calling_agent, holder_of
 from kongming_server.nodes.registry import Agent
 from kongming_server.state import Hub
 
@@ -51,6 +51,9 @@ class NodeAccess:
         """
         try:
             self._ownership.admit(facts, self._hub.agents)
+            caller = calling_agent()
+            if caller is not None and self._hub.agents.get(facts.id) is None:
+                self._hub.quotas.check_nodes(self._hub.agents.count_of(holder_of(caller)))
         except KongmingError as error:
             self._hub.metrics.refused.labels("forbidden").inc()
             log.warning("The node %s was not registered: %s", facts.id, error.message)

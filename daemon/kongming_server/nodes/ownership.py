@@ -143,6 +143,12 @@ def spoken_by_an_agent() -> bool:
     return call is not None and call.caller.role is Role.AGENT
 
 
+def spoken_by_an_operator() -> bool:
+    """Whether an operator calls, or somebody who need not say who it is."""
+    call = current_call.get()
+    return call is not None and call.caller.role is Role.OPERATOR
+
+
 def holder_of(caller: Caller) -> str:
     """What stays the same of a caller: a token's id; of a certificate its name, which outlives the
     certificate's renewal."""

@@ -11,6 +11,11 @@ from kongming_server.nodes.registry import Agent, Agents
 log = logging.getLogger(__name__)
 
 
+SERVER = "server"
+OPERATOR = "operator"
+"""Who asks for a campaign."""
+
+
 class ServerState(Protocol):
     """The part of the server's shared state that requests need."""
 
@@ -62,7 +67,7 @@ class ProfileRequests:
         if asked:
             return asked[0].facts.name
         chosen = min(able, key=lambda agent: self._cost(agent, node_id))
-        chosen.wanted_profiles = (*chosen.wanted_profiles, app)
+        chosen.want(app, SERVER)
         await self._state.keep(chosen)
         return chosen.facts.name
 

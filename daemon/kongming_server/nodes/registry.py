@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -13,6 +14,9 @@ from kongming.records.answers import NodeState
 from kongming.records.errors import InputError, OverloadedError, UnknownNameError
 from kongming.records.fingerprint import NodeFacts
 
+MOST_CAMPAIGNS = 64
+"""Campaigns of one node of which it is remembered that they were asked for: the newest."""
+
 
 @dataclass(slots=True)
 class Agent:
@@ -21,7 +25,8 @@ class Agent:
     ``registered`` is False for a node that is only known from what was measured there by hand;
     ``suspect`` says why what the node reports is not believed; ``sense`` counts the plausible
     fingerprints since then; ``bound_to`` whose node it is (``nodes.ownership``), empty for
-    nobody's.
+    nobody's; ``campaigns`` are the application of each campaign that was asked for, by its id,
+    and who asked.
     """
 
     facts: NodeFacts
@@ -37,9 +42,28 @@ class Agent:
     last_fingerprint: float | None = None
     probe_cost: float = 0.0
     spooled: int = 0
-    passive: Mapping[str, float] = field(default_factory=dict)
     probe_now: bool = False
     bound_to: str = ""
+    campaigns: dict[str, tuple[str, str]] = field(default_factory=dict)
+
+    def want(self, app: str, by: str) -> None:
+        """It is to profile an application: ``by`` an operator or the server. Runs of the campaign
+        whose id it is given are learnt from."""
+        if app in self.wanted_profiles:
+            return
+        self.wanted_profiles = (*self.wanted_profiles, app)
+        self.campaigns[secrets.token_hex(16)] = (app, by)
+        while len(self.campaigns) > MOST_CAMPAIGNS:
+            del self.campaigns[next(iter(self.campaigns))]
+
+    def campaign_of(self, app: str) -> str:
+        """The id of the newest campaign that was asked for; empty for none."""
+        found = [id_ for id_, (name, _) in self.campaigns.items() if name == app]
+        return found[-1] if found else ""
+
+    def was_asked(self, campaign: str, app: str) -> bool:
+        """Whether a campaign of this id was asked for, of this application."""
+        return campaign in self.campaigns and self.campaigns[campaign][0] == app
 
     @property
     def state(self) -> NodeState:
@@ -68,6 +92,7 @@ class Agent:
             "wanted_profiles": list(self.wanted_profiles),
             "suspect": self.suspect,
             "bound_to": self.bound_to,
+            "campaigns": {id_: list(asked) for id_, asked in self.campaigns.items()},
         }
 
     def restore(self, document: Mapping[str, Any]) -> None:
@@ -80,6 +105,10 @@ class Agent:
         suspect = document.get("suspect")
         self.suspect = None if suspect is None else str(suspect)
         self.bound_to = str(document.get("bound_to", ""))
+        self.campaigns = {
+            str(id_): (str(app), str(by))
+            for id_, (app, by) in dict(document.get("campaigns", {})).items()
+        }
 
 
 class Agents:
@@ -124,6 +153,10 @@ class Agents:
         """The nodes whose name has the same first part, up to a dot, as this one."""
         ids = self._by_first_part.get(first_part(name), ())
         return [self._by_id[node_id] for node_id in sorted(ids)]
+
+    def count_of(self, holder: str) -> int:
+        """How many nodes belong to these credentials."""
+        return sum(agent.bound_to == holder for agent in self._by_id.values())
 
     def known(self, node_id: str, field_name: str = "node_id") -> Agent:
         """By id alone: what agents call themselves. Raises UnknownNameError."""

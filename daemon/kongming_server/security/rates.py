@@ -22,13 +22,14 @@ class Rates:
     def __len__(self) -> int:
         return len(self._left)
 
-    def take(self, peer: str, now: float) -> float:
-        """Take one call. 0 where it is allowed; else the seconds after which one will be."""
+    def take(self, peer: str, now: float, amount: float = 1.0) -> float:
+        """Take one call, or what else is counted. 0 where it is allowed; else the seconds after
+        which it will be."""
         left, since = self._left.pop(peer, (self._burst, now))
         # A clock that stands still or steps back gives nothing and takes nothing.
         left = min(self._burst, left + max(now - since, 0.0) * self._rate)
-        allowed = left >= 1.0
-        self._left[peer] = (left - 1.0 if allowed else left, now)
+        allowed = left >= amount
+        self._left[peer] = (left - amount if allowed else left, now)
         if len(self._left) > self._peers:
             del self._left[next(iter(self._left))]
-        return 0.0 if allowed else (1.0 - left) / self._rate
+        return 0.0 if allowed else (amount - left) / self._rate

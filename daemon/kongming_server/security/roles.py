@@ -66,6 +66,7 @@ PERMISSIONS: Mapping[str, frozenset[Role]] = {
     "/kongming.rpc.v1.Profiles/GetModel": _OPERATOR,
     "/kongming.rpc.v1.Profiles/ListModels": _SCHEDULER,
     "/kongming.rpc.v1.Profiles/DeleteModel": _OPERATOR,
+    "/kongming.rpc.v1.Profiles/PromoteModel": _OPERATOR,
     "/kongming.rpc.v1.Assignments/Reserve": _SCHEDULER,
     # An agent tells what a batch system of its node has started there.
     "/kongming.rpc.v1.Assignments/Bind": _REPORTER,

@@ -81,6 +81,9 @@ class AssignmentsService(assignments_pb2_grpc.AssignmentsServicer):
             before = book.all(ended=True)
             if agent is not None and calling_agent() is not None:
                 _check_own(request.assignment_id, before, agent)
+                if not before:
+                    count = sum(1 for _ in self._hub.assignments_on(node_id))
+                    self._hub.quotas.check_assignments(count)
             resident = book.bind(
                 request.assignment_id,
                 self._hub.now(),

@@ -17,7 +17,7 @@ from kongming.records.errors import (
     UnavailableError,
     UnknownNameError,
 )
-from kongming.records.run import Run
+from kongming.records.run import Run, Signature
 from kongming.rpc import record_codec as records
 from kongming.rpc.v1 import fleet_pb2, fleet_pb2_grpc, records_pb2
 from kongming.store import Accepted, Reported
@@ -26,7 +26,8 @@ from kongming_server.ingest.write import Ingest, Report
 from kongming_server.interceptors import check_length
 from kongming_server.nodes.access import NodeAccess
 from kongming_server.nodes.messages import node_message
-from kongming_server.nodes.ownership import spoken_by_an_agent
+from kongming_server.nodes.ownership import spoken_by_an_agent, spoken_by_an_operator
+from kongming_server.nodes.profile_requests import OPERATOR
 from kongming_server.nodes.registry import Agent, allowed
 from kongming_server.quality.closed_loop import ClosedLoop
 from kongming_server.services.assignments import AssignmentsService
@@ -42,6 +43,10 @@ AT_ONCE = 16
 
 PAGE = 1000
 """Nodes on a page, at the most and where the request does not say."""
+
+
+PAGE_BYTES = 4 << 20
+"""A page with so many bytes is not made longer: a few nodes may have very long facts."""
 
 
 class FinishedRun(NamedTuple):
@@ -124,8 +129,9 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
         except ImplausibleError as error:
             await hub.doubt(agent, error.message)
             raise
+        hub.quotas.name_suite(agent.bound_to, fingerprint.suite_version)
         reported = Reported(agent.facts.id, 0, fingerprint, Purpose.REFERENCE.value)
-        await self._ingest.add(Report((reported,), domain))
+        await self._ingest.add(Report((reported,), domain, message.ByteSize()))
 
     async def Report(
         self, request: fleet_pb2.ReportRequest, context: Context
@@ -136,6 +142,7 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
         if request.fingerprints:
             agent = hub.agents.known(request.node_id)
             await self._access.speak_for(agent)
+            hub.quotas.take_bytes(agent.facts.id, request.ByteSize(), hub.now())
             taken = [await self._take(agent, each, answer) for each in request.fingerprints]
             for future in taken:
                 if future is not None:
@@ -155,6 +162,7 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
         try:
             purpose = reports.purpose_of(reported.purpose)
             sequence = reports.sequence_of(reported.sequence, "sequence")
+            hub.quotas.name_suite(agent.bound_to, reported.fingerprint.suite_version)
             fingerprint, domain = reports.fingerprint_of(
                 reported.fingerprint,
                 agent,
@@ -176,7 +184,7 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
             return None
         await hub.reassure(agent)
         record = Reported(agent.facts.id, sequence, fingerprint, purpose.value)
-        return await self._ingest.enqueue(Report((record,), domain))
+        return await self._ingest.enqueue(Report((record,), domain, reported.ByteSize()))
 
     async def ReportRuns(
         self, request: fleet_pb2.ReportRunsRequest, context: Context
@@ -184,6 +192,7 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
         hub = self._hub
         agent = hub.agents.known(request.node_id)
         await self._access.speak_for(agent)
+        hub.quotas.take_bytes(agent.facts.id, request.ByteSize(), hub.now())
         answer = fleet_pb2.ReportRunsResponse()
         kept: list[Reported] = []
         finished: dict[str, FinishedRun] = {}
@@ -193,24 +202,28 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
             try:
                 run = reports.run_of(message.run, agent, references, now=now, skew_s=skew_s)
                 sequence = reports.sequence_of(message.sequence, "runs.sequence")
+                hub.quotas.name_application(agent.bound_to, run.app)
             except InputError as error:
                 hub.metrics.rejected.labels("run").inc()
                 await self._refuse(agent, message.run.id, error, answer)
                 continue
-            kept.append(Reported(agent.facts.id, sequence, run))
+            asked = _asked(agent, run)
+            kept.append(Reported(agent.facts.id, sequence, run, asked=asked))
             finished[run.id] = FinishedRun(run, message.assignment_id)
         for each in request.signatures:
             try:
                 signature = reports.signature_of(each, agent, references, now=now, skew_s=skew_s)
+                hub.quotas.name_application(agent.bound_to, signature.app)
             except InputError as error:
                 hub.metrics.rejected.labels("signature").inc()
                 await self._refuse(agent, each.id, error, answer)
                 continue
-            kept.append(Reported(agent.facts.id, 0, signature))
+            asked = _asked(agent, signature)
+            kept.append(Reported(agent.facts.id, 0, signature, asked=asked))
         if spoken_by_an_agent():
             hub.alive(agent, now)
         if kept:
-            accepted = await self._ingest.add(Report(tuple(kept)))
+            accepted = await self._ingest.add(Report(tuple(kept), size=request.ByteSize()))
             _note(accepted, answer)
             for run_id in accepted.ids:
                 if run_id in finished:
@@ -250,11 +263,12 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
         now = hub.now()
         agent.probe_cost = beat.probe_cost
         agent.spooled = beat.spooled
-        agent.passive = {name: beat.passive[name] for name in beat.passive}
         hub.alive(agent, now)
+        wanted = await hub.profile_requests.for_heartbeat(agent, context.peer())
         instructions = fleet_pb2.Instructions(
             probe_now=agent.probe_now,
-            profile_apps=await hub.profile_requests.for_heartbeat(agent, context.peer()),
+            profile_apps=wanted,
+            campaigns={app: agent.campaign_of(app) for app in wanted},
             assignment_ids=hub.assignments_on(agent.facts.id),
         )
         agent.probe_now = False
@@ -271,13 +285,17 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
         size = min(request.page_size or PAGE, PAGE)
         after = [agent for agent in hub.agents if agent.facts.id > request.page_token]
         after.sort(key=lambda agent: agent.facts.id)
-        answer = fleet_pb2.ListNodesResponse(
-            next_page_token=after[size - 1].facts.id if len(after) > size else ""
-        )
-        for number, agent in enumerate(after[:size]):
+        answer = fleet_pb2.ListNodesResponse()
+        room = PAGE_BYTES
+        for number, agent in enumerate(after):
+            if number == size or room < 0:
+                answer.next_page_token = after[number - 1].facts.id
+                break
             if number % AT_ONCE == 0:
                 await asyncio.sleep(0)
-            answer.nodes.append(node_message(hub, agent, hub.now()))
+            node = node_message(hub, agent, hub.now())
+            room -= node.ByteSize()
+            answer.nodes.append(node)
         return answer
 
     async def WatchNode(
@@ -299,9 +317,16 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
         if not request.apps:
             raise InputError("is empty.", field="apps", allowed="names of applications")
         apps = allowed(request.apps, agent)
-        agent.wanted_profiles = tuple(dict.fromkeys((*agent.wanted_profiles, *apps)))
+        for app in apps:
+            agent.want(app, OPERATOR)
         await self._hub.keep(agent)
         return fleet_pb2.RequestProfileResponse()
+
+
+def _asked(agent: Agent, record: Run | Signature) -> bool:
+    """Whether an operator or a server asked for it, so that models may learn from it. Agents and
+    schedulers report what they like; where nobody is asked who they are, all are operators."""
+    return spoken_by_an_operator() or agent.was_asked(record.campaign, record.app)
 
 
 def _no_reference(domain: int) -> None:

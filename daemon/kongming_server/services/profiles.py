@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
+from collections import defaultdict
 from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -18,6 +20,7 @@ from kongming.records.fingerprint import PLACEMENTS
 from kongming.records.moments import unix
 from kongming.records.questions import placement_or_default
 from kongming.records.run import Run, Signature
+from kongming.rpc import bounds
 from kongming.rpc import record_codec as records
 from kongming.rpc.v1 import profiles_pb2, profiles_pb2_grpc
 from kongming.store import Store
@@ -25,6 +28,7 @@ from kongming.store.service_entries import Reported
 from kongming_server.operations import Operation
 from kongming_server.quality.backtest import Realised
 from kongming_server.quality.closed_loop import ClosedLoop
+from kongming_server.security.admission import current_call
 from kongming_server.training.queue import Training
 from kongming_server.training.records import Outcome
 
@@ -34,6 +38,8 @@ if TYPE_CHECKING:
     Context = grpc.aio.ServicerContext[object, object]
 
 T = TypeVar("T")
+
+log = logging.getLogger(__name__)
 
 PAGE = 1000
 """Applications on a page, at the most and where the request does not say."""
@@ -116,6 +122,7 @@ class ProfilesService(profiles_pb2_grpc.ProfilesServicer):
         waiting: list[Run | Signature] = []
         number = 0
         async for request in request_iterator:
+            bounds.check(request)
             waiting.append(_record(request, number))
             number += 1
             if len(waiting) >= BATCH:
@@ -134,6 +141,7 @@ class ProfilesService(profiles_pb2_grpc.ProfilesServicer):
             placement=records.placement_from_message(request.placement),
             model=request.model or AUTO,
             random_state=request.random_state,
+            cause=f"{_caller()} asked for it",
         )
         return profiles_pb2.TrainResponse(operation=_operation(operation))
 
@@ -214,6 +222,25 @@ class ProfilesService(profiles_pb2_grpc.ProfilesServicer):
             await self._serve_what_is_left(app, placement)
         return profiles_pb2.DeleteModelResponse(deleted=deleted)
 
+    async def PromoteModel(
+        self, request: profiles_pb2.PromoteModelRequest, context: Context
+    ) -> profiles_pb2.PromoteModelResponse:
+        app, version = _named(request.app, "app"), _version(request.version)
+        placement = await self._placement(app, request.placement)
+        reason = f"{_caller()} said so"
+        chosen = await _stored(lambda: self._store.roll_back(app, placement, version, reason))
+        await self._serve_what_is_left(app, placement)
+        log.warning("Version %d of %s at %s is in service: %s.", chosen, app, placement, reason)
+        known = await _stored(lambda: self._models(app))
+        return profiles_pb2.PromoteModelResponse(
+            model=next(
+                one
+                for one in known
+                if one.version == chosen
+                and one.placement == records.placement_to_message(placement)
+            )
+        )
+
     # -- inside --------------------------------------------------------------------------------
 
     async def _application(self, name: str) -> profiles_pb2.Application:
@@ -237,9 +264,29 @@ class ProfilesService(profiles_pb2_grpc.ProfilesServicer):
                 names = [only] if only in identities else []
             if not names:
                 return [], {name: (name, identities[name], {}, 0, ()) for name in identities}
-            return names, {name: self._known(name, identities[name]) for name in names}
+            if only is not None:
+                return names, {only: self._known(only, identities[only])}
+            return names, self._known_all(names, identities)
 
         return read
+
+    def _known_all(self, names: list[str], identities: dict[str, str]) -> dict[str, _Known]:
+        """Of a page of names, each kind of thing asked once for all of them."""
+        stored = {entry.name: entry for entry in self._store.stored_applications()}
+        counts = self._store.count_runs_by_app()
+        trained: dict[str, set[str]] = defaultdict(set)
+        for entry in self._store.models():
+            trained[entry.app].add(entry.placement)
+        return {
+            name: (
+                name,
+                stored[name].identity if name in stored else identities[name],
+                dict(stored[name].document) if name in stored else {},
+                counts.get(name, 0),
+                tuple(placement for placement in PLACEMENTS if placement in trained[name]),
+            )
+            for name in names
+        }
 
     def _known(self, name: str, identity: str) -> _Known:
         stored = self._store.application(name)
@@ -287,7 +334,9 @@ class ProfilesService(profiles_pb2_grpc.ProfilesServicer):
     async def _use_signatures(self, apps: set[str]) -> None:
         # All of an application's: the engine's are replaced by what it is given.
         found = await _stored(
-            lambda: [one for app in sorted(apps) for one in self._store.signatures(app=app)]
+            lambda: [
+                one for app in sorted(apps) for one in self._store.signatures(app=app, asked=True)
+            ]
         )
         self._engine.put_signatures(found)
 
@@ -328,6 +377,12 @@ class ProfilesService(profiles_pb2_grpc.ProfilesServicer):
 
 _Known = tuple[str, str, dict[str, Any], int, tuple[str, ...]]
 """Name, identity, table, runs and trained placements of an application."""
+
+
+def _caller() -> str:
+    """Whom the log and a model's history name."""
+    call = current_call.get()
+    return "somebody" if call is None else call.caller.name
 
 
 async def _stored(call: Callable[[], T]) -> T:

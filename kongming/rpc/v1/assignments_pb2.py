@@ -24,10 +24,11 @@ _sym_db = _symbol_database.Default()
 
 from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
+from kongming.rpc.v1 import bounds_pb2 as kongming_dot_rpc_dot_v1_dot_bounds__pb2
 from kongming.rpc.v1 import records_pb2 as kongming_dot_rpc_dot_v1_dot_records__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!kongming/rpc/v1/assignments.proto\x12\x0fkongming.rpc.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1dkongming/rpc/v1/records.proto\"\xbf\x01\n\x0eReserveRequest\x12\x15\n\rassignment_id\x18\x01 \x01(\t\x12\x0b\n\x03\x61pp\x18\x02 \x01(\t\x12\x0c\n\x04node\x18\x03 \x01(\t\x12-\n\tplacement\x18\x04 \x01(\x0e\x32\x1a.kongming.rpc.v1.Placement\x12&\n\x03ttl\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x0e\n\x06\x64omain\x18\x06 \x01(\x05\x12\x14\n\x0cmemory_bytes\x18\x07 \x01(\x03\"B\n\x0fReserveResponse\x12/\n\nassignment\x18\x01 \x01(\x0b\x32\x1b.kongming.rpc.v1.Assignment\"o\n\x0b\x42indRequest\x12\x15\n\rassignment_id\x18\x01 \x01(\t\x12.\n\nstarted_at\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0b\n\x03\x61pp\x18\x03 \x01(\t\x12\x0c\n\x04node\x18\x04 \x01(\t\"?\n\x0c\x42indResponse\x12/\n\nassignment\x18\x01 \x01(\x0b\x32\x1b.kongming.rpc.v1.Assignment\"U\n\x0eReleaseRequest\x12\x15\n\rassignment_id\x18\x01 \x01(\t\x12,\n\x08\x65nded_at\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"B\n\x0fReleaseResponse\x12/\n\nassignment\x18\x01 \x01(\x0b\x32\x1b.kongming.rpc.v1.Assignment\"\xee\x02\n\nAssignment\x12\x15\n\rassignment_id\x18\x01 \x01(\t\x12\x0b\n\x03\x61pp\x18\x02 \x01(\t\x12\x0f\n\x07node_id\x18\x03 \x01(\t\x12\x0e\n\x06\x64omain\x18\x04 \x01(\x05\x12-\n\tplacement\x18\x05 \x01(\x0e\x32\x1a.kongming.rpc.v1.Placement\x12/\n\x05state\x18\x06 \x01(\x0e\x32 .kongming.rpc.v1.AssignmentState\x12/\n\x0breserved_at\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x62ound_at\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nded_at\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nexpires_at\x18\n \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"5\n\x16ListAssignmentsRequest\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\r\n\x05\x65nded\x18\x02 \x01(\x08\"K\n\x17ListAssignmentsResponse\x12\x30\n\x0b\x61ssignments\x18\x01 \x03(\x0b\x32\x1b.kongming.rpc.v1.Assignment*\xab\x01\n\x0f\x41ssignmentState\x12 \n\x1c\x41SSIGNMENT_STATE_UNSPECIFIED\x10\x00\x12\x1d\n\x19\x41SSIGNMENT_STATE_RESERVED\x10\x01\x12\x1a\n\x16\x41SSIGNMENT_STATE_BOUND\x10\x02\x12\x1d\n\x19\x41SSIGNMENT_STATE_RELEASED\x10\x03\x12\x1c\n\x18\x41SSIGNMENT_STATE_EXPIRED\x10\x04\x32\xd4\x02\n\x0b\x41ssignments\x12L\n\x07Reserve\x12\x1f.kongming.rpc.v1.ReserveRequest\x1a .kongming.rpc.v1.ReserveResponse\x12\x43\n\x04\x42ind\x12\x1c.kongming.rpc.v1.BindRequest\x1a\x1d.kongming.rpc.v1.BindResponse\x12L\n\x07Release\x12\x1f.kongming.rpc.v1.ReleaseRequest\x1a .kongming.rpc.v1.ReleaseResponse\x12\x64\n\x0fListAssignments\x12\'.kongming.rpc.v1.ListAssignmentsRequest\x1a(.kongming.rpc.v1.ListAssignmentsResponseB Z\x1ekongming.dev/rpc/v1;kongmingv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!kongming/rpc/v1/assignments.proto\x12\x0fkongming.rpc.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1ckongming/rpc/v1/bounds.proto\x1a\x1dkongming/rpc/v1/records.proto\"\xd4\x01\n\x0eReserveRequest\x12\x1c\n\rassignment_id\x18\x01 \x01(\tB\x05\xe8\xe0\x18\x80\x01\x12\x12\n\x03\x61pp\x18\x02 \x01(\tB\x05\xe8\xe0\x18\x80\x02\x12\x13\n\x04node\x18\x03 \x01(\tB\x05\xe8\xe0\x18\x80\x02\x12-\n\tplacement\x18\x04 \x01(\x0e\x32\x1a.kongming.rpc.v1.Placement\x12&\n\x03ttl\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x0e\n\x06\x64omain\x18\x06 \x01(\x05\x12\x14\n\x0cmemory_bytes\x18\x07 \x01(\x03\"B\n\x0fReserveResponse\x12/\n\nassignment\x18\x01 \x01(\x0b\x32\x1b.kongming.rpc.v1.Assignment\"\x84\x01\n\x0b\x42indRequest\x12\x1c\n\rassignment_id\x18\x01 \x01(\tB\x05\xe8\xe0\x18\x80\x01\x12.\n\nstarted_at\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x12\n\x03\x61pp\x18\x03 \x01(\tB\x05\xe8\xe0\x18\x80\x02\x12\x13\n\x04node\x18\x04 \x01(\tB\x05\xe8\xe0\x18\x80\x02\"?\n\x0c\x42indResponse\x12/\n\nassignment\x18\x01 \x01(\x0b\x32\x1b.kongming.rpc.v1.Assignment\"\\\n\x0eReleaseRequest\x12\x1c\n\rassignment_id\x18\x01 \x01(\tB\x05\xe8\xe0\x18\x80\x01\x12,\n\x08\x65nded_at\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"B\n\x0fReleaseResponse\x12/\n\nassignment\x18\x01 \x01(\x0b\x32\x1b.kongming.rpc.v1.Assignment\"\x83\x03\n\nAssignment\x12\x1c\n\rassignment_id\x18\x01 \x01(\tB\x05\xe8\xe0\x18\x80\x01\x12\x12\n\x03\x61pp\x18\x02 \x01(\tB\x05\xe8\xe0\x18\x80\x02\x12\x16\n\x07node_id\x18\x03 \x01(\tB\x05\xe8\xe0\x18\x80\x01\x12\x0e\n\x06\x64omain\x18\x04 \x01(\x05\x12-\n\tplacement\x18\x05 \x01(\x0e\x32\x1a.kongming.rpc.v1.Placement\x12/\n\x05state\x18\x06 \x01(\x0e\x32 .kongming.rpc.v1.AssignmentState\x12/\n\x0breserved_at\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x62ound_at\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nded_at\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nexpires_at\x18\n \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"<\n\x16ListAssignmentsRequest\x12\x13\n\x04node\x18\x01 \x01(\tB\x05\xe8\xe0\x18\x80\x02\x12\r\n\x05\x65nded\x18\x02 \x01(\x08\"S\n\x17ListAssignmentsResponse\x12\x38\n\x0b\x61ssignments\x18\x01 \x03(\x0b\x32\x1b.kongming.rpc.v1.AssignmentB\x06\xf0\xe0\x18\xc0\x84=*\xab\x01\n\x0f\x41ssignmentState\x12 \n\x1c\x41SSIGNMENT_STATE_UNSPECIFIED\x10\x00\x12\x1d\n\x19\x41SSIGNMENT_STATE_RESERVED\x10\x01\x12\x1a\n\x16\x41SSIGNMENT_STATE_BOUND\x10\x02\x12\x1d\n\x19\x41SSIGNMENT_STATE_RELEASED\x10\x03\x12\x1c\n\x18\x41SSIGNMENT_STATE_EXPIRED\x10\x04\x32\xd4\x02\n\x0b\x41ssignments\x12L\n\x07Reserve\x12\x1f.kongming.rpc.v1.ReserveRequest\x1a .kongming.rpc.v1.ReserveResponse\x12\x43\n\x04\x42ind\x12\x1c.kongming.rpc.v1.BindRequest\x1a\x1d.kongming.rpc.v1.BindResponse\x12L\n\x07Release\x12\x1f.kongming.rpc.v1.ReleaseRequest\x1a .kongming.rpc.v1.ReleaseResponse\x12\x64\n\x0fListAssignments\x12\'.kongming.rpc.v1.ListAssignmentsRequest\x1a(.kongming.rpc.v1.ListAssignmentsResponseB Z\x1ekongming.dev/rpc/v1;kongmingv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,26 +36,50 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'kongming.rpc.v1.assignments
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'Z\036kongming.dev/rpc/v1;kongmingv1'
-  _globals['_ASSIGNMENTSTATE']._serialized_start=1247
-  _globals['_ASSIGNMENTSTATE']._serialized_end=1418
-  _globals['_RESERVEREQUEST']._serialized_start=151
-  _globals['_RESERVEREQUEST']._serialized_end=342
-  _globals['_RESERVERESPONSE']._serialized_start=344
-  _globals['_RESERVERESPONSE']._serialized_end=410
-  _globals['_BINDREQUEST']._serialized_start=412
-  _globals['_BINDREQUEST']._serialized_end=523
-  _globals['_BINDRESPONSE']._serialized_start=525
-  _globals['_BINDRESPONSE']._serialized_end=588
-  _globals['_RELEASEREQUEST']._serialized_start=590
-  _globals['_RELEASEREQUEST']._serialized_end=675
-  _globals['_RELEASERESPONSE']._serialized_start=677
-  _globals['_RELEASERESPONSE']._serialized_end=743
-  _globals['_ASSIGNMENT']._serialized_start=746
-  _globals['_ASSIGNMENT']._serialized_end=1112
-  _globals['_LISTASSIGNMENTSREQUEST']._serialized_start=1114
-  _globals['_LISTASSIGNMENTSREQUEST']._serialized_end=1167
-  _globals['_LISTASSIGNMENTSRESPONSE']._serialized_start=1169
-  _globals['_LISTASSIGNMENTSRESPONSE']._serialized_end=1244
-  _globals['_ASSIGNMENTS']._serialized_start=1421
-  _globals['_ASSIGNMENTS']._serialized_end=1761
+  _globals['_RESERVEREQUEST'].fields_by_name['assignment_id']._loaded_options = None
+  _globals['_RESERVEREQUEST'].fields_by_name['assignment_id']._serialized_options = b'\350\340\030\200\001'
+  _globals['_RESERVEREQUEST'].fields_by_name['app']._loaded_options = None
+  _globals['_RESERVEREQUEST'].fields_by_name['app']._serialized_options = b'\350\340\030\200\002'
+  _globals['_RESERVEREQUEST'].fields_by_name['node']._loaded_options = None
+  _globals['_RESERVEREQUEST'].fields_by_name['node']._serialized_options = b'\350\340\030\200\002'
+  _globals['_BINDREQUEST'].fields_by_name['assignment_id']._loaded_options = None
+  _globals['_BINDREQUEST'].fields_by_name['assignment_id']._serialized_options = b'\350\340\030\200\001'
+  _globals['_BINDREQUEST'].fields_by_name['app']._loaded_options = None
+  _globals['_BINDREQUEST'].fields_by_name['app']._serialized_options = b'\350\340\030\200\002'
+  _globals['_BINDREQUEST'].fields_by_name['node']._loaded_options = None
+  _globals['_BINDREQUEST'].fields_by_name['node']._serialized_options = b'\350\340\030\200\002'
+  _globals['_RELEASEREQUEST'].fields_by_name['assignment_id']._loaded_options = None
+  _globals['_RELEASEREQUEST'].fields_by_name['assignment_id']._serialized_options = b'\350\340\030\200\001'
+  _globals['_ASSIGNMENT'].fields_by_name['assignment_id']._loaded_options = None
+  _globals['_ASSIGNMENT'].fields_by_name['assignment_id']._serialized_options = b'\350\340\030\200\001'
+  _globals['_ASSIGNMENT'].fields_by_name['app']._loaded_options = None
+  _globals['_ASSIGNMENT'].fields_by_name['app']._serialized_options = b'\350\340\030\200\002'
+  _globals['_ASSIGNMENT'].fields_by_name['node_id']._loaded_options = None
+  _globals['_ASSIGNMENT'].fields_by_name['node_id']._serialized_options = b'\350\340\030\200\001'
+  _globals['_LISTASSIGNMENTSREQUEST'].fields_by_name['node']._loaded_options = None
+  _globals['_LISTASSIGNMENTSREQUEST'].fields_by_name['node']._serialized_options = b'\350\340\030\200\002'
+  _globals['_LISTASSIGNMENTSRESPONSE'].fields_by_name['assignments']._loaded_options = None
+  _globals['_LISTASSIGNMENTSRESPONSE'].fields_by_name['assignments']._serialized_options = b'\360\340\030\300\204='
+  _globals['_ASSIGNMENTSTATE']._serialized_start=1363
+  _globals['_ASSIGNMENTSTATE']._serialized_end=1534
+  _globals['_RESERVEREQUEST']._serialized_start=181
+  _globals['_RESERVEREQUEST']._serialized_end=393
+  _globals['_RESERVERESPONSE']._serialized_start=395
+  _globals['_RESERVERESPONSE']._serialized_end=461
+  _globals['_BINDREQUEST']._serialized_start=464
+  _globals['_BINDREQUEST']._serialized_end=596
+  _globals['_BINDRESPONSE']._serialized_start=598
+  _globals['_BINDRESPONSE']._serialized_end=661
+  _globals['_RELEASEREQUEST']._serialized_start=663
+  _globals['_RELEASEREQUEST']._serialized_end=755
+  _globals['_RELEASERESPONSE']._serialized_start=757
+  _globals['_RELEASERESPONSE']._serialized_end=823
+  _globals['_ASSIGNMENT']._serialized_start=826
+  _globals['_ASSIGNMENT']._serialized_end=1213
+  _globals['_LISTASSIGNMENTSREQUEST']._serialized_start=1215
+  _globals['_LISTASSIGNMENTSREQUEST']._serialized_end=1275
+  _globals['_LISTASSIGNMENTSRESPONSE']._serialized_start=1277
+  _globals['_LISTASSIGNMENTSRESPONSE']._serialized_end=1360
+  _globals['_ASSIGNMENTS']._serialized_start=1537
+  _globals['_ASSIGNMENTS']._serialized_end=1877
 # @@protoc_insertion_point(module_scope)

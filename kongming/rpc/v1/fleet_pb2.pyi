@@ -314,10 +314,31 @@ class Instructions(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    @_typing.final
+    class CampaignsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     REGISTER_AGAIN_FIELD_NUMBER: _builtins.int
     PROFILE_APPS_FIELD_NUMBER: _builtins.int
     PROBE_NOW_FIELD_NUMBER: _builtins.int
     ASSIGNMENT_IDS_FIELD_NUMBER: _builtins.int
+    CAMPAIGNS_FIELD_NUMBER: _builtins.int
     register_again: _builtins.bool
     """The server has restarted or forgotten the node: register again."""
     probe_now: _builtins.bool
@@ -330,6 +351,12 @@ class Instructions(_message.Message):
     def assignment_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Assignments that the server holds for this node."""
 
+    @_builtins.property
+    def campaigns(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """Ids of the campaigns that are asked for, by application: runs and signatures are learnt from
+        if they are of the campaign of this id.
+        """
+
     def __init__(
         self,
         *,
@@ -337,10 +364,11 @@ class Instructions(_message.Message):
         profile_apps: _abc.Iterable[_builtins.str] | None = ...,
         probe_now: _builtins.bool = ...,
         assignment_ids: _abc.Iterable[_builtins.str] | None = ...,
+        campaigns: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["assignment_ids", b"assignment_ids", "probe_now", b"probe_now", "profile_apps", b"profile_apps", "register_again", b"register_again"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["assignment_ids", b"assignment_ids", "campaigns", b"campaigns", "probe_now", b"probe_now", "profile_apps", b"profile_apps", "register_again", b"register_again"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -24,10 +24,11 @@ _sym_db = _symbol_database.Default()
 
 from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
+from kongming.rpc.v1 import bounds_pb2 as kongming_dot_rpc_dot_v1_dot_bounds__pb2
 from kongming.rpc.v1 import records_pb2 as kongming_dot_rpc_dot_v1_dot_records__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1fkongming/rpc/v1/predictor.proto\x12\x0fkongming.rpc.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1dkongming/rpc/v1/records.proto\"[\n\x08Interval\x12\x0e\n\x06median\x18\x01 \x01(\x01\x12\r\n\x05lower\x18\x02 \x01(\x01\x12\r\n\x05upper\x18\x03 \x01(\x01\x12\r\n\x05level\x18\x04 \x01(\x01\x12\x12\n\ncalibrated\x18\x05 \x01(\x08\"\'\n\x06\x44river\x12\x0e\n\x06\x66\x61mily\x18\x01 \x01(\t\x12\r\n\x05share\x18\x02 \x01(\x01\"\x9b\x06\n\nPrediction\x12\x0b\n\x03\x61pp\x18\x01 \x01(\t\x12\x0f\n\x07node_id\x18\x02 \x01(\t\x12\x0e\n\x06\x64omain\x18\x03 \x01(\x05\x12-\n\tplacement\x18\x04 \x01(\x0e\x32\x1a.kongming.rpc.v1.Placement\x12%\n\x05\x62\x61sis\x18\x05 \x01(\x0e\x32\x16.kongming.rpc.v1.Basis\x12\r\n\x05model\x18\x06 \x01(\t\x12\x15\n\rmodel_version\x18\x07 \x01(\x05\x12\x11\n\x04solo\x18\x08 \x01(\x01H\x00\x88\x01\x01\x12/\n\x07runtime\x18\t \x01(\x0b\x32\x19.kongming.rpc.v1.IntervalH\x01\x88\x01\x01\x12\x13\n\x0bmetric_unit\x18\n \x01(\t\x12+\n\x08slowdown\x18\x0b \x01(\x0b\x32\x19.kongming.rpc.v1.Interval\x12\x32\n\x0f\x66ingerprint_age\x18\x0c \x01(\x0b\x32\x19.google.protobuf.Duration\x12\r\n\x05stale\x18\r \x01(\x08\x12\x15\n\rextrapolating\x18\x0e \x01(\x08\x12(\n\x07\x64rivers\x18\x0f \x03(\x0b\x32\x17.kongming.rpc.v1.Driver\x12=\n\tresidents\x18\x10 \x03(\x0b\x32*.kongming.rpc.v1.Prediction.ResidentsEntry\x12\x10\n\x08warnings\x18\x11 \x03(\t\x12\r\n\x05notes\x18\x12 \x03(\t\x12,\n\x06scaled\x18\x13 \x01(\x0b\x32\x17.kongming.rpc.v1.ScaledH\x02\x88\x01\x01\x12\x38\n\x14\x66ingerprint_taken_at\x18\x14 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\r\n\x05\x61\x64\x64\x65\x64\x18\x15 \x03(\t\x12\x0f\n\x07removed\x18\x16 \x03(\t\x1aQ\n\x0eResidentsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12.\n\x05value\x18\x02 \x01(\x0b\x32\x1f.kongming.rpc.v1.ResidentImpact:\x02\x38\x01\x42\x07\n\x05_soloB\n\n\x08_runtimeB\t\n\x07_scaled\"w\n\x07Scaling\x12\x10\n\x08machines\x18\x01 \x01(\x05\x12\r\n\x05scale\x18\x02 \x01(\x01\x12\r\n\x05model\x18\x03 \x01(\t\x12\x14\n\x0cmachine_type\x18\x04 \x01(\t\x12\x17\n\niterations\x18\x05 \x01(\x01H\x00\x88\x01\x01\x42\r\n\x0b_iterations\"\xf9\x01\n\x06Scaled\x12\x10\n\x08machines\x18\x01 \x01(\x05\x12\r\n\x05scale\x18\x02 \x01(\x01\x12\r\n\x05model\x18\x03 \x01(\t\x12\x0c\n\x04kind\x18\x04 \x01(\t\x12\'\n\x04idle\x18\x05 \x01(\x0b\x32\x19.kongming.rpc.v1.Interval\x12\x0e\n\x06\x64river\x18\x06 \x01(\t\x12\x0f\n\x07slowest\x18\x07 \x01(\t\x12*\n\x05parts\x18\x08 \x03(\x0b\x32\x1b.kongming.rpc.v1.ScaledPart\x12*\n\x05nodes\x18\t \x03(\x0b\x32\x1b.kongming.rpc.v1.SlowedNode\x12\x0f\n\x07reasons\x18\n \x03(\t\"^\n\nScaledPart\x12\x0c\n\x04term\x18\x01 \x01(\t\x12\x0c\n\x04kind\x18\x02 \x01(\t\x12\x0f\n\x07node_id\x18\x03 \x01(\t\x12\x14\n\x0cidle_seconds\x18\x04 \x01(\x01\x12\r\n\x05share\x18\x05 \x01(\x01\"o\n\nSlowedNode\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12+\n\x08slowdown\x18\x03 \x01(\x0b\x32\x19.kongming.rpc.v1.Interval\x12\x15\n\rextrapolating\x18\x04 \x01(\x08\"\x80\x01\n\x0eResidentImpact\x12\x0b\n\x03\x61pp\x18\x01 \x01(\t\x12/\n\x0cslowdown_now\x18\x02 \x01(\x0b\x32\x19.kongming.rpc.v1.Interval\x12\x30\n\rslowdown_then\x18\x03 \x01(\x0b\x32\x19.kongming.rpc.v1.Interval\"Y\n\x0ePredictRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x33\n\tquestions\x18\x02 \x03(\x0b\x32 .kongming.rpc.v1.PredictQuestion\"\xe4\x02\n\x0fPredictQuestion\x12\x0b\n\x03\x61pp\x18\x01 \x01(\t\x12\x0c\n\x04node\x18\x02 \x01(\t\x12-\n\tplacement\x18\x03 \x01(\x0e\x32\x1a.kongming.rpc.v1.Placement\x12\r\n\x05level\x18\x04 \x01(\x01\x12\x32\n\x0cstale_policy\x18\x05 \x01(\x0e\x32\x1c.kongming.rpc.v1.StalePolicy\x12\r\n\x05model\x18\x06 \x01(\t\x12\x15\n\rmodel_version\x18\x07 \x01(\x05\x12\x13\n\x06\x64omain\x18\x08 \x01(\x05H\x00\x88\x01\x01\x12\x13\n\x0bresident_id\x18\t \x01(\t\x12\x0e\n\x06strict\x18\n \x01(\x08\x12.\n\x07scaling\x18\x0b \x01(\x0b\x32\x18.kongming.rpc.v1.ScalingH\x01\x88\x01\x01\x12\r\n\x05nodes\x18\x0c \x03(\t\x12\x0e\n\x06\x64river\x18\r \x01(\tB\t\n\x07_domainB\n\n\x08_scaling\"V\n\x0fPredictResponse\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12/\n\x07\x61nswers\x18\x02 \x03(\x0b\x32\x1e.kongming.rpc.v1.PredictAnswer\"y\n\rPredictAnswer\x12\x31\n\nprediction\x18\x01 \x01(\x0b\x32\x1b.kongming.rpc.v1.PredictionH\x00\x12+\n\x07\x66\x61ilure\x18\x02 \x01(\x0b\x32\x18.kongming.rpc.v1.FailureH\x00\x42\x08\n\x06\x61nswer\"U\n\x07\x46\x61ilure\x12\x0c\n\x04\x63ode\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\r\n\x05\x66ield\x18\x03 \x01(\t\x12\x0c\n\x04hint\x18\x04 \x01(\t\x12\x0e\n\x06reason\x18\x05 \x01(\t\"\xba\x01\n\x18PredictColocationRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0b\n\x03\x61pp\x18\x02 \x01(\t\x12\x12\n\nneighbours\x18\x03 \x03(\t\x12\x0c\n\x04node\x18\x04 \x01(\t\x12-\n\tplacement\x18\x05 \x01(\x0e\x32\x1a.kongming.rpc.v1.Placement\x12\r\n\x05level\x18\x06 \x01(\x01\x12\r\n\x05model\x18\x07 \x01(\t\x12\x0e\n\x06strict\x18\x08 \x01(\x08\"\x96\x01\n\x19PredictColocationResponse\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12/\n\nprediction\x18\x02 \x01(\x0b\x32\x1b.kongming.rpc.v1.Prediction\x12\x34\n\nneighbours\x18\x03 \x03(\x0b\x32 .kongming.rpc.v1.NeighbourImpact\"]\n\x0fNeighbourImpact\x12\x0b\n\x03\x61pp\x18\x01 \x01(\t\x12\x30\n\x08slowdown\x18\x02 \x01(\x0b\x32\x19.kongming.rpc.v1.IntervalH\x00\x88\x01\x01\x42\x0b\n\t_slowdown\"\xce\x03\n\x10RankNodesRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0b\n\x03\x61pp\x18\x02 \x01(\t\x12\r\n\x05nodes\x18\x03 \x03(\t\x12\r\n\x05limit\x18\x04 \x01(\x05\x12-\n\tplacement\x18\x05 \x01(\x0e\x32\x1a.kongming.rpc.v1.Placement\x12\x16\n\x0eslowdown_limit\x18\x06 \x01(\x01\x12\x1f\n\x17resident_slowdown_limit\x18\x07 \x01(\x01\x12\x1c\n\x0fnewcomer_weight\x18\x08 \x01(\x01H\x00\x88\x01\x01\x12\x1c\n\x0fresident_weight\x18\t \x01(\x01H\x01\x88\x01\x01\x12\x32\n\x0cstale_policy\x18\n \x01(\x0e\x32\x1c.kongming.rpc.v1.StalePolicy\x12\r\n\x05level\x18\x0b \x01(\x01\x12\x11\n\x04seed\x18\x0c \x01(\x04H\x02\x88\x01\x01\x12\x14\n\x0cmemory_bytes\x18\r \x01(\x03\x12.\n\x07scaling\x18\x0e \x01(\x0b\x32\x18.kongming.rpc.v1.ScalingH\x03\x88\x01\x01\x42\x12\n\x10_newcomer_weightB\x12\n\x10_resident_weightB\x07\n\x05_seedB\n\n\x08_scaling\"\xde\x02\n\x11RankNodesResponse\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12*\n\x05nodes\x18\x02 \x03(\x0b\x32\x1b.kongming.rpc.v1.RankedNode\x12\x12\n\ncandidates\x18\x03 \x01(\x05\x12@\n\x07refused\x18\x04 \x03(\x0b\x32/.kongming.rpc.v1.RankNodesResponse.RefusedEntry\x12%\n\x05\x62\x61sis\x18\x05 \x01(\x0e\x32\x16.kongming.rpc.v1.Basis\x12\x19\n\x11staleness_seconds\x18\x06 \x01(\x01\x12\x17\n\x0f\x65lapsed_seconds\x18\x07 \x01(\x01\x12(\n\x04sets\x18\x08 \x03(\x0b\x32\x1a.kongming.rpc.v1.RankedSet\x1a.\n\x0cRefusedEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x05:\x02\x38\x01\"\x92\x02\n\tRankedSet\x12*\n\x05nodes\x18\x01 \x03(\x0b\x32\x1b.kongming.rpc.v1.RankedNode\x12\r\n\x05score\x18\x02 \x01(\x01\x12+\n\x08slowdown\x18\x03 \x01(\x0b\x32\x19.kongming.rpc.v1.Interval\x12/\n\x07runtime\x18\x04 \x01(\x0b\x32\x19.kongming.rpc.v1.IntervalH\x00\x88\x01\x01\x12,\n\x06scaled\x18\x05 \x01(\x0b\x32\x17.kongming.rpc.v1.ScaledH\x01\x88\x01\x01\x12\x15\n\rextrapolating\x18\x06 \x01(\x08\x12\x10\n\x08warnings\x18\x07 \x03(\tB\n\n\x08_runtimeB\t\n\x07_scaled\"\x9e\x02\n\nRankedNode\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0e\n\x06\x64omain\x18\x03 \x01(\x05\x12\r\n\x05score\x18\x04 \x01(\x01\x12+\n\x08slowdown\x18\x05 \x01(\x0b\x32\x19.kongming.rpc.v1.Interval\x12\x1f\n\x17worst_resident_slowdown\x18\x06 \x01(\x01\x12\x32\n\x0f\x66ingerprint_age\x18\x07 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\r\n\x05stale\x18\x08 \x01(\x08\x12\x15\n\rextrapolating\x18\t \x01(\x08\x12\x17\n\x0ftied_with_first\x18\n \x01(\x08\x12\x11\n\tresidents\x18\x0b \x01(\x05\"X\n\x0e\x45xplainRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x32\n\x08question\x18\x02 \x01(\x0b\x32 .kongming.rpc.v1.PredictQuestion\"\x8c\x01\n\x0f\x45xplainResponse\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12/\n\nprediction\x18\x02 \x01(\x0b\x32\x1b.kongming.rpc.v1.Prediction\x12\x34\n\rcontributions\x18\x03 \x03(\x0b\x32\x1d.kongming.rpc.v1.Contribution\"|\n\x0c\x43ontribution\x12\x11\n\tsurrogate\x18\x01 \x01(\t\x12\x0e\n\x06\x66\x61mily\x18\x02 \x01(\t\x12\x16\n\x0eseconds_per_op\x18\x03 \x01(\x01\x12\x1b\n\x13idle_seconds_per_op\x18\x04 \x01(\x01\x12\x14\n\x0clog_slowdown\x18\x05 \x01(\x01*v\n\x0bStalePolicy\x12\x1c\n\x18STALE_POLICY_UNSPECIFIED\x10\x00\x12\x17\n\x13STALE_POLICY_REFUSE\x10\x01\x12\x16\n\x12STALE_POLICY_WIDEN\x10\x02\x12\x18\n\x14STALE_POLICY_HISTORY\x10\x03*D\n\x05\x42\x61sis\x12\x15\n\x11\x42\x41SIS_UNSPECIFIED\x10\x00\x12\x0f\n\x0b\x42\x41SIS_MODEL\x10\x01\x12\x13\n\x0f\x42\x41SIS_NODE_ONLY\x10\x02\x32\xe7\x02\n\tPredictor\x12L\n\x07Predict\x12\x1f.kongming.rpc.v1.PredictRequest\x1a .kongming.rpc.v1.PredictResponse\x12j\n\x11PredictColocation\x12).kongming.rpc.v1.PredictColocationRequest\x1a*.kongming.rpc.v1.PredictColocationResponse\x12R\n\tRankNodes\x12!.kongming.rpc.v1.RankNodesRequest\x1a\".kongming.rpc.v1.RankNodesResponse\x12L\n\x07\x45xplain\x12\x1f.kongming.rpc.v1.ExplainRequest\x1a .kongming.rpc.v1.ExplainResponseB Z\x1ekongming.dev/rpc/v1;kongmingv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1fkongming/rpc/v1/predictor.proto\x12\x0fkongming.rpc.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1ckongming/rpc/v1/bounds.proto\x1a\x1dkongming/rpc/v1/records.proto\"[\n\x08Interval\x12\x0e\n\x06median\x18\x01 \x01(\x01\x12\r\n\x05lower\x18\x02 \x01(\x01\x12\r\n\x05upper\x18\x03 \x01(\x01\x12\r\n\x05level\x18\x04 \x01(\x01\x12\x12\n\ncalibrated\x18\x05 \x01(\x08\".\n\x06\x44river\x12\x15\n\x06\x66\x61mily\x18\x01 \x01(\tB\x05\xe8\xe0\x18\x80\x01\x12\r\n\x05share\x18\x02 \x01(\x01\"\xfb\x06\n\nPrediction\x12\x12\n\x03\x61pp\x18\x01 \x01(\tB\x05\xe8\xe0\x18\x80\x02\x12\x16\n\x07node_id\x18\x02 \x01(\tB\x05\xe8\xe0\x18\x80\x01\x12\x0e\n\x06\x64omain\x18\x03 \x01(\x05\x12-\n\tplacement\x18\x04 \x01(\x0e\x32\x1a.kongming.rpc.v1.Placement\x12%\n\x05\x62\x61sis\x18\x05 \x01(\x0e\x32\x16.kongming.rpc.v1.Basis\x12\x14\n\x05model\x18\x06 \x01(\tB\x05\xe8\xe0\x18\x80\x02\x12\x15\n\rmodel_version\x18\x07 \x01(\x05\x12\x11\n\x04solo\x18\x08 \x01(\x01H\x00\x88\x01\x01\x12/\n\x07runtime\x18\t \x01(\x0b\x32\x19.kongming.rpc.v1.IntervalH\x01\x88\x01\x01\x12\x1a\n\x0bmetric_unit\x18\n \x01(\tB\x05\xe8\xe0\x18\x80\x01\x12+\n\x08slowdown\x18\x0b \x01(\x0b\x32\x19.kongming.rpc.v1.Interval\x12\x32\n\x0f\x66ingerprint_age\x18\x0c \x01(\x0b\x32\x19.google.protobuf.Duration\x12\r\n\x05stale\x18\r \x01(\x08\x12\x15\n\rextrapolating\x18\x0e \x01(\x08\x12/\n\x07\x64rivers\x18\x0f \x03(\x0b\x32\x17.kongming.rpc.v1.DriverB\x05\xf0\xe0\x18\x80\x02\x12J\n\tresidents\x18\x10 \x03(\x0b\x32*.kongming.rpc.v1.Prediction.ResidentsEntryB\x0b\xe8\xe0\x18\x80\x01\xf0\xe0\x18\xc0\x84=\x12\x1b\n\x08warnings\x18\x11 \x03(\tB\t\xe8\xe0\x18\x80\x08\xf0\xe0\x18@\x12\x18\n\x05notes\x18\x12 \x03(\tB\t\xe8\xe0\x18\x80\x08\xf0\xe0\x18@\x12,\n\x06scaled\x18\x13 \x01(\x0b\x32\x17.kongming.rpc.v1.ScaledH\x02\x88\x01\x01\x12\x38\n\x14\x66ingerprint_taken_at\x18\x14 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x1a\n\x05\x61\x64\x64\x65\x64\x18\x15 \x03(\tB\x0b\xe8\xe0\x18\x80\x01\xf0\xe0\x18\xc0\x84=\x12\x1c\n\x07removed\x18\x16 \x03(\tB\x0b\xe8\xe0\x18\x80\x01\xf0\xe0\x18\xc0\x84=\x1aQ\n\x0eResidentsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12.\n\x05value\x18\x02 \x01(\x0b\x32\x1f.kongming.rpc.v1.ResidentImpact:\x02\x38\x01\x42\x07\n\x05_soloB\n\n\x08_runtimeB\t\n\x07_scaled\"\x85\x01\n\x07Scaling\x12\x10\n\x08machines\x18\x01 \x01(\x05\x12\r\n\x05scale\x18\x02 \x01(\x01\x12\x14\n\x05model\x18\x03 \x01(\tB\x05\xe8\xe0\x18\x80\x02\x12\x1b\n\x0cmachine_type\x18\x04 \x01(\tB\x05\xe8\xe0\x18\x80\x02\x12\x17\n\niterations\x18\x05 \x01(\x01H\x00\x88\x01\x01\x42\r\n\x0b_iterations\"\xaf\x02\n\x06Scaled\x12\x10\n\x08machines\x18\x01 \x01(\x05\x12\r\n\x05scale\x18\x02 \x01(\x01\x12\x14\n\x05model\x18\x03 \x01(\tB\x05\xe8\xe0\x18\x80\x02\x12\x13\n\x04kind\x18\x04 \x01(\tB\x05\xe8\xe0\x18\x80\x01\x12\'\n\x04idle\x18\x05 \x01(\x0b\x32\x19.kongming.rpc.v1.Interval\x12\x15\n\x06\x64river\x18\x06 \x01(\tB\x05\xe8\xe0\x18\x80\x02\x12\x16\n\x07slowest\x18\x07 \x01(\tB\x05\xe8\xe0\x18\x80\x02\x12\x31\n\x05parts\x18\x08 \x03(\x0b\x32\x1b.kongming.rpc.v1.ScaledPartB\x05\xf0\xe0\x18\x80\x02\x12\x32\n\x05nodes\x18\t \x03(\x0b\x32\x1b.kongming.rpc.v1.SlowedNodeB\x06\xf0\xe0\x18\xc0\x84=\x12\x1a\n\x07reasons\x18\n \x03(\tB\t\xe8\xe0\x18\x80\x08\xf0\xe0\x18@\"s\n\nScaledPart\x12\x13\n\x04term\x18\x01 \x01(\tB\x05\xe8\xe0\x18\x80\x01\x12\x13\n\x04kind\x18\x02 \x01(\tB\x05\xe8\xe0\x18\x80\x01\x12\x16\n\x07node_id\x18\x03 \x01(\tB\x05\xe8\xe0\x18\x80\x01\x12\x14\n\x0cidle_seconds\x18\x04 \x01(\x01\x12\r\n\x05share\x18\x05 \x01(\x01\"}\n\nSlowedNode\x12\x16\n\x07node_id\x18\x01 \x01(\tB\x05\xe8\xe0\x18\x80\x01\x12\x13\n\x04name\x18\x02 \x01(\tB\x05\xe8\xe0\x18\x80\x02\x12+\n\x08slowdown\x18\x03 \x01(\x0b\x32\x19.kongming.rpc.v1.Interval\x12\x15\n\rextrapolating\x18\x04 \x01(\x08\"\x87\x01\n\x0eResidentImpact\x12\x12\n\x03\x61pp\x18\x01 \x01(\tB\x05\xe8\xe0\x18\x80\x02\x12/\n\x0cslowdown_now\x18\x02 \x01(\x0b\x32\x19.kongming.rpc.v1.Interval\x12\x30\n\rslowdown_then\x18\x03 \x01(\x0b\x32\x19.kongming.rpc.v1.Interval\"h\n\x0ePredictRequest\x12\x19\n\nrequest_id\x18\x01 \x01(\tB\x05\xe8\xe0\x18\x80\x01\x12;\n\tquestions\x18\x02 \x03(\x0b\x32 .kongming.rpc.v1.PredictQuestionB\x06\xf0\xe0\x18\xc0\x84=\"\x94\x03\n\x0fPredictQuestion\x12\x12\n\x03\x61pp\x18\x01 \x01(\tB\x05\xe8\xe0\x18\x80\x02\x12\x13\n\x04node\x18\x02 \x01(\tB\x05\xe8\xe0\x18\x80\x02\x12-\n\tplacement\x18\x03 \x01(\x0e\x32\x1a.kongming.rpc.v1.Placement\x12\r\n\x05level\x18\x04 \x01(\x01\x12\x32\n\x0cstale_policy\x18\x05 \x01(\x0e\x32\x1c.kongming.rpc.v1.StalePolicy\x12\x14\n\x05model\x18\x06 \x01(\tB\x05\xe8\xe0\x18\x80\x02\x12\x15\n\rmodel_version\x18\x07 \x01(\x05\x12\x13\n\x06\x64omain\x18\x08 \x01(\x05H\x00\x88\x01\x01\x12\x1a\n\x0bresident_id\x18\t \x01(\tB\x05\xe8\xe0\x18\x80\x01\x12\x0e\n\x06strict\x18\n \x01(\x08\x12.\n\x07scaling\x18\x0b \x01(\x0b\x32\x18.kongming.rpc.v1.ScalingH\x01\x88\x01\x01\x12\x1a\n\x05nodes\x18\x0c \x03(\tB\x0b\xe8\xe0\x18\x80\x02\xf0\xe0\x18\xc0\x84=\x12\x15\n\x06\x64river\x18\r \x01(\tB\x05\xe8\xe0\x18\x80\x02\x42\t\n\x07_domainB\n\n\x08_scaling\"e\n\x0fPredictResponse\x12\x19\n\nrequest_id\x18\x01 \x01(\tB\x05\xe8\xe0\x18\x80\x01\x12\x37\n\x07\x61nswers\x18\x02 \x03(\x0b\x32\x1e.kongming.rpc.v1.PredictAnswerB\x06\xf0\xe0\x18\xc0\x84=\"y\n\rPredictAnswer\x12\x31\n\nprediction\x18\x01 \x01(\x0b\x32\x1b.kongming.rpc.v1.PredictionH\x00\x12+\n\x07\x66\x61ilure\x18\x02 \x01(\x0b\x32\x18.kongming.rpc.v1.FailureH\x00\x42\x08\n\x06\x61nswer\"x\n\x07\x46\x61ilure\x12\x13\n\x04\x63ode\x18\x01 \x01(\tB\x05\xe8\xe0\x18\x80\x01\x12\x16\n\x07message\x18\x02 \x01(\tB\x05\xe8\xe0\x18\x80@\x12\x14\n\x05\x66ield\x18\x03 \x01(\tB\x05\xe8\xe0\x18\x80\x01\x12\x13\n\x04hint\x18\x04 \x01(\tB\x05\xe8\xe0\x18\x80@\x12\x15\n\x06reason\x18\x05 \x01(\tB\x05\xe8\xe0\x18\x80@\"\xe2\x01\n\x18PredictColocationRequest\x12\x19\n\nrequest_id\x18\x01 \x01(\tB\x05\xe8\xe0\x18\x80\x01\x12\x12\n\x03\x61pp\x18\x02 \x01(\tB\x05\xe8\xe0\x18\x80\x02\x12\x1e\n\nneighbours\x18\x03 \x03(\tB\n\xe8\xe0\x18\x80\x02\xf0\xe0\x18\x90N\x12\x13\n\x04node\x18\x04 \x01(\tB\x05\xe8\xe0\x18\x80\x02\x12-\n\tplacement\x18\x05 \x01(\x0e\x32\x1a.kongming.rpc.v1.Placement\x12\r\n\x05level\x18\x06 \x01(\x01\x12\x14\n\x05model\x18\x07 \x01(\tB\x05\xe8\xe0\x18\x80\x02\x12\x0e\n\x06strict\x18\x08 \x01(\x08\"\xa4\x01\n\x19PredictColocationResponse\x12\x19\n\nrequest_id\x18\x01 \x01(\tB\x05\xe8\xe0\x18\x80\x01\x12/\n\nprediction\x18\x02 \x01(\x0b\x32\x1b.kongming.rpc.v1.Prediction\x12;\n\nneighbours\x18\x03 \x03(\x0b\x32 .kongming.rpc.v1.NeighbourImpactB\x05\xf0\xe0\x18\x90N\"d\n\x0fNeighbourImpact\x12\x12\n\x03\x61pp\x18\x01 \x01(\tB\x05\xe8\xe0\x18\x80\x02\x12\x30\n\x08slowdown\x18\x02 \x01(\x0b\x32\x19.kongming.rpc.v1.IntervalH\x00\x88\x01\x01\x42\x0b\n\t_slowdown\"\xe9\x03\n\x10RankNodesRequest\x12\x19\n\nrequest_id\x18\x01 \x01(\tB\x05\xe8\xe0\x18\x80\x01\x12\x12\n\x03\x61pp\x18\x02 \x01(\tB\x05\xe8\xe0\x18\x80\x02\x12\x1a\n\x05nodes\x18\x03 \x03(\tB\x0b\xe8\xe0\x18\x80\x02\xf0\xe0\x18\xc0\x84=\x12\r\n\x05limit\x18\x04 \x01(\x05\x12-\n\tplacement\x18\x05 \x01(\x0e\x32\x1a.kongming.rpc.v1.Placement\x12\x16\n\x0eslowdown_limit\x18\x06 \x01(\x01\x12\x1f\n\x17resident_slowdown_limit\x18\x07 \x01(\x01\x12\x1c\n\x0fnewcomer_weight\x18\x08 \x01(\x01H\x00\x88\x01\x01\x12\x1c\n\x0fresident_weight\x18\t \x01(\x01H\x01\x88\x01\x01\x12\x32\n\x0cstale_policy\x18\n \x01(\x0e\x32\x1c.kongming.rpc.v1.StalePolicy\x12\r\n\x05level\x18\x0b \x01(\x01\x12\x11\n\x04seed\x18\x0c \x01(\x04H\x02\x88\x01\x01\x12\x14\n\x0cmemory_bytes\x18\r \x01(\x03\x12.\n\x07scaling\x18\x0e \x01(\x0b\x32\x18.kongming.rpc.v1.ScalingH\x03\x88\x01\x01\x42\x12\n\x10_newcomer_weightB\x12\n\x10_resident_weightB\x07\n\x05_seedB\n\n\x08_scaling\"\x82\x03\n\x11RankNodesResponse\x12\x19\n\nrequest_id\x18\x01 \x01(\tB\x05\xe8\xe0\x18\x80\x01\x12\x32\n\x05nodes\x18\x02 \x03(\x0b\x32\x1b.kongming.rpc.v1.RankedNodeB\x06\xf0\xe0\x18\xc0\x84=\x12\x12\n\ncandidates\x18\x03 \x01(\x05\x12M\n\x07refused\x18\x04 \x03(\x0b\x32/.kongming.rpc.v1.RankNodesResponse.RefusedEntryB\x0b\xe8\xe0\x18\x80\x01\xf0\xe0\x18\xc0\x84=\x12%\n\x05\x62\x61sis\x18\x05 \x01(\x0e\x32\x16.kongming.rpc.v1.Basis\x12\x19\n\x11staleness_seconds\x18\x06 \x01(\x01\x12\x17\n\x0f\x65lapsed_seconds\x18\x07 \x01(\x01\x12\x30\n\x04sets\x18\x08 \x03(\x0b\x32\x1a.kongming.rpc.v1.RankedSetB\x06\xf0\xe0\x18\xc0\x84=\x1a.\n\x0cRefusedEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x05:\x02\x38\x01\"\xa5\x02\n\tRankedSet\x12\x32\n\x05nodes\x18\x01 \x03(\x0b\x32\x1b.kongming.rpc.v1.RankedNodeB\x06\xf0\xe0\x18\xc0\x84=\x12\r\n\x05score\x18\x02 \x01(\x01\x12+\n\x08slowdown\x18\x03 \x01(\x0b\x32\x19.kongming.rpc.v1.Interval\x12/\n\x07runtime\x18\x04 \x01(\x0b\x32\x19.kongming.rpc.v1.IntervalH\x00\x88\x01\x01\x12,\n\x06scaled\x18\x05 \x01(\x0b\x32\x17.kongming.rpc.v1.ScaledH\x01\x88\x01\x01\x12\x15\n\rextrapolating\x18\x06 \x01(\x08\x12\x1b\n\x08warnings\x18\x07 \x03(\tB\t\xe8\xe0\x18\x80\x08\xf0\xe0\x18@B\n\n\x08_runtimeB\t\n\x07_scaled\"\xac\x02\n\nRankedNode\x12\x16\n\x07node_id\x18\x01 \x01(\tB\x05\xe8\xe0\x18\x80\x01\x12\x13\n\x04name\x18\x02 \x01(\tB\x05\xe8\xe0\x18\x80\x02\x12\x0e\n\x06\x64omain\x18\x03 \x01(\x05\x12\r\n\x05score\x18\x04 \x01(\x01\x12+\n\x08slowdown\x18\x05 \x01(\x0b\x32\x19.kongming.rpc.v1.Interval\x12\x1f\n\x17worst_resident_slowdown\x18\x06 \x01(\x01\x12\x32\n\x0f\x66ingerprint_age\x18\x07 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\r\n\x05stale\x18\x08 \x01(\x08\x12\x15\n\rextrapolating\x18\t \x01(\x08\x12\x17\n\x0ftied_with_first\x18\n \x01(\x08\x12\x11\n\tresidents\x18\x0b \x01(\x05\"_\n\x0e\x45xplainRequest\x12\x19\n\nrequest_id\x18\x01 \x01(\tB\x05\xe8\xe0\x18\x80\x01\x12\x32\n\x08question\x18\x02 \x01(\x0b\x32 .kongming.rpc.v1.PredictQuestion\"\x9b\x01\n\x0f\x45xplainResponse\x12\x19\n\nrequest_id\x18\x01 \x01(\tB\x05\xe8\xe0\x18\x80\x01\x12/\n\nprediction\x18\x02 \x01(\x0b\x32\x1b.kongming.rpc.v1.Prediction\x12<\n\rcontributions\x18\x03 \x03(\x0b\x32\x1d.kongming.rpc.v1.ContributionB\x06\xf0\xe0\x18\xc0\x84=\"\x8a\x01\n\x0c\x43ontribution\x12\x18\n\tsurrogate\x18\x01 \x01(\tB\x05\xe8\xe0\x18\x80\x02\x12\x15\n\x06\x66\x61mily\x18\x02 \x01(\tB\x05\xe8\xe0\x18\x80\x01\x12\x16\n\x0eseconds_per_op\x18\x03 \x01(\x01\x12\x1b\n\x13idle_seconds_per_op\x18\x04 \x01(\x01\x12\x14\n\x0clog_slowdown\x18\x05 \x01(\x01*v\n\x0bStalePolicy\x12\x1c\n\x18STALE_POLICY_UNSPECIFIED\x10\x00\x12\x17\n\x13STALE_POLICY_REFUSE\x10\x01\x12\x16\n\x12STALE_POLICY_WIDEN\x10\x02\x12\x18\n\x14STALE_POLICY_HISTORY\x10\x03*D\n\x05\x42\x61sis\x12\x15\n\x11\x42\x41SIS_UNSPECIFIED\x10\x00\x12\x0f\n\x0b\x42\x41SIS_MODEL\x10\x01\x12\x13\n\x0f\x42\x41SIS_NODE_ONLY\x10\x02\x32\xe7\x02\n\tPredictor\x12L\n\x07Predict\x12\x1f.kongming.rpc.v1.PredictRequest\x1a .kongming.rpc.v1.PredictResponse\x12j\n\x11PredictColocation\x12).kongming.rpc.v1.PredictColocationRequest\x1a*.kongming.rpc.v1.PredictColocationResponse\x12R\n\tRankNodes\x12!.kongming.rpc.v1.RankNodesRequest\x1a\".kongming.rpc.v1.RankNodesResponse\x12L\n\x07\x45xplain\x12\x1f.kongming.rpc.v1.ExplainRequest\x1a .kongming.rpc.v1.ExplainResponseB Z\x1ekongming.dev/rpc/v1;kongmingv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,64 +36,194 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'kongming.rpc.v1.predictor_p
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'Z\036kongming.dev/rpc/v1;kongmingv1'
+  _globals['_DRIVER'].fields_by_name['family']._loaded_options = None
+  _globals['_DRIVER'].fields_by_name['family']._serialized_options = b'\350\340\030\200\001'
   _globals['_PREDICTION_RESIDENTSENTRY']._loaded_options = None
   _globals['_PREDICTION_RESIDENTSENTRY']._serialized_options = b'8\001'
+  _globals['_PREDICTION'].fields_by_name['app']._loaded_options = None
+  _globals['_PREDICTION'].fields_by_name['app']._serialized_options = b'\350\340\030\200\002'
+  _globals['_PREDICTION'].fields_by_name['node_id']._loaded_options = None
+  _globals['_PREDICTION'].fields_by_name['node_id']._serialized_options = b'\350\340\030\200\001'
+  _globals['_PREDICTION'].fields_by_name['model']._loaded_options = None
+  _globals['_PREDICTION'].fields_by_name['model']._serialized_options = b'\350\340\030\200\002'
+  _globals['_PREDICTION'].fields_by_name['metric_unit']._loaded_options = None
+  _globals['_PREDICTION'].fields_by_name['metric_unit']._serialized_options = b'\350\340\030\200\001'
+  _globals['_PREDICTION'].fields_by_name['drivers']._loaded_options = None
+  _globals['_PREDICTION'].fields_by_name['drivers']._serialized_options = b'\360\340\030\200\002'
+  _globals['_PREDICTION'].fields_by_name['residents']._loaded_options = None
+  _globals['_PREDICTION'].fields_by_name['residents']._serialized_options = b'\350\340\030\200\001\360\340\030\300\204='
+  _globals['_PREDICTION'].fields_by_name['warnings']._loaded_options = None
+  _globals['_PREDICTION'].fields_by_name['warnings']._serialized_options = b'\350\340\030\200\010\360\340\030@'
+  _globals['_PREDICTION'].fields_by_name['notes']._loaded_options = None
+  _globals['_PREDICTION'].fields_by_name['notes']._serialized_options = b'\350\340\030\200\010\360\340\030@'
+  _globals['_PREDICTION'].fields_by_name['added']._loaded_options = None
+  _globals['_PREDICTION'].fields_by_name['added']._serialized_options = b'\350\340\030\200\001\360\340\030\300\204='
+  _globals['_PREDICTION'].fields_by_name['removed']._loaded_options = None
+  _globals['_PREDICTION'].fields_by_name['removed']._serialized_options = b'\350\340\030\200\001\360\340\030\300\204='
+  _globals['_SCALING'].fields_by_name['model']._loaded_options = None
+  _globals['_SCALING'].fields_by_name['model']._serialized_options = b'\350\340\030\200\002'
+  _globals['_SCALING'].fields_by_name['machine_type']._loaded_options = None
+  _globals['_SCALING'].fields_by_name['machine_type']._serialized_options = b'\350\340\030\200\002'
+  _globals['_SCALED'].fields_by_name['model']._loaded_options = None
+  _globals['_SCALED'].fields_by_name['model']._serialized_options = b'\350\340\030\200\002'
+  _globals['_SCALED'].fields_by_name['kind']._loaded_options = None
+  _globals['_SCALED'].fields_by_name['kind']._serialized_options = b'\350\340\030\200\001'
+  _globals['_SCALED'].fields_by_name['driver']._loaded_options = None
+  _globals['_SCALED'].fields_by_name['driver']._serialized_options = b'\350\340\030\200\002'
+  _globals['_SCALED'].fields_by_name['slowest']._loaded_options = None
+  _globals['_SCALED'].fields_by_name['slowest']._serialized_options = b'\350\340\030\200\002'
+  _globals['_SCALED'].fields_by_name['parts']._loaded_options = None
+  _globals['_SCALED'].fields_by_name['parts']._serialized_options = b'\360\340\030\200\002'
+  _globals['_SCALED'].fields_by_name['nodes']._loaded_options = None
+  _globals['_SCALED'].fields_by_name['nodes']._serialized_options = b'\360\340\030\300\204='
+  _globals['_SCALED'].fields_by_name['reasons']._loaded_options = None
+  _globals['_SCALED'].fields_by_name['reasons']._serialized_options = b'\350\340\030\200\010\360\340\030@'
+  _globals['_SCALEDPART'].fields_by_name['term']._loaded_options = None
+  _globals['_SCALEDPART'].fields_by_name['term']._serialized_options = b'\350\340\030\200\001'
+  _globals['_SCALEDPART'].fields_by_name['kind']._loaded_options = None
+  _globals['_SCALEDPART'].fields_by_name['kind']._serialized_options = b'\350\340\030\200\001'
+  _globals['_SCALEDPART'].fields_by_name['node_id']._loaded_options = None
+  _globals['_SCALEDPART'].fields_by_name['node_id']._serialized_options = b'\350\340\030\200\001'
+  _globals['_SLOWEDNODE'].fields_by_name['node_id']._loaded_options = None
+  _globals['_SLOWEDNODE'].fields_by_name['node_id']._serialized_options = b'\350\340\030\200\001'
+  _globals['_SLOWEDNODE'].fields_by_name['name']._loaded_options = None
+  _globals['_SLOWEDNODE'].fields_by_name['name']._serialized_options = b'\350\340\030\200\002'
+  _globals['_RESIDENTIMPACT'].fields_by_name['app']._loaded_options = None
+  _globals['_RESIDENTIMPACT'].fields_by_name['app']._serialized_options = b'\350\340\030\200\002'
+  _globals['_PREDICTREQUEST'].fields_by_name['request_id']._loaded_options = None
+  _globals['_PREDICTREQUEST'].fields_by_name['request_id']._serialized_options = b'\350\340\030\200\001'
+  _globals['_PREDICTREQUEST'].fields_by_name['questions']._loaded_options = None
+  _globals['_PREDICTREQUEST'].fields_by_name['questions']._serialized_options = b'\360\340\030\300\204='
+  _globals['_PREDICTQUESTION'].fields_by_name['app']._loaded_options = None
+  _globals['_PREDICTQUESTION'].fields_by_name['app']._serialized_options = b'\350\340\030\200\002'
+  _globals['_PREDICTQUESTION'].fields_by_name['node']._loaded_options = None
+  _globals['_PREDICTQUESTION'].fields_by_name['node']._serialized_options = b'\350\340\030\200\002'
+  _globals['_PREDICTQUESTION'].fields_by_name['model']._loaded_options = None
+  _globals['_PREDICTQUESTION'].fields_by_name['model']._serialized_options = b'\350\340\030\200\002'
+  _globals['_PREDICTQUESTION'].fields_by_name['resident_id']._loaded_options = None
+  _globals['_PREDICTQUESTION'].fields_by_name['resident_id']._serialized_options = b'\350\340\030\200\001'
+  _globals['_PREDICTQUESTION'].fields_by_name['nodes']._loaded_options = None
+  _globals['_PREDICTQUESTION'].fields_by_name['nodes']._serialized_options = b'\350\340\030\200\002\360\340\030\300\204='
+  _globals['_PREDICTQUESTION'].fields_by_name['driver']._loaded_options = None
+  _globals['_PREDICTQUESTION'].fields_by_name['driver']._serialized_options = b'\350\340\030\200\002'
+  _globals['_PREDICTRESPONSE'].fields_by_name['request_id']._loaded_options = None
+  _globals['_PREDICTRESPONSE'].fields_by_name['request_id']._serialized_options = b'\350\340\030\200\001'
+  _globals['_PREDICTRESPONSE'].fields_by_name['answers']._loaded_options = None
+  _globals['_PREDICTRESPONSE'].fields_by_name['answers']._serialized_options = b'\360\340\030\300\204='
+  _globals['_FAILURE'].fields_by_name['code']._loaded_options = None
+  _globals['_FAILURE'].fields_by_name['code']._serialized_options = b'\350\340\030\200\001'
+  _globals['_FAILURE'].fields_by_name['message']._loaded_options = None
+  _globals['_FAILURE'].fields_by_name['message']._serialized_options = b'\350\340\030\200@'
+  _globals['_FAILURE'].fields_by_name['field']._loaded_options = None
+  _globals['_FAILURE'].fields_by_name['field']._serialized_options = b'\350\340\030\200\001'
+  _globals['_FAILURE'].fields_by_name['hint']._loaded_options = None
+  _globals['_FAILURE'].fields_by_name['hint']._serialized_options = b'\350\340\030\200@'
+  _globals['_FAILURE'].fields_by_name['reason']._loaded_options = None
+  _globals['_FAILURE'].fields_by_name['reason']._serialized_options = b'\350\340\030\200@'
+  _globals['_PREDICTCOLOCATIONREQUEST'].fields_by_name['request_id']._loaded_options = None
+  _globals['_PREDICTCOLOCATIONREQUEST'].fields_by_name['request_id']._serialized_options = b'\350\340\030\200\001'
+  _globals['_PREDICTCOLOCATIONREQUEST'].fields_by_name['app']._loaded_options = None
+  _globals['_PREDICTCOLOCATIONREQUEST'].fields_by_name['app']._serialized_options = b'\350\340\030\200\002'
+  _globals['_PREDICTCOLOCATIONREQUEST'].fields_by_name['neighbours']._loaded_options = None
+  _globals['_PREDICTCOLOCATIONREQUEST'].fields_by_name['neighbours']._serialized_options = b'\350\340\030\200\002\360\340\030\220N'
+  _globals['_PREDICTCOLOCATIONREQUEST'].fields_by_name['node']._loaded_options = None
+  _globals['_PREDICTCOLOCATIONREQUEST'].fields_by_name['node']._serialized_options = b'\350\340\030\200\002'
+  _globals['_PREDICTCOLOCATIONREQUEST'].fields_by_name['model']._loaded_options = None
+  _globals['_PREDICTCOLOCATIONREQUEST'].fields_by_name['model']._serialized_options = b'\350\340\030\200\002'
+  _globals['_PREDICTCOLOCATIONRESPONSE'].fields_by_name['request_id']._loaded_options = None
+  _globals['_PREDICTCOLOCATIONRESPONSE'].fields_by_name['request_id']._serialized_options = b'\350\340\030\200\001'
+  _globals['_PREDICTCOLOCATIONRESPONSE'].fields_by_name['neighbours']._loaded_options = None
+  _globals['_PREDICTCOLOCATIONRESPONSE'].fields_by_name['neighbours']._serialized_options = b'\360\340\030\220N'
+  _globals['_NEIGHBOURIMPACT'].fields_by_name['app']._loaded_options = None
+  _globals['_NEIGHBOURIMPACT'].fields_by_name['app']._serialized_options = b'\350\340\030\200\002'
+  _globals['_RANKNODESREQUEST'].fields_by_name['request_id']._loaded_options = None
+  _globals['_RANKNODESREQUEST'].fields_by_name['request_id']._serialized_options = b'\350\340\030\200\001'
+  _globals['_RANKNODESREQUEST'].fields_by_name['app']._loaded_options = None
+  _globals['_RANKNODESREQUEST'].fields_by_name['app']._serialized_options = b'\350\340\030\200\002'
+  _globals['_RANKNODESREQUEST'].fields_by_name['nodes']._loaded_options = None
+  _globals['_RANKNODESREQUEST'].fields_by_name['nodes']._serialized_options = b'\350\340\030\200\002\360\340\030\300\204='
   _globals['_RANKNODESRESPONSE_REFUSEDENTRY']._loaded_options = None
   _globals['_RANKNODESRESPONSE_REFUSEDENTRY']._serialized_options = b'8\001'
-  _globals['_STALEPOLICY']._serialized_start=4721
-  _globals['_STALEPOLICY']._serialized_end=4839
-  _globals['_BASIS']._serialized_start=4841
-  _globals['_BASIS']._serialized_end=4909
-  _globals['_INTERVAL']._serialized_start=148
-  _globals['_INTERVAL']._serialized_end=239
-  _globals['_DRIVER']._serialized_start=241
-  _globals['_DRIVER']._serialized_end=280
-  _globals['_PREDICTION']._serialized_start=283
-  _globals['_PREDICTION']._serialized_end=1078
-  _globals['_PREDICTION_RESIDENTSENTRY']._serialized_start=965
-  _globals['_PREDICTION_RESIDENTSENTRY']._serialized_end=1046
-  _globals['_SCALING']._serialized_start=1080
-  _globals['_SCALING']._serialized_end=1199
-  _globals['_SCALED']._serialized_start=1202
-  _globals['_SCALED']._serialized_end=1451
-  _globals['_SCALEDPART']._serialized_start=1453
-  _globals['_SCALEDPART']._serialized_end=1547
-  _globals['_SLOWEDNODE']._serialized_start=1549
-  _globals['_SLOWEDNODE']._serialized_end=1660
-  _globals['_RESIDENTIMPACT']._serialized_start=1663
-  _globals['_RESIDENTIMPACT']._serialized_end=1791
-  _globals['_PREDICTREQUEST']._serialized_start=1793
-  _globals['_PREDICTREQUEST']._serialized_end=1882
-  _globals['_PREDICTQUESTION']._serialized_start=1885
-  _globals['_PREDICTQUESTION']._serialized_end=2241
-  _globals['_PREDICTRESPONSE']._serialized_start=2243
-  _globals['_PREDICTRESPONSE']._serialized_end=2329
-  _globals['_PREDICTANSWER']._serialized_start=2331
-  _globals['_PREDICTANSWER']._serialized_end=2452
-  _globals['_FAILURE']._serialized_start=2454
-  _globals['_FAILURE']._serialized_end=2539
-  _globals['_PREDICTCOLOCATIONREQUEST']._serialized_start=2542
-  _globals['_PREDICTCOLOCATIONREQUEST']._serialized_end=2728
-  _globals['_PREDICTCOLOCATIONRESPONSE']._serialized_start=2731
-  _globals['_PREDICTCOLOCATIONRESPONSE']._serialized_end=2881
-  _globals['_NEIGHBOURIMPACT']._serialized_start=2883
-  _globals['_NEIGHBOURIMPACT']._serialized_end=2976
-  _globals['_RANKNODESREQUEST']._serialized_start=2979
-  _globals['_RANKNODESREQUEST']._serialized_end=3441
-  _globals['_RANKNODESRESPONSE']._serialized_start=3444
-  _globals['_RANKNODESRESPONSE']._serialized_end=3794
-  _globals['_RANKNODESRESPONSE_REFUSEDENTRY']._serialized_start=3748
-  _globals['_RANKNODESRESPONSE_REFUSEDENTRY']._serialized_end=3794
-  _globals['_RANKEDSET']._serialized_start=3797
-  _globals['_RANKEDSET']._serialized_end=4071
-  _globals['_RANKEDNODE']._serialized_start=4074
-  _globals['_RANKEDNODE']._serialized_end=4360
-  _globals['_EXPLAINREQUEST']._serialized_start=4362
-  _globals['_EXPLAINREQUEST']._serialized_end=4450
-  _globals['_EXPLAINRESPONSE']._serialized_start=4453
-  _globals['_EXPLAINRESPONSE']._serialized_end=4593
-  _globals['_CONTRIBUTION']._serialized_start=4595
-  _globals['_CONTRIBUTION']._serialized_end=4719
-  _globals['_PREDICTOR']._serialized_start=4912
-  _globals['_PREDICTOR']._serialized_end=5271
+  _globals['_RANKNODESRESPONSE'].fields_by_name['request_id']._loaded_options = None
+  _globals['_RANKNODESRESPONSE'].fields_by_name['request_id']._serialized_options = b'\350\340\030\200\001'
+  _globals['_RANKNODESRESPONSE'].fields_by_name['nodes']._loaded_options = None
+  _globals['_RANKNODESRESPONSE'].fields_by_name['nodes']._serialized_options = b'\360\340\030\300\204='
+  _globals['_RANKNODESRESPONSE'].fields_by_name['refused']._loaded_options = None
+  _globals['_RANKNODESRESPONSE'].fields_by_name['refused']._serialized_options = b'\350\340\030\200\001\360\340\030\300\204='
+  _globals['_RANKNODESRESPONSE'].fields_by_name['sets']._loaded_options = None
+  _globals['_RANKNODESRESPONSE'].fields_by_name['sets']._serialized_options = b'\360\340\030\300\204='
+  _globals['_RANKEDSET'].fields_by_name['nodes']._loaded_options = None
+  _globals['_RANKEDSET'].fields_by_name['nodes']._serialized_options = b'\360\340\030\300\204='
+  _globals['_RANKEDSET'].fields_by_name['warnings']._loaded_options = None
+  _globals['_RANKEDSET'].fields_by_name['warnings']._serialized_options = b'\350\340\030\200\010\360\340\030@'
+  _globals['_RANKEDNODE'].fields_by_name['node_id']._loaded_options = None
+  _globals['_RANKEDNODE'].fields_by_name['node_id']._serialized_options = b'\350\340\030\200\001'
+  _globals['_RANKEDNODE'].fields_by_name['name']._loaded_options = None
+  _globals['_RANKEDNODE'].fields_by_name['name']._serialized_options = b'\350\340\030\200\002'
+  _globals['_EXPLAINREQUEST'].fields_by_name['request_id']._loaded_options = None
+  _globals['_EXPLAINREQUEST'].fields_by_name['request_id']._serialized_options = b'\350\340\030\200\001'
+  _globals['_EXPLAINRESPONSE'].fields_by_name['request_id']._loaded_options = None
+  _globals['_EXPLAINRESPONSE'].fields_by_name['request_id']._serialized_options = b'\350\340\030\200\001'
+  _globals['_EXPLAINRESPONSE'].fields_by_name['contributions']._loaded_options = None
+  _globals['_EXPLAINRESPONSE'].fields_by_name['contributions']._serialized_options = b'\360\340\030\300\204='
+  _globals['_CONTRIBUTION'].fields_by_name['surrogate']._loaded_options = None
+  _globals['_CONTRIBUTION'].fields_by_name['surrogate']._serialized_options = b'\350\340\030\200\002'
+  _globals['_CONTRIBUTION'].fields_by_name['family']._loaded_options = None
+  _globals['_CONTRIBUTION'].fields_by_name['family']._serialized_options = b'\350\340\030\200\001'
+  _globals['_STALEPOLICY']._serialized_start=5272
+  _globals['_STALEPOLICY']._serialized_end=5390
+  _globals['_BASIS']._serialized_start=5392
+  _globals['_BASIS']._serialized_end=5460
+  _globals['_INTERVAL']._serialized_start=178
+  _globals['_INTERVAL']._serialized_end=269
+  _globals['_DRIVER']._serialized_start=271
+  _globals['_DRIVER']._serialized_end=317
+  _globals['_PREDICTION']._serialized_start=320
+  _globals['_PREDICTION']._serialized_end=1211
+  _globals['_PREDICTION_RESIDENTSENTRY']._serialized_start=1098
+  _globals['_PREDICTION_RESIDENTSENTRY']._serialized_end=1179
+  _globals['_SCALING']._serialized_start=1214
+  _globals['_SCALING']._serialized_end=1347
+  _globals['_SCALED']._serialized_start=1350
+  _globals['_SCALED']._serialized_end=1653
+  _globals['_SCALEDPART']._serialized_start=1655
+  _globals['_SCALEDPART']._serialized_end=1770
+  _globals['_SLOWEDNODE']._serialized_start=1772
+  _globals['_SLOWEDNODE']._serialized_end=1897
+  _globals['_RESIDENTIMPACT']._serialized_start=1900
+  _globals['_RESIDENTIMPACT']._serialized_end=2035
+  _globals['_PREDICTREQUEST']._serialized_start=2037
+  _globals['_PREDICTREQUEST']._serialized_end=2141
+  _globals['_PREDICTQUESTION']._serialized_start=2144
+  _globals['_PREDICTQUESTION']._serialized_end=2548
+  _globals['_PREDICTRESPONSE']._serialized_start=2550
+  _globals['_PREDICTRESPONSE']._serialized_end=2651
+  _globals['_PREDICTANSWER']._serialized_start=2653
+  _globals['_PREDICTANSWER']._serialized_end=2774
+  _globals['_FAILURE']._serialized_start=2776
+  _globals['_FAILURE']._serialized_end=2896
+  _globals['_PREDICTCOLOCATIONREQUEST']._serialized_start=2899
+  _globals['_PREDICTCOLOCATIONREQUEST']._serialized_end=3125
+  _globals['_PREDICTCOLOCATIONRESPONSE']._serialized_start=3128
+  _globals['_PREDICTCOLOCATIONRESPONSE']._serialized_end=3292
+  _globals['_NEIGHBOURIMPACT']._serialized_start=3294
+  _globals['_NEIGHBOURIMPACT']._serialized_end=3394
+  _globals['_RANKNODESREQUEST']._serialized_start=3397
+  _globals['_RANKNODESREQUEST']._serialized_end=3886
+  _globals['_RANKNODESRESPONSE']._serialized_start=3889
+  _globals['_RANKNODESRESPONSE']._serialized_end=4275
+  _globals['_RANKNODESRESPONSE_REFUSEDENTRY']._serialized_start=4229
+  _globals['_RANKNODESRESPONSE_REFUSEDENTRY']._serialized_end=4275
+  _globals['_RANKEDSET']._serialized_start=4278
+  _globals['_RANKEDSET']._serialized_end=4571
+  _globals['_RANKEDNODE']._serialized_start=4574
+  _globals['_RANKEDNODE']._serialized_end=4874
+  _globals['_EXPLAINREQUEST']._serialized_start=4876
+  _globals['_EXPLAINREQUEST']._serialized_end=4971
+  _globals['_EXPLAINRESPONSE']._serialized_start=4974
+  _globals['_EXPLAINRESPONSE']._serialized_end=5129
+  _globals['_CONTRIBUTION']._serialized_start=5132
+  _globals['_CONTRIBUTION']._serialized_end=5270
+  _globals['_PREDICTOR']._serialized_start=5463
+  _globals['_PREDICTOR']._serialized_end=5822
 # @@protoc_insertion_point(module_scope)

@@ -883,3 +883,53 @@ class DeleteModelResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___DeleteModelResponse: _TypeAlias = DeleteModelResponse  # noqa: Y015
+
+@_typing.final
+class PromoteModelRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    APP_FIELD_NUMBER: _builtins.int
+    PLACEMENT_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    app: _builtins.str
+    """Name of the application."""
+    placement: _records_pb2.Placement.ValueType
+    """Unspecified means the application's only trained one, else cross-core."""
+    version: _builtins.int
+    """0 for the one that was in service before the present one."""
+    def __init__(
+        self,
+        *,
+        app: _builtins.str = ...,
+        placement: _records_pb2.Placement.ValueType = ...,
+        version: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["app", b"app", "placement", b"placement", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PromoteModelRequest: _TypeAlias = PromoteModelRequest  # noqa: Y015
+
+@_typing.final
+class PromoteModelResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MODEL_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def model(self) -> Global___Model:
+        """The version that is in service now, without its document."""
+
+    def __init__(
+        self,
+        *,
+        model: Global___Model | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["model", b"model"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["model", b"model"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PromoteModelResponse: _TypeAlias = PromoteModelResponse  # noqa: Y015

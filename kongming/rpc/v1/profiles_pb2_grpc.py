@@ -95,6 +95,11 @@ class ProfilesStub:
                 request_serializer=kongming_dot_rpc_dot_v1_dot_profiles__pb2.DeleteModelRequest.SerializeToString,
                 response_deserializer=kongming_dot_rpc_dot_v1_dot_profiles__pb2.DeleteModelResponse.FromString,
                 _registered_method=True)
+        self.PromoteModel = channel.unary_unary(
+                '/kongming.rpc.v1.Profiles/PromoteModel',
+                request_serializer=kongming_dot_rpc_dot_v1_dot_profiles__pb2.PromoteModelRequest.SerializeToString,
+                response_deserializer=kongming_dot_rpc_dot_v1_dot_profiles__pb2.PromoteModelResponse.FromString,
+                _registered_method=True)
 
 
 class ProfilesServicer:
@@ -185,6 +190,13 @@ class ProfilesServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def PromoteModel(self, request, context):
+        """Put a version of a model into service, by an operator's word.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ProfilesServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -247,6 +259,11 @@ def add_ProfilesServicer_to_server(servicer, server):
                     servicer.DeleteModel,
                     request_deserializer=kongming_dot_rpc_dot_v1_dot_profiles__pb2.DeleteModelRequest.FromString,
                     response_serializer=kongming_dot_rpc_dot_v1_dot_profiles__pb2.DeleteModelResponse.SerializeToString,
+            ),
+            'PromoteModel': grpc.unary_unary_rpc_method_handler(
+                    servicer.PromoteModel,
+                    request_deserializer=kongming_dot_rpc_dot_v1_dot_profiles__pb2.PromoteModelRequest.FromString,
+                    response_serializer=kongming_dot_rpc_dot_v1_dot_profiles__pb2.PromoteModelResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -574,6 +591,33 @@ class Profiles:
             '/kongming.rpc.v1.Profiles/DeleteModel',
             kongming_dot_rpc_dot_v1_dot_profiles__pb2.DeleteModelRequest.SerializeToString,
             kongming_dot_rpc_dot_v1_dot_profiles__pb2.DeleteModelResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PromoteModel(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kongming.rpc.v1.Profiles/PromoteModel',
+            kongming_dot_rpc_dot_v1_dot_profiles__pb2.PromoteModelRequest.SerializeToString,
+            kongming_dot_rpc_dot_v1_dot_profiles__pb2.PromoteModelResponse.FromString,
             options,
             channel_credentials,
             insecure,

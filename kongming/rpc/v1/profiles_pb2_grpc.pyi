@@ -57,6 +57,8 @@ class ProfilesStub:
     """Models without their documents."""
     DeleteModel: _grpc.UnaryUnaryMultiCallable[_profiles_pb2.DeleteModelRequest, _profiles_pb2.DeleteModelResponse]
     """Remove one version of a model, or all."""
+    PromoteModel: _grpc.UnaryUnaryMultiCallable[_profiles_pb2.PromoteModelRequest, _profiles_pb2.PromoteModelResponse]
+    """Put a version of a model into service, by an operator's word."""
 
 @_typing.type_check_only
 class ProfilesAsyncStub(ProfilesStub):
@@ -87,6 +89,8 @@ class ProfilesAsyncStub(ProfilesStub):
     """Models without their documents."""
     DeleteModel: _aio.UnaryUnaryMultiCallable[_profiles_pb2.DeleteModelRequest, _profiles_pb2.DeleteModelResponse]  # type: ignore[assignment]
     """Remove one version of a model, or all."""
+    PromoteModel: _aio.UnaryUnaryMultiCallable[_profiles_pb2.PromoteModelRequest, _profiles_pb2.PromoteModelResponse]  # type: ignore[assignment]
+    """Put a version of a model into service, by an operator's word."""
 
 class ProfilesServicer(metaclass=_abc_1.ABCMeta):
     """Applications, their runs and their models."""
@@ -186,5 +190,13 @@ class ProfilesServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_profiles_pb2.DeleteModelResponse, _abc.Awaitable[_profiles_pb2.DeleteModelResponse]]:
         """Remove one version of a model, or all."""
+
+    @_abc_1.abstractmethod
+    def PromoteModel(
+        self,
+        request: _profiles_pb2.PromoteModelRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_profiles_pb2.PromoteModelResponse, _abc.Awaitable[_profiles_pb2.PromoteModelResponse]]:
+        """Put a version of a model into service, by an operator's word."""
 
 def add_ProfilesServicer_to_server(servicer: ProfilesServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
