@@ -52,6 +52,16 @@ def models(store: Store, app: str | None) -> tuple[ModelReport, ...]:
     )
 
 
+def promote_model(store: Store, app: str, placement: str | None, version: int) -> ModelReport:
+    """Put a version into service, 0 for the one before; raises InputError without one."""
+    trained = {entry.placement for entry in store.models(app=app)}
+    placement = placement_or_default(placement, trained)
+    chosen = store.roll_back(app, placement, version, "an operator of the store said so")
+    return next(
+        one for one in models(store, app) if (one.placement, one.version) == (placement, chosen)
+    )
+
+
 def model(store: Store, app: str, placement: str | None, version: int) -> ModelReport:
     """One model with its document. Raises UntrainedError where it is not there."""
     trained = {entry.placement for entry in store.models(app=app)}

@@ -92,6 +92,11 @@ class LocalService:
     ) -> ApplicationReport:
         return local_records.register_application(self._store, name, identity, document)
 
+    def promote_model(
+        self, app: str, placement: str | None = None, version: int = 0
+    ) -> ModelReport:
+        return local_records.promote_model(self._store, app, placement, version)
+
     def models(self, app: str | None = None) -> tuple[ModelReport, ...]:
         return local_records.models(self._store, app)
 

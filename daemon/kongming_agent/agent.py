@@ -394,7 +394,7 @@ class Agent:
 
     def ordered(self, orders: Orders) -> None:
         # On disk before the next heartbeat, from which the server takes that they have come.
-        self._campaigns.ask(orders.profile_apps)
+        self._campaigns.ask(orders.profile_apps, orders.campaigns)
         self._inbox.put(orders)
         self._wakeup.wake()
 

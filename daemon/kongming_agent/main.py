@@ -113,8 +113,14 @@ def cli(
 @click.option("--state", metavar="DIR", help="Folder of the spool and the reference.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 @click.option("--requested", is_flag=True, hidden=True)
+@click.option("--campaign", default="", hidden=True)
 def profile_cli(
-    apps: Sequence[str], file: Path | None, state: str | None, as_json: bool, requested: bool
+    apps: Sequence[str],
+    file: Path | None,
+    state: str | None,
+    as_json: bool,
+    requested: bool,
+    campaign: str,
 ) -> int:
     """Profile APP... now, and leave the runs to the agent to deliver.
 
@@ -130,7 +136,7 @@ def profile_cli(
     try:
         with profile.sole(folder):
             done = profile.profile_allowed(
-                settings, apps, spool, lambda: time.monotonic() > deadline
+                settings, apps, spool, lambda: time.monotonic() > deadline, campaign
             )
     finally:
         spool.close()

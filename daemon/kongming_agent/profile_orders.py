@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from kongming.records.errors import StoreError
@@ -17,6 +17,9 @@ from kongming_agent import profiling as profile
 from kongming_agent.reporting.spool import Spool
 
 _log = logging.getLogger(__name__)
+
+IDS = "campaigns asked for"
+"""Name of the spool's document: the id that each campaign is wanted under, by application."""
 
 KEPT = "profiles asked for"
 """Name of the spool's document: how often each campaign was begun, by application."""
@@ -47,18 +50,22 @@ class Campaigns:
         self._at_work = ""
         self._refused_at = -_REFUSED_S
         kept: dict[str, int] = spool.get(KEPT) or {}
+        ids: dict[str, str] = spool.get(IDS) or {}
+        self._ids = {name: id for name, id in ids.items() if name in self._allow}
         self._starts = {name: starts for name, starts in kept.items() if name in self._allow}
 
-    def ask(self, names: Iterable[str]) -> None:
-        """May be called from any thread. A name that waits or is at work already stays as it is."""
+    def ask(self, names: Iterable[str], ids: Mapping[str, str] | None = None) -> None:
+        """May be called from any thread. A name that waits or is at work already stays as it is.
+        ``ids`` are those that the campaigns' runs are to be reported under, by name."""
         with self._lock:
             before = len(self._starts)
             refused = []
             for name in names:
                 if name not in self._allow:
                     refused.append(name)
-                else:
-                    self._starts.setdefault(name, 0)
+                elif name not in self._starts:
+                    self._starts[name] = 0
+                    self._ids[name] = (ids or {}).get(name, "")
             if len(self._starts) > before:
                 self._keep()
         now = time.monotonic()
@@ -101,8 +108,10 @@ class Campaigns:
             self._keep()
         _log.info("profiling %s, as the server asked%s", name, ": going on" if again else "")
         self._at_work = name
+        wanted = self._ids.get(name, "")
+        under = ["--campaign", wanted] if wanted else []
         self._child = subprocess.Popen(
-            [*self._command, name], stdin=subprocess.DEVNULL, stdout=sys.stderr
+            [*self._command, *under, name], stdin=subprocess.DEVNULL, stdout=sys.stderr
         )
 
     def _ended(self) -> None:
@@ -122,6 +131,8 @@ class Campaigns:
 
     def _keep(self) -> None:
         try:
+            self._ids = {name: id for name, id in self._ids.items() if name in self._starts}
+            self._spool.put(IDS, self._ids)
             self._spool.put(KEPT, self._starts)
         except StoreError as error:
             # It is carried out all the same, unless the agent ends before.

@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -126,11 +126,12 @@ class SpoolSink:
     the journal, which still has them when the spool has not.
 
     A record is in the spool first. Where only the spool's note of its step is left, the step
-    counts as done.
+    counts as done. ``wanted`` is the id that a server wants the records under, whoever measured
+    them; without one they keep the campaign's own.
     """
 
-    def __init__(self, spool: Spool, folder: Path) -> None:
-        self._spool, self._folder = spool, folder
+    def __init__(self, spool: Spool, folder: Path, wanted: str = "") -> None:
+        self._spool, self._folder, self._wanted = spool, folder, wanted
         self._name = ""
         self._journal: Journal | None = None
 
@@ -184,6 +185,8 @@ class SpoolSink:
         self._remember(signature)
 
     def _deliver(self, record: Run | Signature) -> None:
+        if self._wanted:
+            record = replace(record, campaign=self._wanted)
         if isinstance(record, Run):
             _patiently(partial(self._spool.add_run, record, campaign=self._name))
         else:
@@ -195,7 +198,11 @@ class SpoolSink:
 
 
 def profile_allowed(
-    settings: Settings, names: Sequence[str], spool: Spool, stop_when: Callable[[], bool]
+    settings: Settings,
+    names: Sequence[str],
+    spool: Spool,
+    stop_when: Callable[[], bool],
+    wanted: str = "",
 ) -> Profiled:
     """Carries the campaign out, or what an interrupted one left of it.
 
@@ -218,7 +225,7 @@ def profile_allowed(
         identified=settings.node.identified,
         plan_name=settings.profile.plan,
     )
-    sink = SpoolSink(spool, settings.files.state_path() / JOURNALS)
+    sink = SpoolSink(spool, settings.files.state_path() / JOURNALS, wanted)
     try:
         campaign = ProfileCampaign.begin(measured, sink)
         done = Profiled(campaign.id)

@@ -224,6 +224,15 @@ class RemoteService:
         )
         return self._call(self._stubs.profiles.DeleteModel, request).deleted
 
+    def promote_model(
+        self, app: str, placement: str | None = None, version: int = 0
+    ) -> ModelReport:
+        request = profiles_pb2.PromoteModelRequest(
+            app=app, placement=values.placement_to_message(placement), version=version
+        )
+        response = self._call(self._stubs.profiles.PromoteModel, request)
+        return reporting.model_from_message(response.model)
+
     # -- assignments ----------------------------------------------------------------------------
 
     def reserve(

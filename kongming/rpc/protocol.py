@@ -51,6 +51,11 @@ class Oracle(Protocol):
     def model(self, app: str, placement: str | None = None, version: int = 0) -> ModelReport:
         """With its document; version 0 is the one in service."""
 
+    def promote_model(
+        self, app: str, placement: str | None = None, version: int = 0
+    ) -> ModelReport:
+        """The version that is in service now; version 0 is the one before the present one."""
+
     def models(self, app: str | None = None) -> tuple[ModelReport, ...]:
         """By application and placement, newest first, without documents."""
 

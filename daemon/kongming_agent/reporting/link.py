@@ -79,11 +79,13 @@ class Beat:
 
 @dataclass(frozen=True, slots=True)
 class Orders:
-    """What the server asks for in its answer to a heartbeat."""
+    """What the server asks for in its answer to a heartbeat. ``campaigns`` are the ids under which
+    it wants the runs of each application."""
 
     profile_apps: tuple[str, ...]
     probe_now: bool
     assignment_ids: frozenset[str]
+    campaigns: Mapping[str, str] = field(default_factory=dict)
 
 
 class Node(Protocol):
@@ -341,11 +343,17 @@ class Link:
             self._beat_at = self._register_at = max(time.monotonic(), self._again_at)
             self._again_at = self._register_at + self._least_heartbeat_s
         # Before what may be raised: the server takes it that orders have come.
+        wanted = self._bounded(orders.profile_apps, MOST_PROFILES)
         self._node.ordered(
             Orders(
-                profile_apps=tuple(self._bounded(orders.profile_apps, MOST_PROFILES)),
+                profile_apps=tuple(wanted),
                 probe_now=orders.probe_now,
                 assignment_ids=frozenset(self._bounded(orders.assignment_ids, MOST_ASSIGNMENTS)),
+                campaigns={
+                    name: orders.campaigns[name]
+                    for name in wanted
+                    if name in orders.campaigns and len(orders.campaigns[name]) <= MOST_NAME
+                },
             )
         )
         if batch:

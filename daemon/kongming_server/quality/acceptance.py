@@ -92,6 +92,23 @@ def decide(
     return _compared(found, old.error, noise, "that of the one in service")
 
 
+def unasked_change(new: Judged, old: Judged) -> str:
+    """Why ``new`` waits for an operator, where none has asked for it: it is not simply what ``old``
+    is, trained again. Empty where it is."""
+    for what, ours, theirs in (
+        ("program", new.identity, old.identity),
+        ("suite of surrogates", new.suite_version, old.suite_version),
+        ("metric", (new.metric_unit, new.better), (old.metric_unit, old.better)),
+        ("node", new.node_id, old.node_id),
+    ):
+        if ours != theirs:
+            return (
+                f"it is of another {what} than the one in service, which an operator has to decide "
+                "on (kongming models rollback --version)"
+            )
+    return ""
+
+
 def _other_node(new: Judged, found: float, old: Judged) -> Decision:
     """A model from another node has to be better: one that flips at each training helps nobody."""
     noise = math.hypot(standard_error(new.errors), standard_error(old.errors))

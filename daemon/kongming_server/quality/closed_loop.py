@@ -13,8 +13,9 @@ import logging
 import math
 import statistics
 import time
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kongming.engine.assignments import Resident
@@ -64,7 +65,12 @@ class Trains(Protocol):
     trained: Callable[[Outcome], None]
 
     async def submit(
-        self, apps: Sequence[str] = (), *, placement: str | None = None, cause: str = ""
+        self,
+        apps: Sequence[str] = (),
+        *,
+        placement: str | None = None,
+        cause: str = "",
+        by_operator: bool = True,
     ) -> Operation: ...
 
 
@@ -294,7 +300,9 @@ class ClosedLoop:
         self._tried[key] = (self._now(), count)
         app, placement = key
         try:
-            operation = await self._training.submit([app], placement=placement, cause=state.reason)
+            operation = await self._training.submit(
+                [app], placement=placement, cause=state.reason, by_operator=False
+            )
         except KongmingError as error:
             log.warning("%s at %s cannot be trained again now: %s", app, placement, error)
         else:
@@ -307,6 +315,13 @@ class ClosedLoop:
     def _compare(self, run: Run, assignment_id: str) -> StoredRealised | None:
         forecast = self._store.forecast(assignment_id)
         if forecast is None or forecast.app != run.app or run.metric is None:
+            return None
+        assignment = self._store.assignment(assignment_id)
+        nodes = {run.node_id, forecast.node_id}
+        if assignment is not None:
+            nodes.add(assignment.node_id)
+        if len(nodes) > 1:
+            # A node says nothing of what was predicted for another one.
             return None
         said: Mapping[str, Any] = forecast.document
         if said["metric_unit"] != run.metric_unit:
@@ -401,8 +416,19 @@ class _Tests:
         first = max(0, verdict.since - tested.forgotten)
         if first > 0:
             changed_at = max(changed_at, of_version[first - 1].ended_at)
+        if not _is_witnessed(of_version[first:], self._witnesses()):
+            return State(version, tuple(rows), replace(verdict, drifted=False))
         reason = _reason(key, version, verdict, of_version[first:], tested.better)
         return State(version, tuple(rows), verdict, reason, changed_at)
+
+    def _witnesses(self) -> dict[str, str]:
+        """Whose word each node's is: its agent's credentials; where all have the same ones, or
+        none, each node speaks for itself."""
+        agents = self._store.agents()
+        holders = {a.node_id: str(a.document.get("bound_to") or a.node_id) for a in agents}
+        if len(set(holders.values())) > 1:
+            return holders
+        return {node_id: node_id for node_id in holders}
 
     def node_of(self, key: Key, version: int) -> str:
         """The node whose runs a version was trained on; empty where it is gone."""
@@ -412,7 +438,9 @@ class _Tests:
     def profiled(self, key: Key, since: float) -> list[float]:
         """When the runs began (unix seconds) that could be learnt from, at that time or later."""
         app, placement = key
-        runs = self._store.runs(app=app, placement=placement, ok=True, fingerprints=False)
+        runs = self._store.runs(
+            app=app, placement=placement, ok=True, asked=True, fingerprints=False
+        )
         begun = [unix(run.started_at) for run in runs if run.kind in ("solo", "induced")]
         return [moment for moment in begun if moment >= since]
 
@@ -443,6 +471,24 @@ class _Tests:
         test = DriftTest(scores.promised(file, level=level), false_alarm=self._settings.false_alarm)
         tested = self._tested[key] = _Tested(version, test, file.better, trained_at)
         return tested
+
+
+def _is_witnessed(recent: Sequence[StoredRealised], witnesses: Mapping[str, str]) -> bool:
+    """Whether more than one witness sees the errors, where there is more than one: of the newest
+    runs of each of two, most lie outside of their intervals. What one of them says, however far
+    off, neither makes up for another nor hides what that one saw."""
+    if len(set(witnesses.values())) < 2:
+        return True
+    newest: dict[str, list[bool]] = defaultdict(list)
+    for row in reversed(recent):
+        seen = newest[witnesses.get(row.node_id, row.node_id)]
+        if len(seen) < _NEWEST:
+            seen.append(not row.covered)
+    return sum(2 * sum(missed) > len(missed) for missed in newest.values()) > 1
+
+
+_NEWEST = 5
+"""Runs of one witness that say what it sees."""
 
 
 def _reason(

@@ -11,15 +11,21 @@ from kongming.learning.estimate import Asked, estimate
 from kongming.records.errors import CannotAnswerError, InputError
 from kongming.records.moments import unix
 from kongming.records.run import Run
-from kongming_server.quality.acceptance import Decision, Judged, decide
+from kongming_server.quality.acceptance import Decision, Judged, decide, unasked_change
 
 __all__ = ["judge", "judged", "unseen_errors"]
 
 
 def judge(
-    document: Mapping[str, Any], incumbent: Mapping[str, Any] | None, runs: Iterable[Run]
+    document: Mapping[str, Any],
+    incumbent: Mapping[str, Any] | None,
+    runs: Iterable[Run],
+    *,
+    vouched: bool = True,
 ) -> Decision:
     """Whether the model of ``document``, trained on ``runs``, replaces the one in service.
+
+    ``vouched``: an operator has asked for the training and for its runs.
 
     Raises:
         InputError: the new document is damaged. An incumbent that is counts as none.
@@ -31,6 +37,8 @@ def judge(
         return Decision(True, "the one in service cannot be read")
     if old is None or incumbent is None:
         return decide(new, None)
+    if not vouched and (unasked := unasked_change(new, old)):
+        return Decision(False, unasked)
     unseen = unseen_errors(incumbent, runs) if new.node_id == old.node_id else []
     same_runs = not unseen and document["runs"] == incumbent["runs"]
     return decide(new, old, unseen, same_runs=same_runs)

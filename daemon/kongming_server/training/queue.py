@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import socket
 import threading
@@ -50,6 +51,9 @@ TOLD_EVERY_S = 0.5
 
 _CANCEL = "cancel"
 """The kind of a row that asks the server that works on an operation to cancel it."""
+
+
+log = logging.getLogger(__name__)
 
 
 class Serving(Protocol):
@@ -127,6 +131,7 @@ class Training:
         model: str = AUTO,
         random_state: int = 0,
         cause: str = "it was asked for",
+        by_operator: bool = True,
     ) -> Operation:
         """Train these applications, or all that have new runs; at one placement or at all.
 
@@ -158,8 +163,9 @@ class Training:
                 random_state=random_state,
                 only_new=not apps,
                 since=dict(self.changed(app)),
+                by_operator=by_operator,
             )
-            for app in (dict.fromkeys(apps) if apps else sorted(known))
+            for app in (dict.fromkeys(apps) if apps else await self._profiled())
         ]
         now = self._now()
         operation = Operation(
@@ -326,8 +332,9 @@ class Training:
             )
         else:
             outcomes = tuple(Outcome(**outcome) for outcome in event["trained"])
+        operation = self._operations.get(operation_id)
         for outcome in outcomes:
-            await self._take_over(outcome)
+            await self._take_over(outcome, operation.cause if operation else "")
         if self._metrics is not None:
             self._metrics.training_seconds.observe(seconds)
         self._change(
@@ -337,7 +344,11 @@ class Training:
             ),
         )
 
-    async def _take_over(self, outcome: Outcome) -> None:
+    async def _profiled(self) -> list[str]:
+        """Names of the applications with runs that may be learnt from."""
+        return sorted(await asyncio.to_thread(lambda: self._store.count_runs_by_app(asked=True)))
+
+    async def _take_over(self, outcome: Outcome, cause: str) -> None:
         """Put what was trained into the engine: at once, and old versions stay selectable."""
         if self._metrics is not None:
             of = "failed" if outcome.error else "promoted" if outcome.promoted else "kept"
@@ -347,6 +358,17 @@ class Training:
         file = await asyncio.to_thread(self._read, outcome)
         if file is not None:
             self._engine.put_model(file, outcome.version, in_service=outcome.promoted)
+        log.info(
+            "Version %d of %s at %s %s: %s. It is trained on %d runs of the node %s because %s.",
+            outcome.version,
+            outcome.app,
+            outcome.placement,
+            "is in service" if outcome.promoted else "is kept",
+            outcome.reason,
+            outcome.runs,
+            outcome.node_id,
+            cause,
+        )
         self.trained(outcome)
 
     def _read(self, outcome: Outcome) -> persist.ModelFile | None:

@@ -30,6 +30,7 @@ class Task:
     ``only_new`` leaves out what has no runs beyond those that its model has learnt from.
     ``since`` says by placement when (unix seconds) the program has changed: runs before are not
     learnt from, where ``least`` runs came after. ``models`` None are all but the optional ones.
+    ``by_operator``: whether an operator asked for it, and not a server by itself.
     """
 
     app: str
@@ -40,6 +41,7 @@ class Task:
     only_new: bool = False
     since: Mapping[str, float] = field(default_factory=dict)
     least: int = 4
+    by_operator: bool = True
 
     def to_dict(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self.__slots__} | {"since": dict(self.since)}
@@ -52,7 +54,8 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What training made of one application at one placement; see the message TrainedModel."""
+    """What training made of one application at one placement; see the message TrainedModel.
+    ``node_id`` and ``runs``: the node that its runs are of, and how many they are."""
 
     app: str
     placement: str
@@ -60,6 +63,8 @@ class Outcome:
     promoted: bool = False
     reason: str = ""
     error: str = ""
+    node_id: str = ""
+    runs: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self.__slots__}

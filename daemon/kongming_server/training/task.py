@@ -17,6 +17,7 @@ from kongming.records.errors import KongmingError, UntrainedError
 from kongming.records.moments import unix
 from kongming.records.run import Run
 from kongming.store import Store
+from kongming_server.nodes.profile_requests import SERVER
 from kongming_server.quality.acceptance import Decision
 from kongming_server.quality.judging import judge
 from kongming_server.training.records import Outcome, Task
@@ -37,7 +38,7 @@ def train(store: Store, task: Task, fit: Fit, report: Report) -> list[Outcome]:
         StoreError: the store could not be read or written.
     """
     report(0.0, f"Reading the runs of {task.app}")
-    runs = store.runs(app=task.app, placement=task.placement)
+    runs = store.runs(app=task.app, placement=task.placement, asked=True)
     sets, _ = training_sets(runs)
     if not sets:
         if task.only_new:
@@ -70,7 +71,8 @@ def _train_set(
         document = _fitted(task, placement, runs, since, fit)
     except KongmingError as error:
         return Outcome(task.app, placement, error=str(error))
-    decision = judge(document, incumbent, runs)
+    vouched = task.by_operator and not _server_asked(store) & {run.campaign for run in runs}
+    decision = judge(document, incumbent, runs, vouched=vouched)
     if _outdated(document, incumbent, task.since.get(placement), since):
         decision = Decision(
             False, "the program has changed since these runs; profile it again as it is now"
@@ -81,7 +83,18 @@ def _train_set(
     version = store.put_model(task.app, document["identity"], node_id, placement, document)
     if decision.promoted:
         store.promote(task.app, placement, version, decision.reason)
-    return Outcome(task.app, placement, version, decision.promoted, decision.reason)
+    promoted = decision.promoted
+    return Outcome(task.app, placement, version, promoted, decision.reason, "", node_id, len(runs))
+
+
+def _server_asked(store: Store) -> set[str]:
+    """Ids of the campaigns that a server asked for by itself, and no operator."""
+    return {
+        str(campaign)
+        for agent in store.agents()
+        for campaign, (_, by) in dict(agent.document.get("campaigns", {})).items()
+        if by == SERVER
+    }
 
 
 def _of_today(

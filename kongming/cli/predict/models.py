@@ -17,7 +17,12 @@ if TYPE_CHECKING:
     from kongming.rpc.protocol import Oracle
 
 
-@click.command("models", epilog=examples("kongming models", "kongming models --app xz --all"))
+@click.group(
+    "models",
+    invoke_without_command=True,
+    epilog=examples("kongming models", "kongming models --app xz --all"),
+)
+@click.pass_context
 @click.option("--app", metavar="NAME", help="Only this application.")
 @options.placement_filter
 @click.option("--all", "everything", is_flag=True, help="Earlier versions as well.")
@@ -26,6 +31,7 @@ if TYPE_CHECKING:
 @options.wide_option
 @options.json_option
 def command(
+    context: click.Context,
     app: str | None,
     placement: str | None,
     everything: bool,
@@ -39,6 +45,8 @@ def command(
     """
     from kongming.records.errors import UnknownNameError
 
+    if context.invoked_subcommand is not None:
+        return
     with oracle(server, store_url) as service:
         entries = [m for m in service.models(app) if placement in (None, m.placement)]
         if app is not None and not entries:
@@ -87,6 +95,33 @@ def command(
             console.print(
                 f"{of} cannot be used: {document['problem']}", markup=False, highlight=False
             )
+
+
+@command.command("rollback")
+@click.argument("app")
+@options.placement_filter
+@click.option("--version", type=click.IntRange(1), help="This version; else the one before.")
+@server_options
+@options.store_option
+@options.json_option
+def rollback(
+    app: str,
+    placement: str | None,
+    version: int | None,
+    server: Server,
+    store_url: str | None,
+    as_json: bool,
+) -> None:
+    """Put an earlier version of the model of APP into service, or the one that --version names.
+
+    A version that training kept back, as it is of another program or node, goes into service so.
+    """
+    with oracle(server, store_url) as service:
+        entry = service.promote_model(app, placement, version or 0)
+    if as_json:
+        output.emit_json({"app": entry.app, "placement": entry.placement, "version": entry.version})
+        return
+    click.echo(f"Version {entry.version} of {entry.app} at {entry.placement} is in service.")
 
 
 def _described(service: Oracle, entry: ModelReport) -> dict[str, Any]:

@@ -199,7 +199,7 @@ def _tasks(
     from kongming.learning.training import training_sets
 
     for app in names:
-        sets, left_out = training_sets(store.runs(app=app, placement=placement))
+        sets, left_out = training_sets(store.runs(app=app, placement=placement, asked=True))
         notes += left_out
         if not sets:
             at = f" at {placement}" if placement else ""

@@ -144,7 +144,12 @@ def calibration(
 
     def runs_of(kind: str) -> list[Run]:
         return store.runs(
-            node_id=site.node_id, placement=site.placement, kind=kind, ok=True, fingerprints=False
+            node_id=site.node_id,
+            placement=site.placement,
+            kind=kind,
+            ok=True,
+            asked=True,
+            fingerprints=False,
         )
 
     runs = runs_of("corun")
@@ -166,7 +171,9 @@ def newest_signatures(store: Store, app: str, site: Site) -> list[Signature]:
     """The signatures of the newest campaign at a site; empty without any."""
     found = [
         signature
-        for signature in store.signatures(app=app, node_id=site.node_id, placement=site.placement)
+        for signature in store.signatures(
+            app=app, node_id=site.node_id, placement=site.placement, asked=True
+        )
         if signature.fingerprint.suite_version == site.suite_version
     ]
     return [

@@ -17,7 +17,8 @@ from kongming.learning.training import train_application
 from kongming.records.answers import Forecast
 from kongming.records.prediction import Interval
 from kongming.records.run import Run
-from kongming.store import Store
+from kongming.store import Reported as StoredReport
+from kongming.store import Store, StoredAssignment
 from tests import builders
 from tests.server.profiles.profiled import campaign, iso, keep
 
@@ -38,8 +39,15 @@ class Trainer:
         self.asked: list[tuple[str, str | None]] = []
 
     async def submit(
-        self, apps: Sequence[str] = (), *, placement: str | None = None, cause: str = ""
+        self,
+        apps: Sequence[str] = (),
+        *,
+        placement: str | None = None,
+        cause: str = "",
+        by_operator: bool = True,
     ) -> Operation:
+        # Nobody but the loop asks here, and it is no operator.
+        assert not by_operator
         self.asked += [(app, placement) for app in apps]
         return Operation("op-1", "here/1/a", 0.0, 0.0)
 
@@ -85,15 +93,22 @@ class World:
         }
         return Forecast(**(values | changes))
 
-    async def finish(self, seconds: float, *, forecast: Forecast | None = None) -> bool:
+    async def finish(
+        self, seconds: float, *, forecast: Forecast | None = None, node_id: str = "node-1"
+    ) -> bool:
         self.count += 1
         self.now += 10.0
-        job = Resident(f"job-{self.count}", "prog", "node-1")
-        await self.loop.placed(job, forecast or self.forecast())
+        job = Resident(f"job-{self.count}", "prog", node_id)
+        await self.loop.placed(job, forecast or self.forecast(node_id=node_id))
         began = iso(self.now - seconds)
         # The drift test breaks ties by a run's id, and most runs here are equally long.
         run = builders.run(
-            "prog", seconds, kind="environment", started_at=began, id=f"run-{self.count}"
+            "prog",
+            seconds,
+            kind="environment",
+            started_at=began,
+            id=f"run-{self.count}",
+            node_id=node_id,
         )
         first = await self.loop.run_finished(Reported(run, job.assignment_id))
         assert not await self.loop.run_finished(Reported(run, job.assignment_id))
@@ -124,6 +139,68 @@ def test_runs_as_predicted_are_no_drift(store: Store) -> None:
         assert (said.runs, said.coverage, said.drifted) == (30, 1.0, False)
         assert said.median_error_pct < 1.0
         assert world.trainer.asked == []
+
+    run(World(store), body)
+
+
+@pytest.mark.parametrize("holders", [("token a", "token b"), ("token a", "token a"), ("", "")])
+def test_one_of_several_witnesses_alone_shows_no_drift(
+    store: Store, holders: tuple[str, str]
+) -> None:
+    for node_id, holder in zip(("node-1", "thief"), holders, strict=True):
+        store.put_agent(node_id, {"bound_to": holder})
+
+    async def body(world: World) -> None:
+        for _ in range(5):
+            await world.finish(3.0)
+        for _ in range(20):
+            await world.finish(12.0, node_id="thief")
+            await world.finish(3.0)
+            await world.loop.check()
+        said = await world.loop.realised("prog")
+        assert said is not None
+        assert not said.drifted
+        assert (world.agents.asked, world.trainer.asked) == ([], [])
+        # Another witness sees it too.
+        for _ in range(10):
+            await world.finish(12.0)
+        said = await world.loop.realised("prog")
+        assert said is not None
+        assert said.drifted
+
+    run(World(store), body)
+
+
+def test_a_run_says_nothing_of_what_was_predicted_for_another_node(store: Store) -> None:
+    async def body(world: World) -> None:
+        elsewhere = world.forecast(node_id="node-2")
+        assert not await world.finish(3.0, forecast=elsewhere)
+        store.put_assignment(
+            StoredAssignment("job-2", "prog", "node-2", 0, "cross-core", "bound", bound_at=1.0)
+        )
+        assert not await world.finish(3.0)
+        assert await world.finish(3.0)
+
+    run(World(store), body)
+
+
+def test_what_nobody_asked_for_trains_nothing(store: Store) -> None:
+    async def body(world: World) -> None:
+        for _ in range(10):
+            await world.finish(3.0)
+        for _ in range(20):
+            await world.finish(4.5)
+        await world.loop.check()
+        made_up = campaign("prog", began_at=world.now + 1.0, seed=5)
+        store.add_reported([StoredReport("node-1", 1, one, asked=False) for one in made_up])
+        world.loop.runs_imported("prog")
+        await world.loop.check()
+        assert world.trainer.asked == []
+        asked = campaign("prog", began_at=world.now + 1.0, seed=6)
+        store.add_reported([StoredReport("node-1", 1, one) for one in asked])
+        world.loop.runs_imported("prog")
+        await world.loop.check()
+        assert world.trainer.asked == [KEY]
 
     run(World(store), body)
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kongming_server.quality.acceptance import LEAST_UNSEEN, Judged, decide
+from kongming_server.quality.acceptance import LEAST_UNSEEN, Judged, decide, unasked_change
 
 ERRORS = tuple(np.linspace(0.01, 0.05, 20).tolist())
 NOISE = 0.01
@@ -77,6 +77,17 @@ def test_what_cannot_be_compared_gives_way(change: dict[str, Any], word: str) ->
     decision = decide(version(9.0, **change), version())
     assert decision.promoted
     assert word in decision.reason
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [({"identity": "b2"}, "program"), ({"node_id": "node-2"}, "node"), ({}, "")],
+)
+def test_what_no_operator_asked_for_is_of_the_same_program_and_node(
+    change: dict[str, Any], word: str
+) -> None:
+    assert word in unasked_change(version(0.1, **change), version())
+    assert bool(unasked_change(version(0.1, **change), version())) is bool(word)
 
 
 def test_a_model_of_another_node_has_to_be_better() -> None:
