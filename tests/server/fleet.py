@@ -27,6 +27,7 @@ class FakeAgent:
     """``FakeAgent(channel, "node-1").register()``, and then what an agent does."""
 
     def __init__(self, channel: grpc.Channel, node_id: str = "node-1", **facts: Any) -> None:
+        self.channel = channel
         self.fleet = fleet_pb2_grpc.FleetStub(channel)  # type: ignore[no-untyped-call]
         self.assignments = assignments_pb2_grpc.AssignmentsStub(channel)  # type: ignore[no-untyped-call]
         self.facts: NodeFacts = builders.node(id=node_id, **({"name": node_id} | facts))

@@ -1,0 +1,225 @@
+"""What an agent's token can say is about its own node: after every move of a thief the answers
+about all others are the same numbers, and their reports are taken."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+
+import grpc
+import pytest
+
+from kongming.rpc import record_codec as records
+from kongming.rpc.v1 import assignments_pb2, fleet_pb2
+from kongming.store import Store
+from tests import builders
+from tests.hostile.fleet import HONEST, Answers, Fleet, fingerprint, serving
+from tests.server.core import worlds
+from tests.server.credentials import code_of
+from tests.server.fleet import FakeAgent, moment
+from tests.server.process import eventually
+
+Move = Callable[[Fleet], None]
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    with serving(tmp_path_factory.mktemp("hostile")) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def before(fleet: Fleet) -> Answers:
+    assert fleet.ingest()
+    return fleet.answers()
+
+
+def bind(who: FakeAgent, id_: str, app: str, node: str) -> grpc.StatusCode:
+    request = assignments_pb2.BindRequest(assignment_id=id_, app=app, node=node)
+    return code_of(lambda: who.assignments.Bind(request, timeout=60))
+
+
+def acts_on_others(fleet: Fleet) -> None:
+    """Assignments, registrations, reports and heartbeats of the honest nodes."""
+    thief = fleet.thief
+    for node in HONEST:
+        for id_ in (f"ghost:{node}", f"slurm:c:1:0:{node}"):
+            assert bind(thief, id_, "memory", node) is grpc.StatusCode.PERMISSION_DENIED
+    facts = thief.facts
+    for node in HONEST:
+        for changed in ({"id": node, "name": "x"}, {"id": "x", "name": node}):
+            thief.facts = builders.node(**changed)
+            assert code_of(thief.register) in (
+                grpc.StatusCode.PERMISSION_DENIED,
+                grpc.StatusCode.ALREADY_EXISTS,
+            )
+    thief.facts = builders.node(id="node-1", name="node-1")
+    assert code_of(thief.heartbeat) is grpc.StatusCode.PERMISSION_DENIED
+    live = fingerprint(thief, dict.fromkeys(worlds.NAMES, 2.0))
+    assert code_of(lambda: thief.report(live)) is grpc.StatusCode.PERMISSION_DENIED
+    thief.facts = facts
+
+
+def takes_ids(fleet: Fleet) -> None:
+    """The ids of coming records and assignments."""
+    thief = fleet.thief
+    for number in range(5):
+        run = builders.run("junk", 9.0, node_id="thief", id=f"coming-{number}")
+        assert list(thief.report_runs([run]).accepted) == [run.id]
+        assert bind(thief, f"slurm:c:{number}:0:node-1", "junk", "thief") is not grpc.StatusCode.OK
+    honest = fleet.honest[0]
+    mine = builders.run("sort", 1.0, node_id="node-1", id="coming-0")
+    assert list(honest.report_runs([mine]).accepted) == [mine.id]
+    with Store.open(fleet.server.store_url) as store:
+        assert mine.id in {run.id for run in store.runs(app="sort", node_id="node-1")}
+
+
+def reports_extremes(fleet: Fleet) -> None:
+    """The slowest and the fastest that is plausible, on a node full of assignments."""
+    thief = fleet.thief
+    extreme = builders.fingerprint(
+        dict.fromkeys(worlds.NAMES, 3599.0),
+        node=thief.facts,
+        suite_version=worlds.SUITE,
+        started_at=moment(0.5),
+    )
+    fast = builders.fingerprint(
+        dict.fromkeys(worlds.NAMES, 1e-11),
+        node=thief.facts,
+        suite_version=worlds.SUITE,
+        started_at=moment(1.0),
+    )
+    thief.register(references=[fast])
+    for number in range(50):
+        assert bind(thief, f"ghost-{number}:thief", f"nuke-{number % 3}", "thief").name == "OK"
+    for number in range(3):
+        signature = builders.signature(f"nuke-{number}", {}, node_id="thief", fingerprint=extreme)
+        thief.report_runs([], [signature])
+    thief.report(extreme)
+
+
+def names_surrogates(fleet: Fleet) -> None:
+    """As many as it can, in as many suites."""
+    thief = fleet.thief
+    for number in range(8):
+        times = {f"junk.{number}.{place}": 1e-9 for place in range(128)}
+        suite = {"suite_version": f"9-{number}", "started_at": moment(0.5)}
+        thief.register(references=[builders.fingerprint(times, node=thief.facts, **suite)])
+
+
+def reports_sizes(fleet: Fleet) -> None:
+    """What is far too large is refused; what is as large as can be is kept."""
+    thief = fleet.thief
+    facts = thief.facts
+    thief.facts = builders.node(id="thief", name="thief", kernel="x" * (1 << 20))
+    assert code_of(thief.register) is grpc.StatusCode.INVALID_ARGUMENT
+    thief.facts = facts
+    signals = {f"signal-{number}": 1.0 for number in range(20_000)}
+    too_many = code_of(lambda: thief.heartbeat(passive=signals))
+    assert too_many is grpc.StatusCode.INVALID_ARGUMENT
+    long = fingerprint(thief, {})
+    for id_ in ("i" * 20_000, "é" * 100):
+        message = thief.request(long)
+        message.fingerprint.id = id_
+        assert code_of(lambda m=message: thief.send([m])) is grpc.StatusCode.INVALID_ARGUMENT  # type: ignore[misc]
+
+
+def reports_impossible_numbers(fleet: Fleet) -> None:
+    """Sequence numbers and times that cannot be."""
+    thief = fleet.thief
+    message = thief.request(fingerprint(thief, {}))
+    message.sequence = 2**63 - 1
+    assert thief.send([message]).rejected[0].field == "sequence"
+    assert thief.register().acknowledged < 2**53
+    for seconds in (1e12, 1e300):
+        run = builders.run("sort", 1.0, node_id="thief")
+        reported = fleet_pb2.ReportedRun(sequence=1, run=records.run_to_message(run))
+        reported.run.wall_seconds = seconds
+        request = fleet_pb2.ReportRunsRequest(node_id="thief", runs=[reported])
+        assert [one.id for one in thief.fleet.ReportRuns(request, timeout=60).rejected] == [run.id]
+
+
+def teaches(fleet: Fleet) -> None:
+    """Finished runs far from their predictions, a made-up profile, and a signature."""
+    thief = fleet.thief
+    thief.register(references=[fingerprint(thief, {})])
+    for number in range(12):
+        thief.report(fingerprint(thief, {}, age_s=0.5))
+        id_ = f"drift-{number}:thief"
+        assert bind(thief, id_, "memory", "thief") is grpc.StatusCode.OK
+        run = builders.run("memory", 80.0, node_id="thief", kind="environment")
+        thief.report_runs([run], assignment_id=id_)
+    made_up = [
+        builders.run(
+            "memory",
+            0.01,
+            worlds.slowed({}),
+            node_id="thief",
+            identity="evil",
+            kind="solo" if number % 2 else "induced",
+        )
+        for number in range(24)
+    ]
+    thief.report_runs(made_up)
+    strong = worlds.slowed(dict.fromkeys(worlds.NAMES, 3.0))
+    for app in ("memory", "disk", "unknown"):
+        thief.report_runs([], [builders.signature(app, strong, node_id="thief")])
+    with Store.open(fleet.server.store_url) as store:
+        assert store.models_in_service() == {(a, "cross-core"): 1 for a in ("disk", "memory")}
+        assert not store.runs(node_id="thief", asked=True)
+
+
+def waits_for_a_restart(fleet: Fleet) -> None:
+    """What only shows once everything is read anew."""
+    fleet.server.restart()
+    eventually(lambda: code_of(fleet.honest[0].heartbeat) is grpc.StatusCode.OK, 60.0)
+
+
+MOVES: tuple[Move, ...] = (
+    acts_on_others,
+    takes_ids,
+    reports_extremes,
+    names_surrogates,
+    reports_sizes,
+    reports_impossible_numbers,
+    teaches,
+    waits_for_a_restart,
+)
+
+
+@pytest.mark.parametrize("move", MOVES, ids=lambda move: move.__name__)
+def test_no_move_changes_an_answer_about_others(fleet: Fleet, before: Answers, move: Move) -> None:
+    move(fleet)
+    assert fleet.ingest()
+    assert fleet.answers() == before
+
+
+def test_an_hour_of_whatever_it_says_moves_no_prediction(fleet: Fleet, before: Answers) -> None:
+    rng = random.Random(7)
+    thief = fleet.thief
+    for minute in range(60):
+        age_s = 60.0 * (60 - minute)
+        logs = {name: rng.uniform(-1.0, 6.0) for name in worlds.NAMES}
+        with suppress(grpc.RpcError):
+            thief.report(fingerprint(thief, logs, age_s))
+        app = rng.choice(("memory", "disk", "unknown", "sort"))
+        with suppress(grpc.RpcError):
+            bind(thief, f"hour-{minute}:thief", app, "thief")
+        run = builders.run(
+            app,
+            rng.uniform(0.001, 1000.0),
+            worlds.slowed(logs),
+            node_id="thief",
+            kind=rng.choice(("solo", "induced", "corun", "environment")),
+            started_at=moment(age_s),
+        )
+        signature = builders.signature(app, worlds.slowed(logs), node_id="thief")
+        with suppress(grpc.RpcError):
+            thief.report_runs([run], [signature], assignment_id=f"hour-{minute}:thief")
+    assert fleet.ingest()
+    after = fleet.answers()
+    assert after.keys() == before.keys()
+    for key, value in after.items():
+        if not key.endswith("listed"):
+            assert value == pytest.approx(before[key], rel=0.02, abs=1e-9), key
