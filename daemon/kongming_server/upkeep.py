@@ -102,7 +102,7 @@ class Upkeep:
         )
         self._metrics.matrix_refresh.observe(time.perf_counter() - begun)
         self._metrics.matrix_staleness.set(staleness_s)
-        return staleness_s > 0.0
+        return staleness_s > 0.0 or self._hub.engine.lagging
 
     async def expire(self) -> None:
         """End reservations whose time is over: in the matrix at once, on disk as soon as can be."""

@@ -108,3 +108,9 @@ def fitted(vector: Floats, width: int) -> Floats:
     longer = np.full(width, math.nan)
     longer[: len(vector)] = vector
     return longer
+
+
+def fitted_rows(rows: Floats, width: int) -> Floats:
+    """``rows`` (n, C) with NaN for surrogates that were named later, up to ``width`` places."""
+    missing = width - rows.shape[1]
+    return np.pad(rows, ((0, 0), (0, missing)), constant_values=math.nan) if missing > 0 else rows

@@ -73,7 +73,7 @@ def choose_sets(
     for those that are chosen, who are chosen again until it is as it was taken to be.
     """
     left = _one_of_each_node(slowed, harm, allowed, nodes, weights)
-    left = left[np.argsort(slowed[left], kind="stable")]
+    left = left[np.argsort(slowed[left])]
     lots = random.random(len(slowed))
     harm = harm.copy()
     known: dict[int, float] = {}
@@ -99,10 +99,13 @@ def choose_sets(
             refused += over
             left = left[~np.isin(left, over)] if over else left
             continue
+        # That sort leaves the order of equals open.
+        order = np.lexsort((places, slowed[places]))
+        places = places[order]
         found.append(
             Chosen(
                 places.tolist(),
-                best[1].tolist(),
+                best[1][order].tolist(),
                 harm[places].tolist(),
                 [known[place] for place in places.tolist()],
                 set_score(slowed[places], harm[places], weights),

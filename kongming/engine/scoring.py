@@ -28,9 +28,11 @@ Rows = dict[VariantName, Floats]
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
 class PlacedScorer(Scorer):
-    """A scorer whose columns are at these ``places`` (p,) of the engine's vectors."""
+    """A scorer whose columns are at these ``places`` (p,) of the engine's vectors; ``at`` picks
+    them, by a slice where they are next to each other: that copies nothing."""
 
     places: NDArray[np.intp]
+    at: NDArray[np.intp] | slice
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -141,11 +143,11 @@ def _logs(
     scorer: PlacedScorer, absolute: Floats, slowed: Floats, carried: NDArray[np.bool_]
 ) -> Floats:
     if carried.all():
-        return np.asarray(scorer.log_idle + slowed[:, scorer.places], dtype=np.float64)
-    there = absolute[:, scorer.places]
+        return np.asarray(scorer.log_idle + slowed[:, scorer.at], dtype=np.float64)
+    there = absolute[:, scorer.at]
     if not carried.any():
-        return np.asarray(there, dtype=np.float64)
-    return np.where(carried[:, None], scorer.log_idle + slowed[:, scorer.places], there)
+        return np.array(there, dtype=np.float64)
+    return np.where(carried[:, None], scorer.log_idle + slowed[:, scorer.at], there)
 
 
 def _put(
@@ -168,4 +170,6 @@ def _scorer(variant: Variant, model: str | None, columns: Columns) -> PlacedScor
             field="columns",
             hint="Train it on one of KONGMING's suites.",
         )
-    return PlacedScorer(places=places, **parts_of(variant, model))
+    together = slice(int(places[0]), int(places[0]) + len(places))
+    at = together if (np.diff(places) == 1).all() else places
+    return PlacedScorer(places=places, at=at, **parts_of(variant, model))

@@ -18,7 +18,7 @@ from kongming.arrays import Floats
 from kongming.engine import scoring
 from kongming.engine.assignments import Resident
 from kongming.engine.catalog import Catalog
-from kongming.engine.columns import Columns, fitted
+from kongming.engine.columns import Columns, fitted, fitted_rows
 from kongming.engine.nodes import MOST_DOMAINS, Nodes, NodeView
 from kongming.engine.residents import Company, Residents, ResidentTable
 from kongming.engine.score_matrix import HarmTable, Matrix, carried
@@ -36,6 +36,9 @@ _AT_ONCE = 1024
 
 _URGENT_AT_ONCE = 512
 """Changed assignments that one question works out at the most."""
+
+_NO_NODE, _NO_SUITE = -2, -2
+"""What no slot has: for residents without a model."""
 
 
 class World:
@@ -60,6 +63,7 @@ class World:
         self._all_concerned = False
         self._turn = 0
         self._last_now = 0.0
+        self._impacts_lag = False
 
     # What arrives.
 
@@ -251,7 +255,8 @@ class World:
 
     @property
     def lagging(self) -> bool:
-        return bool(self._since)
+        """Whether anything is left for ``refresh``: of the matrix, or what residents meet."""
+        return bool(self._since) or self._impacts_lag
 
     def staleness_s(self, now: float) -> float:
         """By how much the matrix may lag behind what has arrived."""
@@ -284,8 +289,6 @@ class World:
 
     def _refresh_residents(self, deadline: float) -> bool:
         waiting = self.table.waiting()
-        if not len(waiting):
-            return True
         waiting = waiting[np.argsort(self.table.model[waiting], kind="stable")]
         for start in range(0, len(waiting), _AT_ONCE):
             rows = waiting[start : start + _AT_ONCE]
@@ -293,33 +296,37 @@ class World:
             self.table.now[rows] = np.nan_to_num(self.resident_logs(rows, None))
             if time.perf_counter() > deadline:
                 return False
+        self._impacts_lag = False
         return True
 
     def resident_logs(self, rows: NDArray[np.intp], newcomer: Floats | None) -> Floats:
         """(n,) log slowdown, 0 or more, of residents by their rows in the table; NaN for one
         without a model. ``newcomer`` (C,) is the pressure of one who would join each of them."""
         table, slots = self.table, self.slots
-        where = table.slot[rows]
-        met = table.met[rows]
-        width = slots.width
-        if width > met.shape[1]:
-            met = np.pad(met, ((0, 0), (0, width - met.shape[1])), constant_values=math.nan)
+        # Those of one model stand together, so that each model is asked once, of a slice.
+        order = np.argsort(table.model[rows], kind="stable")
+        rows = rows[order]
+        kinds, where = table.model[rows], table.slot[rows]
+        width = min(len(self.columns), slots.width)
+        met = fitted_rows(table.met[rows, :width], width)
         if newcomer is not None:
             met = met + fitted(newcomer, width)
-        slowed = met - slots.idle[where]
-        referenced, nodes = slots.has_reference(where), slots.node[where]
-        suites = slots.suite[where]
-        kinds = table.model[rows]
-        found = np.full(len(rows), math.nan)
-        for kind in np.unique(kinds).tolist():
-            model = self.catalog.at(kind)
-            if model is None:
-                continue
-            mine = np.flatnonzero(kinds == kind)
-            counted = referenced[mine] & (nodes[mine] != self.own_node(model))
-            logs = scoring.log_slowdowns(model, met[mine], slowed[mine], counted)
-            fits = (suites[mine] == model.suite) | (suites[mine] == ANY_SUITE)
-            found[mine] = np.where(fits, np.maximum(logs, 0.0), math.nan)
+        slowed = met - slots.idle[where, :width]
+        starts = np.flatnonzero(np.diff(kinds, prepend=-1))
+        models = [self.catalog.at(kind) for kind in kinds[starts].tolist()]
+        counts = np.diff(starts, append=len(rows))
+        own = [_NO_NODE if model is None else self.own_node(model) for model in models]
+        suites = [_NO_SUITE if model is None else model.suite for model in models]
+        counted = slots.has_reference(where) & (slots.node[where] != np.repeat(own, counts))
+        read = slots.suite[where]
+        fits = (read == np.repeat(suites, counts)) | (read == ANY_SUITE)
+        logs = np.full(len(rows), math.nan)
+        for model, start, count in zip(models, starts.tolist(), counts.tolist(), strict=True):
+            if model is not None:
+                its = slice(start, start + count)
+                logs[its] = scoring.log_slowdowns(model, met[its], slowed[its], counted[its])
+        found = np.empty(len(rows))
+        found[order] = np.where(fits, np.maximum(logs, 0.0), math.nan)
         return found
 
     def _settle(self) -> None:
@@ -357,6 +364,7 @@ class World:
             served = self.catalog.served(one.resident.app, one.placement)
             models.append(0 if served is None else served.row)
         self.table.replace(slot, company.each[here], models)
+        self._impacts_lag = True
 
     def _fit(self) -> None:
         self.slots.widen(len(self.columns))

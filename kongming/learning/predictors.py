@@ -75,14 +75,16 @@ class Kernel:
         object.__setattr__(self, "norms", np.sum(self.support**2, axis=1))
 
     def predict(self, X: Floats) -> Floats:
+        if len(X) <= _KERNEL_ROWS:
+            return self._near(X) @ self.dual + self.intercept
         predicted = np.full(len(X), self.intercept)
-        if not len(self.dual):
-            return predicted
         for start in range(0, len(X), _KERNEL_ROWS):
-            z = (X[start : start + _KERNEL_ROWS] - self.mean) / self.scale
-            near = radial(z, self.support, self.norms, self.gamma)
+            near = self._near(X[start : start + _KERNEL_ROWS])
             predicted[start : start + _KERNEL_ROWS] += near @ self.dual
         return predicted
+
+    def _near(self, X: Floats) -> Floats:
+        return radial((X - self.mean) / self.scale, self.support, self.norms, self.gamma)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -163,7 +165,7 @@ def radial(z: Floats, support: Floats, norms: Floats, gamma: float) -> Floats:
     ``support`` (m, p), whose squared lengths are ``norms`` (m,)."""
     near = z @ support.T
     near *= -2.0
-    near += np.sum(z**2, axis=1)[:, None]
+    near += (z * z).sum(axis=1)[:, None]
     near += norms
     # Rounding may make a distance slightly negative.
     np.maximum(near, 0.0, out=near)

@@ -22,7 +22,6 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtri, stdtrit
 
 from kongming.arrays import Floats
@@ -283,15 +282,17 @@ def _draws(
     """(n,) the whole job's slowdown, and (n,) the idle runtime over its median."""
     half = min(_HALF, max(_WORK // len(nodes), 256))
     noise = _noise(model)
-    normal, student = _quantiles(half, math.inf), _quantiles(half, model.spread.freedom)
-    common = math.sqrt(correlation) * _mirrored(normal, "common")
+    common = math.sqrt(correlation) * _mirrored(half, math.inf, "common")
     own = math.sqrt(1.0 - correlation)
     slowest = np.full(2 * half + 1, -np.inf)
     first = slowest
     for start in range(0, len(nodes), _AT_ONCE):
         some = nodes[start : start + _AT_ONCE]
-        draws = np.array([_mirrored(normal, f"node {one.node_id}") for one in some])
-        logs = _log_slowdowns([one.slowdown for one in some], common + own * draws, noise)
+        draws = np.array([_mirrored(half, math.inf, f"node {one.node_id}") for one in some])
+        # In place, here and below: most of the time goes into memory.
+        draws *= own
+        draws += common
+        logs = _log_slowdowns([one.slowdown for one in some], draws, noise)
         slowest = np.maximum(slowest, logs.max(axis=0))
         for log, one in zip(logs, some, strict=True):
             if one.node_id == driver:
@@ -299,7 +300,9 @@ def _draws(
     slowed = (1.0 - serial) * np.exp(slowest)
     if serial > 0.0:
         slowed = slowed + serial * np.exp(first)
-    errors = np.clip(idle.deviation * _mirrored(student, "scale"), -_WIDEST, _WIDEST)
+    errors = np.clip(
+        idle.deviation * _mirrored(half, model.spread.freedom, "scale"), -_WIDEST, _WIDEST
+    )
     return slowed, np.exp(errors)
 
 
@@ -312,28 +315,32 @@ def _quantiles(count: int, freedom: float) -> Floats:
     return np.asarray(found, dtype=np.float64)
 
 
-def _mirrored(values: Floats, seed: str) -> Floats:
-    """(2n + 1,) each value in random order with either sign, mirrored, and 0: the middle of every
-    sum of such is 0."""
+def _mirrored(count: int, freedom: float, seed: str) -> Floats:
+    """(2 count + 1,) the quantiles of Student's law, each in random order with either sign,
+    mirrored, and 0: the middle of every sum of such is 0."""
     digest = hashlib.sha256(seed.encode()).digest()
-    which, shift = digest[0] % _SHUFFLES, int.from_bytes(digest[1:9], "big") % len(values)
-    order, signs = _shuffle(len(values), which)
+    which, shift = digest[0] % _SHUFFLES, int.from_bytes(digest[1:9], "big") % count
+    shuffled = _shuffled(count, freedom, which)
     # A random order turned by a random number of places is as good as another one, and a set of
     # nodes has one each.
-    shuffled = np.roll(values[order] * signs, shift)
-    return np.concatenate([shuffled, -shuffled, [0.0]])
+    mirrored = np.zeros(2 * count + 1)
+    mirrored[:shift] = shuffled[count - shift :]
+    mirrored[shift:count] = shuffled[: count - shift]
+    np.negative(mirrored[:count], out=mirrored[count:-1])
+    return mirrored
 
 
 @lru_cache(maxsize=4 * _SHUFFLES)
-def _shuffle(count: int, which: int) -> tuple[NDArray[np.intp], Floats]:
-    """A random order of so many values, and a sign for each."""
+def _shuffled(count: int, freedom: float, which: int) -> Floats:
+    """(count,) the quantiles in a random order, with a sign for each."""
     random = np.random.default_rng([count, which])
-    return random.permutation(count), random.choice((-1.0, 1.0), count)
+    order, signs = random.permutation(count), random.choice((-1.0, 1.0), count)
+    return np.asarray(_quantiles(count, freedom)[order] * signs, dtype=np.float64)
 
 
 def _log_slowdowns(slowdowns: Sequence[Interval], draws: Floats, noise: float) -> Floats:
-    """(k, n) draws of a standard normal law as log slowdowns whose intervals are these (k), without
-    what repeats differ by."""
+    """(k, n) draws of a standard normal law, in place, as log slowdowns whose intervals are these
+    (k), without what repeats differ by."""
     wide = ndtri(0.5 + np.array([one.level for one in slowdowns]) / 2.0)
     middle = np.log([one.median for one in slowdowns])
     lower = np.log(np.maximum([one.lower for one in slowdowns], 1e-300))
@@ -342,7 +349,9 @@ def _log_slowdowns(slowdowns: Sequence[Interval], draws: Floats, noise: float) -
         np.sqrt(np.maximum((np.minimum(end, _WIDEST) / wide) ** 2 - noise**2, 0.0))[:, None]
         for end in (middle - lower, upper - middle)
     )
-    return np.asarray(middle[:, None] + draws * np.where(draws < 0.0, down, up), dtype=np.float64)
+    draws *= np.where(draws < 0.0, down, up)
+    draws += middle[:, None]
+    return draws
 
 
 def _noise(model: ScaleModel) -> float:

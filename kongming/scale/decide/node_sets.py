@@ -10,6 +10,7 @@ Without harm that is the k least slowed nodes.
 from __future__ import annotations
 
 import heapq
+import itertools
 import math
 from dataclasses import dataclass
 
@@ -94,13 +95,14 @@ def _threshold(slowed: Floats, costs: Floats, size: int, weight: float) -> float
         order = np.argsort(slowed, kind="stable")
         values, theirs = slowed[order], costs[order]
     ends = _grid(size, len(values))
-    totals = [float(np.partition(theirs[:end], size - 1)[:size].sum()) for end in ends]
+    cheapest = _cheapest(theirs, ends, size)
+    totals = [float(kept.sum()) for kept in cheapest]
     bound = min(weight * float(values[end - 1]) + t for end, t in zip(ends, totals, strict=True))
     best, found = weight * least + totals[0], least
-    for start, end, total in zip(ends, ends[1:], totals[1:], strict=False):
+    for start, end, total, kept in zip(ends, ends[1:], totals[1:], cheapest, strict=False):
         if weight * float(values[start]) + total > bound + _ROUNDING:
             continue
-        score, value = _scan(values, theirs, start, end, size, weight)
+        score, value = _scan(values, theirs, start, end, kept, weight)
         if score < best:
             best, found = score, value
     return found
@@ -114,12 +116,27 @@ def _grid(size: int, count: int) -> list[int]:
     return ends
 
 
+def _cheapest(costs: Floats, ends: list[int], size: int) -> list[Floats]:
+    """For each of ``ends``, the first of which is ``size``, the ``size`` lowest of the costs up to
+    it, in any order."""
+    kept = costs[:size]
+    found = [kept]
+    for start, end in itertools.pairwise(ends):
+        more = costs[start:end]
+        more = more[more < kept.max()]
+        if len(more):
+            kept = np.partition(np.concatenate([kept, more]), size - 1)[:size]
+        found.append(kept)
+    return found
+
+
 def _scan(
-    values: Floats, costs: Floats, start: int, end: int, size: int, weight: float
+    values: Floats, costs: Floats, start: int, end: int, cheapest: Floats, weight: float
 ) -> tuple[float, float]:
     """The best score, and its slowest member's log slowdown, of the sets whose slowest member is
-    one of the nodes ``start`` to ``end`` in the order of ``values``."""
-    kept = (-np.partition(costs[:start], size - 1)[:size]).tolist()
+    one of the nodes ``start`` to ``end`` in the order of ``values``; ``cheapest`` are the costs of
+    the cheapest set before them."""
+    kept = (-cheapest).tolist()
     heapq.heapify(kept)
     total = -math.fsum(kept)
     best, found = math.inf, math.inf
