@@ -14,6 +14,8 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
+# Loaded here, because the first question about a job must not wait for SciPy.
+import kongming.scale.decide.combination  # noqa: F401
 from kongming.engine.engine import Engine
 from kongming.engine.settings import Settings
 from kongming.records.errors import KongmingError

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -35,7 +36,9 @@ from kongming.records.errors import CannotAnswerError, InputError
 from kongming.records.fingerprint import Fingerprint, NodeFacts
 from kongming.records.questions import ColocationQuestion, Question, RankQuestion
 from kongming.records.run import Signature
-from kongming.scale.fit.model import ScaleFile
+
+if TYPE_CHECKING:
+    from kongming.scale import ScaleFile
 
 
 class Engine:

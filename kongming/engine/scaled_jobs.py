@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
+from kongming import scale
 from kongming.records.answers import Forecast, RankedNode, RankedSet
 from kongming.records.errors import CannotAnswerError, UnknownNameError, UntrainedError
 from kongming.records.questions import Question
 from kongming.records.scaling import Scaling, SlowedNode
-from kongming.scale.decide.combination import Combination, combine, model_for
-from kongming.scale.fit.model import ScaleFile, ScaleModel, warnings_of
+
+if TYPE_CHECKING:
+    # They load SciPy, which takes longer than a prediction: only who asks about a job pays for it.
+    from kongming.scale import ScaleFile, ScaleModel
 
 _T = TypeVar("_T")
 
@@ -43,7 +46,7 @@ class ScaleModels:
         name = asked.model or app
         file = self._files.get(name)
         if file is not None:
-            return name, model_for(file, app, asked.machine_type)
+            return name, scale.model_for(file, app, asked.machine_type)
         if asked.model:
             raise UnknownNameError("scale model", name, self._files)
         known = f"; there are those of {', '.join(sorted(self._files)[:8])}" if self._files else ""
@@ -72,7 +75,7 @@ def forecast_job(
     nodes = [
         SlowedNode(f.node_id, named(f.node_id)[1], f.slowdown, f.extrapolating) for f in forecasts
     ]
-    said = combine(
+    said = scale.combine(
         model,
         question.scaling,
         nodes,
@@ -94,7 +97,7 @@ def forecast_job(
         stale=any(f.stale for f in forecasts),
         extrapolating=said.extrapolating,
         residents={key: impact for f in forecasts for key, impact in f.residents.items()},
-        warnings=_once((*(w for f in forecasts for w in f.warnings), *warnings_of([model]))),
+        warnings=_once((*(w for f in forecasts for w in f.warnings), *scale.warnings_of([model]))),
         notes=_once((*(n for f in forecasts for n in f.notes), *said.notes)),
         added=_once(p for f in forecasts for p in f.added),
         removed=_once(p for f in forecasts for p in f.removed),
@@ -120,7 +123,7 @@ def ranked_set(
         )
     name, model = found
     try:
-        said: Combination = combine(
+        said = scale.combine(
             model,
             asked,
             [SlowedNode(n.node_id, n.name, n.slowdown, n.extrapolating) for n in nodes],
@@ -136,7 +139,7 @@ def ranked_set(
         runtime_s=said.runtime,
         scaled=said.scaled,
         extrapolating=said.extrapolating,
-        warnings=(*said.scaled.reasons, *warnings_of([model])),
+        warnings=(*said.scaled.reasons, *scale.warnings_of([model])),
     )
 
 

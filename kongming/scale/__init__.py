@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kongming.scale.decide.recommendation import recommend
     from kongming.scale.design.candidates import Design, find_design, next_best
     from kongming.scale.fit.fitting import Settings, backbone_of, fit_runs, fit_table
-    from kongming.scale.fit.model import ScaleFile, ScaleModel, ScalePrediction
+    from kongming.scale.fit.model import ScaleFile, ScaleModel, ScalePrediction, warnings_of
     from kongming.scale.fit.model_file import read, read_file, seal, write_file
     from kongming.scale.fit.terms import Term, Terms, read_terms
     from kongming.scale.points import Configuration, Points, Runs
@@ -27,7 +27,7 @@ _MODULES = {
     "decide.combination": ("Combination", "combine", "model_for"),
     "design.candidates": ("Design", "find_design", "next_best"),
     "fit.fitting": ("Settings", "backbone_of", "fit_runs", "fit_table"),
-    "fit.model": ("ScaleFile", "ScaleModel", "ScalePrediction"),
+    "fit.model": ("ScaleFile", "ScaleModel", "ScalePrediction", "warnings_of"),
     "fit.model_file": ("read", "read_file", "seal", "write_file"),
     "points": ("Configuration", "Points", "Runs"),
     "decide.recommendation": ("recommend",),
@@ -70,6 +70,7 @@ __all__ = [
     "read_terms",
     "recommend",
     "seal",
+    "warnings_of",
     "write_file",
 ]
 

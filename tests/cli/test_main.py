@@ -224,3 +224,13 @@ def test_signals_clean_up_and_end(tmp_path: Path, signum: signal.Signals, status
     assert (tmp_path / "cleaned").exists()
     assert json.loads(out)["error"]["message"] == "Interrupted."
     assert err == "error: Interrupted.\n"
+
+
+def test_predicting_loads_no_solver() -> None:
+    """An engine without a scale model needs no SciPy, whose import takes longer than an answer."""
+    script = "import sys, kongming.engine.load; print(*(n for n in sys.modules if 'scipy' in n))"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+
+    assert done.stdout.split() == []
