@@ -7,6 +7,7 @@ that what has changed is found by comparing, and is worked out later, many slots
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,33 @@ from kongming.engine.scoring import Served
 from kongming.engine.slots import ANY_SUITE, Slots
 
 _NEVER = 0
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Environments:
+    """What the slots ``chosen`` (n,) hold, copied together once for however many models: ``met``
+    and ``slowed`` (n, C), the others (n,)."""
+
+    chosen: NDArray[np.intp]
+    met: Floats
+    slowed: Floats
+    node: NDArray[np.int32]
+    suite: NDArray[np.int32]
+    version: NDArray[np.int32]
+    referenced: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, slots: Slots, chosen: NDArray[np.intp], width: int) -> Environments:
+        """``width`` is how many columns there are: arrays have some to spare."""
+        return cls(
+            chosen,
+            slots.met[chosen, :width],
+            slots.slowed[chosen, :width],
+            slots.node[chosen],
+            slots.suite[chosen],
+            slots.version[chosen],
+            slots.has_reference(chosen),
+        )
 
 
 class Matrix:
@@ -62,25 +90,25 @@ class Matrix:
         n = slots.count
         return np.flatnonzero((self.done[row, :n] != slots.version[:n]) & slots.ready[:n])
 
-    def update(self, model: Served, chosen: NDArray[np.intp], slots: Slots, own_node: int) -> None:
+    def update(self, model: Served, environments: Environments, own_node: int) -> None:
         """Work out entries of one row; ``own_node`` is the number of the node that the model was
         trained on, -1 where that is not in service."""
-        slots.widen(model.width())
+        chosen, suite = environments.chosen, environments.suite
         scores = scoring.score(
             model,
-            slots.met[chosen],
-            slots.slowed[chosen],
-            carried(chosen, slots, own_node),
+            environments.met,
+            environments.slowed,
+            environments.referenced & (environments.node != own_node),
         )
         row = model.row
-        other = (slots.suite[chosen] != model.suite) & (slots.suite[chosen] != ANY_SUITE)
+        other = (suite != model.suite) & (suite != ANY_SUITE)
         scores.log_slowdown[other] = math.nan
         scores.variant[other] = scoring.NEITHER
         self.log_slowdown[row, chosen] = scores.log_slowdown
         self.severity[row, chosen] = scores.severity
         self.outside[row, chosen] = scores.outside
         self.variant[row, chosen] = scores.variant
-        self.done[row, chosen] = slots.version[chosen]
+        self.done[row, chosen] = environments.version
 
 
 def carried(chosen: NDArray[np.intp], slots: Slots, own_node: int) -> NDArray[np.bool_]:

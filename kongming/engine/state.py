@@ -21,7 +21,7 @@ from kongming.engine.catalog import Catalog
 from kongming.engine.columns import Columns, fitted, fitted_rows
 from kongming.engine.nodes import MOST_DOMAINS, Nodes, NodeView
 from kongming.engine.residents import Company, Residents, ResidentTable
-from kongming.engine.score_matrix import HarmTable, Matrix, carried
+from kongming.engine.score_matrix import Environments, HarmTable, Matrix, carried
 from kongming.engine.scoring import Served
 from kongming.engine.settings import Purpose, Settings
 from kongming.engine.slots import ANY_SUITE, Slots
@@ -274,15 +274,18 @@ class World:
                 return False
         self._fit()
         served = list(self.catalog.all_served())
+        environments: Environments | None = None
         for _ in range(len(served)):
             # It goes on where it was interrupted: every model has its turn.
             self._turn = (self._turn + 1) % len(served)
             model = served[self._turn]
             lagging = self.matrix.lagging(model.row, self.slots)
             for start in range(0, len(lagging), _AT_ONCE):
-                self.matrix.update(
-                    model, lagging[start : start + _AT_ONCE], self.slots, self.own_node(model)
-                )
+                chosen = lagging[start : start + _AT_ONCE]
+                # Most models lag in the same slots.
+                if environments is None or not np.array_equal(environments.chosen, chosen):
+                    environments = self._environments(chosen)
+                self.matrix.update(model, environments, self.own_node(model))
                 if time.perf_counter() > deadline:
                     return False
         return self._refresh_residents(deadline)
@@ -336,6 +339,11 @@ class World:
             return
         self._fit()
         rows = np.array([model.row for model in self.catalog.all_served()], dtype=np.intp)
+        if len(rows):
+            # The model whose turn is next has waited longest: few slots are left by it alone.
+            next_row = rows[(self._turn + 1) % len(rows)]
+            seen = self.matrix.done[next_row, slots] == self.slots.version[slots]
+            slots = slots[seen | ~self.slots.ready[slots]]
         current = (self.matrix.done[np.ix_(rows, slots)] == self.slots.version[slots]).all(axis=0)
         for slot in slots[current | ~self.slots.ready[slots]].tolist():
             del self._since[slot]
@@ -346,7 +354,10 @@ class World:
             slots
         ]
         if lag.any():
-            self.matrix.update(model, slots[lag], self.slots, self.own_node(model))
+            self.matrix.update(model, self._environments(slots[lag]), self.own_node(model))
+
+    def _environments(self, slots: NDArray[np.intp]) -> Environments:
+        return Environments.of(self.slots, slots, len(self.columns))
 
     def _rebuild(self, slot: int) -> None:
         self._dirty.discard(slot)
