@@ -80,14 +80,22 @@ def choose_sets(
     refused: list[int] = []
     found: list[Chosen] = []
     tried = 0
+    mine, its_lots = slowed[left], lots[left]
+
+    def leave_out(places: NDArray[np.intp] | list[int]) -> None:
+        nonlocal left, mine, its_lots
+        left = left[~np.isin(left, places)]
+        mine, its_lots = slowed[left], lots[left]
+
     while len(found) < limit:
-        best = best_set(slowed[left], harm[left], size, weights, lots[left])
+        costs = harm[left]
+        best = best_set(mine, costs, size, weights, its_lots)
         if best is None:
             break
         places = left[best[0]]
         if any(place not in known for place in places.tolist()):
             spare = min(size + size // 4 + _SPARE, len(left))
-            wider = best_set(slowed[left], harm[left], spare, weights, lots[left])
+            wider = best_set(mine, costs, spare, weights, its_lots)
             shortlist = [*places.tolist(), *(() if wider is None else left[wider[0]].tolist())]
             new = [place for place in dict.fromkeys(shortlist) if place not in known]
             over = []
@@ -97,7 +105,8 @@ def choose_sets(
                     over.append(place)
             tried += len(new)
             refused += over
-            left = left[~np.isin(left, over)] if over else left
+            if over:
+                leave_out(over)
             continue
         # That sort leaves the order of equals open.
         order = np.lexsort((places, slowed[places]))
@@ -111,5 +120,6 @@ def choose_sets(
                 set_score(slowed[places], harm[places], weights),
             )
         )
-        left = left[~np.isin(left, places)]
+        if len(found) < limit:
+            leave_out(places)
     return found, refused

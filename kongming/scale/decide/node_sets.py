@@ -87,13 +87,13 @@ def _threshold(slowed: Floats, costs: Floats, size: int, weight: float) -> float
     between two slowdowns the score is no lower than the first one's part and the second one's
     total. Only where that bound lies below the best score of a coarse grid is each node tried.
     """
-    least = float(np.partition(slowed, size - 1)[size - 1])
-    if not costs.any():
-        return least
     values, theirs = slowed, costs
     if (values[1:] < values[:-1]).any():
         order = np.argsort(slowed, kind="stable")
         values, theirs = slowed[order], costs[order]
+    least = float(values[size - 1])
+    if not costs.any():
+        return least
     ends = _grid(size, len(values))
     cheapest = _cheapest(theirs, ends, size)
     totals = [float(kept.sum()) for kept in cheapest]
