@@ -35,7 +35,7 @@ from kongming.learning.validation import cross_validate, make_folds, positions
 from kongming.probes.node import node_facts
 from kongming.records.errors import KongmingError
 
-LIMIT_S = 10.0
+LIMIT_S = 6.0
 FAMILIES = ("cache", "memory", "compute", "os", "read", "write", "metadata", "network")
 INTENSITIES = (0.3, 0.6, 1.0)
 SENSITIVITY = {"cache": 0.5, "memory": 0.3, "write": 0.2}
