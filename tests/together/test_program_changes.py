@@ -29,7 +29,7 @@ SERVER = {
     "closed_loop.retrain_runs": RUNS,
     "closed_loop.retrain_pause_s": 0.0,
 }
-CAMPAIGN_S = 60.0
+CAMPAIGN_S = 200.0
 
 
 class Program:
