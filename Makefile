@@ -5,7 +5,7 @@
 # root.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup system build proto lint type imports test thorough test-c sanitize bench demo cluster transcripts observe check lock clean
+.PHONY: help setup system build proto lint type imports test thorough test-c sanitize bench demo cluster transcripts observe check lock hashes fuzz clean
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-print-directory
 # Some containers set it; then each of the processes of a test run compiles every module anew.
@@ -114,15 +114,27 @@ transcripts: setup ## write the transcripts in README and docs from real runs (O
 observe: setup ## record this machine for benchmarks/instances (10 minutes; goes on if interrupted)
 	$(BIN)/python -m benchmarks.instances.observe
 
+MINUTES ?= 10
+fuzz: setup ## try damaged files, messages and requests on all that reads them (MINUTES=10)
+	$(BIN)/python -m tests.fuzz $(MINUTES)
+
 check: lint type imports test-c sanitize test thorough ## everything that a change must pass
 
-lock: setup ## write constraints.txt anew, with the newest versions that fit
+lock: setup ## write constraints.txt and requirements.lock anew, with the newest versions that fit
 	@rm -rf build/lock && $(BIN)/python -m venv build/lock
 	@build/lock/bin/pip install --quiet '.[all,dev]' scikit-build-core cmake ninja
 	@sed '/^[^#]/,$$d' constraints.txt > build/constraints.txt
 	@build/lock/bin/pip list --format=freeze \
 		| grep -viE '^(kongming|pip|setuptools|wheel)=' >> build/constraints.txt
 	@mv build/constraints.txt constraints.txt && rm -rf build/lock
+	@$(MAKE) hashes
+
+hashes: setup ## write requirements.lock anew: the versions of constraints.txt with their hashes
+	@mkdir -p build
+	@$(BIN)/python -m pip install --quiet --dry-run --ignore-installed \
+		--report build/report.json --requirement constraints.txt
+	@$(BIN)/python .ci/lock.py build/report.json > build/requirements.lock
+	@mv build/requirements.lock requirements.lock && rm build/report.json
 
 clean: ## remove what was built, and the caches; the virtual environment stays
 	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .demo .cluster

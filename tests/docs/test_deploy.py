@@ -236,3 +236,19 @@ def test_each_node_gets_a_certificate_that_opens_its_agents_part(
     assert give("node-1") == ["node-1 has its certificate"]
     assert (node_root / "node-1/agent/agent.crt").read_bytes() == before
     assert not list(node_root.rglob("ca.*"))
+
+
+def test_every_version_that_is_installed_is_locked_with_its_hash() -> None:
+    def versions(name: str) -> dict[str, list[str]]:
+        lines = (ROOT / name).read_text().splitlines()
+        entries = [line.split() for line in lines if line and not line.startswith("#")]
+        return {re.sub("[-_.]+", "-", first.lower()): more for first, *more in entries}
+
+    locked = versions("requirements.lock")
+    # Beside those there is what they need at any version, such as setuptools.
+    assert set(locked) >= set(versions("constraints.txt")), "run: make hashes"
+    for name, hashes in locked.items():
+        assert hashes, name
+        assert all(re.fullmatch("--hash=sha256:[0-9a-f]{64}", each) for each in hashes), name
+    # Where packages come from is for whoever installs them to say.
+    assert "://" not in (ROOT / "requirements.lock").read_text()

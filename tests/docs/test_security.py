@@ -1,0 +1,29 @@
+"""docs/security.md names what there is: roles, settings, targets and pages."""
+
+from __future__ import annotations
+
+import re
+
+from kongming_agent import config as agent_config
+from kongming_server import config as server_config
+from kongming_server.security.roles import Role
+
+from tests.docs import tables
+
+FILE = tables.ROOT / "docs/security.md"
+PAGE = FILE.read_text(encoding="utf-8")
+
+
+def test_every_role_has_a_line_and_the_page_is_found() -> None:
+    for role in Role:
+        assert f"| `{role}` |" in PAGE
+    for page in ("README.md", "docs/operations.md"):
+        assert "security.md)" in (tables.ROOT / page).read_text(encoding="utf-8")
+
+
+def test_settings_and_targets_that_it_names_exist() -> None:
+    keys = {one.key for one in server_config.table()} | {row.key for row in agent_config.table()}
+    assert set(re.findall(r"`((?:server|security|profile)\.\w+)", PAGE)) <= keys
+    makefile = (tables.ROOT / "Makefile").read_text(encoding="utf-8")
+    for target in re.findall(r"`make (\w+)`", PAGE):
+        assert f"\n{target}: " in makefile
