@@ -37,6 +37,10 @@ def check_number(
         raise ImplausibleError("cannot be true.", field=field, found=value, allowed=allowed)
 
 
+MALFORMED = (KeyError, TypeError, ValueError, AttributeError, OverflowError)
+"""What reading a document raises where a part of it is missing, or of another kind."""
+
+
 def check_schema(document: Mapping[str, Any], what: str, newest: int = SCHEMA) -> None:
     """Refuse a document without a version or with a newer one than is understood.
 
@@ -254,7 +258,7 @@ class NodeFacts:
                 cgroup=dict(document.get("cgroup", {})),
                 siblings={str(k): dict(v) for k, v in topology.get("siblings", {}).items()},
             )
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except MALFORMED as error:
             raise InputError(f"The node facts are not valid ({error!r}).", field="node") from error
 
 
@@ -326,18 +330,23 @@ class Fingerprint:
                 raise InputError(
                     "is missing or of the wrong kind.", field=key, found=document.get(key)
                 )
-        return cls(
-            node=NodeFacts.from_dict(document["node"]),
-            suite=document["suite"],
-            suite_version=document["suite_version"],
-            cpu=document["cpu"],
-            started_at=document["started_at"],
-            elapsed_s=float(document.get("elapsed_s", 0.0)),
-            surrogates={
-                str(name): Reading.from_dict(str(name), reading)
-                for name, reading in document["surrogates"].items()
-            },
-            passive={str(k): float(v) for k, v in document.get("passive", {}).items()},
-            warnings=tuple(str(w) for w in document.get("warnings", [])),
-            id=str(document.get("id") or uuid.uuid4().hex),
-        )
+        try:
+            return cls(
+                node=NodeFacts.from_dict(document["node"]),
+                suite=document["suite"],
+                suite_version=document["suite_version"],
+                cpu=document["cpu"],
+                started_at=document["started_at"],
+                elapsed_s=float(document.get("elapsed_s", 0.0)),
+                surrogates={
+                    str(name): Reading.from_dict(str(name), reading)
+                    for name, reading in document["surrogates"].items()
+                },
+                passive={str(k): float(v) for k, v in document.get("passive", {}).items()},
+                warnings=tuple(str(w) for w in document.get("warnings", [])),
+                id=str(document.get("id") or uuid.uuid4().hex),
+            )
+        except MALFORMED as error:
+            raise InputError(
+                f"The fingerprint is not valid ({error!r}).", field="fingerprint"
+            ) from error

@@ -11,7 +11,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kongming.records.errors import InputError
-from kongming.records.fingerprint import SCHEMA, Fingerprint, check_number, check_schema
+from kongming.records.fingerprint import (
+    MALFORMED,
+    SCHEMA,
+    Fingerprint,
+    check_number,
+    check_schema,
+)
 from kongming.records.moments import unix
 
 RUN_KINDS = ("solo", "induced", "corun", "signature", "environment")
@@ -225,7 +231,7 @@ class Run:
                 parts={str(k): float(v) for k, v in document.get("parts", {}).items()},
                 id=str(document["id"]),
             )
-        except (KeyError, TypeError, ValueError) as error:
+        except MALFORMED as error:
             raise InputError(f"The run is not valid ({error!r}).", field="run") from error
 
 
@@ -289,7 +295,7 @@ class Signature:
                 step=int(document.get("step", -1)),
                 id=str(document["id"]),
             )
-        except (KeyError, TypeError, ValueError) as error:
+        except MALFORMED as error:
             raise InputError(
                 f"The signature is not valid ({error!r}).", field="signature"
             ) from error

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kongming.records.errors import ImplausibleError, InputError
-from kongming.records.fingerprint import SCHEMA, check_schema
+from kongming.records.fingerprint import MALFORMED, SCHEMA, check_schema
 from kongming.records.moments import unix
 
 
@@ -60,7 +60,7 @@ class Reference:
                 readings=int(document["readings"]),
                 taken_at=str(document["taken_at"]),
             )
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except MALFORMED as error:
             raise InputError(
                 f"The reference is not valid ({error!r}).", field="reference"
             ) from error
