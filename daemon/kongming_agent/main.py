@@ -250,14 +250,15 @@ def _stay(settings: Settings, file: Path | None) -> int:
         ]
         needed = threads[:2]
         agent.sound = lambda: all(thread.is_alive() for thread in needed)
-        for thread in threads:
-            thread.start()
 
         def stop(signum: int, frame: FrameType | None) -> None:
             agent.stop()
 
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, stop)
+        # What a thread logs may be answered by a signal, which is to end the agent in order.
+        for thread in threads:
+            thread.start()
         _log.info(
             "node %s (%s), suite %s, %d cache domains, reports to %s",
             agent.node.name,
