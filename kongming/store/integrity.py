@@ -30,7 +30,11 @@ def refuse_empty_file(url: str) -> None:
     Raises:
         StoreError: it is.
     """
-    parsed = sa.make_url(url)
+    try:
+        parsed = sa.make_url(url)
+    except sa.exc.ArgumentError:
+        # Opening it says what is wrong.
+        return
     if parsed.get_backend_name() != "sqlite" or parsed.database in (None, "", ":memory:"):
         return
     path = Path(str(parsed.database)).expanduser()
