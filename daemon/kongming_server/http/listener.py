@@ -8,6 +8,7 @@ no file can be opened, and ends what does not finish a request in time.
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import socket
 import ssl
@@ -57,20 +58,20 @@ class Listener:
         found = await loop.getaddrinfo(
             host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
-        try:
-            for family, kind, protocol, _, address in dict.fromkeys(found):
-                made = socket.socket(family, kind, protocol)
-                self._sockets.append(made)
-                made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                if family == socket.AF_INET6:
-                    made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-                # A free port is taken once, and then of each address.
-                made.bind((address[0], self.port if port == 0 and len(self._sockets) > 1 else port))
-                made.listen(_BACKLOG)
-                made.setblocking(False)
-        except OSError:
-            self._stop()
-            raise
+        absent: OSError | None = None
+        for family, kind, protocol, _, address in dict.fromkeys(found):
+            # A free port is taken once, and then of each address.
+            taken = self.port if port == 0 and self._sockets else port
+            try:
+                self._sockets.append(_listening(family, kind, protocol, address[0], taken))
+            except OSError as error:
+                # A name may have an address of a kind that this machine does without.
+                if error.errno not in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL):
+                    self._stop()
+                    raise
+                absent = error
+        if not self._sockets and absent is not None:
+            raise absent
         for one in self._sockets:
             loop.add_reader(one, self._accept, one)
         self._sweeper = asyncio.create_task(self._sweep(), name="Ending idle connections")
@@ -173,6 +174,21 @@ class Listener:
 
 
 _HANDSHAKE_S = 10.0
+
+
+def _listening(family: int, kind: int, protocol: int, host: object, port: int) -> socket.socket:
+    made = socket.socket(family, kind, protocol)
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        made.bind((host, port))
+        made.listen(_BACKLOG)
+        made.setblocking(False)
+    except BaseException:
+        made.close()
+        raise
+    return made
 
 
 def _shut_down(one: socket.socket) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import http.client
 import json
 import re
@@ -284,6 +285,24 @@ def test_unknown_paths_and_methods(stand: Stand) -> None:
 def test_a_web_page_whose_name_points_here_reads_nothing(stand: Stand, host: str) -> None:
     for path in ("/metrics", "/readyz"):
         assert ask(stand, "GET", path, headers={"Host": host})[0] == 403
+
+
+def test_a_name_of_several_addresses_has_one_port_at_each() -> None:
+    with Stand(host="localhost") as stand:
+        port = int(stand.http.rpartition(":")[2])
+        reached = 0
+        for entry in dict.fromkeys(socket.getaddrinfo("localhost", port, type=socket.SOCK_STREAM)):
+            with socket.socket(entry[0]) as connection:
+                connection.settimeout(10)
+                try:
+                    connection.connect(entry[4])
+                except OSError as error:
+                    # A machine without IPv6 may have a name for it.
+                    assert error.errno == errno.EADDRNOTAVAIL
+                    continue
+                reached += 1
+        assert reached
+        assert ask(stand, "GET", "/healthz")[0] == 200
 
 
 @pytest.mark.parametrize("host", ["localhost", "LOCALHOST:7401", "127.0.0.1", "[::1]:7401"])
