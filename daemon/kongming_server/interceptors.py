@@ -4,7 +4,7 @@ It is one interceptor, and a method is wrapped once: a chain of five, each looki
 for each call, costs more than a prediction.
 
 Every request is served as a stream of bytes, which is the same on the wire: the caller is admitted
-before the first of them is read, so that a message of a stranger stays in his own buffers.
+before the first of them is read, so that the message of a stranger stays in its sender.
 """
 
 from __future__ import annotations
