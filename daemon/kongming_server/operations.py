@@ -92,7 +92,7 @@ class Operation:
                 "told_at": self.told_at,
                 "apps": list(self.apps),
                 "cause": self.cause,
-                "trained": [outcome.to_dict() for outcome in self.trained],
+                "trained": [outcome.to_document() for outcome in self.trained],
             },
         )
 

@@ -116,10 +116,13 @@ class Restore:
 
     async def nodes(self, node_ids: Collection[str] | None) -> None:
         hub = self._hub
-        for facts in await hub.stored(lambda: hub.store.nodes(node_ids=node_ids)):
+        nodes = await hub.stored(lambda: hub.store.nodes(node_ids=node_ids))
+        # Both are read before either is used: no call sees a node without its agent meanwhile.
+        rows = await hub.stored(lambda: hub.store.agents(node_ids=node_ids))
+        for facts in nodes:
             with _tolerated(f"The node {facts.id}"):
                 hub.put_node(facts)
-        for row in await hub.stored(lambda: hub.store.agents(node_ids=node_ids)):
+        for row in rows:
             agent = hub.agents.get(row.node_id)
             if agent is None:
                 continue

@@ -369,3 +369,8 @@ def test_training_that_is_no_longer_waited_for_can_be_cancelled(
         began = answer(kongming("train", "chaser", "--no-wait", "--json", *answering))
         assert began["state"] in ("queued", "running")
         kongming("operations", "cancel", began["id"], *answering)
+
+
+def test_a_model_that_has_no_earlier_version_is_not_rolled_back(ask: Kongming) -> None:
+    refused = ask("models", "rollback", "chasr")
+    assert refused.returncode in (2, 3), refused.stderr

@@ -67,4 +67,11 @@ class Outcome:
     runs: int = 0
 
     def to_dict(self) -> dict[str, Any]:
+        """As it goes from a worker to its server."""
         return {name: getattr(self, name) for name in self.__slots__}
+
+    def to_document(self) -> dict[str, Any]:
+        """As an operation keeps it: what it was trained on is in the log and in the model."""
+        return {
+            name: value for name, value in self.to_dict().items() if name not in ("node_id", "runs")
+        }

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     invoke_without_command=True,
     epilog=examples("kongming models", "kongming models --app xz --all"),
 )
-@click.pass_context
 @click.option("--app", metavar="NAME", help="Only this application.")
 @options.placement_filter
 @click.option("--all", "everything", is_flag=True, help="Earlier versions as well.")
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
 @options.wide_option
 @options.json_option
 def command(
-    context: click.Context,
     app: str | None,
     placement: str | None,
     everything: bool,
@@ -45,7 +43,7 @@ def command(
     """
     from kongming.records.errors import UnknownNameError
 
-    if context.invoked_subcommand is not None:
+    if click.get_current_context().invoked_subcommand is not None:
         return
     with oracle(server, store_url) as service:
         entries = [m for m in service.models(app) if placement in (None, m.placement)]

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from kongming.learning import model_file as persist
 from kongming.learning.training import train_application
 from kongming.records.errors import InputError
+from kongming.rpc import bounds
 from kongming.rpc import record_codec as records
 from kongming.rpc.v1 import records_pb2
 from tests.models import synthetic
@@ -60,6 +61,15 @@ def refused(send: Callable[[], object]) -> str | None:
     return None
 
 
+def within_bounds(message: Any) -> bool:
+    """Whether nothing of it is larger than the contract allows."""
+    try:
+        bounds.check(message)
+    except InputError:
+        return False
+    return True
+
+
 @FUZZ
 @given(method=st.sampled_from(sorted(rpcs())), content=st.binary(max_size=300))
 def test_any_bytes_are_a_message_or_the_callers_fault(
@@ -71,9 +81,10 @@ def test_any_bytes_are_a_message_or_the_callers_fault(
     except DecodeError:
         readable = False
     refusal = refused(lambda: _send(channel, method, content))
-    # A request id that is refused can be read.
+    # A request id that is refused can be read, and so can what is too large.
     if readable:
-        assert refusal is None or "request_id" in refusal
+        message = message_class(rpcs()[method].input_type).FromString(content)
+        assert refusal is None or "request_id" in refusal or not within_bounds(message)
     else:
         assert refusal is not None
 
@@ -88,8 +99,10 @@ def test_any_message_passes_the_gate_whole(
     before = len(stand.calls)
     refusal = refused(lambda: call(channel, method, message))
     if refusal is not None:
-        assert "request_id" in refusal
+        assert "request_id" in refusal or not within_bounds(message)
         return
+    if not described.client_streaming:
+        assert within_bounds(message)
     (_, seen), *_ = stand.calls[before:]
     seen = seen[0] if described.client_streaming else seen
     if getattr(message, "request_id", None) == "":
