@@ -63,8 +63,8 @@ _SHUFFLES = 64
 """Random orders of the draws that are kept; each node's is one of them, turned by its own number
 of places."""
 
-_AT_ONCE = 64
-"""Nodes that are drawn for at once."""
+_AT_ONCE = 8
+"""Nodes that are drawn for at once: what they take fits into a core's cache."""
 
 _WIDEST = 8.0
 _FLOOR_TO_DEVIATION = math.sqrt(math.pi / 2.0) / 100.0
@@ -349,7 +349,12 @@ def _log_slowdowns(slowdowns: Sequence[Interval], draws: Floats, noise: float) -
         np.sqrt(np.maximum((np.minimum(end, _WIDEST) / wide) ** 2 - noise**2, 0.0))[:, None]
         for end in (middle - lower, upper - middle)
     )
-    draws *= np.where(draws < 0.0, down, up)
+    # Both sides apart: in cache that takes a fraction of np.where's time.
+    faster = np.minimum(draws, 0.0)
+    faster *= down
+    np.maximum(draws, 0.0, out=draws)
+    draws *= up
+    draws += faster
     draws += middle[:, None]
     return draws
 
