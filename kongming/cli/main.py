@@ -1,4 +1,4 @@
-"""Entry point of ``kongming``: the table of commands, and what each error becomes.
+"""Entry point of ``kongming``: the table of commands, and the exit status of each error.
 
 Exit status: 0 done; 1 failed; 2 wrong input or usage; 3 no honest answer; 4 a stated check
 failed; 130 on Ctrl-C; 143 on SIGTERM; 141 when the reader of stdout went away.
@@ -24,14 +24,14 @@ MEASURE, PROFILE, PREDICT, FLEET, KEEP = (
     "Measure this node",
     "Profile applications",
     "Predict and check",
-    "Many nodes: of the store, or of a server (--server)",
-    "Look at and move what was measured",
+    "Many nodes: from the store, or from a server (--server)",
+    "Show and move measurements",
 )
 
 COMMANDS: dict[str, Entry] = {
     name: Entry(f"kongming.cli.{module}:command", text, group)
     for name, module, text, group in (
-        ("suite", "measure.suite", "List the surrogates that stand for a resource each.", MEASURE),
+        ("suite", "measure.suite", "List the surrogates: one resource each.", MEASURE),
         (
             "fingerprint",
             "measure.fingerprint",
@@ -41,69 +41,74 @@ COMMANDS: dict[str, Entry] = {
         (
             "reference",
             "measure.reference",
-            "Learn what the surrogates cost on the idle node.",
+            "Measure the cost of the surrogates on the idle node.",
             MEASURE,
         ),
         ("induce", "measure.induce", "Load the node with one surrogate.", MEASURE),
         (
             "observe",
             "measure.observe",
-            "Time fingerprints and programs by turns, for hours.",
+            "Alternate fingerprints and program runs over hours.",
             MEASURE,
         ),
         ("init", "profile.init", "Write a commented applications file to start from.", PROFILE),
         (
             "profile",
             "profile.profile",
-            "Run applications under load and keep what they do.",
+            "Run applications under load levels and keep the runs.",
             PROFILE,
         ),
         ("train", "predict.train", "Train models on profiled applications.", PREDICT),
         (
             "predict",
             "predict.predict",
-            "Predict an application's runtime, now or beside others.",
+            "Predict an application's runtime, now or next to others.",
             PREDICT,
         ),
-        ("pair", "predict.pair", "Predict two applications beside each other.", PREDICT),
+        ("pair", "predict.pair", "Predict two applications that run next to each other.", PREDICT),
         (
             "corun",
             "profile.corun",
-            "Really run two applications side by side, and compare.",
+            "Run two applications together, and compare with the prediction.",
             PREDICT,
         ),
         ("scale", "scale.group", "Predict a job with more input, on more machines.", PREDICT),
         (
             "evaluate",
             "evaluate.evaluate",
-            "Hold predictions against what is really measured.",
+            "Compare predictions with measurements.",
             PREDICT,
         ),
-        ("audit", "audit.group", "Tell how machines vary and differ, from observations.", PREDICT),
+        (
+            "audit",
+            "audit.group",
+            "Analyse how machines vary and differ, from observations.",
+            PREDICT,
+        ),
         (
             "simulate",
             "simulate.simulate",
-            "Replay a trace of jobs under several placements.",
+            "Replay a trace of jobs under several placement policies.",
             PREDICT,
         ),
         ("nodes", "fleet.nodes", "List nodes and how loaded they are.", FLEET),
-        ("explain", "predict.explain", "Say which surrogates a prediction comes from.", FLEET),
+        ("explain", "predict.explain", "Show which surrogates a prediction comes from.", FLEET),
         ("rank", "predict.rank", "Order nodes by how well an application would run there.", FLEET),
         ("watch", "fleet.watch", "Show a node as it changes.", FLEET),
         (
             "assignments",
             "fleet.assignments",
-            "List what runs where; reserve, bind, release.",
+            "List jobs on nodes; reserve, bind, release.",
             FLEET,
         ),
         ("operations", "fleet.operations", "List trainings of a server; follow, cancel.", FLEET),
-        ("register", "fleet.register", "Make applications known without running them.", FLEET),
+        ("register", "fleet.register", "Register applications without running them.", FLEET),
         ("apps", "profile.apps", "List the applications that were profiled.", KEEP),
         ("runs", "profile.runs", "List runs.", KEEP),
         ("models", "predict.models", "List trained models.", KEEP),
         ("model", "predict.model", "Show one model: errors, selection, sensitivity, origin.", KEEP),
-        ("export", "store.export", "Write what was measured to a Parquet file.", KEEP),
-        ("import", "store.import_", "Read what another machine exported.", KEEP),
+        ("export", "store.export", "Write measurements to a Parquet file.", KEEP),
+        ("import", "store.import_", "Read measurements exported on another machine.", KEEP),
     )
 }
 """All commands, in the order of the work."""
@@ -114,14 +119,15 @@ COMMANDS: dict[str, Entry] = {
     entries=COMMANDS,
     unknown=failures.unknown_command,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="'kongming COMMAND --help' tells more. KONGMING_STORE names the store (--store).",
+    epilog="'kongming COMMAND --help' describes a command. KONGMING_STORE names the store "
+    "(--store).",
 )
 @click.version_option(__version__, prog_name="kongming", message="%(prog)s %(version)s")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error (KONGMING_DEBUG=1).")
 def cli(debug: bool) -> None:
-    """How long will a program run on this node as it is loaded now, or beside others?
+    """Predict how long a program runs on this node as loaded now, or next to others.
 
-    Measure the node, profile applications under load, train, then ask.
+    Measure the node, profile applications under load, train models, then predict.
     """
     if debug:
         os.environ["KONGMING_DEBUG"] = "1"

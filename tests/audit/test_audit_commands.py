@@ -175,7 +175,7 @@ def test_compare_that_can_tell_nothing(kongming: Kongming, tmp_path: Path) -> No
     b = recorded(tmp_path / "b.parquet", machines(1), blocks=10, noise=0.5, seed=2)
     done = kongming("audit", "compare", a, b)
     assert done.returncode == 3
-    assert "more readings a side" in done.stdout
+    assert "more readings per side" in done.stdout
 
 
 def test_compare_kernels_of_many_machines(kongming: Kongming, tmp_path: Path) -> None:
@@ -201,7 +201,7 @@ def test_compare_like_with_like(kongming: Kongming, tmp_path: Path) -> None:
         (r["group"], r["name"]) for r in document["comparisons"] if r["verdict"] == "differs"
     ]
     assert differing == [("node-01", "zip")]
-    assert "Only one of the two has: node-02." in document["notes"]
+    assert "In only one of the two: node-02." in document["notes"]
 
 
 @pytest.mark.parametrize("by", ["colour", "tag:"])

@@ -130,7 +130,7 @@ def test_files_are_put_together_and_chosen_tags_stay(
     assert [s["tags"] for s in read_observations([out]).sessions.values()] == [{"kind": "blue"}] * 2
     assert run(["observe", "export", files[0], files[0], "--out", str(out)]) == 2
     assert run(["observe", "export", files[0], "--salt", "x", "--out", str(out)]) == 2
-    assert "belongs to --anonymise" in capsys.readouterr().err
+    assert "is an option of --anonymise" in capsys.readouterr().err
 
 
 def test_a_recording_can_be_anonymised_at_once(

@@ -199,7 +199,7 @@ def test_what_is_not_complete_is_scored_and_said(
 ) -> None:
     assert run(command(folder, "half", "--models", "MEAN")) == 1
     shown = capsys.readouterr().out
-    assert "Not complete" in shown
+    assert "Incomplete" in shown
     assert run(command(folder, "half", "--models", "MEAN", "--json")) == 1
     document = json.loads(capsys.readouterr().out)
     assert document["complete"] is False
@@ -218,7 +218,7 @@ def test_what_is_not_complete_is_scored_and_said(
         (("--models", "RIGDE"), 2, ("Did you mean RIDGE",)),
         (("--again",), 2, ("--again",)),
         (("--dry-run",), 2, ("--dry-run",)),
-        (("--nodes",), 2, ("ask for one",)),
+        (("--nodes",), 2, ("choose one",)),
         (("--environments", "7"), 2, ("--nodes",)),
         (("--budget", "0"), 2, ("budget", "above 0")),
     ],
@@ -241,7 +241,7 @@ def test_neither_pairs_nor_nodes_is_no_question(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["evaluate", str(folder / "apps.toml")]) == 2
-    assert "--pairs or --nodes" in capsys.readouterr().err
+    assert "--pairs, --nodes" in capsys.readouterr().err
 
 
 def test_programs_that_have_changed_since_are_not_those_that_were_run(

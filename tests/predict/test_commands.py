@@ -107,7 +107,7 @@ def test_train_tells_errors_beside_mean_and_noise(profiled: str, train: Callable
         assert full["noise_floor_pct"] > 0
         assert full["errors"][full["chosen"]]["mean_pct"] < full["errors"]["MEAN"]["mean_pct"]
     table = train("chaser", "--model", "CART")
-    for word in ("MEAN", "CART", "noise floor", "28 runs (6 solo, 22 induced)", "asked for"):
+    for word in ("MEAN", "CART", "noise floor", "28 runs (6 solo, 22 induced)", "it was requested"):
         assert word in table
     assert "writer" not in table
     with Store.open(profiled) as store:
@@ -244,7 +244,7 @@ def test_a_neighbour_without_a_signature_is_said(
         store.put_model("silent", document["identity"], "node-1", "cross-core", document)
     beside = answer(kongming("predict", "silent", "--with", "chaser", "--json"))
     assert beside["residents"] == {}
-    assert any("what it does to others" in warning for warning in beside["warnings"])
+    assert any("its effect on others" in warning for warning in beside["warnings"])
 
 
 def test_now_measures_only_what_the_model_needs(

@@ -148,7 +148,9 @@ def test_the_newest_model_of_the_node_that_is_named(corun: str, kongming: Kongmi
 
 
 def test_co_runs_of_others_widen_intervals_and_it_is_said(corun: str, kongming: Kongming) -> None:
-    sentence = r"The interval is widened by [\d.]+, learnt from 9 co-runs of 3 other applications\."
+    sentence = (
+        r"The interval is widened by [\d.]+, learned from 9 co-runs of 3 other applications\."
+    )
     card = answer(kongming("model", "chaser", "--json"))
     assert card["interval"]["widening"] > 1.0
     assert (card["interval"]["applications"], card["interval"]["coruns"]) == (3, 9)
@@ -175,7 +177,7 @@ def test_co_runs_of_others_widen_intervals_and_it_is_said(corun: str, kongming: 
     again = answer(kongming("pair", "chaser", "number", "--json"))["predictions"]
     first = answer(kongming("model", "chaser", "--json"))["interval"]
     assert first == card["interval"]
-    assert "learnt from 10 co-runs of 3 other applications" in again[1]["notes"][0]
+    assert "learned from 10 co-runs of 3 other applications" in again[1]["notes"][0]
 
 
 def test_without_co_runs_nothing_is_said_of_them(store_url: str, kongming: Kongming) -> None:

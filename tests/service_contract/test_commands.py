@@ -197,7 +197,7 @@ def test_explain(ask: Kongming) -> None:
     assert document["prediction"]["app"] == "chaser"
     assert document["contributions"][0]["family"] == "memory"
     shown = ask("explain", "chaser", "--node", "busy", "-n", "2").stdout
-    for word in ("chaser on busy", "memory.", "part of the slowdown", "more have no greater part"):
+    for word in ("chaser on busy", "memory.", "part of the slowdown", "more have smaller parts"):
         assert word in shown
     assert ask("explain", "chaser", "--node", "bussy").returncode == 2
 

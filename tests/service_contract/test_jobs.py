@@ -203,7 +203,7 @@ def test_predict_of_a_job(ask: Kongming) -> None:
     assert document["runtime_s"]["median"] == pytest.approx(2.0 + 4.0 * expected("busy"), rel=0.06)
     assert document["scaled"]["slowest"] == NODES["busy"][0]
     shown = ask(*arguments).stdout
-    for word in ("chaser on 2 nodes", "runtime", "idle", "made of", "scale/machines", "slowest"):
+    for word in ("chaser on 2 nodes", "runtime", "idle", "parts", "scale/machines", "slowest"):
         assert word in shown
 
 
@@ -229,7 +229,7 @@ def test_rank_of_sets(ask: Kongming) -> None:
         (
             ("predict", "chaser", "--nodes", "calm", "--machines", "64", "--strict"),
             3,
-            "outside what was run",
+            "outside the range of the runs",
         ),
         (("rank", "chaser", "--scale", "0.5"), 2, "--machines K"),
     ],

@@ -62,7 +62,7 @@ def test_made_up_errors_are_named_in_the_output(kongming: Kongming, pairs: Path)
         "simulate", "--pairs", pairs, "--jobs", "100", "--nodes", "5", "--prediction-error", "0.2"
     )
     assert "made up" in done.stdout
-    assert "what if" in done.stdout
+    assert "hypothetical" in done.stdout
 
 
 def test_a_trace(kongming: Kongming, pairs: Path, tmp_path: Path) -> None:

@@ -49,8 +49,8 @@ def command(
 ) -> int:
     """Test whether B differs from A: another instance, type, kernel or configuration.
 
-    Exit status: 4 if a name differs significantly by more than the tolerance; 3 if no name can be
-    decided; else 0.
+    Exit status: 4 if a name differs significantly by more than the tolerance, 3 if no name can be
+    decided, else 0.
     """
     from kongming.cli.extras import require
 
@@ -62,7 +62,7 @@ def command(
 
     if by is not None:
         check_key(by)
-    # Both at once as well, to refuse a recording that is in both.
+    # Both are also read together, to refuse a recording that is in both.
     read_observations([a, b])
     pairing = pair(read_observations([a]), read_observations([b]), by)
     comparisons = compare(pairing.sides, tolerance, confidence)
@@ -95,7 +95,7 @@ def _notes(pairing: Pairing, comparisons: Sequence[Comparison]) -> list[str]:
             "machine is unknown and not included. Make three recordings of each to include it."
         )
     if pairing.unmatched:
-        notes.append(f"Only one of the two has: {', '.join(pairing.unmatched)}.")
+        notes.append(f"In only one of the two: {', '.join(pairing.unmatched)}.")
     if pairing.unshared:
         notes.append(f"Measured on one side only: {', '.join(pairing.unshared)}.")
     return notes
@@ -156,8 +156,8 @@ def _verdict(comparison: Comparison) -> str:
     if comparison.verdict != "cannot tell":
         return comparison.verdict
     if comparison.more is None:
-        return "cannot tell (it is at the tolerance)"
-    return f"cannot tell (about {comparison.more} more readings a side)"
+        return "cannot tell (the difference is close to the tolerance)"
+    return f"cannot tell (about {comparison.more} more readings per side needed)"
 
 
 def _value(value: float | None, unit: str) -> str:

@@ -1,4 +1,4 @@
-"""``kongming evaluate``: predictions held against what was really measured."""
+"""``kongming evaluate``: compare predictions with measurements."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _MEASURING = (
 
 @click.command(
     "evaluate",
-    short_help="Hold predictions against what is really measured.",
+    short_help="Compare predictions with measurements.",
     epilog=examples(
         "kongming evaluate apps.toml --pairs --dry-run",
         "kongming evaluate a.parquet b.parquet --instances --out evaluation",
@@ -48,23 +48,25 @@ _MEASURING = (
     required=True,
     type=click.Path(dir_okay=False, path_type=Path),
 )
-@click.option("--pairs", is_flag=True, help="Every ordered pair of different applications.")
-@click.option("--nodes", is_flag=True, help="Each application in changing environments.")
+@click.option("--pairs", is_flag=True, help="Measure every ordered pair of different applications.")
+@click.option("--nodes", is_flag=True, help="Measure each application in several environments.")
 @click.option(
-    "--instances", is_flag=True, help="Each application on machines that 'kongming observe' saw."
+    "--instances",
+    is_flag=True,
+    help="Use the recordings of 'kongming observe' of several machines.",
 )
 @click.option(
     "--leave",
     type=click.Choice(LEAVES),
     default=None,
-    help="With --instances, what is predicted by models of the rest: a machine (default), a "
-    "session, or a block of time, which is easier.",
+    help="With --instances, what is left out and predicted by models of the rest: a machine "
+    "(default), a session, or a block of time (which is easier).",
 )
 @click.option(
     "--jobs",
     type=click.IntRange(min=1),
     default=None,
-    help="With --instances: processes that share the work (default: one for each CPU).",
+    help="With --instances: number of worker processes (default: one for each CPU).",
 )
 @click.option("--app", "names", metavar="NAME", multiple=True, help="Only this one (repeatable).")
 @options.placement_option
@@ -73,7 +75,7 @@ _MEASURING = (
     type=click.Choice(["quick", "paper"]),
     default="quick",
     show_default=True,
-    help="Of the profiles that --pairs needs.",
+    help="Plan of the profiles that --pairs needs.",
 )
 @click.option(
     "--repeats",
@@ -85,7 +87,7 @@ _MEASURING = (
     "--models",
     metavar="NAME,NAME|all",
     default=None,
-    help="Models to score beside the chosen one (default: all but the slow ones).",
+    help="Models to score in addition to the chosen one (default: all except the slow ones).",
 )
 @click.option(
     "--environments",
@@ -99,29 +101,32 @@ _MEASURING = (
     "--scored",
     type=click.Choice(SCORED),
     default=None,
-    help="With --pairs, what is scored. bracketed (default): costs over the solo runs of the same "
-    "minutes; raw: costs as they are.",
+    help="With --pairs, the costs to score. bracketed (default): relative to the solo runs "
+    "around each run; raw: unchanged.",
 )
 @click.option(
     "--predictions",
     metavar="FILE.json",
     type=click.Path(dir_okay=False, path_type=Path),
     multiple=True,
-    help="With --pairs: what other predictors say, as further models in the table (repeatable). "
+    help="With --pairs: predictions of other predictors, shown as further models (repeatable). "
     'A list of {"app": NAME, "beside": NAME, "model": NAME, "slowdown": NUMBER}.',
 )
 @click.option(
     "--out",
     metavar="DIR",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Also write document.json, table.md, a CSV of every case, and figures there.",
+    help="Also write document.json, table.md, a CSV of every case, and figures to this folder.",
 )
-@click.option("--score-only", is_flag=True, help="Measure nothing: score what the store holds.")
-@click.option("--again", is_flag=True, help="Measure anew what is complete; profiles are reused.")
+@click.option("--score-only", is_flag=True, help="Measure nothing: score the runs in the store.")
+@click.option("--again", is_flag=True, help="Repeat a complete measurement; profiles are reused.")
 @options.anyway_option
-@click.option("--dry-run", is_flag=True, help="Tell runs and time, and stop.")
+@click.option("--dry-run", is_flag=True, help="Print the number of runs and their time, and stop.")
 @click.option(
-    "--seed", type=int, default=None, help="Order of the runs (default: drawn, kept); of models: 0."
+    "--seed",
+    type=int,
+    default=None,
+    help="Seed of the order of the runs (default: random, stored); of models: 0.",
 )
 @click.option(
     "--dir",
@@ -159,18 +164,18 @@ def command(
     store_url: str | None,
     as_json: bool,
 ) -> int:
-    """Score the models on what they were not trained on, beside trivial predictors and noise.
+    """Score the models on runs they were not trained on; compare with trivial predictors and noise.
 
-    With --pairs, every application is profiled (or its newest complete profile is reused), every
-    ordered pair is really run, its repeats far apart in time and solo runs between them, and
-    the table shows how far each model's prediction is from what was measured. With --nodes,
-    applications run in environments that differ as instances do (a CPU quota, a slower disk,
-    unseen neighbours), and each is predicted by models that were trained in the others. With
-    --instances nothing is measured: the files of 'kongming observe' are of several machines, and
-    each one's runs are predicted by models that were trained on the others'.
+    --pairs profiles every application (or reuses its newest complete profile) and runs every
+    ordered pair, its repeats far apart in time and with solo runs between them. The table shows the
+    error of each model's predictions. --nodes runs applications in environments that differ as
+    cloud instances do (a CPU quota, a slower disk, unseen neighbours), and predicts each with
+    models that were trained in the others. --instances measures nothing: it reads files of
+    'kongming observe' from several machines, and predicts each machine's runs with models that were
+    trained on the others'.
 
-    The same command resumes what was interrupted. Exit status 1 when runs failed or the budget
-    was spent before the end: then what is complete is scored.
+    The same command resumes an interrupted measurement. Exit status 1 if runs failed or the budget
+    was spent before the end; the complete part is scored.
     """
     from kongming.cli.extras import require
     from kongming.records.errors import InputError
@@ -182,9 +187,9 @@ def command(
     ]
     if len(kinds) != 1:
         raise InputError(
-            f"{' and '.join(kinds)} are {len(kinds)} evaluations: ask for one."
+            f"{' and '.join(kinds)} are {len(kinds)} evaluations: choose one."
             if kinds
-            else "Say what to evaluate: --pairs or --nodes, or --instances of files.",
+            else "Choose an evaluation: --pairs, --nodes, or --instances with files.",
             hint="See 'kongming evaluate --help'.",
         )
     for option, given in (("--leave", leave), ("--jobs", jobs)):
@@ -255,7 +260,7 @@ def command(
 
 
 def _refuse_measuring() -> None:
-    """--instances measures nothing. Raises InputError for options of what measures."""
+    """--instances measures nothing. Raise InputError for options of evaluations that measure."""
     from kongming.records.errors import InputError
 
     context = click.get_current_context()
@@ -269,7 +274,7 @@ def _refuse_measuring() -> None:
 
 
 def _models(text: str | None) -> tuple[str, ...] | None:
-    """The models to train, None for those that are trained by default. Raises UnknownNameError."""
+    """Return the models to train, None for the default ones. Raises UnknownNameError."""
     from kongming.learning.registry import AUTO, model_kind, model_names
 
     if text is None:

@@ -17,10 +17,10 @@ WORDS = {
     "session": "each session left out in turn: a machine may have been seen in another one",
     "block": "FALLBACK, NOT TABLE IV: blocks of time left out; the models knew the machine",
 }
-"""What the errors are of, by what was left out."""
+"""Title of the errors, by what was left out."""
 
 PAPER = ("MEAN", "LM", "LM.GA", "CART", "CART.GA", "SVM", "GBM")
-"""The columns of Table IV, in its order; then auto and the others by their errors."""
+"""The columns of Table IV, in its order, followed by auto and the others by their errors."""
 
 
 def evaluate_instances(
@@ -33,11 +33,11 @@ def evaluate_instances(
     jobs: int,
     as_json: bool,
 ) -> int:
-    """Score the models on what was observed, print it, and return 0.
+    """Score the models on observations, print the result, and return 0.
 
     Raises:
-        CannotAnswerError: there is one machine (or session) alone.
-        InputError: a file is no observation, or a name is not known.
+        CannotAnswerError: there is only one machine (or session).
+        InputError: a file is not an observation, or a name is unknown.
     """
     from kongming.audit.instances.accuracy import Task, accuracy
     from kongming.audit.readings import read_observations
@@ -105,8 +105,8 @@ def _show(document: dict[str, Any]) -> None:
         console.print(output.table(these, cells, title=title, right=these[1:]))
     console.print(f"{WORDS[document['leave']][:1].upper()}{WORDS[document['leave']][1:]}.")
     console.print(
-        "Noise: what one run differs by from the one before it. auto is chosen anew for each that "
-        "is left out:",
+        "Noise: the difference between consecutive runs. auto is chosen separately for each "
+        "left-out part:",
         highlight=False,
     )
     for name, program in programs.items():

@@ -1,4 +1,4 @@
-"""``kongming evaluate --nodes``: applications in environments, each left out (Table IV)."""
+"""``kongming evaluate --nodes``: applications in environments; each is left out once (Table IV)."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from kongming.store.campaigns import Campaign
 
 REPEATS = 3
-"""Runs in each environment, unless more are asked for."""
+"""Default number of runs in each environment."""
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What the store holds for an evaluation over environments, measured now or earlier."""
+    """The runs of an evaluation over environments, measured now or earlier."""
 
     node: NodeFacts
     campaign: Campaign
@@ -35,7 +35,7 @@ class Held:
 
 
 def evaluate_nodes(request: Request) -> int:
-    """Measure what is lacking, train, predict, score and print; returns the exit status."""
+    """Measure missing runs, train, predict, score and print; return the exit status."""
     from kongming.cli.evaluate.report import report
     from kongming.profiling.appfile import load, select
     from kongming.store import Store
@@ -61,7 +61,7 @@ def _print_cost(
     site: ProfileSettings,
     repeats: int,
 ) -> int:
-    """Of all runs in all environments that can be made here."""
+    """Estimate the cost of all runs in all environments that are possible here."""
     from kongming.campaigns.cost import solo_seconds, suite_seconds
     from kongming.campaigns.environment_campaign import (
         campaign_settings,
@@ -105,17 +105,17 @@ def _print_cost(
 
 
 def _longer(environment: Environment) -> float:
-    """How often its solo time a run takes there, at a guess."""
+    """Return the estimated runtime there as a multiple of the solo time."""
     if environment.kind == "quota":
         return 1.0 / float(environment.parameters["cpu_quota"])
-    # Under a memory limit a run is made before, to fill the page cache.
+    # Under a memory limit a run before fills the page cache.
     return 2.0 if environment.kind == "memory" or environment.shares_cpu else 1.0
 
 
 def _measure(
     store: Store, request: Request, settings: ProfileSettings, stop_when: Callable[[], bool]
 ) -> Held:
-    """Run the applications in the environments, or what is left of that."""
+    """Run the applications in the environments, or the remaining part."""
     from kongming.campaigns.environment_campaign import EnvironmentCampaign
     from kongming.cli.profile.campaign_view import CampaignView
     from kongming.cli.profile.profiling import drive_shown
@@ -141,7 +141,7 @@ def _measure(
 
 
 def _held(store: Store, request: Request, apps: Mapping[str, Application]) -> Held:
-    """What the store holds; nothing is measured or written. Raises UntrainedError for nothing."""
+    """Return the stored runs; measure and write nothing. Raises UntrainedError without any."""
     from kongming.campaigns.environment_campaign import KIND
     from kongming.campaigns.evaluation import held_campaign
 
@@ -159,7 +159,7 @@ def _held(store: Store, request: Request, apps: Mapping[str, Application]) -> He
 
 
 def _score(held: Held, request: Request) -> dict[str, Any]:
-    """The document: what ``score_environments`` says, and what it rests on.
+    """Return the document: the result of ``score_environments``, and its inputs.
 
     Raises:
         MeasurementError: no application ran in two environments.
@@ -176,7 +176,7 @@ def _score(held: Held, request: Request) -> dict[str, Any]:
     if not todo:
         raise MeasurementError(
             "No application has run in two environments yet.",
-            hint="The same command goes on where this one stopped.",
+            hint="The same command continues where this one stopped.",
         )
     trained = train_all(todo)
     predicted = scores.predicted_environments(cases, trained.files)

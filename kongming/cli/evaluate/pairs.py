@@ -1,4 +1,4 @@
-"""``kongming evaluate --pairs``: every ordered pair, really run and predicted (Table V)."""
+"""``kongming evaluate --pairs``: run and predict every ordered pair (Table V)."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from kongming.store.campaigns import Campaign
 
 REPEATS = 2
-"""Runs of each ordered pair, unless more are asked for."""
+"""Default number of runs of each ordered pair."""
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What the store holds for an evaluation of pairs, measured now or earlier."""
+    """The runs of an evaluation of pairs, measured now or earlier."""
 
     node: NodeFacts
     campaign: Campaign
@@ -41,7 +41,7 @@ class Held:
 
 
 def evaluate_pairs(request: Request) -> int:
-    """Measure what is lacking, train, predict, score and print; returns the exit status."""
+    """Measure missing runs, train, predict, score and print; return the exit status."""
     from kongming.cli.evaluate.report import report
     from kongming.evaluate.predicted_pairs import read_predictions
     from kongming.profiling.appfile import load, select
@@ -69,7 +69,7 @@ def evaluate_pairs(request: Request) -> int:
 
 
 def _print_cost(store: Store, request: Request, site: ProfileSettings, repeats: int) -> int:
-    """Of the profiles that lack, and of all pairs."""
+    """Estimate the cost of the missing profiles and of all pairs."""
     from kongming.campaigns.campaign import seed_of
     from kongming.campaigns.cost import cost_of, solo_seconds, suite_seconds
     from kongming.campaigns.stored_profiles import Place, profiles_held
@@ -87,7 +87,7 @@ def _print_cost(store: Store, request: Request, site: ProfileSettings, repeats: 
     if request.placement != "same-core":
         around = 2.0 * suite_seconds(site.suite, "quick", shared_core=False)
     pairs = list(permutations(sorted(site.apps), 2))
-    # A neighbour is warmed up for an iteration, and met at a random moment of the next one.
+    # A neighbour is warmed up for an iteration; the run starts at a random moment of the next one.
     each = sum(1.5 * solo[other] + solo[app] + around for app, other in pairs)
     each += sum(solo[app] + around for app in site.apps)
     co_runs = repeats * (len(pairs) + len(site.apps))
@@ -117,7 +117,7 @@ def _print_cost(store: Store, request: Request, site: ProfileSettings, repeats: 
 def _measure(
     store: Store, request: Request, profiling: ProfileSettings, stop_when: Callable[[], bool]
 ) -> Held:
-    """Profile what lacks a profile, then run the pairs, or what is left of either.
+    """Profile applications without a profile, then run the pairs, or the remaining part of both.
 
     Raises:
         MeasurementError: the budget was spent before all applications were profiled, or too few
@@ -135,7 +135,7 @@ def _measure(
     if not gathered.complete:
         raise MeasurementError(
             "The budget was spent before every application was profiled.",
-            hint="The same command goes on where this one stopped.",
+            hint="The same command continues where this one stopped.",
         )
     apps = {name: app for name, app in profiling.apps.items() if name in gathered.profiles}
     if len(apps) < 2:
@@ -163,8 +163,8 @@ def _measure(
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """``complete`` is False where the budget was spent first; ``dropped`` applications could not
-    be run, each with the reason."""
+    """``complete`` is False if the budget was spent first; ``dropped`` applications could not be
+    run, each with the reason."""
 
     profiles: Mapping[str, Profile]
     dropped: Mapping[str, str]
@@ -179,7 +179,7 @@ def _gather_profiles(
     quiet: bool,
     anyway: bool,
 ) -> Gathered:
-    """The profiles in the store; applications that lack one are profiled in one campaign."""
+    """Return the stored profiles; profile applications without one in a single campaign."""
     from kongming.campaigns.stored_profiles import Place, profile_of, profiles_held
     from kongming.cli.profile.profiling import profile_applications
 
@@ -199,10 +199,10 @@ def _gather_profiles(
 
 
 def _held(store: Store, request: Request, apps: Mapping[str, Application]) -> Held:
-    """What the store holds of the pairs of ``apps``; nothing is measured or written.
+    """Return the stored runs of the pairs of ``apps``; measure and write nothing.
 
     Raises:
-        UntrainedError: there are no such pairs, or an application lacks a profile.
+        UntrainedError: there are no such pairs, or an application has no profile.
     """
     from kongming.campaigns.evaluation import held_campaign
     from kongming.campaigns.pair_campaign import KIND
@@ -234,7 +234,7 @@ def _held(store: Store, request: Request, apps: Mapping[str, Application]) -> He
 def _score(
     held: Held, request: Request, others: Sequence[Mapping[str, Any]], store: Store | None
 ) -> dict[str, Any]:
-    """The document: what ``score_pairs`` says, and what it rests on.
+    """Return the document: the result of ``score_pairs``, and its inputs.
 
     Raises:
         MeasurementError: no pair has succeeded yet.
@@ -256,7 +256,7 @@ def _score(
     untrained = {app: reason for (app,), reason in trained.failed.items()}
     if not files:
         raise UntrainedError("; ".join(f"{app}: {why}" for app, why in untrained.items()))
-    # A document with only some models would hide those that predictions may ask for.
+    # A document with only some models would hide others that predictions may use.
     if store is not None and request.models is None:
         for model_document in trained.documents.values():
             keep(store, model_document)
@@ -267,7 +267,7 @@ def _score(
         reasons = sorted({run.error for run in held.runs if run.error})
         raise MeasurementError(
             " ".join(["No pair can be scored yet.", *reasons]),
-            hint=None if held.complete else "The same command goes on where this one stopped.",
+            hint=None if held.complete else "The same command continues where this one stopped.",
         )
     signatures = {app: held.profiles[app].signatures for app in apps}
     predicted = scores.predicted_pairs(files, signatures, measured, scale)

@@ -1,4 +1,4 @@
-"""An evaluation for a person: tables on the terminal; tables, every number and figures in files."""
+"""Output of an evaluation: tables on the terminal; tables, all numbers and figures in files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 Document = Mapping[str, Any]
 
 _MARGIN = 3
-"""Columns between two cells of a table."""
+"""Spaces between two cells of a table."""
 
 
 def report(document: Document, folder: Path | None, *, as_json: bool) -> None:
@@ -36,7 +36,7 @@ def report(document: Document, folder: Path | None, *, as_json: bool) -> None:
 
 
 def show(document: Document, console: Console) -> None:
-    """Accuracy with a column a model, then what is over all cases, then what to bear in mind."""
+    """Print accuracy with a column for each model, then the means over all cases, then notes."""
     from kongming.evaluate.tables import accuracy, overall, remarks, title
 
     def block(part: Document, heading: str) -> None:
@@ -59,7 +59,9 @@ def show(document: Document, console: Console) -> None:
 def fitting(
     columns: Sequence[str], rows: Sequence[Sequence[str]], width: int, *, ends: int = 0
 ) -> list[tuple[list[str], list[list[str]]]]:
-    """A wide table as several that fit, each with the first column and the last ``ends`` ones."""
+    """Split a wide table into several that fit, each with the first and the last ``ends``
+    columns.
+    """
     widths = [
         max(len(column), *(len(row[i]) for row in rows)) + _MARGIN
         for i, column in enumerate(columns)
@@ -77,12 +79,12 @@ def fitting(
 
 
 def _words(document: Document) -> list[str]:
-    """What a reader of the figures has to know of how they came about."""
+    """Return notes on how the figures were computed."""
     words = []
     if document["scored"] == "bracketed":
-        words.append("Scored: costs over those of the solo runs of the same minutes.")
+        words.append("Scored: costs relative to the solo runs around each run.")
     else:
-        words.append("Scored: costs as they were measured.")
+        words.append("Scored: measured costs, unchanged.")
     cut = [
         app
         for app, profile in document.get("profiles", {}).items()
@@ -99,14 +101,14 @@ def _words(document: Document) -> list[str]:
     words += [f"Not predicted: {reason}" for reason in document["not_predicted"]]
     if not document["complete"]:
         words.append(
-            "Not complete: what was measured so far is scored. "
-            "The same command goes on where this one stopped."
+            "Incomplete: only the runs measured so far are scored. The same command "
+            "continues where this one stopped."
         )
     return words
 
 
 def write(document: Document, folder: Path) -> list[str]:
-    """document.json, table.md, a CSV of every case, and figures; returns what to tell.
+    """Write document.json, table.md, a CSV of every case, and figures; return a message.
 
     Raises:
         InputError: ``folder`` is a file.
@@ -131,7 +133,7 @@ def write(document: Document, folder: Path) -> list[str]:
 
 
 def _draw(document: Document, folder: Path) -> None:
-    """The paper's figures, for light and for dark pages.
+    """Write the paper's figures, for light and for dark pages.
 
     Raises:
         MissingExtraError: matplotlib is not installed.

@@ -1,4 +1,4 @@
-"""What the evaluations that measure share: the request, this node, and training."""
+"""Shared parts of the evaluations that measure: the request, this node, and training."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What to evaluate. None: what suits the kind of evaluation, or no limit."""
+    """The parameters of an evaluation. None: the default of its kind, or no limit."""
 
     file: Path
     names: tuple[str, ...]
@@ -41,10 +41,10 @@ class Request:
     as_json: bool
 
     def settings(self, apps: Mapping[str, Application]) -> ProfileSettings:
-        """How the applications are profiled on this node.
+        """Return the settings of profiles on this node.
 
         Raises:
-            InputError: the placement cannot exist here.
+            InputError: this node does not have the placement.
             ProbeError: the micro-benchmarks cannot be run.
         """
         from kongming.campaigns.profile_campaign import profile_settings
@@ -55,7 +55,7 @@ class Request:
 
 
 def train_all(tasks: Sequence[Task]) -> Trained:
-    """Train on every set of runs, by as many processes as there are CPUs, and show progress."""
+    """Train on every set of runs, with one process per CPU, and show progress."""
     from kongming.evaluate.training import collect, train
     from kongming.process_pool import available_cpus, in_order
 
@@ -71,7 +71,7 @@ def train_all(tasks: Sequence[Task]) -> Trained:
 
 
 def keep(store: Store, document: Mapping[str, Any]) -> None:
-    """Put a model into the store unless the newest one there is the same."""
+    """Store a model unless the newest stored one is the same."""
     app, placement, node_id = (str(document[key]) for key in ("app", "placement", "node_id"))
     newest = store.model(app, placement, node_id=node_id)
     if newest is None or newest.get("variants") != document["variants"]:
@@ -79,7 +79,7 @@ def keep(store: Store, document: Mapping[str, Any]) -> None:
 
 
 def print_cost(document: dict[str, Any], sentences: Sequence[str], *, as_json: bool) -> int:
-    """Print what an evaluation would take; returns the exit status."""
+    """Print the cost of an evaluation; return the exit status."""
     from kongming.campaigns.cost import ASSUMED_APP_S
 
     if as_json:
@@ -90,7 +90,7 @@ def print_cost(document: dict[str, Any], sentences: Sequence[str], *, as_json: b
         console.print(sentence, markup=False)
     if document["assumed_seconds"]:
         console.print(
-            f"Not yet run here and taken to last {ASSUMED_APP_S:g} s: "
+            f"Not yet run here, assumed to take {ASSUMED_APP_S:g} s: "
             f"{', '.join(sorted(document['assumed_seconds']))}."
         )
     return 0

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     "(KONGMING_DIR).",
 )
 @options.anyway_option
-@click.option("--no-store", is_flag=True, help="Do not keep the fingerprint.")
+@click.option("--no-store", is_flag=True, help="Do not store the fingerprint.")
 @options.store_option
 @options.wide_option
 @options.json_option
@@ -57,10 +57,10 @@ def command(
     store_url: str | None,
     as_json: bool,
 ) -> int:
-    """Measure what each surrogate costs on this node at this moment.
+    """Measure the current cost of each surrogate on this node.
 
-    Surrogates are timed in turns, in short rounds over the whole window. The fingerprint is kept
-    in the store. Exit status 1 when not one of them could be measured.
+    The surrogates are timed in turn, in short rounds over the whole window. The fingerprint is
+    stored. Exit status 1 if no surrogate could be measured.
     """
     from kongming.probes.measuring import disturbed_since, measuring
     from kongming.probes.node import allowed_cpu, node_facts
@@ -76,7 +76,7 @@ def command(
         warning = f"{other} measured on CPU {other.cpu} meanwhile."
         fingerprint = replace(fingerprint, warnings=(*fingerprint.warnings, warning))
     if as_json:
-        # Printed before it is kept: a store that fails must not lose the measurement.
+        # Printed before it is stored: a failing store must not lose the measurement.
         output.emit_json(fingerprint.to_dict())
     reference = None if no_store else _keep(fingerprint, store_url)
     if not as_json:
@@ -96,7 +96,7 @@ def measure(
     quiet: bool,
     text: str,
 ) -> Fingerprint:
-    """Takes a fingerprint with a progress bar on stderr, or without one (``quiet``)."""
+    """Take a fingerprint with a progress bar on stderr, or without one (``quiet``)."""
     from kongming.probes.fingerprinting import take_fingerprint
 
     if quiet:
@@ -104,7 +104,7 @@ def measure(
     with output.progress(text) as bar:
 
         def tell(progress: Progress) -> None:
-            phase = "laying out the I/O file" if progress.phase == "layout" else text
+            phase = "creating the I/O file" if progress.phase == "layout" else text
             bar.update(progress.done, total=progress.total, text=phase)
 
         return take_fingerprint(node, suite_name, names, cpu, directory, on_progress=tell)
@@ -115,8 +115,8 @@ def show(
     reference: Mapping[str, float] | None,
     moved: Mapping[str, int | None],
 ) -> None:
-    """Prints a table for a person: time and bandwidth of each, and the slowdown over
-    ``reference`` (seconds by name) if there is one. ``moved`` are bytes that an operation moves."""
+    """Print a table: time and bandwidth of each surrogate, and the slowdown over ``reference``
+    (seconds by name) if there is one. ``moved`` are bytes that an operation moves."""
     columns = [
         "surrogate",
         "one operation",
@@ -151,7 +151,9 @@ def show(
     for name, reason in failed:
         console.print(f"{name}: {reason}", style="red", markup=False)
     if reference is None:
-        console.print("No idle reference yet: kongming reference takes one.", style="dim")
+        console.print(
+            "There is no idle reference yet. Measure one: kongming reference", style="dim"
+        )
 
 
 def _rate(seconds: float, moved: int | None) -> str:
@@ -171,8 +173,8 @@ def _moved(node: NodeFacts, directory: Path | None) -> dict[str, int | None]:
 
 
 def _keep(fingerprint: Fingerprint, store_url: str | None) -> Mapping[str, float] | None:
-    """Keeps the fingerprint and returns the node's idle reference. A store that fails is a word
-    on stderr: what was measured is printed all the same."""
+    """Store the fingerprint and return the node's idle reference. A failing store is only a warning
+    on stderr: the measurement is printed anyway."""
     try:
         from kongming.store import Store
 
@@ -180,12 +182,12 @@ def _keep(fingerprint: Fingerprint, store_url: str | None) -> Mapping[str, float
             store.put_node(fingerprint.node)
             store.add_fingerprint(fingerprint, purpose="adhoc")
             node_id, version = fingerprint.node.id, fingerprint.suite_version
-            # The same CPU's own reference first: cores of one node can differ.
+            # The reference of the same CPU is preferred: cores of one node can differ.
             reference = store.reference(node_id, version, fingerprint.cpu)
             reference = reference or store.reference(node_id, version)
             return None if reference is None else reference.times
-    except Exception as error:  # whatever is wrong with the store, the measurement is not lost
-        _warn(f"The fingerprint could not be kept: {error}")
+    except Exception as error:  # a failing store must not lose the measurement
+        _warn(f"The fingerprint could not be stored: {error}")
         return None
 
 

@@ -25,10 +25,12 @@ if TYPE_CHECKING:
 @click.option(
     "--intensity", type=float, default=1.0, show_default=True, help="Duty cycle: above 0, up to 1."
 )
-@click.option("--copies", type=int, default=1, show_default=True, help="Worker processes.")
+@click.option(
+    "--copies", type=int, default=1, show_default=True, help="Number of worker processes."
+)
 @click.option("--cpu", type=int, metavar="N", help="CPU of all workers. Default: not pinned.")
 @click.option(
-    "--seconds", type=float, metavar="S", help="End after so long. Default: until Ctrl-C."
+    "--seconds", type=float, metavar="S", help="End after this time. Default: until Ctrl-C."
 )
 @click.option(
     "--dir",
@@ -49,7 +51,7 @@ def command(
 ) -> None:
     """Run the surrogate NAME as a load until the deadline or Ctrl-C.
 
-    Prints the duty cycle that it reached. Nothing of it is left behind, however this ends.
+    Print the duty cycle that was reached. No process or file remains afterwards.
     """
     from kongming.inducers import induce
 
@@ -63,7 +65,7 @@ def command(
                 output.error_console().print(f"{_sentence(inducer, cpu)} {end}", markup=False)
             inducer.wait()
     except KeyboardInterrupt:
-        # Told before the interruption is: what was reached is kept.
+        # Printed before the interruption is reported, so that the result is kept.
         _report(inducer, cpu, as_json=as_json)
         raise
     _report(inducer, cpu, as_json=as_json)

@@ -1,4 +1,4 @@
-"""``kongming observe``: fingerprints and runs by turns, for minutes or days, into one file."""
+"""``kongming observe``: alternate fingerprints and runs for minutes or days, into one file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kongming.records.fingerprint import PLACEMENTS
 
 
 class _Observe(click.Command):
-    """``kongming observe export FILE...`` is a command of its own; all else is a recording."""
+    """A command that passes ``kongming observe export FILE...`` on to another command."""
 
     def make_context(
         self,
@@ -45,7 +45,7 @@ def _tags(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> 
 @click.command(
     "observe",
     cls=_Observe,
-    short_help="Time fingerprints and programs by turns.",
+    short_help="Alternate fingerprints and program runs over hours.",
     epilog=examples(
         "kongming observe apps.toml --for 24h --out node.parquet --tag zone=a",
         "kongming observe export node.parquet --anonymise --out shared.parquet",
@@ -59,14 +59,14 @@ def _tags(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> 
     metavar="TIME",
     default="30m",
     show_default=True,
-    help="How long in all, interruptions left out: 90s, 30m, 24h, 7d.",
+    help="Total time without interruptions: 90s, 30m, 24h, 7d.",
 )
 @click.option(
     "--out",
     required=True,
     metavar="FILE.parquet",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Where to; FILE.parquet.part is beside it until the time is over.",
+    help="Output file; FILE.parquet.part exists until the time is over.",
 )
 @click.option("--app", "names", metavar="NAME", multiple=True, help="Only this one (repeatable).")
 @click.option(
@@ -75,10 +75,14 @@ def _tags(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> 
     type=click.Choice(["quick", "standard"]),
     default="standard",
     show_default=True,
-    help="Surrogates of the fingerprint before each run: half a second, or two.",
+    help="Suite of the fingerprint before each run: half a second, or two seconds.",
 )
 @click.option(
-    "--every", "every_s", callback=duration, metavar="TIME", help="Begin a round so often."
+    "--every",
+    "every_s",
+    callback=duration,
+    metavar="TIME",
+    help="Interval between the starts of rounds.",
 )
 @click.option("--pause", "pause_s", callback=duration, metavar="TIME", help="Wait after each run.")
 @click.option(
@@ -87,19 +91,28 @@ def _tags(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> 
     metavar="KEY=VALUE",
     multiple=True,
     callback=_tags,
-    help="What else to know this machine by (repeatable).",
+    help="Additional description of this machine (repeatable).",
 )
-@click.option("--resume", is_flag=True, help="Go on with FILE.parquet, even if it is complete.")
+@click.option("--resume", is_flag=True, help="Continue FILE.parquet, even if it is complete.")
 @click.option("--anonymise", is_flag=True, help="Leave out names, ids, paths, commands and tags.")
-@click.option("--no-metadata", is_flag=True, help="Do not ask a cloud what instance this is.")
+@click.option(
+    "--no-metadata",
+    is_flag=True,
+    help="Do not query a cloud's metadata service for the instance type.",
+)
 @click.option("--cpu", type=int, default=None, help="The (first) CPU to observe (default: lowest).")
 @click.option(
     "--placement",
     type=click.Choice(PLACEMENTS),
     default=None,
-    help="Take the seats that 'kongming profile' would; no neighbour is started.",
+    help="Use the CPUs that 'kongming profile' uses; no neighbour is started.",
 )
-@click.option("--seed", type=int, default=None, help="Order of the runs (default: drawn, kept).")
+@click.option(
+    "--seed",
+    type=int,
+    default=None,
+    help="Seed of the order of the runs (default: random, stored).",
+)
 @click.option(
     "--dir",
     "directory",
@@ -127,12 +140,12 @@ def command(
     as_json: bool,
 ) -> int:
     """Observe this machine: run the applications of APPS.toml in turn, each right after a
-    fingerprint, with nothing induced, in rounds of random order.
+    fingerprint, without induced load, in rounds of random order.
 
-    What is measured is on disk after each run. Ctrl-C ends it within a second and writes what
-    there is to FILE.parquet; the same command goes on where it stopped. Files of any number of
-    machines can be put together: kongming audit report, kongming evaluate --instances.
-    'kongming observe export FILE...' writes an anonymised copy.
+    Each run is written to disk at once. Ctrl-C stops within a second and writes the runs so far to
+    FILE.parquet; the same command continues where it stopped. 'kongming audit report' and 'kongming
+    evaluate --instances' read files of any number of machines. 'kongming observe export FILE...'
+    writes an anonymised copy.
     """
     from kongming.campaigns.observation import ObservationSettings, observe
 

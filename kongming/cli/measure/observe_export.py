@@ -1,4 +1,4 @@
-"""``kongming observe export``: observations put together, without what tells whose they are."""
+"""``kongming observe export``: merge observations, optionally anonymised."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kongming.cli.extras import require
 
 @click.command(
     "export",
-    short_help="Put observations together, anonymised if you like.",
+    short_help="Merge observations, optionally anonymised.",
     epilog=examples(
         "kongming observe export a.parquet b.parquet --out both.parquet",
         "kongming observe export node.parquet --anonymise --out shared.parquet",
@@ -31,14 +31,14 @@ from kongming.cli.extras import require
     required=True,
     metavar="FILE.parquet",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="The file to write; one that is there is replaced.",
+    help="The file to write; an existing one is replaced.",
 )
 @click.option("--anonymise", is_flag=True, help="Leave out names, ids, paths, commands and tags.")
 @click.option(
     "--salt",
     metavar="TEXT",
-    help="With --anonymise: what ids are hashed with, so that one machine has the same id in "
-    "several exports. Keep it to yourself (default: drawn, and forgotten).",
+    help="With --anonymise: salt of the hashes of ids, so that one machine has the same id "
+    "in several exports. Keep it secret (default: random, not stored).",
 )
 @click.option(
     "--keep-tag", "keep", metavar="KEY", multiple=True, help="With --anonymise: keep this tag."
@@ -52,7 +52,7 @@ def export(
     keep: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Write the readings of all FILEs to one.
+    """Write the readings of all FILEs to one file.
 
     With --anonymise host names, paths, commands and tags are left out, and ids are replaced by
     salted hashes; the hardware, kernel and instance type stay, and the names of the programs.
@@ -60,7 +60,7 @@ def export(
     from kongming.records.errors import InputError
 
     if not anonymise and (salt is not None or keep):
-        raise InputError("belongs to --anonymise.", field="--salt" if salt else "--keep-tag")
+        raise InputError("is an option of --anonymise.", field="--salt" if salt else "--keep-tag")
     require("kongming observe export", "predict", "pyarrow")
     from kongming.audit.anonymising import Salt, anonymised
     from kongming.audit.readings import read_observations, write_observations

@@ -1,4 +1,4 @@
-"""``kongming reference``: what the surrogates cost on the idle node."""
+"""``kongming reference``: measure the cost of the surrogates on the idle node."""
 
 from __future__ import annotations
 
@@ -12,14 +12,16 @@ from kongming.cli import options, output
 from kongming.cli.examples import examples
 
 KEPT_FOR_S = 24 * 3600.0
-"""Readings that an interrupted command kept count for so long."""
+"""Maximum age of the readings of an interrupted command."""
 
 
 @click.command(
     "reference",
     epilog=examples("kongming reference", "kongming reference --readings 20 --spread 3600"),
 )
-@click.option("--readings", type=int, default=10, show_default=True, help="How many (10 or more).")
+@click.option(
+    "--readings", type=int, default=10, show_default=True, help="Number of readings (10 or more)."
+)
 @click.option(
     "--spread",
     type=float,
@@ -51,11 +53,11 @@ def command(
     store_url: str | None,
     as_json: bool,
 ) -> int:
-    """Learn what the surrogates cost on this node while nothing else runs.
+    """Measure the cost of the surrogates on this node while nothing else runs.
 
-    Takes readings spread over time and keeps the low quantile of each surrogate: neighbours that
-    nobody sees come and go, and a single snapshot would take them for the node itself. Each
-    reading is kept at once; after Ctrl-C the same command goes on from there.
+    Take readings spread over time and store a low quantile of each surrogate: a single reading
+    would include unseen neighbours that come and go. Each reading is stored at once; after Ctrl-C
+    the same command continues from there.
     """
     from kongming.cli.measure.fingerprint import measure
     from kongming.probes.measuring import measuring
@@ -68,7 +70,7 @@ def command(
 
     if readings < MIN_READINGS:
         raise InputError(
-            "is too few for a reference.",
+            "are too few for a reference.",
             field="readings",
             found=readings,
             allowed=f"{MIN_READINGS} or more",
@@ -99,12 +101,12 @@ def command(
                 taken = measure(node, suite_name, None, cpu, directory, quiet=as_json, text=text)
                 if not taken.times():
                     reason = next(iter(taken.surrogates.values())).error
-                    raise ProbeError(f"Not one surrogate could be measured: {reason}")
+                    raise ProbeError(f"No surrogate could be measured: {reason}")
                 store.add_fingerprint(taken, purpose="reference")
                 known.append(taken)
         except KeyboardInterrupt:
             output.error_console().print(
-                f"{len(known)} of {readings} readings are kept; the same command goes on there."
+                f"{len(known)} of {readings} readings are stored; the same command continues there."
             )
             raise
         times = idle_reference(known)

@@ -16,15 +16,15 @@ from kongming.cli.examples import examples
     "directory",
     type=click.Path(path_type=Path),
     default=None,
-    help="Folder of the I/O surrogates; its file system bounds their sizes.",
+    help="Folder of the I/O surrogates; its file system limits their sizes.",
 )
 @options.wide_option
 @options.json_option
 def command(directory: Path | None, as_json: bool) -> None:
-    """List the surrogates of this node: micro-benchmarks that stand for a resource each.
+    """List the surrogates of this node: micro-benchmarks of one resource each.
 
-    Each one is a probe (timed) and, but where it makes no sense, an inducer (a load). Sizes are
-    fixed for a node, from its caches, its total memory and limits, and its file system.
+    Each one is a probe (timed) and, with few exceptions, an inducer (a load). Sizes are fixed for a
+    node; they follow from its caches, its total memory and limits, and its file system.
     """
     from kongming.probes.suite import load_suite
 
@@ -37,8 +37,8 @@ def command(directory: Path | None, as_json: bool) -> None:
     for known in suite.surrogates:
         what = known.description
         if "inducer" not in known.roles:
-            what += f" Probe only: {known.no_inducer_reason or 'it makes no sense as a load.'}"
-        # Each suite holds the one before it, so the shortest tells all.
+            what += f" Probe only: {known.no_inducer_reason or 'it is not useful as a load.'}"
+        # Each suite contains the previous one, so naming the smallest is enough.
         shortest = known.suites[0] if known.suites else "by name"
         size = output.format_bytes(known.size_bytes)
         paper = "yes" if known.paper else ""

@@ -25,17 +25,19 @@ if TYPE_CHECKING:
     ),
 )
 @click.argument("app", metavar="APP")
-@click.option("--node", required=True, metavar="NODE", help="On this node (id or name).")
+@click.option("--node", required=True, metavar="NODE", help="The node (id or name).")
 @click.option(
     "-n",
     "--limit",
     type=click.IntRange(min=1),
     default=12,
     show_default=True,
-    help="Surrogates to show; --json has all.",
+    help="Number of surrogates to show; --json has all.",
 )
 @placement_of_model
-@click.option("--model", default=None, metavar="NAME", help="Default: the chosen one.")
+@click.option(
+    "--model", default=None, metavar="NAME", help="Model to use. Default: the chosen one."
+)
 @click.option(
     "--stale",
     type=click.Choice(STALE_POLICIES),
@@ -58,10 +60,11 @@ def command(
     store_url: str | None,
     as_json: bool,
 ) -> None:
-    """Say why APP is predicted to run on NODE as it is.
+    """Explain the prediction for APP on NODE.
 
-    For each surrogate: what it costs there now, on the idle node, and by how much less APP would
-    be slowed were it as idle. These parts need not sum up: two resources can be short together.
+    Show for each surrogate its cost there now, its cost on the idle node, and how much lower the
+    slowdown of APP would be with the idle cost. These parts need not sum to the slowdown: two
+    resources can be short together.
     """
     question = Question(
         app=app,
@@ -104,7 +107,7 @@ def _show(answer: Explanation, node: str, limit: int) -> None:
     )
     left = len(answer.contributions) - len(parts)
     if left:
-        console.print(f"{left} more have no greater part; --limit or --json shows them.")
+        console.print(f"{left} more have smaller parts; --limit or --json shows them.")
     for what, ids in (("added", said.added), ("removed", said.removed)):
         if ids:
             console.print(f"{what} since the fingerprint was taken: {', '.join(ids)}", markup=False)

@@ -1,4 +1,4 @@
-"""A prediction for a named node, or one that a server makes: asked for and shown."""
+"""Predictions for named nodes or by a server: request and output."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def forecast_on(server: Server, store_url: str | None, question: Question, as_json: bool) -> None:
-    """Ask for one node, and print the answer. Raises what the question has in place of one."""
+    """Predict for one node, and print the answer. Raises the error of the question."""
     with oracle(server, store_url) as service:
         (answer,) = service.predict([question])
     if isinstance(answer, KongmingError):
@@ -31,7 +31,7 @@ def forecast_on(server: Server, store_url: str | None, question: Question, as_js
 def forecast_job(
     server: Server, store_url: str | None, job: Job, question: Question, as_json: bool
 ) -> None:
-    """Ask for a whole job, and print the answer. Raises what the question has in place of one."""
+    """Predict a whole job, and print the answer. Raises the error of the question."""
     with oracle(server, store_url, job.scale_files(server)) as service:
         (answer,) = service.predict([question])
     if isinstance(answer, KongmingError):
@@ -45,7 +45,7 @@ def forecast_job(
 def forecast_beside(
     server: Server, store_url: str | None, question: ColocationQuestion, as_json: bool
 ) -> None:
-    """Ask about neighbours on an idle node, and print the answer."""
+    """Predict next to neighbours on an idle node, and print the answer."""
     with oracle(server, store_url) as service:
         answer = service.predict_colocation(question)
     if as_json:
@@ -62,13 +62,13 @@ def forecast_beside(
 
 
 def refuse_measuring(measuring: Mapping[str, bool], why: str) -> None:
-    """Raises InputError for an option that measures here where another node is asked about."""
+    """Raise InputError for an option that measures this node, if another node is asked about."""
     for name, given in measuring.items():
         if given:
             raise InputError(
                 f"cannot be given with {why}.",
                 field=name,
-                hint="What is known of a node comes from its fingerprints.",
+                hint="Such a prediction uses stored fingerprints and measures nothing.",
             )
 
 
@@ -76,7 +76,7 @@ def _neighbours(answer: Colocation) -> tuple[tuple[str, str], ...]:
     return tuple(
         (
             neighbour.app,
-            "not known"
+            "unknown"
             if neighbour.slowdown is None
             else f"{neighbour.slowdown.median:.2f} "
             f"({neighbour.slowdown.lower:.2f} to {neighbour.slowdown.upper:.2f})",

@@ -1,4 +1,4 @@
-"""A job on several machines: its options, what they ask, and how the answer is shown."""
+"""A job on several machines: its options, its question, and the output of the answer."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 _PARTS = 6
-"""Terms that a person is shown."""
+"""Number of terms in a table."""
 
 _NODES = 8
-"""Nodes of a job that a person is shown, the slowest first."""
+"""Number of nodes of a job in a table, the slowest first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """The options of a job; ``machines`` None where none is asked about."""
+    """The options of a job; ``machines`` None without a job."""
 
     machines: int | None = None
     scale: float | None = None
@@ -48,7 +48,7 @@ class Job:
         return self.machines is not None or bool(self.nodes)
 
     def scaling(self) -> Scaling:
-        """What is asked. Raises InputError for what is out of range."""
+        """Return the question about scaling. Raises InputError for a value out of range."""
         return Scaling(
             machines=self.machines or len(self.nodes),
             scale=1.0 if self.scale is None else self.scale,
@@ -58,26 +58,27 @@ class Job:
         )
 
     def scale_files(self, server: Server) -> dict[str, ScaleFile]:
-        """The scale model's file, where a file is named, by that name.
+        """Return the scale model by its file name, if a file is named.
 
         Raises:
-            InputError: it is no scale model, or a server is asked, which has a store of its own.
+            InputError: it is not a scale model, or a server is asked, which reads only its own
+                store.
         """
         if self.scale_model is None or not Path(self.scale_model).is_file():
             return {}
         if asks_server(server):
             raise InputError(
-                "is a file here, and a server knows the models of its own store.",
+                "is a local file, but a server knows only the models of its own store.",
                 field="--scale-model",
                 found=self.scale_model,
-                hint="Keep it there: kongming scale fit RUNS.csv --name NAME --store URL",
+                hint="Add it there: kongming scale fit RUNS.csv --name NAME --store URL",
             )
         from kongming.scale.fit.model_file import read_file
 
         return {self.scale_model: read_file(self.scale_model)}
 
     def check(self) -> None:
-        """Raises InputError for an option that is of a job where none is asked about."""
+        """Raise InputError for an option of a job without --machines."""
         if self.is_asked:
             return
         for name, value in (
@@ -89,15 +90,15 @@ class Job:
         ):
             if value is not None:
                 raise InputError(
-                    "is of a job on several machines, which is not asked about.",
+                    "is an option of a job on several machines, but --machines is missing.",
                     field=name,
-                    hint="Say how many: --machines K",
+                    hint="Give the number of machines: --machines K",
                 )
 
 
 def job_options(*, named: bool) -> Callable[[_Function], _Function]:
-    """``--machines``, ``--scale`` and what goes with them: parameter ``job`` (Job). With ``named``
-    the nodes are given too."""
+    """``--machines``, ``--scale`` and related options: parameter ``job`` (Job). With ``named`` the
+    nodes are options too."""
 
     def decorate(function: _Function) -> _Function:
         @functools.wraps(function)
@@ -123,10 +124,12 @@ def _names(texts: Sequence[str]) -> tuple[str, ...]:
 
 _OPTIONS = (
     click.option(
-        "--iterations", type=click.FloatRange(min=1.0), help="For a scale model of one iteration."
+        "--iterations",
+        type=click.FloatRange(min=1.0),
+        help="Number of iterations, for a scale model of one iteration.",
     ),
     click.option(
-        "--type", "machine_type", metavar="TYPE", help="For a scale model of several machine types."
+        "--type", "machine_type", metavar="TYPE", help="Machine type, for a scale model of several."
     ),
     click.option(
         "--scale-model",
@@ -141,7 +144,8 @@ _OPTIONS = (
     click.option(
         "--machines",
         type=click.IntRange(min=1),
-        help="A whole job on so many machines: its scale model times what its nodes are slowed by.",
+        help="Predict a whole job on this many machines: its scale model times the slowdown "
+        "of its nodes.",
     ),
 )
 _NAMED = (
@@ -161,7 +165,7 @@ _NAMED = (
 
 
 def add_scaled(grid: Table, scaled: Scaled) -> None:
-    """Rows of what a job's runtime is made of."""
+    """Add the rows of a job's runtime and its parts."""
     from rich.text import Text
 
     names = {node.node_id: node.name or node.node_id[:12] for node in scaled.nodes}
@@ -174,7 +178,7 @@ def add_scaled(grid: Table, scaled: Scaled) -> None:
     )
     for number, part in enumerate(scaled.parts[:_PARTS]):
         grid.add_row(
-            "made of" if number == 0 else "",
+            "parts" if number == 0 else "",
             Text(part.term),
             Text(f"{100 * part.share:3.0f} %  {part.kind}, follows {names[part.node_id]}"),
         )
@@ -198,7 +202,7 @@ def add_scaled(grid: Table, scaled: Scaled) -> None:
 
 
 def show_sets(app: str, sets: Sequence[RankedSet], machines: int, candidates: int) -> None:
-    """A table of sets for a person."""
+    """Print a table of node sets."""
     console = output.console()
     if not sets:
         console.print(f"There are not {machines} nodes for {app} among {candidates}.")
@@ -238,6 +242,6 @@ def show_sets(app: str, sets: Sequence[RankedSet], machines: int, candidates: in
         )
     )
     if any(node.tied_with_first for one in sets for node in one.nodes):
-        console.print("= : another node would have done as well; ties come in a random order.")
+        console.print("= : another node is equally good; ties are in random order.")
     for warning in dict.fromkeys(text for one in sets for text in one.warnings):
         console.print(f"! {warning}", markup=False)

@@ -1,4 +1,4 @@
-"""``kongming model``: what one model is, what it was made from, and how far to trust it."""
+"""``kongming model``: description, origin and errors of one model."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ PLOT_SUFFIXES = (".svg", ".png")
 @click.argument("app", metavar="APP")
 @placement_of_model
 @click.option("--node", "node", metavar="ID", help="The node it was trained on (id or name).")
-@click.option("--model", default=None, metavar="NAME", help="Whose curves. Default: the chosen.")
+@click.option(
+    "--model", default=None, metavar="NAME", help="Model of the curves. Default: the chosen one."
+)
 @click.option(
     "--plot",
     "plot_file",
@@ -49,11 +51,11 @@ def command(
     store_url: str | None,
     as_json: bool,
 ) -> None:
-    """Show the newest model of APP: errors of each kind, what was selected, how it was made.
+    """Show the newest model of APP: errors of each kind, selected surrogates, origin.
 
-    Errors are over resource families that were left out of training in turn, beside those of
-    MEAN and beside the noise floor. Sensitivity is the slowdown that the model predicts when one
-    family's surrogates go from idle to the most that was seen, all others idle.
+    Errors are over resource families that were left out of training in turn; compare them with
+    those of MEAN and with the noise floor. Sensitivity is the predicted slowdown when one family's
+    surrogates go from idle to their maximum in training, all others idle.
     """
     from kongming.cli.predict.predict import check_model
     from kongming.cli.predict.trained import placement_for
@@ -66,7 +68,7 @@ def command(
     check_model(model)
     if plot_file is not None and plot_file.suffix.lower() not in PLOT_SUFFIXES:
         raise InputError(
-            "is no kind of picture that can be drawn.",
+            "is not a supported image format.",
             field="--plot",
             found=str(plot_file),
             allowed="a name that ends in .svg or .png",
@@ -97,7 +99,7 @@ def command(
 def _newest(
     store: Store, app: str, placement: str, node: str | None
 ) -> tuple[ModelEntry, dict[str, Any]]:
-    """The newest model there, on that node if one is named.
+    """Return the newest model there, on that node if one is named.
 
     Raises:
         UnknownNameError: the application was never profiled.
@@ -196,7 +198,7 @@ def _card(
 
 
 def _node(store: Store, node_id: str) -> dict[str, Any]:
-    """The node's facts; its id alone where the store does not know it."""
+    """Return the facts of the node; only its id if the store does not know it."""
     found: NodeFacts | None = {node.id: node for node in store.nodes()}.get(node_id)
     if found is None:
         return {"id": node_id, "name": None}
@@ -214,7 +216,7 @@ def _node(store: Store, node_id: str) -> dict[str, Any]:
 
 
 def _elsewhere(store: Store, entry: ModelEntry) -> list[dict[str, str]]:
-    """Where else the application has a model."""
+    """Return where else the application has a model."""
     places = {(other.placement, other.node_id): None for other in store.models(app=entry.app)}
     return [
         {"placement": placement, "node_id": node_id}
@@ -224,7 +226,7 @@ def _elsewhere(store: Store, entry: ModelEntry) -> list[dict[str, str]]:
 
 
 def _measured(store: Store, file: ModelFile) -> dict[str, str | None]:
-    """When the first and the last of the runs that could be trained on started; UTC."""
+    """Return the start times of the first and the last usable training runs; UTC."""
     started = [
         run.started_at
         for kind in ("solo", "induced")
@@ -242,7 +244,7 @@ def _measured(store: Store, file: ModelFile) -> dict[str, str | None]:
 
 
 def _interval(file: ModelFile, frozen: FrozenModel, widening: Widening) -> dict[str, Any]:
-    """How sure predictions beside others are, shown for the idle node."""
+    """Return the interval of predictions next to others, shown for the idle node."""
     from kongming.learning.predict import predict_environment
     from kongming.learning.readings import idle_times
 
@@ -266,7 +268,9 @@ def _interval(file: ModelFile, frozen: FrozenModel, widening: Widening) -> dict[
 
 
 def _pressure(store: Store, file: ModelFile, variant: Variant) -> dict[str, float]:
-    """By family, what a neighbour sees beside the application; empty without a signature."""
+    """Return by family the slowdown of surrogates next to the application; empty without a
+    signature.
+    """
     from kongming.cli.predict.trained import signatures_of
     from kongming.learning.colocation import mean_signature
     from kongming.learning.sensitivity import pressures

@@ -1,4 +1,4 @@
-"""Sensitivity curves as a picture; matplotlib is imported when one is drawn."""
+"""Sensitivity curves as an image; matplotlib is imported only to draw it."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 _PANELS = (("family", "one resource family"), ("surrogate", "one surrogate"))
 _DASHES = ("-", (0, (5, 2)), (0, (1.5, 1.5)))
 _LEAST = 1.1
-"""The axes reach at least this far: below, a line would make much of nothing."""
+"""Minimum end of the axes: a smaller one would exaggerate small slowdowns."""
 _FINE = (1.0, 1.05, 1.1, 1.2, 1.3, 1.5, 1.75, 2.0, 2.5, 3.0, 4.0, 6.0, 8.0)
 _COARSE = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 32.0, 64.0)
 
 
 def draw(path: Path, title: str, curves: Sequence[Curve]) -> None:
-    """Write an SVG or PNG, by the suffix of ``path``. It has a page of its own colour, so that it
-    is read as well on a light page as on a dark one.
+    """Write an SVG or PNG, by the suffix of ``path``. The background is opaque, so that it is
+    readable on light and dark pages.
 
     Raises:
         MissingExtraError: matplotlib is not installed.
@@ -82,7 +82,7 @@ def _panel(axes: Axes, theme: Theme, what: str, curves: Sequence[Curve]) -> None
 
 
 def _ticks(most: float) -> list[float]:
-    """Round numbers from 1 to ``most``, at most seven."""
+    """Return round numbers from 1 to ``most``, at most seven."""
     for steps in (_FINE, _COARSE):
         found = [value for value in steps if value <= most]
         if len(found) <= 7:

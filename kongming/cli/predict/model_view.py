@@ -1,4 +1,4 @@
-"""A model card for a person: tables, and sensitivity curves as bars of text."""
+"""Model card as text: tables, and sensitivity curves as bars."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ Card = Mapping[str, Any]
 
 _BARS = "▁▂▃▄▅▆▇█"
 _WIDTH = 33
-"""Characters of a curve at most: one for each of its points."""
+"""Maximum width of a curve in characters: one for each of its points."""
 
 _BESIDE_BARS = 60
-"""Characters of the other columns beside a curve."""
+"""Characters of the other columns of the table of curves."""
 
 _NAMED = 8
-"""Surrogates or inducers that are named before the rest are counted."""
+"""How many surrogates or inducers are named; the rest are only counted."""
 
 
 def show(card: Card) -> None:
@@ -89,7 +89,7 @@ def _sureness(said: Mapping[str, Any]) -> str:
         f"widening {said['widening']:.2f} by {_count(said['coruns'], 'co-run')} of "
         f"{_count(said['applications'], 'other application')}"
         if said["applications"]
-        else "no co-runs of other applications to learn from"
+        else "no co-runs of other applications"
     )
     return (
         f"{100.0 * said['level']:g} %, {sure}: {said['left_out']} groups left out in turn, "
@@ -98,7 +98,7 @@ def _sureness(said: Mapping[str, Any]) -> str:
 
 
 def _errors(card: Card) -> Any:
-    """A row a model: median and mean error on left-out families, by variant."""
+    """Return a row for each model: median and mean error on left-out families, by variant."""
     variants = card["variants"]
     columns = ["model"]
     for name in variants:
@@ -118,7 +118,7 @@ def _errors(card: Card) -> Any:
 
 
 def _selected(card: Card) -> list[str]:
-    """What genetic models were limited to and what a stack is made of, on the full columns."""
+    """Return the selections of genetic models and the members of a stack, on the full columns."""
     variant = card["variants"]["full"]
     lines = []
     for name, members in variant["members"].items():
@@ -140,14 +140,13 @@ def _selected(card: Card) -> list[str]:
 
 
 def _curves(card: Card, width: int) -> list[Any]:
-    """A row a family, then a row a surrogate that moves much, and a line on how to read them.
-
-    Bars are on one scale for all, at most ``width`` characters wide.
+    """Return a row for each family, then one for each surrogate with a large effect, and a legend.
+    All bars have the same scale and are at most ``width`` characters wide.
     """
     sensitivity = card["sensitivity"]
     curves = sensitivity["curves"]
     values = [math.log(value) for curve in curves for value in curve["slowdown"]]
-    # Below 1.1 a full bar would make much of nothing.
+    # Below 1.1 a full bar would exaggerate a small slowdown.
     low, high = min(*values, 0.0), max(*values, math.log(1.1))
     rows = []
     for curve in curves:
@@ -166,14 +165,14 @@ def _curves(card: Card, width: int) -> list[Any]:
     title = f"Sensitivity by {sensitivity['model']}, one family or one surrogate at a time"
     return [
         output.table(columns, rows, title=title, right=("most seen", "slowdown", "inflicts")),
-        f"Slowdown is predicted where the surrogates are slowed by the most that was seen; bars "
-        f"show it on the way there from idle, on a scale of {math.exp(low):.2f} to "
-        f"{math.exp(high):.2f}. Inflicts: what neighbours see beside {card['app']}.",
+        "The slowdown is predicted at the maximum of the surrogates in training; the bars "
+        f"show its rise from idle to there, on a scale of {math.exp(low):.2f} to "
+        f"{math.exp(high):.2f}. Inflicts: the slowdown of surrogates next to {card['app']}.",
     ]
 
 
 def bars(values: Sequence[float], low: float, high: float, width: int) -> str:
-    """``values`` from ``low`` to ``high`` as a line of bars, so many characters wide."""
+    """Return ``values`` from ``low`` to ``high`` as a line of bars, ``width`` characters wide."""
     places = [round(k * (len(values) - 1) / max(width - 1, 1)) for k in range(width)]
     scale = (len(_BARS) - 1) / (high - low)
     return "".join(

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 )
 @click.option("--app", metavar="NAME", help="Only this application.")
 @options.placement_filter
-@click.option("--all", "everything", is_flag=True, help="Earlier versions as well.")
+@click.option("--all", "everything", is_flag=True, help="Show earlier versions too.")
 @server_options
 @options.store_option
 @options.wide_option
@@ -65,7 +65,7 @@ def command(
         return
     console = output.console()
     if not documents:
-        console.print("No model was trained yet: kongming train")
+        console.print("No model is trained yet. Train one: kongming train")
         return
     console.print(
         output.table(
@@ -160,7 +160,7 @@ def _described(service: Oracle, entry: ModelReport) -> dict[str, Any]:
 
 
 def _within(document: object, *path: str) -> Any:
-    """What lies at ``path``; None where a model has no such thing."""
+    """Return the value at ``path`` of a model; None if there is none."""
     for key in path:
         if not isinstance(document, Mapping):
             return None
@@ -169,7 +169,7 @@ def _within(document: object, *path: str) -> Any:
 
 
 def _variants(model: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """By variant (the columns it needs): its chosen model and what validation said of it."""
+    """Return by variant (the set of columns) its chosen model and the errors of validation."""
     found = {}
     for name, variant in (_within(model, "variants") or {}).items():
         chosen = _within(variant, "chosen")

@@ -1,4 +1,4 @@
-"""``kongming pair``: two applications beside each other."""
+"""``kongming pair``: predict two co-located applications."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @click.command(
     "pair",
-    short_help="Predict two applications beside each other.",
+    short_help="Predict two applications that run next to each other.",
     epilog=examples(
         "kongming pair xz redis", "kongming pair xz redis --placement same-core --json"
     ),
@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 @click.argument("first", metavar="A")
 @click.argument("second", metavar="B")
 @placement_of_model
-@click.option("--model", default=None, metavar="NAME", help="Default: the chosen one of each.")
+@click.option(
+    "--model", default=None, metavar="NAME", help="Model to use. Default: the chosen one of each."
+)
 @click.option("--strict", is_flag=True, help="Exit with status 3 where a model extrapolates.")
 @options.store_option
 @options.json_option
@@ -40,10 +42,10 @@ def command(
     store_url: str | None,
     as_json: bool,
 ) -> None:
-    """Predict A beside B, and B beside A, on an otherwise idle node.
+    """Predict A next to B, and B next to A, on an otherwise idle node.
 
-    Where other applications were really run beside each other, intervals are widened (or, by
-    enough of them, narrowed) so that they would have held there.
+    Co-runs of other applications widen the intervals (or, with enough applications, narrow them)
+    to their nominal coverage.
     """
     from kongming.cli.predict.predict import check_model
     from kongming.cli.predict.prediction_view import show
@@ -76,7 +78,7 @@ def predict_pair_member(
     model: str | None = None,
     strict: bool = False,
 ) -> Prediction:
-    """``app`` beside ``other`` on an otherwise idle node, from what the store holds.
+    """Predict ``app`` next to ``other`` on an otherwise idle node, from the store.
 
     Raises:
         UnknownNameError: one of them was never profiled.

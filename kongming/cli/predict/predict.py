@@ -1,4 +1,4 @@
-"""``kongming predict``: how long an application will run, now or beside others."""
+"""``kongming predict``: predict an application's runtime, now or next to others."""
 
 from __future__ import annotations
 
@@ -30,29 +30,32 @@ if TYPE_CHECKING:
 
 @click.command(
     "predict",
-    short_help="Predict an application's runtime, now or beside others.",
+    short_help="Predict an application's runtime, now or next to others.",
     epilog=examples("kongming predict xz", "kongming predict xz --with redis"),
 )
 @click.argument("app", metavar="APP")
-@click.option("--now", is_flag=True, help="On the node as it is now (default without --with).")
+@click.option(
+    "--now", is_flag=True, help="Predict for this node as it is now (default without --with)."
+)
 @click.option(
     "--fingerprint",
     "file",
     type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path),
-    help="In the environment of a fingerprint that was taken before (JSON; - for stdin).",
+    help="Predict for the environment of an earlier fingerprint (JSON file; - for stdin).",
 )
 @click.option(
     "--with",
     "others",
     metavar="OTHER",
     multiple=True,
-    help="Beside a profiled application, on the idle node unless --now is given. Repeatable.",
+    help="Predict next to this profiled application, on the idle node unless --now is "
+    "given. Repeatable.",
 )
 @click.option(
     "--node",
     metavar="NODE",
-    help="On this node (id or name), as its newest fingerprint shows it. With --server the "
-    "default is this node.",
+    help="Predict for this node (id or name), from its newest fingerprint. With --server "
+    "the default is the local node.",
 )
 @click.option(
     "--stale",
@@ -63,7 +66,9 @@ if TYPE_CHECKING:
 )
 @job_options(named=True)
 @placement_of_model
-@click.option("--model", default=None, metavar="NAME", help="Default: the chosen one.")
+@click.option(
+    "--model", default=None, metavar="NAME", help="Model to use. Default: the chosen one."
+)
 @click.option("--strict", is_flag=True, help="Exit with status 3 where the model extrapolates.")
 @click.option(
     "--dir",
@@ -91,20 +96,21 @@ def command(
     store_url: str | None,
     as_json: bool,
 ) -> None:
-    """Predict the runtime of APP: median, 90 % interval, and what drives it.
+    """Predict the runtime of APP: median, 90 % interval, and the resources that drive it.
 
-    With --now the smallest suite that the model needs is measured. OTHER must not run on the
-    node already when --now or --fingerprint is given with --with: it would be counted twice.
+    --now measures the smallest suite that the model needs. With --now or --fingerprint, an OTHER of
+    --with must not already run on the node: it would be counted twice.
 
-    With --node nothing is measured: the node's newest fingerprint is used, of the local store or
-    of the server. A server answers for all its nodes, with what has been placed there since.
+    --node measures nothing: it uses the node's newest fingerprint, from the local store or from the
+    server. A server also takes into account the jobs that were placed on the node since then.
 
-    With --machines and --nodes it is the runtime of a whole job: what the scale model tells of
-    idle machines, slowed as the slowest of the nodes is (its serial part as the driver's).
+    --machines and --nodes predict the runtime of a whole job: the prediction of its scale model for
+    idle machines, multiplied by the slowdown of the slowest node (for the serial part, of the
+    driver's node).
     """
     job.check()
     measuring_here = {"--now": now, "--fingerprint": file is not None, "--dir": bool(directory)}
-    # KONGMING_SERVER does not keep one from measuring here.
+    # KONGMING_SERVER alone does not prevent a measurement of this node.
     asked = asks_server(server) and (server.named or not any(measuring_here.values()))
     if job.is_asked:
         _job(
@@ -150,7 +156,7 @@ def command(
         raise InputError(
             "cannot be given with --fingerprint.",
             field="--now",
-            hint="Choose the node as it is now, or as it was then.",
+            hint="Choose the current environment (--now) or the earlier one (--fingerprint).",
         )
     with Store.open(store_url) as store:
         where = placement_for(store, app, placement)
@@ -210,7 +216,7 @@ def _elsewhere(
     strict: bool,
     stale: Any,
 ) -> None:
-    """Not measured here: of a node that the store or a server knows."""
+    """Predict for a node that the store or a server knows, without measuring."""
     from kongming.cli.predict.forecast import forecast_beside, forecast_on, refuse_measuring
     from kongming.records.questions import ColocationQuestion, Question
 
@@ -245,7 +251,7 @@ def _job(
     as_json: bool,
     **asked: Any,
 ) -> None:
-    """A whole job on several machines."""
+    """Predict a whole job on several machines."""
     from kongming.cli.predict.forecast import forecast_job, refuse_measuring
     from kongming.records.errors import InputError
     from kongming.records.questions import Question
@@ -263,7 +269,7 @@ def _job(
 
 
 def check_model(model: str | None) -> None:
-    """Raises UnknownNameError for a model that does not exist."""
+    """Raise UnknownNameError for a model that does not exist."""
     from kongming.learning.registry import AUTO, model_kind
 
     if model not in (None, AUTO):
@@ -293,13 +299,13 @@ def _read_fingerprint(file: Path) -> Fingerprint:
 
 
 def _measure(file: ModelFile, model: str | None, directory: Path | None) -> Fingerprint:
-    """The node as it is now, in the surrogates that the model needs, on the CPU of its runs."""
+    """Measure the surrogates that the model needs, on the CPU of its training runs."""
     from kongming.learning.predict import columns_needed, live_variant
     from kongming.probes.fingerprinting import take_fingerprint
     from kongming.probes.suite import load_suite
     from kongming.records.errors import IncompatibleError
 
-    # Asked first: on another node the columns may not even have the same names.
+    # Checked first: on another node the columns may have other names.
     version = load_suite(directory=directory).version
     if version != file.suite_version:
         raise IncompatibleError(
@@ -327,14 +333,14 @@ def _residents(
     model: str | None,
     widenings: Widenings,
 ) -> tuple[dict[str, Interval], tuple[str, ...]]:
-    """What the newcomer does to each neighbour that has a model, and why not to the others."""
+    """Return the slowdown of each neighbour that has a model, and a warning for each other one."""
     from kongming.cli.predict.trained import model_of, signatures_of
     from kongming.learning.predict import predict_residents
     from kongming.records.errors import KongmingError
 
     own = signatures_of(store, newcomer.app, newcomer)
     if not own:
-        return {}, (f"{newcomer.app} has no signature: what it does to others is not known.",)
+        return {}, (f"{newcomer.app} has no signature: its effect on others is unknown.",)
     slowdowns: dict[str, Interval] = {}
     warnings = []
     for name in neighbours:
@@ -349,5 +355,5 @@ def _residents(
                 widenings={name: widenings.of(trained)},
             )
         except KongmingError as error:
-            warnings.append(f"What it does to {name} is not known: {error.message}")
+            warnings.append(f"Its effect on {name} is unknown: {error.message}")
     return slowdowns, tuple(warnings)

@@ -1,4 +1,4 @@
-"""A prediction for a person: runtime, slowdown, what drives it, and warnings."""
+"""Output of a prediction as text: runtime, slowdown, its drivers, and warnings."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from kongming.records.prediction import Driver, Interval, Prediction
 
 _BAR = 24
-"""Characters of a full bar of a driver's share."""
+"""Width in characters of a full bar of a driver's share."""
 
 _WORTH_A_WORD = 1.02
-"""Slowdown from which a person is told what drives it: shares of next to nothing mislead."""
+"""Minimum slowdown for which drivers are shown: shares of a smaller one mislead."""
 
 
 def show(prediction: Prediction) -> None:
-    """A panel for a person: runtime, interval, slowdown, drivers, residents; warnings below."""
+    """Print a panel: runtime, interval, slowdown, drivers, residents; warnings below."""
     from rich.panel import Panel
     from rich.table import Table
     from rich.text import Text
@@ -56,7 +56,7 @@ def show(prediction: Prediction) -> None:
 
 
 def add_runtime(grid: Table, runtime: Interval, unit: str) -> None:
-    """A row with the runtime, or the application's own metric, and its interval."""
+    """Add a row with the runtime, or the application's own metric, and its interval."""
     from rich.text import Text
 
     sure = "" if runtime.calibrated else ", not calibrated"
@@ -69,7 +69,7 @@ def add_runtime(grid: Table, runtime: Interval, unit: str) -> None:
 
 
 def add_slowdown(grid: Table, slowdown: Interval, solo: float | None, unit: str) -> None:
-    """A row with the slowdown and its interval, over the solo runtime where it is known."""
+    """Add a row with the slowdown and its interval, and with the solo runtime if it is known."""
     from rich.text import Text
 
     over = "" if solo is None else f", over {_value(solo, unit)} alone"
@@ -81,7 +81,7 @@ def add_slowdown(grid: Table, slowdown: Interval, solo: float | None, unit: str)
 
 
 def add_drivers(grid: Table, drivers: Sequence[Driver], slowdown: Interval) -> None:
-    """A row with a bar for each family that drives a slowdown worth a word."""
+    """Add a row with a bar for each family that drives the slowdown."""
     shown = drivers if slowdown.median >= _WORTH_A_WORD else ()
     for number, driver in enumerate(shown):
         if driver.share >= 0.005:

@@ -28,7 +28,11 @@ _RATIO = click.FloatRange(min=0.0, max=1e6)
 )
 @click.argument("app", metavar="APP")
 @click.option(
-    "--node", "nodes", multiple=True, metavar="NODE", help="A candidate. Repeatable. Default: all."
+    "--node",
+    "nodes",
+    multiple=True,
+    metavar="NODE",
+    help="A candidate node. Repeatable. Default: all.",
 )
 @click.option(
     "-n",
@@ -39,28 +43,37 @@ _RATIO = click.FloatRange(min=0.0, max=1e6)
 @job_options(named=False)
 @placement_of_model
 @click.option(
-    "--slowdown-limit", type=_RATIO, default=0.0, help="Leave out nodes where APP is slower."
+    "--slowdown-limit",
+    type=_RATIO,
+    default=0.0,
+    help="Leave out nodes where the slowdown of APP is higher.",
 )
 @click.option(
     "--resident-slowdown-limit",
     type=_RATIO,
     default=0.0,
-    help="Leave out nodes where a resident would be slower.",
+    help="Leave out nodes where the slowdown of a resident would be higher.",
 )
 @click.option(
-    "--newcomer-weight", type=_RATIO, default=1.0, show_default=True, help="Of APP's own slowdown."
+    "--newcomer-weight",
+    type=_RATIO,
+    default=1.0,
+    show_default=True,
+    help="Weight of APP's own slowdown.",
 )
 @click.option(
     "--resident-weight",
     type=_RATIO,
     default=1.0,
     show_default=True,
-    help="Of what is added to the residents' slowdowns.",
+    help="Weight of the increase of the residents' slowdowns.",
 )
 @click.option(
     "--memory", "memory_bytes", type=click.IntRange(min=0), default=0, help="Bytes that APP needs."
 )
-@click.option("--seed", type=click.IntRange(min=0), help="Orders near ties; default: by chance.")
+@click.option(
+    "--seed", type=click.IntRange(min=0), help="Seed for the order of near ties. Default: random."
+)
 @click.option(
     "--stale",
     type=click.Choice(STALE_POLICIES),
@@ -83,13 +96,13 @@ def command(
     as_json: bool,
     **asked: Any,
 ) -> None:
-    """Order nodes by how well APP would run there, and how little it would disturb.
+    """Rank nodes for APP: by its own slowdown there, and by the slowdown of the residents.
 
-    Without --server nodes are as their newest stored fingerprint showed them, and residents are
-    not known. An application that nobody profiled is ranked by the nodes' general slowdown.
+    Without --server the newest stored fingerprint of each node is used, and its residents are
+    unknown. An application without a profile is ranked by the nodes' general slowdown.
 
-    With --machines it is sets of so many nodes for one job, of which the slowest counts; with a
-    scale model of the job, its runtime there.
+    With --machines, sets of this many nodes are ranked for one job: by the slowest node of the set,
+    or with a scale model of the job by its runtime there.
     """
     job.check()
     question = RankQuestion(
@@ -109,7 +122,7 @@ def command(
 
 
 def show(app: str, ranking: Ranking, machines: int | None = None) -> None:
-    """A table for a person, and what is to be known of it; ``machines`` where sets were asked."""
+    """Print a table of nodes and remarks on it; ``machines`` for a ranking of sets."""
     console = output.console()
     if machines is not None:
         show_sets(app, ranking.sets, machines, ranking.candidates)
@@ -142,12 +155,13 @@ def show(app: str, ranking: Ranking, machines: int | None = None) -> None:
             )
         )
         if sum(node.tied_with_first for node in ranking.nodes) > 1:
-            console.print("= : cannot be told from the first; ties come in a random order.")
+            console.print("= : as good as the first within the error; ties are in random order.")
     else:
         console.print(f"None of {ranking.candidates} nodes can be ranked.")
     if ranking.basis == "node-only":
         console.print(
-            f"! {app} has no model: this is the nodes' general slowdown, which knows nothing of it."
+            f"! {app} has no model: the ranking uses the nodes' general slowdown, which does "
+            "not depend on the application."
         )
     for reason, count in ranking.refused.items():
         console.print(f"{count} left out: {reason}")

@@ -1,4 +1,4 @@
-"""``kongming train``: train models on what was profiled, and say how far to trust them."""
+"""``kongming train``: train models on profiles, and show their errors."""
 
 from __future__ import annotations
 
@@ -34,21 +34,23 @@ _OPTIONAL = tuple(name for name in model_names(optional=True) if name not in mod
     default=AUTO,
     show_default=True,
     metavar="NAME",
-    help=f"The model that predictions use: {', '.join(model_names())}, or auto for the best of the "
-    f"validation. All of them are trained; {' and '.join(_OPTIONAL)}, which are slow, only when "
-    "asked for here.",
+    help=f"The default model of predictions: {', '.join(model_names())}, or auto for the best of "
+    f"the validation. All of them are trained, but {' and '.join(_OPTIONAL)}, which are slow, "
+    "only if named here.",
 )
 @options.placement_filter
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the models that draw.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the random models.")
 @click.option(
     "--jobs",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Train so many applications at once. Default: one for each CPU. A server has its own "
-    "training.workers.",
+    help="Number of applications to train at once. Default: one for each CPU. A server uses "
+    "its own setting training.workers.",
 )
 @click.option(
-    "--no-wait", is_flag=True, help="With --server: begin, and tell the operation to follow."
+    "--no-wait",
+    is_flag=True,
+    help="With --server: start the training, print its operation, and do not wait.",
 )
 @server_options
 @options.store_option
@@ -65,25 +67,27 @@ def command(
     store_url: str | None,
     as_json: bool,
 ) -> int:
-    """Train and validate every model on the profile of each APP (default: of all).
+    """Train and validate every model on the profile of each APP (default: all).
 
-    Validation leaves out one resource family of inducers at a time. Errors are printed beside
-    those of MEAN, which knows nothing of the environment, and beside the noise floor, which is
-    what repeats of the same run differ by.
+    Validation leaves out one resource family of inducers at a time. Compare the errors with those
+    of MEAN, which ignores the environment, and with the noise floor, the difference between repeats
+    of the same run.
 
-    With --server (KONGMING_SERVER is not enough) it is trained there, on what the server has;
-    Ctrl-C leaves it going.
+    With --server (KONGMING_SERVER is not enough) the server trains on its own data; Ctrl-C does not
+    stop it.
     """
     if changes_server(server):
         if jobs is not None:
             raise InputError(
                 "cannot be given with --server.",
                 field="--jobs",
-                hint="The server's own setting training.workers says how many.",
+                hint="The server's own setting training.workers limits it.",
             )
         return _train_there(server, apps, model, placement, seed, as_json, wait=not no_wait)
     if no_wait:
-        raise InputError("needs --server.", field="--no-wait", hint="Here it is waited for.")
+        raise InputError(
+            "needs --server.", field="--no-wait", hint="A local training always runs to its end."
+        )
     from kongming.cli.extras import require
     from kongming.process_pool import available_cpus, in_order
     from kongming.records.errors import UntrainedError
@@ -114,7 +118,7 @@ def command(
     failed.sort(key=lambda failure: names.index(failure["app"]))
     if not trained:
         raise UntrainedError(
-            failed[0]["error"] if failed else "Nothing was profiled yet.",
+            failed[0]["error"] if failed else "No application is profiled yet.",
             hint=None if failed else "Profile first: kongming profile APPS.toml",
         )
     if as_json:
@@ -128,7 +132,7 @@ def command(
         output.error_console().print(
             f"Not trained: {failure['app']}: {failure['error']}", markup=False
         )
-    # An application that was named is an answer that was asked for.
+    # An application that was named on the command line must be trained.
     return UntrainedError.exit_status if failed and apps else 0
 
 
@@ -176,7 +180,7 @@ def _names(store: Store, apps: tuple[str, ...]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """The runs of one application on one node at one placement, to be trained on."""
+    """The training runs of one application on one node at one placement."""
 
     app: str
     node_id: str
@@ -195,7 +199,7 @@ def _tasks(
     notes: list[str],
     failed: list[dict[str, str]],
 ) -> Iterator[_Task]:
-    """One for each node and placement that an application has runs at."""
+    """Return a task for each node and placement at which an application has runs."""
     from kongming.learning.training import training_sets
 
     for app in names:
@@ -210,7 +214,7 @@ def _tasks(
 
 
 def _train(task: _Task) -> dict[str, Any] | str:
-    """The model document, or why there can be none. In a process of its own, perhaps."""
+    """Return the model document, or the error. May run in a worker process."""
     from kongming.learning.training import train_application
     from kongming.records.errors import CannotAnswerError
 
@@ -223,7 +227,7 @@ def _train(task: _Task) -> dict[str, Any] | str:
 
 
 def summary(document: Mapping[str, Any], version: int) -> dict[str, Any]:
-    """What is told about a model: its errors, its choice and what it was trained on."""
+    """Return the description of a model: its errors, its choice and its training data."""
     return {
         "app": document["app"],
         "placement": document["placement"],
@@ -253,7 +257,7 @@ def summary(document: Mapping[str, Any], version: int) -> dict[str, Any]:
 
 
 def _evaluations(models: Mapping[str, Any]) -> dict[str, dict[str, int]]:
-    """How many selections each genetic model tried: to be fitted, and to be validated."""
+    """Return how many selections each genetic model tried for its fit and for its validation."""
     return {
         name: {"fit": model["evaluations"], "validation": model["validation_evaluations"]}
         for name, model in models.items()
@@ -295,7 +299,7 @@ def _show(entry: Mapping[str, Any]) -> None:
             )
     dropped = len(runs["dropped"])
     if dropped:
-        console.print(f"{dropped} runs were left out; --json tells why.", markup=False)
+        console.print(f"{dropped} runs were left out; --json shows the reasons.", markup=False)
     console.print()
 
 

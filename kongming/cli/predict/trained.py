@@ -1,4 +1,4 @@
-"""Trained models and signatures as a prediction needs them, from the store."""
+"""Models and signatures for a prediction, from the store."""
 
 from __future__ import annotations
 
@@ -26,12 +26,14 @@ placement_of_model = click.option(
 
 
 def placement_for(store: Store, app: str, wanted: str | None) -> str:
-    """The placement asked for, or the one that is meant (``placement_or_default``)."""
+    """Return the given placement, or the default one (``placement_or_default``)."""
     return placement_or_default(wanted, {entry.placement for entry in store.models(app=app)})
 
 
 def check_known(store: Store, app: str) -> None:
-    """Raises UnknownNameError, with the nearest names, for what was never profiled."""
+    """Raise UnknownNameError, with the nearest names, for an application that was never
+    profiled.
+    """
     known = {entry.name for entry in store.applications()}
     known |= {entry.app for entry in store.models()}
     if app not in known:
@@ -41,7 +43,7 @@ def check_known(store: Store, app: str) -> None:
 
 
 def model_of(store: Store, app: str, placement: str) -> tuple[ModelFile, tuple[str, ...]]:
-    """The model of ``app`` in service at ``placement``, checked, and warnings about it.
+    """Return the checked model of ``app`` in service at ``placement``, and warnings about it.
 
     Raises:
         UnknownNameError: the application was never profiled.
@@ -63,7 +65,7 @@ def model_of(store: Store, app: str, placement: str) -> tuple[ModelFile, tuple[s
 
 
 def signatures_of(store: Store, app: str, file: ModelFile) -> list[Signature]:
-    """The signatures of ``app`` that go with a model: those of the newest campaign on the
+    """Return the signatures of ``app`` that match a model: those of the newest campaign on the
     model's node, at its placement and with its suite; empty without any.
 
     Raises:

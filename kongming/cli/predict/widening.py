@@ -1,4 +1,4 @@
-"""A sentence on what co-runs say about the intervals of a prediction."""
+"""Note on the widening of a prediction's interval by co-runs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def note(widening: Widening) -> tuple[str, ...]:
-    """A sentence on how intervals were widened; none where there was nothing to learn from."""
+    """Return a sentence on how the interval was widened; none without co-runs."""
     if not widening.groups:
         return ()
     runs = f"{widening.pairs} co-run{'' if widening.pairs == 1 else 's'}"
@@ -17,4 +17,4 @@ def note(widening: Widening) -> tuple[str, ...]:
     if abs(widening.factor - 1.0) < 0.005:
         return (f"The interval needed no widening, by {runs} of {apps}.",)
     how = "widened" if widening.factor > 1.0 else "narrowed"
-    return (f"The interval is {how} by {widening.factor:.2f}, learnt from {runs} of {apps}.",)
+    return (f"The interval is {how} by {widening.factor:.2f}, learned from {runs} of {apps}.",)

@@ -1,4 +1,4 @@
-"""What a person sees of a campaign: a live table on stderr, or a line now and then."""
+"""Progress of a campaign: a live table on stderr, or regular lines."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class AppRow:
-    """What was seen of one application so far."""
+    """The runs of one application so far."""
 
     solo: list[Run] = field(default_factory=list)
     runs: int = 0
@@ -33,7 +33,7 @@ class AppRow:
 
     @property
     def solo_metric(self) -> float | None:
-        """The median of the solo runs, in the application's metric unit."""
+        """Return the median of the solo runs, in the application's metric unit."""
         solo = solo_time(self.solo)
         if solo is None:
             return None
@@ -83,14 +83,14 @@ class CampaignView:
         return sum(row.failed for row in self.rows.values())
 
     def seconds_left(self) -> float | None:
-        """From the pace so far; None before two steps were made."""
+        """Estimate from the pace so far; None before two steps."""
         if self._first_step is None or self.step - self._first_step < 2:
             return None
         pace = (time.monotonic() - self._started) / (self.step - self._first_step)
         return pace * (self.steps - self.step)
 
     def see(self, event: Event) -> None:
-        """Take one event in."""
+        """Process one event."""
         if isinstance(event, Doing):
             self.doing, self.step, self.steps = event.text, event.step, event.steps
             if self._first_step is None:

@@ -1,4 +1,4 @@
-"""``kongming corun``: really run two applications beside each other, and compare."""
+"""``kongming corun``: run two applications together, and compare with the prediction."""
 
 from __future__ import annotations
 
@@ -19,22 +19,26 @@ if TYPE_CHECKING:
 
 @click.command(
     "corun",
-    short_help="Really run two applications side by side, and compare.",
+    short_help="Run two applications together, and compare with the prediction.",
     epilog=examples("kongming corun xz redis", "kongming corun xz redis --repeats 5 --json"),
 )
 @click.argument("first", metavar="A")
 @click.argument("second", metavar="B")
 @options.placement_option
-@click.option("--repeats", type=int, default=2, show_default=True, help="Co-runs each way.")
+@click.option(
+    "--repeats", type=int, default=2, show_default=True, help="Number of co-runs in each direction."
+)
 @click.option(
     "--apps",
     "file",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Applications file (default: as they were profiled last).",
+    help="Applications file (default: the applications as profiled last).",
 )
 @options.anyway_option
 @click.option("--model", default=None, help="The model to compare with (default: the chosen).")
-@click.option("--seed", type=int, default=None, help="Order and phases (default: drawn).")
+@click.option(
+    "--seed", type=int, default=None, help="Seed of the order and the phases (default: random)."
+)
 @click.option(
     "--dir",
     "directory",
@@ -58,11 +62,11 @@ def command(
     store_url: str | None,
     as_json: bool,
 ) -> int:
-    """Time A while B loops beside it, and B while A does; print predicted and measured.
+    """Time A while B runs in a loop, and B while A does; print predicted and measured slowdowns.
 
-    B is warmed up first and met at a random phase. Solo runs are interleaved, so that the
-    slowdown is over a solo time of the same minutes. Without a trained model only what was
-    measured is printed.
+    The neighbour is warmed up first, and the run starts at a random phase of it. Solo runs are
+    interleaved, so that the slowdown is over a solo time of the same minutes. Without a trained
+    model only the measurement is printed.
     """
     from kongming.campaigns.campaign import drive, seed_of
     from kongming.campaigns.this_node import measured_node
@@ -123,9 +127,8 @@ def command(
 
 
 def measured_slowdown(runs: list[Run], app: str, other: str) -> dict[str, Any]:
-    """What repeats of one ordered pair measured: geometric means, and their noise floor.
-
-    ``runtime_s`` and ``solo_s`` are in the application's metric unit. None where all failed.
+    """Return the geometric means of the repeats of one ordered pair, and their noise floor.
+    ``runtime_s`` and ``solo_s`` are in the application's metric unit. None if all failed.
     """
     from kongming.records.run import geometric_mean, noise_floor_pct
 
@@ -152,7 +155,7 @@ def measured_slowdown(runs: list[Run], app: str, other: str) -> dict[str, Any]:
 def compared(
     placement: str, predictions: list[dict[str, Any]], measured: list[dict[str, Any]]
 ) -> dict[str, Any]:
-    """The shape of ``kongming pair``, with what was measured beside each prediction."""
+    """Return the document of ``kongming pair``, with the measurement for each prediction."""
     floors = [m["noise_floor_pct"] for m in measured if m["noise_floor_pct"] is not None]
     for predicted, found in zip(predictions, measured, strict=True):
         said, slowdown = predicted.get("slowdown"), found["slowdown"]
@@ -172,7 +175,7 @@ def compared(
 def _predicted(
     store: Store, app: str, other: str, placement: str, widenings: Widenings, model: str | None
 ) -> dict[str, Any]:
-    """The prediction as JSON, or the reason why there is none."""
+    """Return the prediction as JSON, or the reason why there is none."""
     from kongming.records.errors import KongmingError
 
     try:
@@ -180,7 +183,7 @@ def _predicted(
 
         return predict_pair_member(store, app, other, placement, widenings, model=model).to_dict()
     except (KongmingError, ModuleNotFoundError) as error:
-        # Whatever the reason, what was measured is worth showing without it.
+        # The measurement is shown even if there is no prediction.
         return {"app": app, "beside": [other], "slowdown": None, "warnings": [str(error)]}
 
 

@@ -18,13 +18,13 @@ from kongming.records.errors import InputError
 
 @click.command("init", epilog=examples("kongming init", "kongming init services.toml --force"))
 @click.argument("file", type=click.Path(path_type=Path), default=Path("apps.toml"))
-@click.option("--force", is_flag=True, help="Overwrite FILE if it is there.")
+@click.option("--force", is_flag=True, help="Overwrite FILE if it exists.")
 @json_option
 def command(file: Path, force: bool, as_json: bool) -> None:
     """Write a commented applications file (default: apps.toml).
 
-    Every key is explained in it. It holds one small application that works as it is and a
-    service to uncomment.
+    The file explains every key. It has one small application that works unchanged, and a service to
+    uncomment.
     """
     _write(file, template(), force=force)
     if as_json:
@@ -34,17 +34,17 @@ def command(file: Path, force: bool, as_json: bool) -> None:
 
 
 def template() -> str:
-    """The text of the example file."""
+    """Return the text of the example file."""
     return resources.files("kongming.cli.profile").joinpath("apps_template.toml").read_text("utf-8")
 
 
 def _write(file: Path, text: str, *, force: bool) -> None:
-    """All of the file or nothing of it: a full disk leaves what was there before."""
+    """Write the file atomically: on a full disk the old one stays."""
     if file.is_dir():
         raise InputError("is a folder.", field="FILE", found=str(file), allowed="a file name")
     if file.exists() and not force:
         raise InputError(
-            "is there already.", field="FILE", found=str(file), hint="Use --force to overwrite it."
+            "already exists.", field="FILE", found=str(file), hint="Use --force to overwrite it."
         )
     made: str | None = None
     try:

@@ -33,9 +33,19 @@ if TYPE_CHECKING:
 @click.argument("file", metavar="APPS.toml|APP", type=click.Path(path_type=Path))
 @click.option("--app", "names", metavar="NAME", multiple=True, help="Only this one (repeatable).")
 @options.placement_option
-@click.option("--plan", "plan_name", default="quick", show_default=True, help="quick or paper.")
-@click.option("--repeats", type=int, default=1, show_default=True, help="Times each level.")
-@click.option("--levels", type=int, default=None, help="Only the N most telling load levels.")
+@click.option(
+    "--plan",
+    "plan_name",
+    default="quick",
+    show_default=True,
+    help="Plan of load levels: quick or paper.",
+)
+@click.option(
+    "--repeats", type=int, default=1, show_default=True, help="Number of runs at each load level."
+)
+@click.option(
+    "--levels", type=int, default=None, help="Use only the N most informative load levels."
+)
 @click.option(
     "--suite",
     "suite_name",
@@ -43,11 +53,20 @@ if TYPE_CHECKING:
     default=None,
     help="Surrogates timed under each level (default: standard; quick where cores are shared).",
 )
-@click.option("--budget", type=float, metavar="MINUTES", help="Stop after this; resumable.")
-@click.option("--dry-run", is_flag=True, help="Tell runs, time and bytes written, and stop.")
-@click.option("--again", is_flag=True, help="Measure anew what is already complete.")
+@click.option("--budget", type=float, metavar="MINUTES", help="Stop after this time; resumable.")
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Print the number of runs, their time and the bytes written, and stop.",
+)
+@click.option("--again", is_flag=True, help="Repeat a complete measurement.")
 @options.anyway_option
-@click.option("--seed", type=int, default=None, help="Order of the runs (default: drawn, kept).")
+@click.option(
+    "--seed",
+    type=int,
+    default=None,
+    help="Seed of the order of the runs (default: random, stored).",
+)
 @click.option(
     "--dir",
     "directory",
@@ -86,11 +105,11 @@ def command(
 ) -> int:
     """Profile the applications of APPS.toml on this node.
 
-    Each one runs alone, under every load level of the plan, and in a loop while the suite is
-    timed beside it. Everything is kept in the store as it is measured; the same command resumes
-    an interrupted campaign. Exit status 1 when runs failed.
+    Each one runs alone, under every load level of the plan, and in a loop while the suite is timed
+    next to it. Every run is stored at once; the same command resumes an interrupted campaign. Exit
+    status 1 if runs failed.
 
-    With --node and --server the agent of a node is asked to profile the application APP there.
+    With --node and --server, the agent of that node profiles the application APP.
     """
     from kongming.campaigns.campaign import budget as time_budget
     from kongming.campaigns.campaign import seed_of
@@ -194,8 +213,9 @@ def _report(
     for app, seen in document["apps"].items():
         if seen["signature_lacks"]:
             console.print(
-                f"{app}: its signature lacks {', '.join(seen['signature_lacks'])}: its iterations "
-                "are too short to see them. Let it work longer, or fewer predictions can be made.",
+                f"{app}: its signature lacks {', '.join(seen['signature_lacks'])}: its "
+                "iterations are too short to measure them. Make them longer, or fewer "
+                "predictions are possible.",
                 style="yellow",
             )
         for reason in seen["reasons"]:
@@ -207,7 +227,7 @@ def _report(
             f"{view.failed} of {sum(row.runs for row in view.rows.values())} runs failed."
         )
     if not campaign.complete:
-        console.print("The budget is spent; the same command goes on where this one stopped.")
+        console.print("The budget is spent; the same command continues where this one stopped.")
     elif kept := [app for app, row in view.rows.items() if row.solo and row.dropped is None]:
         console.print(f"Next: kongming train {' '.join(kept)}")
 
@@ -218,7 +238,7 @@ def _already(campaign: str, apps: Iterable[str], *, as_json: bool) -> int:
     else:
         output.console().print(
             f"This plan is complete for {', '.join(sorted(apps))}. "
-            "--again measures it anew and adds to what is there."
+            "--again repeats it and adds the runs."
         )
     return 0
 
@@ -242,11 +262,11 @@ def _dry_run(store: Store, settings: ProfileSettings, plan: Plan, *, as_json: bo
         return 0
     console = output.console()
     console.print(
-        f"{sum(cost.runs.values())} runs of {len(settings.apps)} applications at the most, "
-        f"about {cost.seconds / 60:.0f} min, up to {cost.written_bytes / 1e9:.0f} GB written."
+        f"{sum(cost.runs.values())} runs of {len(settings.apps)} applications at most, about "
+        f"{cost.seconds / 60:.0f} min, up to {cost.written_bytes / 1e9:.0f} GB written."
     )
     if assumed:
         console.print(
-            f"Not yet run here and taken to last {ASSUMED_APP_S:g} s: {', '.join(sorted(assumed))}."
+            f"Not yet run here, assumed to take {ASSUMED_APP_S:g} s: {', '.join(sorted(assumed))}."
         )
     return 0

@@ -1,4 +1,4 @@
-"""Campaigns shown to a person: resumed, and driven under a live table."""
+"""Run or resume campaigns with a live table."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def profile_applications(
     quiet: bool = False,
     anyway: bool = False,
 ) -> tuple[ProfileCampaign, CampaignView]:
-    """Carry the campaign out, or what is left of it; ``quiet`` prints nothing about resuming.
+    """Run the campaign, or its remaining steps; ``quiet`` prints nothing about resuming.
 
     Raises:
         BusyError: something else measures on these CPUs, and ``anyway`` is false.
@@ -47,7 +47,7 @@ def profile_applications(
 
 
 class _Resumable(Protocol):
-    """A campaign of an evaluation."""
+    """A campaign of an evaluation, as ``drive`` needs it."""
 
     @property
     def steps(self) -> Collection[object]: ...
@@ -69,7 +69,7 @@ def drive_shown(
     quiet: bool,
     anyway: bool,
 ) -> None:
-    """Carry out what is left of a campaign; ``quiet`` prints nothing about resuming.
+    """Run the remaining part of a campaign; ``quiet`` prints nothing about resuming.
 
     Raises:
         BusyError: something else measures on these CPUs, and ``anyway`` is false.

@@ -18,11 +18,13 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 _OWN = frozenset(
     {"node", "server", "ca", "cert", "key", "token_file", "tls", "timeout", "file", "as_json"}
 )
-"""Parameters of a request: the others say how a campaign on this node measures."""
+"""Parameters of a request; all others are settings of a local campaign."""
 
 
 def request_options(function: _Function) -> _Function:
-    """``--node`` and the options of a server: with them the command asks, and measures nothing."""
+    """``--node`` and the options of a server, with which the command sends a request and measures
+    nothing.
+    """
 
     @functools.wraps(function)
     def decided(*, node: str | None, server: Server, **values: Any) -> Any:
@@ -33,7 +35,7 @@ def request_options(function: _Function) -> _Function:
             raise InputError(
                 "is missing.",
                 field="--node",
-                allowed="a node that the server knows, by id or name",
+                allowed="the id or name of a node that the server knows",
                 hint="Without --server the applications of a file are profiled on this node.",
             )
         return function(**values)
@@ -41,7 +43,8 @@ def request_options(function: _Function) -> _Function:
     option = click.option(
         "--node",
         metavar="NODE",
-        help="Have this node's agent profile the application APP, which its own list allows.",
+        help="Request that this node's agent profile the application APP, which its own "
+        "list must allow.",
     )
     return option(server_options(decided))  # type: ignore[return-value]
 
@@ -59,8 +62,9 @@ def request_profile(app: Path, node: str, server: Server, *, as_json: bool) -> i
         output.emit_json({"app": str(app), "node": node, "requested": True})
         return 0
     output.console().print(
-        f"The agent of {node} will be asked to profile {app} when it next reports. Its runs reach "
-        f"the server as they are measured; to see the node: kongming watch {node} --server "
+        f"The agent of {node} will be asked to profile {app} when it next reports. Its runs "
+        f"reach the server as they are measured; watch the node: kongming watch {node} "
+        "--server "
         f"{server.target}. When they are complete: kongming train {app} --server {server.target}",
         markup=False,
         highlight=False,
@@ -76,5 +80,5 @@ def _refuse_local_options(ctx: click.Context) -> None:
             raise InputError(
                 "cannot be given with --node.",
                 field=parameter.opts[0],
-                hint="The agent's own settings say how it profiles.",
+                hint="The agent profiles by its own settings.",
             )

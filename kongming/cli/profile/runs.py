@@ -1,4 +1,4 @@
-"""``kongming runs``: what was run, under which load, and how long it took."""
+"""``kongming runs``: the runs with their load and runtime."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from kongming.store import Store
 
 SHOWN = 50
-"""Rows for a person unless --limit says otherwise."""
+"""Default number of rows of the table."""
 
 
 @click.command(
@@ -30,7 +30,7 @@ SHOWN = 50
     metavar="N",
     help=f"Only the newest N; 0 for all. Default: {SHOWN}, and all with --json.",
 )
-@click.option("--fingerprints", is_flag=True, help="With --json: each run's fingerprints as well.")
+@click.option("--fingerprints", is_flag=True, help="With --json: include each run's fingerprints.")
 @options.store_option
 @options.wide_option
 @options.json_option

@@ -1,4 +1,4 @@
-"""Applications by name, from a file or as they were profiled last."""
+"""Applications by name, from a file or from the last profile."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def applications(
     store: Store, names: Sequence[str], file: Path | None = None
 ) -> dict[str, Application]:
-    """The named applications, ready to run.
+    """Return the named applications, ready to run.
 
     Raises:
         UnknownNameError: neither the file nor the store has one of that name.

@@ -1,4 +1,6 @@
-"""``kongming scale design`` and ``next``: which experiments tell most for their cost."""
+"""``kongming scale design`` and ``next``: the experiments with the most information for their
+cost.
+"""
 
 from __future__ import annotations
 
@@ -14,57 +16,68 @@ from kongming.cli.scale import models as scale_models
 from kongming.cli.scale import options as scale_options
 
 DEFAULT_EXPERIMENTS = 7
-"""As many as Ernest was trained on for its Table 1."""
+"""Default number of experiments: as in Table 1 of Ernest."""
 
 
 @click.command(
     "design",
-    short_help="Which experiments tell most for their cost.",
+    short_help="Choose the experiments with the most information for their cost.",
     epilog=examples(
         "kongming scale design --machines 1..8 --scale 0.01..0.1 --target 64@1.0 --out design.json",
         "kongming scale design --machines 1,2,4,8 --scale 0.01..0.1 --experiments 5",
     ),
 )
-@click.option("--machines", metavar="RANGE", required=True, help="As 1..16 or 1,2,4,8.")
 @click.option(
-    "--scale", "scale_range", metavar="RANGE", required=True, help="As 0.01..0.1 (ten) or ..:COUNT."
+    "--machines", metavar="RANGE", required=True, help="Machine counts, as 1..16 or 1,2,4,8."
+)
+@click.option(
+    "--scale",
+    "scale_range",
+    metavar="RANGE",
+    required=True,
+    help="Scales, as 0.01..0.1 (ten values) or 0.01..0.1:COUNT.",
 )
 @click.option(
     "--budget-machine-seconds",
     "budget",
     type=click.FloatRange(min=0.0, min_open=True),
     metavar="X",
-    help="What all experiments may cost together.",
+    help="Limit on the total cost of all experiments.",
 )
 @click.option(
-    "--experiments", type=click.IntRange(min=1), metavar="K", help="Or how many [default: 7]."
+    "--experiments",
+    type=click.IntRange(min=1),
+    metavar="K",
+    help="Number of experiments, instead of a budget [default: 7].",
 )
 @click.option(
     "--optimality",
     type=click.Choice(["A", "D", "I"]),
-    help="What is best: the coefficients on average (A), together (D), or the prediction at the "
-    "target (I) [default: I with a target, else A].",
+    help="Minimise the variance of the coefficients on average (A), jointly (D), or of the "
+    "prediction at the target (I) [default: I with a target, else A].",
 )
-@click.option("--target", metavar="M@S", help="What is to be predicted, as 64@1.0.")
+@click.option(
+    "--target", metavar="M@S", help="Configuration to predict: machines@scale, as 64@1.0."
+)
 @click.option(
     "--repeats",
     type=click.IntRange(min=1),
     default=1,
     show_default=True,
-    help="How often one configuration may be run.",
+    help="Maximum number of runs of one configuration.",
 )
 @click.option(
     "--at-least",
     metavar="M@S[=COUNT]",
     multiple=True,
-    help="A configuration that has to be run (repeatable).",
+    help="A configuration that must be run (repeatable).",
 )
 @scale_options.planning_options
 @click.option(
     "--out",
     metavar="FILE",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Write the design there, for 'scale run'.",
+    help="Write the design to this file, for 'scale run'.",
 )
 @options.store_option
 @options.wide_option
@@ -89,8 +102,8 @@ def design(
 ) -> None:
     """Choose the experiments that make the model, or the prediction at a target, most certain.
 
-    The convex problem of fractions of experiments is solved first (with the gap to its optimum),
-    then rounded to whole ones by exchange.
+    Solve the convex problem of fractional experiments first (with the gap to its optimum), then
+    round to whole ones by exchange.
     """
     from kongming.records.errors import InputError
     from kongming.scale.design.candidates import find_design
@@ -104,7 +117,9 @@ def design(
     for text in at_least:
         pair, _, count = text.partition("=")
         if count and not (count.isdigit() and int(count) > 0):
-            raise InputError("is no count.", field="--at-least", found=text, allowed="as 4@0.1=2")
+            raise InputError(
+                "is not a count.", field="--at-least", found=text, allowed="as 4@0.1=2"
+            )
         required[configuration(pair, "--at-least")] = int(count or 1)
     plan, warnings = experiments_of(
         machines=machines,
@@ -165,25 +180,37 @@ def design(
 
 @click.command(
     "next",
-    short_help="The next best experiment, or that enough were done.",
+    short_help="Choose the next experiment, or stop.",
     epilog=examples(
         "kongming scale next runs.csv --machines 1..8 --scale 0.01..0.1 --target 64@1.0"
     ),
 )
 @click.argument("runs", metavar="RUNS.csv", type=click.Path(dir_okay=False, path_type=Path))
-@click.option("--machines", metavar="RANGE", required=True, help="As 1..16 or 1,2,4,8.")
-@click.option("--scale", "scale_range", metavar="RANGE", required=True, help="As 0.01..0.1.")
-@click.option("--target", metavar="M@S", required=True, help="What is to be predicted: 64@1.0.")
+@click.option(
+    "--machines", metavar="RANGE", required=True, help="Machine counts, as 1..16 or 1,2,4,8."
+)
+@click.option(
+    "--scale", "scale_range", metavar="RANGE", required=True, help="Scales, as 0.01..0.1."
+)
+@click.option(
+    "--target",
+    metavar="M@S",
+    required=True,
+    help="Configuration to predict: machines@scale, as 64@1.0.",
+)
 @click.option(
     "--stop-at",
     type=click.FloatRange(min=0.0, min_open=True),
     default=10.0,
     show_default=True,
     metavar="PCT",
-    help="Enough when the 90% interval at the target reaches no farther than this above the "
-    "median.",
+    help="Stop when the 90% interval at the target reaches at most this far above the median.",
 )
-@click.option("--per-cost/--per-run", default=True, help="Most for its cost, or most at all.")
+@click.option(
+    "--per-cost/--per-run",
+    default=True,
+    help="Choose by information per cost, or by information alone.",
+)
 @click.option(
     "--cost",
     "cost_file",
@@ -207,7 +234,9 @@ def next_experiment(
     items: float | None,
     as_json: bool,
 ) -> None:
-    """Fit what was run so far; stop, or name the experiment that narrows the target most."""
+    """Fit the runs so far; stop, or name the experiment that narrows the interval at the target
+    most.
+    """
     from kongming.scale.design.candidates import next_best
     from kongming.scale.design.planning import configuration, experiments_of
     from kongming.scale.fit.fitting import Settings, fit_runs
@@ -230,7 +259,7 @@ def next_experiment(
     )
     prediction = fitted.predict(aim)
     reach = 100.0 * (prediction.upper / prediction.median - 1.0)
-    # An interval from too few runs is wide or narrow by chance.
+    # The width of an interval from too few runs is random.
     enough = reach <= stop_at and plan.runs.count > len(plan.experiments.terms)
     document: dict[str, Any] = {
         "stop": enough,
@@ -255,15 +284,15 @@ def next_experiment(
     console.print(f"{aim}: {scale_models.interval(prediction.runtime_s)}", markup=False)
     if enough:
         console.print(
-            f"Enough: the interval reaches {reach:.1f}% above the median, at most {stop_at:g}% was "
-            "asked for.",
+            f"Enough: the interval reaches {reach:.1f}% above the median; the limit is "
+            f"{stop_at:g}%.",
             markup=False,
         )
     else:
         chosen = document["next"]
         console.print(
             f"Next: {chosen['machines']} machines at scale {chosen['scale']:g} (the interval "
-            f"reaches {reach:.1f}% above the median; {stop_at:g}% was asked for).",
+            f"reaches {reach:.1f}% above the median; the limit is {stop_at:g}%).",
             markup=False,
         )
 

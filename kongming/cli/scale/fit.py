@@ -1,4 +1,4 @@
-"""``kongming scale fit``: a table of runs becomes a scale model."""
+"""``kongming scale fit``: fit a scale model to a table of runs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ KINDS = (
 )
 @click.argument("runs", metavar="RUNS.csv", type=click.Path(dir_okay=False, path_type=Path))
 @scale_options.table_options
-@click.option("--group", "group_column", metavar="COLUMN", help="Jobs: one model each.")
+@click.option("--group", "group_column", metavar="COLUMN", help="Column of jobs: one model each.")
 @scale_options.terms_option
 @scale_options.items_option
 @click.option(
@@ -45,7 +45,7 @@ KINDS = (
     type=click.Choice(KINDS),
     default="auto",
     show_default=True,
-    help="What is fitted. auto chooses by leaving configurations out.",
+    help="Kind of model. auto chooses by leaving configurations out.",
 )
 @click.option(
     "--threshold",
@@ -55,12 +55,12 @@ KINDS = (
     metavar="PCT",
     help="A leave-one-out error above this is a bad fit.",
 )
-@click.option("--drop-first", is_flag=True, help="Leave each configuration's first run out.")
+@click.option("--drop-first", is_flag=True, help="Leave out each configuration's first run.")
 @click.option(
     "--memory-load",
     type=click.FloatRange(min=0.0, min_open=True),
     metavar="X",
-    help="The scale per machine that fits into memory: nothing is predicted beyond.",
+    help="The scale per machine that fits into memory: there are no predictions beyond it.",
 )
 @click.option(
     "--track",
@@ -73,7 +73,7 @@ KINDS = (
     "--save",
     metavar="FILE",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Write the model there.",
+    help="Write the model to this file.",
 )
 @click.option("--name", metavar="NAME", help="Keep the model in the store under this name.")
 @options.store_option
@@ -99,12 +99,12 @@ def command(
     store_url: str | None,
     as_json: bool,
 ) -> None:
-    """Fit how the time of a job depends on its input and its machines.
+    """Fit the runtime of a job as a function of its input and its machines.
 
     A row of RUNS.csv is a run: machines, scale (the share of the input), seconds. Several rows of
-    one configuration are its repeats. The model is Ernest's, a sum of terms none of which is
-    below 0, in seconds or in relative error, with a cliff, a local correction, or the nearest run,
-    whichever foretells left-out configurations best.
+    one configuration are repeats. The model is Ernest's sum of non-negative terms (fitted to
+    seconds or to relative errors, with a memory cliff or with a local correction) or the nearest
+    run, whichever predicts left-out configurations best.
     """
     from kongming.cli.extras import require
 
@@ -159,7 +159,7 @@ def command(
 
 
 def _document(models: Sequence[ScaleModel]) -> dict[str, Any]:
-    """One report; by machine type under ``types`` and by job under ``groups`` where there are
+    """Return a report; by machine type under ``types`` and by job under ``groups`` if there are
     such columns."""
     groups: dict[str | None, dict[str, Any]] = {}
     for model in models:
@@ -186,7 +186,7 @@ def _show(model: ScaleModel) -> None:
     console.print(output.table(("term", "seconds"), rows, right=("seconds",)))
     errors = [
         ("this model, leave one out", report["loo_error_pct"]),
-        ("this model and its choice, nested", report["nested_error_pct"]),
+        ("with the choice of the model (nested)", report["nested_error_pct"]),
         ("this model, largest machine count left out", report["largest_out_error_pct"]),
         ("plain Ernest", report["baselines"]["ernest"]),
         ("Amdahl", report["baselines"]["amdahl"]),
@@ -200,7 +200,8 @@ def _show(model: ScaleModel) -> None:
     coverage = report["coverage"]
     if coverage["measured"] is not None:
         console.print(
-            f"The {100 * coverage['level']:.0f}% interval held {100 * coverage['measured']:.0f}% "
+            f"The {100 * coverage['level']:.0f}% interval contains "
+            f"{100 * coverage['measured']:.0f}% "
             f"of {coverage['runs']} left-out runs.",
             markup=False,
         )

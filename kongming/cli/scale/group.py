@@ -1,4 +1,4 @@
-"""``kongming scale``: how long a job takes with more input and more machines."""
+"""``kongming scale``: predict the runtime of a job with more input and more machines."""
 
 from __future__ import annotations
 
@@ -16,21 +16,26 @@ SUBCOMMANDS = {
     ),
     "recommend": Entry(
         "kongming.cli.scale.predict:recommend_machines",
-        "The cheapest in time, or the fastest within a budget.",
+        "Choose the cheapest by a deadline, or the fastest within a budget.",
     ),
     "curve": Entry(
-        "kongming.cli.scale.predict:show_curve", "Runtime and cost over the number of machines."
+        "kongming.cli.scale.predict:show_curve",
+        "Show runtime and cost over the number of machines.",
     ),
     "design": Entry(
-        "kongming.cli.scale.design:design", "Which experiments tell most for their cost."
+        "kongming.cli.scale.design:design", "Choose the experiments with the most information."
     ),
     "next": Entry(
         "kongming.cli.scale.design:next_experiment",
-        "The next best experiment, or that enough were done.",
+        "Choose the next experiment, or stop.",
     ),
-    "run": Entry("kongming.cli.scale.run:command", "Carry the experiments of a design out."),
-    "drop": Entry("kongming.cli.scale.machines:drop", "Which of the launched machines to drop."),
-    "extra": Entry("kongming.cli.scale.machines:extra", "How many extra machines to launch."),
+    "run": Entry("kongming.cli.scale.run:command", "Run the experiments of a design."),
+    "drop": Entry(
+        "kongming.cli.scale.machines:drop", "Choose which of the launched machines to drop."
+    ),
+    "extra": Entry(
+        "kongming.cli.scale.machines:extra", "Compute how many extra machines to launch."
+    ),
 }
 
 
@@ -44,8 +49,8 @@ SUBCOMMANDS = {
     ),
 )
 def command() -> None:
-    """How long does a job take with this input, on so many machines?
+    """Predict how long a job takes by its input and its number of machines.
 
-    Design experiments on little input and few machines, run them, fit a model (Ernest), then ask.
-    MODEL is a file that 'fit --save' wrote, or a name that 'fit --name' kept in the store.
+    Design experiments on little input and few machines, run them, fit a model (Ernest), then
+    predict. MODEL is a file that 'fit --save' wrote, or a name that 'fit --name' stored.
     """

@@ -1,4 +1,4 @@
-"""``kongming scale drop`` and ``extra``: launched machines, of which the slowest are dropped."""
+"""``kongming scale drop`` and ``extra``: drop the slowest of the launched machines."""
 
 from __future__ import annotations
 
@@ -30,23 +30,25 @@ _families = click.option(
 
 @click.command(
     "drop",
-    short_help="Which of the launched machines to drop.",
+    short_help="Choose which of the launched machines to drop.",
     epilog=examples(
         "kongming scale drop a.json b.json c.json --keep 2",
         "kongming scale drop fingerprints.csv --keep 16 --by memory",
     ),
 )
 @_fingerprints
-@click.option("--keep", type=click.IntRange(min=1), required=True, help="How many are needed.")
+@click.option(
+    "--keep", type=click.IntRange(min=1), required=True, help="Number of machines that are needed."
+)
 @_families
 @options.wide_option
 @options.json_option
 def drop(fingerprints: Sequence[Path], keep: int, families: str, as_json: bool) -> None:
     """Drop the slowest of the launched machines, by their fingerprints.
 
-    FINGERPRINT.json is what 'kongming fingerprint --json' printed on a machine, or a CSV with a
+    FINGERPRINT.json is the output of 'kongming fingerprint --json' on a machine, or a CSV with a
     column node and readings in seconds per operation. A parallel step ends with its slowest
-    machine: its share of time that is saved is the gain.
+    machine; the gain is the share of its time that is saved.
     """
     from kongming.scale.decide.overallocation import drop_slowest, slowness
     from kongming.scale.decide.readings import readings
@@ -82,29 +84,38 @@ def drop(fingerprints: Sequence[Path], keep: int, families: str, as_json: bool) 
 
 @click.command(
     "extra",
-    short_help="How many extra machines to launch.",
+    short_help="Compute how many extra machines to launch.",
     epilog=examples(
         "kongming scale extra fingerprints.csv --machines 16",
         "kongming scale extra a.json b.json c.json --machines 2 --target 1.05",
     ),
 )
 @_fingerprints
-@click.option("--machines", type=click.IntRange(min=1), required=True, help="How many are needed.")
+@click.option(
+    "--machines",
+    type=click.IntRange(min=1),
+    required=True,
+    help="Number of machines that are needed.",
+)
 @click.option(
     "--target",
     type=click.FloatRange(min=0.0, min_open=True),
     default=1.1,
     show_default=True,
-    help="The slowest that is kept takes at most so many times the typical machine's time.",
+    help="Maximum time of the slowest kept machine, as a multiple of the typical machine's.",
 )
 @click.option(
     "--risk",
     type=click.FloatRange(0.0, 1.0, min_open=True, max_open=True),
     default=0.95,
     show_default=True,
-    help="The probability with which the target is to be met.",
+    help="Probability of meeting the target.",
 )
-@click.option("--most", type=click.IntRange(min=0), help="Extras at most [default: as many more].")
+@click.option(
+    "--most",
+    type=click.IntRange(min=0),
+    help="Maximum number of extra machines [default: as many as are needed].",
+)
 @_families
 @options.wide_option
 @options.json_option
@@ -117,7 +128,7 @@ def extra(
     families: str,
     as_json: bool,
 ) -> None:
-    """Say how many more machines to launch, from how those that were measured differ."""
+    """Compute how many extra machines to launch, from the variability of measured machines."""
     from kongming.scale.decide.overallocation import extra_machines, slowness
     from kongming.scale.decide.readings import readings
 

@@ -1,4 +1,4 @@
-"""Scale models by file or name, and what all answers say of them."""
+"""Scale models by file or name, and the parts that all answers share."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 
 def load(model: str, store_url: str | None) -> ScaleFile:
-    """The model in a file, or of a name in the store.
+    """Return the model in a file, or of a name in the store.
 
     Raises:
-        InputError: the file is no scale model.
-        UnknownNameError: there is no such file, and no such name.
+        InputError: the file is not a scale model.
+        UnknownNameError: there is no such file and no such name.
     """
     from kongming.scale.fit import model_file as persist
 
@@ -43,7 +43,7 @@ def load(model: str, store_url: str | None) -> ScaleFile:
 
 
 def keep(file: ScaleFile, name: str, store_url: str | None) -> int:
-    """Keep a model in the store; returns its version."""
+    """Store a model; return its version."""
     from kongming.scale.fit import model_file as persist
     from kongming.store import Store
     from kongming.store.models import SCALE, SCALE_PREFIX
@@ -53,7 +53,7 @@ def keep(file: ScaleFile, name: str, store_url: str | None) -> int:
 
 
 def staleness(file: ScaleFile) -> tuple[bool, list[str]]:
-    """Whether the program or its input has changed since, and what is to be said of it."""
+    """Return whether the program or its input has changed since the fit, and warnings about it."""
     from kongming.scale.fit.tracked_files import changes
 
     stale, reasons = changes(file.tracked)
@@ -61,7 +61,7 @@ def staleness(file: ScaleFile) -> tuple[bool, list[str]]:
 
 
 def answer(model: ScaleModel, prediction: ScalePrediction) -> dict[str, Any]:
-    """A prediction as JSON."""
+    """Return a prediction as JSON."""
     document: dict[str, Any] = {
         "machines": int(prediction.at.machines),
         "scale": prediction.at.scale,
@@ -79,7 +79,7 @@ def answer(model: ScaleModel, prediction: ScalePrediction) -> dict[str, Any]:
 
 
 def print_warnings(warnings: list[str]) -> None:
-    """For people, on stderr."""
+    """Print warnings on stderr."""
     for text in warnings:
         output.error_console().print(f"warning: {text}", markup=False, soft_wrap=True)
 

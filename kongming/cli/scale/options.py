@@ -25,7 +25,7 @@ def model_argument(function: _Function) -> _Function:
 
 def group_option(function: _Function) -> _Function:
     """``--group NAME``: parameter ``group`` (str, or None)."""
-    return click.option("--group", metavar="NAME", help="Which job, of a model of several.")(
+    return click.option("--group", metavar="NAME", help="The job, for a model of several jobs.")(
         function
     )
 
@@ -43,7 +43,7 @@ def question_options(function: _Function) -> _Function:
         click.option(
             "--iterations",
             type=click.FloatRange(min=1.0),
-            help="Of an iterative job whose model is of one iteration.",
+            help="Number of iterations, for a model of one iteration.",
         ),
         click.option(
             "--scale",
@@ -138,16 +138,20 @@ def curve_options(function: _Function) -> _Function:
 
 
 def table_options(function: _Function) -> _Function:
-    """``--scale-column`` and its like: names of columns, None where not given."""
+    """``--scale-column`` and similar options: names of columns, None if not given."""
     for name, parameter, what in (
-        ("--type-column", "type_column", "Machine types: one model each."),
-        ("--iterations-column", "iterations_column", "Iterations of each run: models one of them."),
-        ("--time-column", "time_column", "Seconds of a run [default: seconds]."),
-        ("--machines-column", "machines_column", "Number of machines [default: machines]."),
+        ("--type-column", "type_column", "Column of machine types: one model each."),
+        (
+            "--iterations-column",
+            "iterations_column",
+            "Column of iterations of a run: the model is of one iteration.",
+        ),
+        ("--time-column", "time_column", "Column of seconds of a run [default: seconds]."),
+        ("--machines-column", "machines_column", "Column of machine counts [default: machines]."),
         (
             "--scale-column",
             "scale_column",
-            "Share of the input [default: scale; without such a column every run is at scale 1].",
+            "Column of shares of the input [default: scale; without it every run is at scale 1].",
         ),
     ):
         function = click.option(name, parameter, metavar="COLUMN", help=what)(function)
@@ -173,21 +177,21 @@ def terms_option(function: _Function) -> _Function:
         metavar="LIST",
         help="default, auto, or further terms: sqrt, square, nlogn, nlog2n, or expressions in "
         "scale, machines and n, as 'scale*log(machines)'. A list that names any default term "
-        "(intercept, scale/machines, log(machines), machines) is taken as it is.",
+        "(intercept, scale/machines, log(machines), machines) is used as given.",
     )(function)
 
 
 def planning_options(function: _Function) -> _Function:
-    """What a design may know: ``cost_file``, ``model``, ``done``, ``terms`` and ``items``."""
+    """Inputs of a design: ``cost_file``, ``model``, ``done``, ``terms`` and ``items``."""
     path = click.Path(dir_okay=False, path_type=Path)
     for option in (
         items_option,
         terms_option,
-        click.option("--done", metavar="RUNS.csv", type=path, help="Runs that were done already."),
+        click.option("--done", metavar="RUNS.csv", type=path, help="Runs that are already done."),
         click.option(
             "--model",
             metavar="MODEL",
-            help="A first model, which tells what runs cost and how their noise grows.",
+            help="A first model, from which the cost and the noise of runs are computed.",
         ),
         click.option(
             "--cost",

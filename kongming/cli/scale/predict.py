@@ -1,4 +1,4 @@
-"""``kongming scale predict``, ``curve`` and ``recommend``: what a scale model says."""
+"""``kongming scale predict``, ``curve`` and ``recommend``: predictions of a scale model."""
 
 from __future__ import annotations
 
@@ -28,8 +28,10 @@ if TYPE_CHECKING:
 @click.option("--machines", type=click.IntRange(min=1), required=True, help="Number of machines.")
 @scale_options.question_options
 @scale_options.group_option
-@click.option("--type", "machine_type", metavar="TYPE", help="Which machine type, of several.")
-@click.option("--strict", is_flag=True, help="Exit status 3 rather than extrapolate.")
+@click.option(
+    "--type", "machine_type", metavar="TYPE", help="The machine type, for a model of several."
+)
+@click.option("--strict", is_flag=True, help="Exit with status 3 instead of extrapolating.")
 @options.store_option
 @options.wide_option
 @options.json_option
@@ -47,7 +49,7 @@ def predict(
 ) -> None:
     """Predict the runtime of a job: its median and an interval.
 
-    Exit status 3 beyond a memory cliff that the model knows nothing behind.
+    Exit status 3 beyond a memory cliff, where the model has no runs.
     """
     from kongming.cli.scale import models as scale_models
     from kongming.records.errors import ExtrapolationError
@@ -61,8 +63,8 @@ def predict(
     )
     if strict and prediction.extrapolating:
         raise ExtrapolationError(
-            f"This lies outside what was run: {'; '.join(prediction.reasons)}.",
-            hint="Run experiments nearer to it, or ask without --strict.",
+            f"This lies outside the range of the runs: {'; '.join(prediction.reasons)}.",
+            hint="Run experiments nearer to it, or predict without --strict.",
         )
     stale, changes = scale_models.staleness(file)
     document = scale_models.answer(chosen, prediction)
@@ -84,7 +86,7 @@ def predict(
 
 @click.command(
     "curve",
-    short_help="Runtime and cost over the number of machines.",
+    short_help="Show runtime and cost over the number of machines.",
     epilog=examples(
         "kongming scale curve sort --machines 1..64",
         "kongming scale curve sort --prices prices.csv --plot curve.svg",
@@ -93,7 +95,7 @@ def predict(
 @scale_options.curve_options
 @options.wide_option
 def show_curve(asked: scale_options.CurveOptions) -> None:
-    """Show how long the job takes on each number of machines, of each type."""
+    """Show the runtime of the job for each number of machines of each type."""
     from kongming.cli.scale import models as scale_models
     from kongming.records.errors import CannotAnswerError
     from kongming.scale.decide.recommendation import read_prices
@@ -127,7 +129,7 @@ def show_curve(asked: scale_options.CurveOptions) -> None:
 
 @click.command(
     "recommend",
-    short_help="The cheapest in time, or the fastest within a budget.",
+    short_help="Choose the cheapest by a deadline, or the fastest within a budget.",
     epilog=examples(
         "kongming scale recommend sort --deadline 600",
         "kongming scale recommend sort --budget 20 --prices prices.csv",
@@ -137,20 +139,20 @@ def show_curve(asked: scale_options.CurveOptions) -> None:
     "--deadline",
     type=click.FloatRange(min=0.0, min_open=True),
     metavar="SECONDS",
-    help="The cheapest that ends in time.",
+    help="Choose the cheapest that ends within this time.",
 )
 @click.option(
     "--budget",
     type=click.FloatRange(min=0.0, min_open=True),
     metavar="MONEY",
-    help="The fastest that costs no more.",
+    help="Choose the fastest that costs at most this.",
 )
 @click.option(
     "--risk",
     type=click.FloatRange(0.0, 1.0, min_open=True, max_open=True),
     default=0.95,
     show_default=True,
-    help="The probability with which the limit is to be kept.",
+    help="Required probability of keeping the limit.",
 )
 @scale_options.curve_options
 @options.wide_option
@@ -160,10 +162,10 @@ def recommend_machines(
     budget: float | None,
     risk: float,
 ) -> int:
-    """Say how many machines to take, and of which type.
+    """Recommend a number of machines and their type.
 
-    Without --prices a machine costs 1 an hour, so that costs are machine-hours. Exit status 3
-    when nothing keeps the limit; the likeliest is shown.
+    Without --prices a machine costs 1 an hour, so that costs are machine-hours. If nothing keeps
+    the limit, the most likely choice is shown, with exit status 3.
     """
     from kongming.cli.scale import models as scale_models
     from kongming.records.errors import CannotAnswerError, InputError
@@ -179,7 +181,7 @@ def recommend_machines(
         prices = read_prices(asked.prices_file)
     elif len(models) > 1:
         raise InputError(
-            "Machine types differ in price, which is not known.",
+            "The prices of the machine types are unknown.",
             field="--prices",
             hint="Give a CSV with columns type and price: --prices FILE",
         )
@@ -215,7 +217,11 @@ def recommend_machines(
         goal = f"ends within {deadline:g} s" if deadline is not None else f"costs up to {budget:g}"
         offer = best or likeliest
         of = f" of type {offer.machine_type}" if offer.machine_type is not None else ""
-        advice = "Take" if best is not None else f"Nothing surely {goal}. The likeliest are"
+        advice = (
+            "Take"
+            if best is not None
+            else f"Nothing {goal} with the required probability. The most likely are"
+        )
         output.console().print(
             f"{advice} {offer.machines} machines{of}: "
             f"{scale_models.interval(offer.prediction.runtime_s)}, cost {offer.cost:.4g}, "
@@ -245,7 +251,7 @@ def _offers(
 
 
 def _row(offer: Offer) -> dict[str, Any]:
-    """One machine count as JSON."""
+    """Return one machine count as JSON."""
     document: dict[str, Any] = {
         "machines": offer.machines,
         "type": offer.machine_type,
@@ -259,7 +265,7 @@ def _row(offer: Offer) -> dict[str, Any]:
 
 
 def _show(offers: Sequence[Offer], best: Offer | None = None) -> None:
-    """A table for people; the best one is marked."""
+    """Print a table; the best offer is marked."""
     several = any(offer.machine_type is not None for offer in offers)
     judged = any(offer.probability is not None for offer in offers)
     priced = any(offer.cost is not None for offer in offers)

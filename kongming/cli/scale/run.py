@@ -1,4 +1,4 @@
-"""``kongming scale run``: carry the experiments of a design out."""
+"""``kongming scale run``: run the experiments of a design."""
 
 from __future__ import annotations
 
@@ -16,26 +16,31 @@ RUNNERS = ("local", "slurm", "kubernetes")
 
 @click.command(
     "run",
-    short_help="Carry the experiments of a design out.",
+    short_help="Run the experiments of a design.",
     epilog=examples(
         "kongming scale run apps.toml --app sort --design design.json",
         "kongming scale run apps.toml --app sort --experiment 2@0.05 --out runs.csv",
     ),
 )
 @click.argument("file", metavar="APPS.toml", type=click.Path(dir_okay=False, path_type=Path))
-@click.option("--app", "name", metavar="NAME", required=True, help="Which application.")
+@click.option("--app", "name", metavar="NAME", required=True, help="The application to run.")
 @click.option(
     "--design",
     metavar="FILE",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="What 'scale design --out' wrote, or its --json.",
+    help="A design from 'scale design --out' or its --json.",
 )
-@click.option("--experiment", metavar="M@S", multiple=True, help="Or this one (repeatable).")
+@click.option(
+    "--experiment",
+    metavar="M@S",
+    multiple=True,
+    help="A configuration instead of a design (repeatable).",
+)
 @click.option(
     "--out",
     metavar="RUNS.csv",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="The table that rows are added to [default: NAME-runs.csv].",
+    help="Append rows to this table [default: NAME-runs.csv].",
 )
 @click.option(
     "--repeats",
@@ -53,9 +58,11 @@ RUNNERS = ("local", "slurm", "kubernetes")
     type=click.FloatRange(min=0.05, max=64.0),
     default=0.125,
     show_default=True,
-    help="With --runner local: CPUs of a machine.",
+    help="With --runner local: CPUs per machine.",
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the order of the runs.")
+@click.option(
+    "--seed", type=int, default=0, show_default=True, help="Seed of the order of the runs."
+)
 @options.anyway_option
 @click.option(
     "--dir",
@@ -82,9 +89,9 @@ def command(
     """Run an application at each configuration of a design, and write the table of runs.
 
     In the command, set-up and prepare of APPS.toml, {machines} and {scale} stand for the
-    configuration. A command with {rank} is started once on each machine. On one node a machine is
-    a control group with an eighth of a CPU, where such groups can be written, else a process. The
-    same command resumes what was interrupted. Exit status 1 when a run failed.
+    configuration. A command with {rank} is started once on each machine. On one node a machine is a
+    control group with an eighth of a CPU if control groups are writable, else a process. The same
+    command resumes an interrupted measurement. Exit status 1 when a run failed.
     """
     from kongming.campaigns.experiments import ExperimentCampaign, open_runner
     from kongming.probes.measuring import disturbed_since, measuring
@@ -116,17 +123,16 @@ def command(
         reason = getattr(running, "reason", None)
     warnings: list[str] = []
     if other is not None:
-        warnings.append(f"{other} measured on CPU {other.cpu} meanwhile: runs may be too slow")
+        warnings.append(f"{other} also measured on CPU {other.cpu}: runs may be too slow")
     if runner == "local" and left and reason not in (None, "left"):
-        warnings.append(f"machines are processes without a limit of their own: {reason}")
+        warnings.append(f"machines are processes without CPU limits: {reason}")
     if runner == "local" and left:
         from kongming.probes.node import node_facts
 
         most = max(planned.machines for planned in left)
         if most * share > len(node_facts().cpus):
             warnings.append(
-                f"{most} machines of {share:g} CPUs are more than this node has: they slow each "
-                "other down"
+                f"{most} machines of {share:g} CPUs exceed this node: they slow each other down"
             )
     failures = [
         {"machines": planned.machines, "scale": planned.at.scale, "error": outcome.error}
@@ -149,7 +155,7 @@ def command(
     else:
         console = output.console()
         console.print(
-            f"{campaign.measured} runs measured, {resumed} were there already, "
+            f"{campaign.measured} runs measured, {resumed} were already there, "
             f"{len(failures)} failed: {campaign.table.path}",
             markup=False,
         )

@@ -1,4 +1,4 @@
-"""A placement study as a picture; matplotlib is imported when drawn."""
+"""A placement study as an image; matplotlib is imported only to draw it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 VIOLATED = 0.01
-"""Of the jobs so many may fall below a quality target that still counts as held."""
+"""Maximum share of jobs below a quality target that counts as held."""
 
 
 def draw(path: Path, document: Mapping[str, Any]) -> None:
@@ -51,7 +51,7 @@ def _slowdowns(
             linestyle="--" if name == "oracle" else "-",
             label=name,
         )
-        # The slowest hundredth would press all others to the left.
+        # The slowest hundredth is left out, since it would compress the rest of the axis.
         last = max(last, next(value for value, share in curve if share >= 0.99))
     limit = document["settings"]["limit"]
     if limit is not None:
@@ -66,7 +66,7 @@ def _slowdowns(
     axes.set_xlim(1.0 - 0.02 * (last - 1.0), last + 0.02)
     axes.set_ylim(0.0, 101.0)
     axes.set_xlabel("slowdown (run time / time alone)")
-    axes.set_ylabel("jobs that are no slower (%)")
+    axes.set_ylabel("jobs at or below this slowdown (%)")
     axes.grid(True)
     axes.legend(frameon=False, loc="lower right")
 

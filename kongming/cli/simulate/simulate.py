@@ -1,4 +1,4 @@
-"""``kongming simulate``: what would placement by predictions have gained?"""
+"""``kongming simulate``: simulate placement policies on a trace of jobs."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from kongming.simulate import Beliefs, Fleet, PairFile, PairTable, Study, Trace
 
 QUALITIES = (0.90, 0.95, 0.98, 0.99)
-"""Targets of a plot that was asked for without --quality."""
+"""Quality targets of a plot without --quality."""
 
 
 @dataclass(frozen=True, slots=True)
 class Jobs:
-    """A trace, or how to make one up."""
+    """A trace, or the parameters of a synthetic one."""
 
     trace: Path | None
     synthetic: str | None
@@ -50,40 +50,40 @@ class Jobs:
     "--trace",
     metavar="FILE.csv",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Jobs as they arrived: arrival_s, app, and where they differ limit and work (seconds).",
+    help="Jobs: columns arrival_s and app, optionally limit and work (seconds).",
 )
 @click.option(
     "--synthetic",
     type=click.Choice(["poisson", "bursty"]),
-    help="Make jobs up instead (default: poisson).",
+    help="Generate jobs instead (default: poisson).",
 )
 @click.option(
     "--jobs",
     type=click.IntRange(min=1),
     default=10_000,
     show_default=True,
-    help="Of made-up jobs: how many.",
+    help="Number of generated jobs.",
 )
 @click.option(
     "--load",
     type=click.FloatRange(min=0.0, min_open=True),
     default=0.7,
     show_default=True,
-    help="Of made-up jobs: their work alone over what all slots can do.",
+    help="Offered load of generated jobs: their solo work over the capacity of all slots.",
 )
 @click.option(
     "--zipf",
     type=click.FloatRange(min=0.0),
     default=1.0,
     show_default=True,
-    help="Of made-up jobs: how uneven the applications are; 0 is alike.",
+    help="Exponent of the frequencies of applications in generated jobs; 0 is uniform.",
 )
 @click.option(
     "--burst",
     type=click.FloatRange(min=1.0),
     default=10.0,
     show_default=True,
-    help="Of bursty jobs: how many come at once, on average.",
+    help="Mean number of jobs per burst.",
 )
 @click.option("--app", "apps", metavar="NAME", multiple=True, help="Only this one (repeatable).")
 @click.option("--nodes", type=click.IntRange(1, 1_000_000), default=100, show_default=True)
@@ -92,13 +92,13 @@ class Jobs:
     type=click.IntRange(1, 64),
     default=2,
     show_default=True,
-    help="Jobs side by side on a node.",
+    help="Number of jobs that run together on a node.",
 )
 @click.option(
     "--fleet",
     metavar="FILE.csv",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Nodes that differ: name, nodes, slots, speed, weight. Instead of --nodes.",
+    help="Fleet of different nodes, instead of --nodes: columns name, nodes, slots, speed, weight.",
 )
 @click.option(
     "--pairs",
@@ -112,29 +112,29 @@ class Jobs:
     "--placement",
     type=click.Choice(PLACEMENTS),
     default=None,
-    help="Of the store's pairs and models.  [default: cross-core]",
+    help="Placement of the store's pairs and models.  [default: cross-core]",
 )
 @click.option(
     "--predicted",
     type=click.Choice(["table", "store"]),
     default=None,
-    help="Where KONGMING's predictions come from: the table of pairs, or stored models "
-    "(default: the table, where it has any).",
+    help="Source of KONGMING's predictions: the table of pairs, or stored models (default: "
+    "the table, if it has any).",
 )
-@click.option("--model", default="auto", metavar="NAME", help="Whose predictions.")
+@click.option("--model", default="auto", metavar="NAME", help="Model of the predictions.")
 @click.option(
     "--prediction-error",
     type=click.FloatRange(min=0.0),
     default=None,
     metavar="E",
-    help="No model: measured slowdowns with made-up errors of this standard deviation (of the "
-    "log). The result says so.",
+    help="Use no model, but measured slowdowns with random errors of this standard "
+    "deviation (of the log). The result says so.",
 )
 @click.option(
     "--estimate-missing",
     is_flag=True,
-    help="Estimate pairs that were not measured from the others; without it only those of an "
-    "application beside itself are.",
+    help="Estimate all pairs that were not measured; by default only those of an "
+    "application with itself.",
 )
 @click.option(
     "--policy",
@@ -149,20 +149,20 @@ class Jobs:
     type=click.FloatRange(min=1.0),
     default=1.2,
     show_default=True,
-    help="The slowdown that a job may have, where the trace does not say; inf for none.",
+    help="Slowdown limit of jobs without one in the trace; inf for none.",
 )
 @click.option(
     "--patience",
     type=click.FloatRange(min=0.0),
     default=1.0,
     show_default=True,
-    help="After waiting so many times its own work, a job takes the best free slot whatever the "
-    "limits say; inf for never.",
+    help="After waiting this multiple of its own work, a job takes the best free slot "
+    "regardless of limits; inf for never.",
 )
 @click.option(
     "--best-fit",
     is_flag=True,
-    help="Of the waiting jobs start the one that fits a freed slot best, not the first.",
+    help="Start the waiting job that fits a freed slot best, not the first one.",
 )
 @click.option(
     "--pack",
@@ -172,8 +172,8 @@ class Jobs:
 @click.option(
     "--quality",
     metavar="Q,Q",
-    help="Also replay with every limit at 1/Q, packed, and tell the utilisation gained "
-    "(as 0.90,0.95,0.99).",
+    help="Also replay with every limit at 1/Q, packed, and show the gain of utilisation (as "
+    "0.90,0.95,0.99).",
 )
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @click.option(
@@ -186,7 +186,7 @@ class Jobs:
     "--out",
     metavar="FILE",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Also write the JSON document there.",
+    help="Also write the JSON document to this file.",
 )
 @options.store_option
 @options.wide_option
@@ -222,8 +222,8 @@ def command(
 ) -> None:
     """Replay jobs over a fleet whose slowdowns were measured, and compare placement policies.
 
-    Beside each policy stand random's figures and those of an oracle that knows every measured
-    slowdown. The same seed gives the same numbers, on every machine.
+    Each policy is compared with random placement and with an oracle that knows every measured
+    slowdown. The same seed gives the same numbers on every machine.
     """
     from kongming.campaigns.study_inputs import beliefs_for, pairs_of
     from kongming.cli.extras import require
@@ -231,10 +231,12 @@ def command(
 
     require("kongming simulate", "predict", "numpy")
     if trace is not None and synthetic is not None:
-        raise InputError("stands beside --trace.", field="--synthetic", allowed="one of them")
+        raise InputError(
+            "cannot be given with --trace.", field="--synthetic", allowed="one of them"
+        )
     if predicted is not None and prediction_error is not None:
         raise InputError(
-            "stands beside --predicted.", field="--prediction-error", allowed="one of them"
+            "cannot be given with --predicted.", field="--prediction-error", allowed="one of them"
         )
     _check_plot(plot)
     targets = _targets(quality, plot)
@@ -285,7 +287,7 @@ def _trace(asked: Jobs, file: PairFile, fleet: Fleet) -> Trace:
     table = file.table.only(asked.apps) if asked.apps else file.table
     if asked.trace is not None:
         if asked.apps:
-            raise InputError("is of made-up jobs.", field="--app", hint="Leave it out.")
+            raise InputError("is an option of generated jobs.", field="--app", hint="Leave it out.")
         return read_trace(asked.trace, table.apps, table.solo_s, asked.limit).used()
     made = Synthetic(
         asked.synthetic or "poisson", asked.jobs, asked.load, asked.zipf, asked.burst, asked.seed
@@ -294,7 +296,7 @@ def _trace(asked: Jobs, file: PairFile, fleet: Fleet) -> Trace:
 
 
 def _policies(given: Sequence[str], predicting: bool) -> tuple[str, ...]:
-    """The policies asked for, each once; by default KONGMING's only where it has predictions."""
+    """Return the selected policies, each once; by default KONGMING's only if it has predictions."""
     from kongming.records.errors import UnknownNameError
     from kongming.simulate import DEFAULT, NAMES
 
@@ -326,7 +328,7 @@ def _targets(quality: str | None, plot: Path | None) -> tuple[float, ...]:
             target = math.nan
         if not 0.0 < target <= 1.0:
             raise InputError(
-                "is no quality.",
+                "is not a quality.",
                 field="--quality",
                 found=text,
                 allowed="numbers above 0, up to 1, with commas between them",
@@ -336,14 +338,16 @@ def _targets(quality: str | None, plot: Path | None) -> tuple[float, ...]:
 
 
 def _check_plot(plot: Path | None) -> None:
-    """Before minutes of work, not after."""
+    """Checked before minutes of work, not after."""
     if plot is None:
         return
     from kongming.cli.extras import require
     from kongming.records.errors import InputError
 
     if plot.suffix.lower() not in (".svg", ".png"):
-        raise InputError("is no picture.", field="--plot", found=plot.name, allowed=".svg or .png")
+        raise InputError(
+            "is not an image file.", field="--plot", found=plot.name, allowed=".svg or .png"
+        )
     require("Drawing figures", "plots", "matplotlib")
 
 

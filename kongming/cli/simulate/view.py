@@ -1,4 +1,4 @@
-"""A placement study for people: a line a policy, and what it all rests on."""
+"""Output of a placement study: a line for each policy, and the sources of the numbers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kongming.cli import output
 
 
 def show(document: Mapping[str, Any]) -> None:
-    """Print the tables and, on stderr, what to bear in mind."""
+    """Print the tables, and notes on stderr."""
     console = output.console()
     trace, fleet = document["trace"], document["fleet"]
     console.print(
@@ -32,7 +32,7 @@ def show(document: Mapping[str, Any]) -> None:
 
 
 def remarks(document: Mapping[str, Any]) -> list[str]:
-    """Where the numbers come from; what was not measured is named as such."""
+    """Return notes on the sources of the numbers, and on which of them were not measured."""
     pairs, said, settings = document["pairs"], document["predictions"], document["settings"]
     noise = "" if pairs["noise_pct"] is None else f", repeat noise {pairs['noise_pct']:.1f}%"
     lines = [f"pairs: {pairs['measured']} measured ({pairs['source']}{noise})"]
@@ -47,10 +47,10 @@ def remarks(document: Mapping[str, Any]) -> list[str]:
         error = "" if said["error_pct"] is None else f", median error {said['error_pct']:.1f}%"
         lines.append(f"predictions: {said['source']}{error}")
         if said["made_up"]:
-            lines.append("No model predicted these: what kongming gains here is what if.")
+            lines.append("No model made these predictions: the gain of kongming is hypothetical.")
     patience = settings["patience"]
     if patience is None:
-        lines.append("a job waits until a place keeps the limits")
+        lines.append("a job waits until a slot keeps the limits")
     else:
         lines.append(
             f"a job that has waited {patience:g} times its own work takes a slot beyond the limits"
@@ -62,7 +62,7 @@ _Table = tuple[Sequence[str], list[list[object]]]
 
 
 def _policies(figures: Mapping[str, Mapping[str, Any]]) -> _Table:
-    """What becomes of the jobs."""
+    """Print the table of jobs."""
     columns = (
         *("policy", "slowdown", "p95", "over limit", "waiting", "stretch", "makespan"),
         *("x random", "x oracle"),
@@ -89,7 +89,7 @@ def _policies(figures: Mapping[str, Mapping[str, Any]]) -> _Table:
 
 
 def _utilisation(figures: Mapping[str, Mapping[str, Any]]) -> _Table:
-    """What becomes of the nodes, and of quality."""
+    """Print the tables of nodes and of quality."""
     columns = ("policy", "slots used", "shared", "work/node", "undegraded", "below alone", "forced")
     rows: list[list[object]] = [
         [
