@@ -1,5 +1,5 @@
-"""What all campaigns have in common: key, seed, budget, the sink of their records, and what of
-them is done."""
+"""Common parts of campaigns: key, seed, budget, the sink of records, and the steps that are
+done."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Recorder(Protocol):
-    """Keeps records: each is on disk when its method returns."""
+    """A destination of records: each is on disk when its method returns."""
 
     def add_fingerprint(self, fingerprint: Fingerprint, purpose: str = ...) -> object: ...
 
@@ -34,7 +34,7 @@ class Recorder(Protocol):
 
 
 class OpenCampaign(Protocol):
-    """A campaign that is under way: its document is its settings and its seed."""
+    """An unfinished campaign: its document is its settings and its seed."""
 
     @property
     def id(self) -> str: ...
@@ -44,47 +44,47 @@ class OpenCampaign(Protocol):
 
 
 class Sink(Recorder, Protocol):
-    """Keeps campaigns as well, so that they can be resumed. A ``Store`` is one."""
+    """A sink that also keeps campaigns, so that they can be resumed. A ``Store`` is one."""
 
     def put_node(self, node: NodeFacts) -> object: ...
 
     def put_application(self, name: str, identity: str, document: Mapping[str, Any]) -> object: ...
 
     def open_campaign(self, key: str, document: Mapping[str, Any]) -> OpenCampaign:
-        """The unfinished campaign of this key, else a new one with this document."""
+        """Return the unfinished campaign of this key, or a new one with this document."""
         ...
 
     def campaign_steps_done(self, campaign_id: str) -> AbstractSet[int]:
-        """Steps of which there is a run, good or failed, or a signature."""
+        """Return the steps that have a run, successful or failed, or a signature."""
         ...
 
     def runs(self, *, campaign: str) -> Sequence[Run]:
-        """The runs of a campaign that are known here."""
+        """Return the runs of a campaign that this sink knows."""
         ...
 
     def finish_campaign(self, campaign_id: str) -> None:
-        """No step is left: the next campaign of this key is a new one."""
+        """Mark the campaign as complete: the next one of this key is a new one."""
         ...
 
 
 def key_of(settings: Mapping[str, Any]) -> str:
-    """16 hexadecimal digits, equal for equal settings: the same command resumes."""
+    """Return 16 hexadecimal digits, equal for equal settings: the same command resumes."""
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def seed_of(asked: int | None) -> int:
-    """The seed that was asked for, or a drawn one."""
+    """Return the given seed, or a random one."""
     return random.SystemRandom().randrange(2**31) if asked is None else asked
 
 
 def budget(minutes: float | None) -> Callable[[], bool]:
-    """A function that says whether so many minutes are over since it was first called; never for
-    None.
+    """Return a function that is true when ``minutes`` have passed since its first call.
 
-    Called before each measurement, it lets the first one through: every command makes progress.
+    None is no limit. Called before each measurement, it lets the first one through, so that every
+    command makes progress.
 
     Raises:
-        InputError: no time that can be waited for.
+        InputError: ``minutes`` is not a positive finite number.
     """
     if minutes is None:
         return lambda: False
@@ -105,10 +105,8 @@ def budget(minutes: float | None) -> Callable[[], bool]:
 def steps_done(
     steps: Iterable[Step], recorded: AbstractSet[int], runs: Iterable[Run]
 ) -> frozenset[int]:
-    """The steps that are not measured again: those with a record.
-
-    A first solo run that failed is tried again: what its application was left out for may work by
-    now. Pure.
+    """Return the steps that are not measured again: those with a record. A failed first solo run is
+    repeated, since the cause may be gone. Pure.
     """
     first = {step.index for step in steps if step.kind == "solo" and step.repeat == 0}
     return frozenset(recorded - (first - {run.step for run in runs if run.ok}))
@@ -117,7 +115,7 @@ def steps_done(
 def complete(
     steps: Iterable[Step], recorded: AbstractSet[int], dropped: Collection[str] = ()
 ) -> bool:
-    """Whether every step has a record, but for those of applications that were left out."""
+    """Return whether every step has a record, except for applications that were left out."""
     return all(step.index in recorded or step.app in dropped for step in steps)
 
 
@@ -126,11 +124,11 @@ def drive(
     recorder: Recorder,
     observe: Callable[[Event], object] = lambda event: None,
 ) -> list[Run]:
-    """Keep what a campaign yields and pass it on to ``observe``; returns its runs.
+    """Keep the records of a campaign and pass its events to ``observe``; return its runs.
 
-    Each record is on disk before the next one is measured. Whatever ends it early, Ctrl-C as
-    well, closes ``events``, which reaps every child; what came before is kept. A run during which
-    another measurement ran on these CPUs gets a warning.
+    Each record is on disk before the next one is measured. Any early end, including Ctrl-C, closes
+    ``events``, which reaps every child; earlier records are kept. A run during which another
+    measurement ran on these CPUs gets a warning.
     """
     from kongming.probes.measuring import disturbed_since
     from kongming.profiling.events import Measured

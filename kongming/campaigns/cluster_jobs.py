@@ -1,6 +1,5 @@
-"""Real machines: a Slurm job or a Kubernetes Job for each experiment.
-
-Waiting in a queue is not run time: the job itself tells when it began and ended.
+"""Experiments on real machines: a Slurm job or a Kubernetes Job for each. Waiting in a queue is not
+run time: the job itself reports when it began and ended.
 """
 
 from __future__ import annotations
@@ -21,18 +20,19 @@ from kongming.records.errors import ApplicationRunError
 from kongming.scale.design.experiments import Experiment, Measured
 
 QUEUE_S = 86_400.0
-"""How long an experiment may wait for its machines."""
+"""Maximum wait of an experiment for its machines."""
 
 _SECONDS = re.compile(r"^kongming seconds ([0-9.]+)$", re.MULTILINE)
 
 
 def shell_line(command: Command) -> str:
-    """A command as one line of a shell."""
+    """Return a command as one line of a shell."""
     return command if isinstance(command, str) else shlex.join(command)
 
 
 def timed_script(app: Application, experiment: Experiment) -> str:
-    """A batch script that starts the command on each machine with ``srun`` and tells the seconds.
+    """Return a batch script that starts the command on each machine with ``srun`` and prints the
+    seconds.
 
     A command with {rank} finds it in SLURM_PROCID; any other runs once, on the first node, and
     finds its nodes in Slurm's own variables.
@@ -75,11 +75,11 @@ class _Cluster:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Nothing is left over: each run takes away what it made."""
+        """Nothing to clean up: each run removes its files."""
 
 
 class SlurmRunner(_Cluster):
-    """``sbatch --wait`` with as many nodes as machines."""
+    """Runs experiments by ``sbatch --wait`` with as many nodes as machines."""
 
     def run(self, experiment: Experiment) -> Measured:
         started_at = moments.now()
@@ -107,13 +107,13 @@ class SlurmRunner(_Cluster):
             text = output.read_text(errors="replace") if output.exists() else ""
         lines = _SECONDS.findall(text)
         if not lines:
-            return Measured(None, "slurm", started_at, "the job did not tell how long it took.")
+            return Measured(None, "slurm", started_at, "the job did not report its run time.")
         return Measured(float(lines[-1]), "slurm", started_at)
 
 
 class KubernetesRunner(_Cluster):
-    """An indexed Job with as many pods as machines; seconds from its first to its last moment, as
-    the cluster tells them (whole seconds)."""
+    """Runs experiments as indexed Jobs with as many pods as machines. The run time is that of the
+    cluster's status, in whole seconds."""
 
     def __init__(self, app: Application, image: str) -> None:
         super().__init__(app)
@@ -143,13 +143,13 @@ class KubernetesRunner(_Cluster):
         except ApplicationRunError as error:
             return Measured(None, "kubernetes", started_at, str(error))
         seconds = pod_seconds(json.loads(pods))
-        problem = None if seconds is not None else "the pods do not tell when they ran."
+        problem = None if seconds is not None else "the pods have no start and end times."
         return Measured(seconds, "kubernetes", started_at, problem)
 
 
 def job_manifest(app: Application, experiment: Experiment, name: str, image: str) -> dict[str, Any]:
     """A Job of ``batch/v1``: {rank} is the completion index; without it there is one pod, which
-    is told the number of machines."""
+    gets the number of machines."""
     line = shell_line(filled(app.command, experiment))
     ranked = "{rank}" in line
     pods = experiment.machines if ranked else 1
@@ -194,7 +194,9 @@ def job_manifest(app: Application, experiment: Experiment, name: str, image: str
 
 
 def pod_seconds(document: Any) -> float | None:
-    """From the first container's start to the last one's end; None where that is not told."""
+    """Return the seconds from the first container's start to the last one's end; None if
+    unknown.
+    """
     begun, ended = [], []
     for pod in document.get("items", []):
         for status in pod.get("status", {}).get("containerStatuses", []):
@@ -209,13 +211,15 @@ def pod_seconds(document: Any) -> float | None:
 
 
 def _call(argv: list[str], timeout_s: float, given: str | None = None) -> str:
-    """Its output. Raises ApplicationRunError when it is missing, fails or takes too long."""
+    """Return the output of a command. Raises ApplicationRunError if it is missing, fails or takes
+    too long.
+    """
     try:
         done = subprocess.run(
             argv, input=given, capture_output=True, text=True, timeout=timeout_s, check=False
         )
     except FileNotFoundError as error:
-        raise ApplicationRunError(f"There is no {argv[0]} here.") from error
+        raise ApplicationRunError(f"{argv[0]} is not installed here.") from error
     except subprocess.TimeoutExpired as error:
         raise ApplicationRunError(f"{argv[0]} did not end within {timeout_s:g} s.") from error
     if done.returncode != 0:

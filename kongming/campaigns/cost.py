@@ -1,4 +1,4 @@
-"""What a campaign would cost, from what the store knows: runs, seconds and bytes written."""
+"""Estimated cost of a campaign, from the store: runs, seconds and bytes written."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from kongming.store import Store
 
 ASSUMED_APP_S = 5.0
-"""What an application that never ran here is taken to last."""
+"""Assumed seconds of an application that never ran here."""
 
 
 def cost_of(store: Store, settings: ProfileSettings, plan: Plan) -> Estimate:
-    """What carrying ``plan`` out from its start would cost, from what the store knows."""
+    """Estimate the cost of all steps of ``plan``, from the store."""
     from kongming.profiling.plans.campaign_plan import estimate
 
     seconds, _ = solo_seconds(store, settings.apps, settings.node.id)
@@ -28,7 +28,7 @@ def cost_of(store: Store, settings: ProfileSettings, plan: Plan) -> Estimate:
     for surrogate in settings.suite.surrogates:
         times = [f.times()[surrogate.name] for f in latest if surrogate.name in f.times()]
         if surrogate.family == "write" and surrogate.bytes_per_op:
-            # Never timed here: a gigabyte a second, so that the estimate errs on the high side.
+            # Never timed here: assume a gigabyte a second, so that the estimate is rather too high.
             rates[surrogate.name] = surrogate.bytes_per_op / min(times) if times else 1e9
     names = settings.suite.names_of(plan.suite)
     shared = plan.placement == "same-core"
@@ -44,7 +44,7 @@ def cost_of(store: Store, settings: ProfileSettings, plan: Plan) -> Estimate:
 
 
 def suite_seconds(suite: Suite, name: str, *, shared_core: bool) -> float:
-    """How long one fingerprint of a suite takes."""
+    """Return the seconds of one fingerprint of a suite."""
     from kongming.probes.fingerprinting import schedule
 
     return schedule(name, len(suite.names_of(name)), steady=shared_core).seconds
@@ -60,8 +60,8 @@ def _chunk_seconds(suite: str, surrogates: int, shared_core: bool) -> float:
 def solo_seconds(
     store: Store, apps: Mapping[str, Application], node_id: str
 ) -> tuple[dict[str, float], list[str]]:
-    """The solo seconds of each application, and those that never ran here (taken to last
-    ``ASSUMED_APP_S``)."""
+    """Return the solo seconds of each application, and the applications that never ran here
+    (assumed to take ``ASSUMED_APP_S``)."""
     from kongming.records.run import solo_time
 
     seconds, assumed = {}, []

@@ -1,4 +1,4 @@
-"""The campaign that runs applications in changing environments: begun, resumed and driven."""
+"""The campaign that runs applications in changing environments."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ KIND = "nodes"
 
 @dataclass
 class EnvironmentCampaign:
-    """A campaign of a store; its environments and what they are limited to were decided when it
-    began. ``dropped`` applications could not be run by this command, each with the reason."""
+    """A campaign of a store; its environments and their limits were chosen when it began.
+    ``dropped`` applications could not be run by this command, each with the reason."""
 
     settings: ProfileSettings
     store: Store
@@ -41,8 +41,8 @@ class EnvironmentCampaign:
         repeats: int,
         again: bool,
     ) -> EnvironmentCampaign:
-        """The newest campaign of so many environments; a new one where there is none, or where
-        all are finished and it is to be measured ``again``."""
+        """Return the newest campaign of ``count`` environments; a new one if there is none, or if
+        all are finished and ``again`` is true."""
         document = campaign_settings(settings, count, repeats)
         store.put_node(settings.node)
         for name, app in settings.apps.items():
@@ -95,7 +95,7 @@ class EnvironmentCampaign:
         return all(task.step in done or task.app in self.dropped for task in self.steps)
 
     def drive(self, stop_when: Callable[[], bool], observe: Callable[[Event], object]) -> None:
-        """Run what is left of it, until ``stop_when``."""
+        """Run the remaining steps, until ``stop_when``."""
         from kongming.profiling.environments.runs import measure_environments
         from kongming.profiling.events import Dropped
 
@@ -125,7 +125,7 @@ class EnvironmentCampaign:
 
 
 def campaign_settings(settings: ProfileSettings, count: int | None, repeats: int) -> dict[str, Any]:
-    """The settings that tell campaigns apart; ``count`` None: as many as there are by default."""
+    """Return the settings that identify the campaign; ``count`` None is the default number."""
     from kongming.profiling.environments.environment import DEFAULT
 
     document = settings_of(KIND, repeats, settings, settings.apps)
@@ -133,7 +133,7 @@ def campaign_settings(settings: ProfileSettings, count: int | None, repeats: int
 
 
 def environments_of(campaign: Campaign) -> tuple[Environment, ...]:
-    """The environments that were chosen when a campaign began."""
+    """Return the environments that were chosen when a campaign began."""
     from kongming.profiling.environments.environment import Environment
 
     return tuple(Environment(**document) for document in campaign.document["made"])
@@ -142,7 +142,7 @@ def environments_of(campaign: Campaign) -> tuple[Environment, ...]:
 def possible_environments(
     store: Store, settings: ProfileSettings, count: int | None, seed: int = 0
 ) -> tuple[Environment, ...]:
-    """Environments that this node can have; the idle one is always among them."""
+    """Return the environments that are possible on this node; the idle one is always among them."""
     from kongming.profiling.environments.environment import DEFAULT, Environment, environments
     from kongming.profiling.environments.limits import reasons
 
@@ -161,7 +161,7 @@ def possible_environments(
 
 
 def _idle_times(store: Store, settings: ProfileSettings) -> dict[str, float]:
-    """Seconds per operation on the idle node: as it was learnt, or else as it is now."""
+    """Return the seconds per operation on the idle node: from the reference, or measured now."""
     from kongming.probes.fingerprinting import take_fingerprint
 
     known = store.reference(settings.node.id, settings.suite.version)

@@ -1,4 +1,4 @@
-"""The campaigns of a store that evaluations measure into, or score."""
+"""The stored campaigns of evaluations: find, begin, or choose one to score."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def settings_of(
     kind: str, repeats: int, site: ProfileSettings, apps: Mapping[str, Application]
 ) -> dict[str, Any]:
-    """What a campaign of an evaluation is found again by."""
+    """The key of a campaign of an evaluation."""
     from kongming.profiling.plans.identity import identity
 
     return {
@@ -31,7 +31,7 @@ def settings_of(
 
 
 def newest_campaign(store: Store, settings: Mapping[str, Any]) -> Campaign | None:
-    """The newest campaign of these settings, finished or not."""
+    """Return the newest campaign of these settings, finished or not."""
     key = key_of(settings)
     return next((campaign for campaign in store.campaigns() if campaign.key == key), None)
 
@@ -39,9 +39,9 @@ def newest_campaign(store: Store, settings: Mapping[str, Any]) -> Campaign | Non
 def campaign_for(
     store: Store, settings: Mapping[str, Any], *, seed: int | None, again: bool, **more: object
 ) -> Campaign:
-    """The newest campaign of these settings, finished or to be resumed; a new one where there is
-    none, or none but finished ones and it is to be measured ``again``. ``more`` goes into a new
-    one's document and does not tell campaigns apart."""
+    """Return the newest campaign of these settings, finished or not; a new one if there is none, or
+    if all are finished and ``again`` is true. ``more`` goes into a new one's document and is not
+    part of its key."""
     newest = newest_campaign(store, settings)
     if newest is not None and newest.finished_at is not None and not again:
         return newest
@@ -58,10 +58,9 @@ def held_campaign(
     repeats: int | None,
     **more: object,
 ) -> Campaign:
-    """The campaign of the store to score where nothing is measured.
-
-    Of several one of this node is preferred, then one of these applications alone, then a
-    finished one, then the newest. ``more`` are values that its document has to hold.
+    """Return the stored campaign to score without measuring. Of several, one of this node is
+    preferred, then one of only these applications, then a finished one, then the newest. ``more``
+    are values that its document must have.
 
     Raises:
         UntrainedError: there is none.

@@ -1,4 +1,4 @@
-"""The campaign that carries the experiments of a design out, and resumes from its table of runs."""
+"""The campaign that runs the experiments of a design, and resumes from its table of runs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class ExperimentCampaign:
-    """The experiments of a design, those that are ``left``, and what was measured of them."""
+    """The experiments of a design, those that are ``left``, and the measured ones."""
 
     table: RunTable
     experiments: Sequence[Experiment]
@@ -40,7 +40,7 @@ class ExperimentCampaign:
         *,
         seed: int,
     ) -> ExperimentCampaign:
-        """The campaign of the table ``out``, or a new one.
+        """Return the campaign of the table ``out``, or a new one.
 
         Raises:
             InputError: the file is another table, or of another program.
@@ -52,8 +52,8 @@ class ExperimentCampaign:
         return cls(table, experiments, remaining(experiments, table.done))
 
     def drive(self, runner: ExperimentRunner, observe: Callable[[int, Experiment], object]) -> None:
-        """Run what is left; ``observe`` hears of each before it starts. A run that failed is not
-        in the table, and made again by the next command."""
+        """Run the remaining experiments; ``observe`` is called before each. A failed run is not in
+        the table, so the next command repeats it."""
         for number, experiment in enumerate(self.left):
             observe(number, experiment)
             measured = runner.run(experiment)
@@ -67,7 +67,7 @@ class ExperimentCampaign:
 def open_runner(
     kind: str, app: Application, directory: Path | None, share: float, image: str | None
 ) -> ExperimentRunner:
-    """The runner of a name: local, slurm or kubernetes.
+    """Return the runner of a name: local, slurm or kubernetes.
 
     Raises:
         InputError: Kubernetes without an image, or a service on this node.

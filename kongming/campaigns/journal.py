@@ -1,10 +1,11 @@
 """The records of unfinished campaigns, a file of JSON lines for each key in one folder.
 
-The agent keeps them because its spool forgets what was delivered. A store that is given the same
-folder (``journaled_store``) takes over what the agent measured, and the agent what the store has.
-The first line of a file is the campaign, every other one a record and who measured it; a line
-that kill -9 tore off at the end is one run that is measured again. Whoever finishes a campaign
-alone removes the file; with records of another it is marked instead, for the other to take over.
+The agent keeps them because its spool drops delivered records. A store with the same folder
+(``journaled_store``) takes over the agent's records, and the agent those of the store. The first
+line of a file is the campaign, every other one a record and who measured it; after kill -9 an
+incomplete last line is one run that is measured again. A program that measured the whole campaign
+removes the file at its end; otherwise it marks the file, so that the other program can take over
+the records.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ from kongming.records.errors import IncompatibleError, InputError, StoreError
 from kongming.records.run import Run, Signature
 
 FORMAT = 1
-"""Version of the lines."""
+"""Version of the format of the lines."""
 
 
 @dataclass(frozen=True, slots=True)
 class JournalEntry:
-    """One campaign as the journal has it."""
+    """One campaign of the journal."""
 
     id: str
     document: Mapping[str, Any]
@@ -34,12 +35,13 @@ class JournalEntry:
 
 
 class Journal:
-    """One campaign's file in ``folder``, open and locked. ``by`` names who writes: agent, store.
+    """The file of one campaign in ``folder``, open and locked. ``by`` names the writer: agent or
+    store.
 
     Raises:
         InputError: another command measures this campaign now.
         IncompatibleError: the file was written by a newer version.
-        StoreError: it cannot be made.
+        StoreError: it cannot be created.
     """
 
     def __init__(self, folder: Path, key: str, *, by: str) -> None:
@@ -65,18 +67,18 @@ class Journal:
             raise
 
     def close(self) -> None:
-        """Give it up; one that was never begun is removed."""
+        """Close the file; remove it if no campaign was begun."""
         if not self._file.closed and self.entry is None:
             self.path.unlink(missing_ok=True)
         self._file.close()
 
     @property
     def records(self) -> list[Run | Signature]:
-        """All records of the campaign, in their order."""
+        """Return all records of the campaign, in order."""
         return [record for _, record in self._records]
 
     def begin(self, campaign_id: str, document: Mapping[str, Any]) -> JournalEntry:
-        """Begin a campaign in place of what the file held."""
+        """Begin a campaign; this replaces the contents of the file."""
         self._file.truncate(0)
         self._records = []
         self.entry = JournalEntry(campaign_id, dict(document), finished=False)
@@ -90,7 +92,9 @@ class Journal:
         self._records.append((self._by, record))
 
     def finish(self) -> None:
-        """Remove the file, or mark it where another has measured a part and not seen the end."""
+        """Remove the file, or mark it if another program measured a part and has not seen the
+        end.
+        """
         shared = any(by != self._by for by, _ in self._records)
         if shared and self.entry is not None and not self.entry.finished:
             self._write({"finished": True})
@@ -117,8 +121,8 @@ class Journal:
                 self._take(json.loads(text), number)
             except (ValueError, KeyError, TypeError) as error:
                 raise IncompatibleError(
-                    f"{self.path}: line {number + 1} is not of a campaign's journal.",
-                    hint="Remove the file to begin the campaign anew.",
+                    f"{self.path}: line {number + 1} is not a line of a campaign's journal.",
+                    hint="Remove the file to start the campaign again.",
                 ) from error
 
     def _take(self, line: Mapping[str, Any], number: int) -> None:

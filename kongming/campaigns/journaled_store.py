@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class JournaledStore:
-    """A ``Sink``: a store, and a journal in ``folder`` beside it."""
+    """A ``Sink``: a store together with a journal in ``folder``."""
 
     def __init__(self, store: Store, folder: Path) -> None:
         self._store, self._folder = store, folder
@@ -35,10 +35,10 @@ class JournaledStore:
         self._store.put_application(name, identity, document)
 
     def open_campaign(self, key: str, document: Mapping[str, Any]) -> OpenCampaign:
-        """The journal's campaign of this key, else the store's; each gets the other's records.
+        """Return the journal's campaign of this key, or the store's; each gets the other's records.
 
         Raises:
-            IncompatibleError: they hold two different ones.
+            IncompatibleError: they have two different ones.
         """
         self.close()
         self._journal = journal = Journal(self._folder, key, by="store")
@@ -90,7 +90,7 @@ class JournaledStore:
             self._journal.add(signature)
 
     def _add(self, record: Run | Signature) -> None:
-        """A record that is there already stays as it is."""
+        """An existing record is not changed."""
         if isinstance(record, Run):
             self._store.add_run(record)
         else:

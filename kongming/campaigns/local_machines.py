@@ -20,32 +20,31 @@ from kongming.records.errors import ApplicationRunError, InputError
 from kongming.scale.design.experiments import Experiment, Measured, fill_template
 
 PERIOD_US = 20_000
-"""Of the quota: short, so that a machine is slow and not stopped for long."""
+"""Period of the CPU quota: short, so that a machine is slow instead of stopped for long."""
 
 PROCS = "KONGMING_MACHINE_PROCS"
 """Environment variable: the files by which a worker enters its machine, separated by colons."""
 
 
 class MachineGroups:
-    """Control groups of ``share`` CPUs each, and one of all of them together.
-
-    A context manager; ``reason`` tells why there are none. ``machine(i)`` and ``together`` are
-    cgroup.procs files.
+    """Control groups of ``share`` CPUs each, and one of all of them together. A context manager;
+    ``reason`` is the reason if there are none. ``machine(i)`` and ``together`` are cgroup.procs
+    files.
     """
 
     def __init__(self, count: int, share: float, root: Path = Path("/")) -> None:
         self._count, self._share, self._root = count, share, root
         self._made: list[Path] = []
         self._home: Path | None = None
-        self.reason: str | None = "not entered yet"
+        self.reason: str | None = "not created yet"
 
     def __enter__(self) -> Self:
         member = membership("cpu", self._root)
         if member is None:
-            self.reason = "there is no cpu controller that this process can see"
+            self.reason = "this process sees no cpu controller"
             return self
         self._home = member.folders[0] / "cgroup.procs"
-        self.reason = "no cpu control group can be written by this user"
+        self.reason = "this user cannot write any cpu control group"
         for parent in parents(member.version, member.folders):
             try:
                 sweep(parent)
@@ -100,10 +99,10 @@ class MachineGroups:
 class LocalRunner:
     """Runs experiments on this node.
 
-    A command with {rank} is started once for each machine, in that machine's group; any other
-    once, in the group of all machines together, and its workers may enter a machine each by the
-    files that ``KONGMING_MACHINE_PROCS`` names. Set-up runs once for each text that its template
-    becomes; what it made is kept until the end.
+    A command with {rank} is started once for each machine, in that machine's group; any other once,
+    in the group of all machines together; its workers may enter one machine each by the files that
+    ``KONGMING_MACHINE_PROCS`` names. Set-up runs once for each distinct command of its template;
+    its files are kept until the end.
 
     Raises:
         InputError: the application is a service.
@@ -113,7 +112,7 @@ class LocalRunner:
         self, app: Application, folder: Path, *, share: float = 0.125, root: Path = Path("/")
     ) -> None:
         if app.kind != "batch":
-            raise InputError("is a service, which has no end.", field="--app", found=app.name)
+            raise InputError("is a service, which never ends.", field="--app", found=app.name)
         self._app, self._folder, self._share, self._root = app, folder, share, root
         self._stack = ExitStack()
         self._open: dict[str, Runner] = {}
@@ -131,7 +130,7 @@ class LocalRunner:
         self._stack.close()
 
     def run(self, experiment: Experiment) -> Measured:
-        """One run. Raises ProbeError when the micro-benchmark binary is missing."""
+        """Run one experiment. Raises ProbeError if the micro-benchmark binary is missing."""
         started_at = moments.now()
         try:
             runner = self._runner(experiment)
@@ -161,7 +160,7 @@ class LocalRunner:
     def _ranks(
         self, runner: Runner, experiment: Experiment, groups: MachineGroups
     ) -> tuple[float | None, str | None]:
-        """From the first start to the last end, over all machines."""
+        """Return the seconds from the first start to the last end, over all machines."""
         prepare = self._app.prepare
         runner.app = replace(
             self._app, prepare=None if prepare is None else filled(prepare, experiment)
@@ -213,14 +212,14 @@ def _has_rank(command: Command) -> bool:
 
 
 def filled(command: Command, experiment: Experiment, rank: int | None = None) -> Command:
-    """A command template filled in."""
+    """Return a command template with its values filled in."""
     if isinstance(command, str):
         return fill_template(command, experiment, rank)
     return tuple(fill_template(part, experiment, rank) for part in command)
 
 
 def scratch_folder() -> Path:
-    """Where inputs are made: KONGMING_DIR, else the cache folder."""
+    """Return the folder of inputs: KONGMING_DIR, or the cache folder."""
     given = os.environ.get("KONGMING_DIR")
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return Path(given) if given else cache / "kongming"

@@ -1,4 +1,4 @@
-"""The campaign that records one machine for hours: begun, resumed, driven into a file."""
+"""The campaign that records one machine for hours into a file."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ObservationSettings:
-    """What to record. ``command`` is kept in the file, as what made it."""
+    """The settings of a recording. ``command`` is stored in the file as its origin."""
 
     file: Path
     for_s: float
@@ -48,17 +48,17 @@ class ObservationSettings:
 
     @property
     def journal(self) -> Path:
-        """The steps so far, beside the output."""
+        """The journal of the steps so far, in the folder of the output."""
         return self.out.with_name(f"{self.out.name}.part")
 
 
 class Bar(Protocol):
     def update(self, done: float | None = None, *, text: str | None = None) -> object:
-        """``done`` seconds are over; ``text`` says what was measured last."""
+        """``done`` seconds have passed; ``text`` describes the last measurement."""
 
 
 class Watch(Protocol):
-    """Shows a person what happens."""
+    """Output of progress."""
 
     def note(self, text: str) -> object: ...
 
@@ -69,7 +69,7 @@ class Watch(Protocol):
 
 @dataclass(slots=True)
 class Observation:
-    """The result of a recording. ``runs``, ``failed`` and ``dropped`` are of this command alone."""
+    """The result of a recording. ``runs``, ``failed`` and ``dropped`` are of this command only."""
 
     out: str
     session: str
@@ -88,12 +88,12 @@ class Observation:
 
 
 def observe(settings: ObservationSettings, watch: Watch) -> Observation:
-    """Observe until the time is over, and put the file together; also on the way out of Ctrl-C.
+    """Observe until the time is over, and write the file; also on Ctrl-C.
 
     Raises:
-        InputError: the file is there and complete, or is written to by another command.
-        IncompatibleError: what is there was recorded of something else.
-        StoreError: what was measured cannot be written; what came before is kept.
+        InputError: the file is complete, or another command writes it.
+        IncompatibleError: the existing recording has other settings.
+        StoreError: a measurement cannot be written; earlier ones are kept.
         BusyError: something else measures on these CPUs.
     """
     from kongming.audit.journal import Header, Journal
@@ -101,7 +101,7 @@ def observe(settings: ObservationSettings, watch: Watch) -> Observation:
     from kongming.profiling.appfile import load, select
 
     if find_spec("pyarrow") is None:
-        # Known now rather than after a day.
+        # Checked now instead of after a day.
         raise MissingExtraError("kongming observe", "predict", "pyarrow")
     if not settings.out.absolute().parent.is_dir():
         raise InputError(
@@ -109,8 +109,8 @@ def observe(settings: ObservationSettings, watch: Watch) -> Observation:
         )
     if settings.out.exists() and not settings.journal.exists() and not settings.resume:
         raise InputError(
-            f"{settings.out} is complete already.",
-            hint="Give another --out, or --resume and a longer --for to go on with it.",
+            f"{settings.out} is already complete.",
+            hint="Give another --out, or --resume and a longer --for to continue it.",
         )
     apps = select(load(settings.file), settings.names)
     site = _site(settings, apps)
@@ -132,7 +132,7 @@ def observe(settings: ObservationSettings, watch: Watch) -> Observation:
             )
             journal.begin(header)
             resumed = journal.resume()
-            assert resumed is not None, "it was begun just now"
+            assert resumed is not None, "it has just begun"
         header, progress = resumed
         _refuse_another(settings, header, key)
         done = Observation(str(settings.out), header.session, sorted(apps))
@@ -141,12 +141,12 @@ def observe(settings: ObservationSettings, watch: Watch) -> Observation:
         try:
             _record(settings, journal, apps, site, header, progress, names, done, watch)
         except BaseException:
-            # Ctrl-C as well: by here nothing runs any more.
+            # On Ctrl-C too: here no child runs any more.
             _put_together(settings, done)
             if done.readings:
                 watch.note(
                     f"{done.readings} readings so far are in {settings.out}; "
-                    "the same command goes on from here."
+                    "the same command continues from here."
                 )
             raise
         _put_together(settings, done)
@@ -189,12 +189,14 @@ def _record(
     def over() -> bool:
         nonlocal begun
         if begun is None:
-            # Asked for the first time: the applications are set up.
+            # The first event sets up the applications.
             begun = time.monotonic() - progress.elapsed_s
         return elapsed() >= settings.for_s
 
     if progress.position:
-        watch.note(f"going on after {format_duration(progress.elapsed_s)} with round {first_round}")
+        watch.note(
+            f"continuing after {format_duration(progress.elapsed_s)} with round {first_round}"
+        )
     events = observe(
         apps,
         site,
@@ -226,7 +228,7 @@ def _record(
 def _step(
     event: Event, position: int, elapsed_s: float, surrogates: tuple[str, ...]
 ) -> Step | None:
-    """The step to keep of an event; None where it is none."""
+    """Return the step of an event; None if it is not a step."""
     from kongming.audit import steps
     from kongming.profiling.observing import Observed, Ran
 
@@ -246,7 +248,7 @@ def _step(
 
 
 def _seen(event: Event, done: Observation, watch: Watch) -> str:
-    """Counts an event, and says in a few words what it was."""
+    """Count an event, and return a short description."""
     from kongming.profiling.observing import Observed, Ran, Waiting
 
     if isinstance(event, Waiting):
@@ -258,7 +260,7 @@ def _seen(event: Event, done: Observation, watch: Watch) -> str:
         name, outcome = event.app.name, event.outcome
         if not outcome.ok:
             done.failed += 1
-            done.reasons[name] = outcome.error or "it yields no metric"
+            done.reasons[name] = outcome.error or "it has no metric"
             return f"round {event.round}: {name} failed"
         return f"round {event.round}: {name} took {outcome.wall_s:.3g} s"
     done.dropped[event.app] = event.reason
@@ -287,7 +289,7 @@ def _site(settings: ObservationSettings, apps: Mapping[str, Application]) -> Sit
 
 
 def _seats(node: NodeFacts, cpu: int | None, count: int) -> tuple[int, ...]:
-    """``cpu``, or the first allowed one, and those after it. Raises InputError."""
+    """Return ``cpu``, or the first allowed one, and the following ones. Raises InputError."""
     from kongming.probes.node import allowed_cpu
 
     first = allowed_cpu(node, cpu)
@@ -295,7 +297,7 @@ def _seats(node: NodeFacts, cpu: int | None, count: int) -> tuple[int, ...]:
     others.sort(key=lambda other: (other < first, other))
     if count > len(node.cpus):
         raise InputError(
-            "There are not so many CPUs here.",
+            "This node has fewer CPUs.",
             field="cpus",
             found=count,
             allowed=f"1 to {len(node.cpus)}",
@@ -306,7 +308,7 @@ def _seats(node: NodeFacts, cpu: int | None, count: int) -> tuple[int, ...]:
 def _key(
     settings: ObservationSettings, apps: Mapping[str, Application], site: Site, suite: Suite
 ) -> dict[str, Any]:
-    """What has to be the same for a recording to go on."""
+    """Return the settings that must be equal to continue a recording."""
     from kongming.profiling.plans.identity import identity
 
     return {
@@ -320,21 +322,21 @@ def _key(
 
 
 def _refuse_another(settings: ObservationSettings, header: Header, key: Mapping[str, Any]) -> None:
-    # A seed that was drawn, or not named this time, holds.
+    # Without a given seed, the stored one is used.
     different = [name for name in header.differences(key) if name != "seed"]
     if settings.seed is not None and settings.seed != header.seed:
         different.append("seed")
     if different:
         raise IncompatibleError(
-            f"{settings.out} was begun with another {', another '.join(different)}.",
-            hint=f"Give another --out, or remove {settings.journal.name} to begin anew.",
+            f"{settings.out} was recorded with another {', another '.join(different)}.",
+            hint=f"Give another --out, or remove {settings.journal.name} to start again.",
         )
 
 
 def _document(
     settings: ObservationSettings, apps: Mapping[str, Application], site: Site, suite: Suite
 ) -> dict[str, Any]:
-    """The session as the observation file describes it."""
+    """Return the session in the form of the observation file."""
     from kongming.probes.machine import cloud_instance, microcode
     from kongming.profiling.plans.identity import identity
     from kongming.records import moments

@@ -1,4 +1,4 @@
-"""The campaign that really runs every ordered pair of applications: begun, resumed and driven."""
+"""The campaign that runs every ordered pair of applications."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ class PairCampaign:
         repeats: int,
         again: bool,
     ) -> PairCampaign:
-        """The newest campaign of these pairs; a new one where there is none, or where all are
-        finished and it is to be measured ``again``."""
+        """Return the newest campaign of these pairs; a new one if there is none, or if all are
+        finished and ``again`` is true."""
         document = settings_of(KIND, repeats, settings, apps)
         stored = campaign_for(store, document, seed=settings.asked_seed, again=again)
         return cls(settings, apps, store, stored)
@@ -60,7 +60,9 @@ class PairCampaign:
 
     @property
     def steps(self) -> frozenset[int]:
-        """Of the runs of all pairs, and of a solo run of each application in every round."""
+        """Return the steps: the runs of all pairs, and a solo run of each application in every
+        round.
+        """
         return frozenset(range(self.repeats * (len(self.pairs) + len(self.apps))))
 
     @property
@@ -76,7 +78,7 @@ class PairCampaign:
         return self.finished or self.steps <= self.done
 
     def drive(self, stop_when: Callable[[], bool], observe: Callable[[Event], object]) -> None:
-        """Run what is left of it, until ``stop_when``."""
+        """Run the remaining steps, until ``stop_when``."""
         from kongming.profiling.runs.corun import corun
 
         done = self.done

@@ -1,4 +1,4 @@
-"""The campaign that profiles applications: its settings and plan, begun, resumed and driven."""
+"""The campaign that profiles applications: its settings and its plan."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ProfileSettings:
-    """What to profile, and how. ``suite_name`` None: what suits the placement; ``levels`` None:
-    all of the plan; ``asked_seed`` None: one is drawn."""
+    """The settings of a profile. ``suite_name`` None: the default of the placement; ``levels``
+    None: all of the plan; ``asked_seed`` None: a random one."""
 
     apps: Mapping[str, Application]
     node: NodeFacts
@@ -36,7 +36,7 @@ class ProfileSettings:
 
     @property
     def timed(self) -> str:
-        """The suite that is timed under each load."""
+        """Return the suite that is timed under each load."""
         return self.suite_name or ("quick" if self.placement == "same-core" else "standard")
 
     @property
@@ -44,7 +44,7 @@ class ProfileSettings:
         return key_of(self.document())
 
     def document(self) -> dict[str, Any]:
-        """The settings that tell campaigns apart."""
+        """Return the settings that identify the campaign."""
         from kongming.profiling.plans.identity import identity
 
         return {
@@ -60,7 +60,7 @@ class ProfileSettings:
         }
 
     def plan(self, seed: int) -> Plan:
-        """Raises InputError for a plan, repeats or levels that do not exist."""
+        """Raise InputError for a plan, repeats or levels that do not exist."""
         from kongming.profiling.plans.campaign_plan import make_plan
 
         return make_plan(
@@ -83,12 +83,12 @@ def profile_settings(
     identified: Callable[[NodeFacts], NodeFacts] = lambda node: node,
     **more: Any,
 ) -> ProfileSettings:
-    """The settings on this node, which is measured where the placement needs it.
+    """Return the settings on this node; measure the node if the placement needs it.
 
     ``identified`` gives the node another name or id; ``more`` are further fields of the settings.
 
     Raises:
-        InputError: the folder does not exist, or the node lacks CPUs for an application.
+        InputError: the folder does not exist, or the node has too few CPUs for an application.
         ProbeError: the micro-benchmarks cannot be run.
     """
     from kongming.campaigns.this_node import measured_node
@@ -105,7 +105,7 @@ def profile_settings(
 
 @dataclass
 class ProfileCampaign:
-    """A campaign that is under way in a sink: ``earlier`` runs are of commands before this one."""
+    """An unfinished campaign in a sink: ``earlier`` runs are of previous commands."""
 
     settings: ProfileSettings
     sink: Sink
@@ -118,10 +118,10 @@ class ProfileCampaign:
 
     @classmethod
     def begin(cls, settings: ProfileSettings, sink: Sink) -> ProfileCampaign:
-        """The unfinished campaign of these settings, or a new one.
+        """Return the unfinished campaign of these settings, or a new one.
 
         Raises:
-            InputError: what cannot be planned; then nothing is kept.
+            InputError: the settings cannot be planned; nothing is kept.
         """
         settings.plan(0)
         document = settings.document()
@@ -138,9 +138,8 @@ class ProfileCampaign:
     def drive(
         self, stop_when: Callable[[], bool], observe: Callable[[Event], object]
     ) -> ProfileCampaign:
-        """Measure what is left of it, until ``stop_when``; returns itself.
-
-        A campaign with applications that were left out stays open: they are tried again.
+        """Measure the remaining steps, until ``stop_when``; return the campaign. A campaign with
+        applications that were left out stays unfinished: they are tried again.
         """
         from kongming.profiling.events import Dropped
         from kongming.profiling.profiler import profile

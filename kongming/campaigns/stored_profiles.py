@@ -1,4 +1,4 @@
-"""The complete profiles that a store holds: what an evaluation trains on."""
+"""The complete profiles in a store, from which an evaluation trains."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where profiles and co-runs have to be of to go together."""
+    """The properties that profiles and co-runs must share to be combined."""
 
     node_id: str
     placement: str
@@ -23,7 +23,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """One application's runs and signatures of one campaign."""
+    """The runs and signatures of one application in one campaign."""
 
     campaign: str
     document: Mapping[str, Any]
@@ -31,7 +31,7 @@ class Profile:
     signatures: tuple[Signature, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """The campaign and its counts, without the records."""
+        """Return the campaign and its counts, without the records."""
         return {
             "campaign": self.campaign,
             "plan": self.document["plan"],
@@ -46,7 +46,9 @@ class Profile:
 def profiles_held(
     store: Store, identities: Mapping[str, str], plan: str, place: Place
 ) -> dict[str, Profile]:
-    """The newest complete profile of each application by this plan; those without are left out."""
+    """Return the newest complete profile of each application by this plan; those without are left
+    out.
+    """
     profiles: dict[str, Profile] = {}
     for campaign in _complete(store, plan, place):
         held = campaign.document.get("apps", {})
@@ -71,7 +73,7 @@ def _complete(store: Store, plan: str, place: Place) -> Iterator[Campaign]:
 
 
 def profile_of(store: Store, campaign: str, document: Mapping[str, Any], app: str) -> Profile:
-    """What a campaign holds of an application."""
+    """Return the profile of an application in a campaign."""
     return Profile(
         campaign,
         document,

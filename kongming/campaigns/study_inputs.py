@@ -1,4 +1,4 @@
-"""What a placement study starts from: pairs and predictions, from files or from the store."""
+"""Inputs of a placement study: pairs and predictions, from files or from the store."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DEFAULT_PLACEMENT = "cross-core"
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where pairs and predictions come from; ``pairs`` is a file or ``store``."""
+    """The source of pairs and predictions; ``pairs`` is a file or ``store``."""
 
     pairs: str
     predicted: str | None
@@ -35,8 +35,8 @@ class Source:
 
 
 def pairs_of(source: Source, warn: Callable[[str], object] = lambda text: None) -> PairFile:
-    """The measured pairs, and the predictions that stand beside them; ``warn`` hears of what is
-    left out."""
+    """Return the measured pairs, and their predictions; ``warn`` is called for pairs that are left
+    out."""
     if source.pairs != STORE:
         from kongming.simulate import read_pairs
 
@@ -48,10 +48,8 @@ def pairs_of(source: Source, warn: Callable[[str], object] = lambda text: None) 
 
 
 def beliefs_for(source: Source, file: PairFile, table: PairTable) -> Beliefs | None:
-    """KONGMING's predictions for the pairs of ``table``; None where there are none.
-
-    Raises:
-        InputError: the table of pairs has no predictions, and they were asked for.
+    """Return KONGMING's predictions for the pairs of ``table``; None without any. Raises:
+    InputError: the table of pairs has no predictions, but they were requested.
         UntrainedError: a pair has none.
     """
     from kongming.simulate import beliefs_of, made_up
@@ -72,15 +70,15 @@ def beliefs_for(source: Source, file: PairFile, table: PairTable) -> Beliefs | N
         )
     if source.predicted == "table":
         raise InputError(
-            f"{file.source} holds no prediction.",
+            f"{file.source} has no prediction.",
             field="--predicted",
-            hint="Give it a column 'predicted', or take stored models: --predicted store",
+            hint="Give it a column 'predicted', or use stored models: --predicted store",
         )
     return None
 
 
 def _pairs_of_store(store: Store, placement: str, warn: Callable[[str], object]) -> PairFile:
-    """All co-runs of the node that was measured last, over the solo runs of the same minutes."""
+    """Return all co-runs of the node that was measured last, over the solo runs around them."""
     from kongming.evaluate.predicted_pairs import Scale, measured_pairs
     from kongming.records.run import geometric_mean
     from kongming.simulate import MeasuredPair, PairFile, PairTable
@@ -92,13 +90,13 @@ def _pairs_of_store(store: Store, placement: str, warn: Callable[[str], object])
     ]
     if not coruns:
         raise UntrainedError(
-            f"The store holds no pair that was run, {placement}.",
+            f"The store has no measured pair, {placement}.",
             hint="Measure some: kongming evaluate APPS.toml --pairs; or name a table: --pairs FILE",
         )
     nodes = Counter(run.node_id for run in coruns)
     node = max(coruns, key=lambda run: run.started_at).node_id
     if len(nodes) > 1:
-        warn(f"Pairs of {len(nodes)} nodes are in the store; those of {node} count.")
+        warn(f"Pairs of {len(nodes)} nodes are in the store; only those of {node} are used.")
     coruns = [run for run in coruns if run.node_id == node]
     campaigns = {run.campaign for run in coruns}
     solos = [
@@ -121,7 +119,7 @@ def _pairs_of_store(store: Store, placement: str, warn: Callable[[str], object])
 
 
 def _predictions(store: Store, apps: Sequence[str], placement: str, model: str) -> Predicted:
-    """Every ordered pair by the models in service, an application beside itself among them.
+    """Predict every ordered pair with the models in service, including an application with itself.
 
     Raises:
         UntrainedError: an application has no model at the placement.

@@ -1,4 +1,4 @@
-"""This node's facts for a command, with what a placement needs to be sure of."""
+"""The facts of this node for a command, with the checks that a placement needs."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ from kongming.records.fingerprint import NodeFacts
 
 
 def measured_node(placement: str) -> NodeFacts:
-    """The facts of this node; where two CPUs are needed, it is measured whether they share a core.
-
-    Virtual machines hide which CPUs do, so the kernel's word is checked once (about a second;
-    kept for the next time) for the CPUs that the placement would take.
+    """Return the facts of this node; for two CPUs, measure whether they share a core. Virtual
+    machines hide this, so the kernel's topology is checked once (about a second; the result is
+    stored) for the CPUs of the placement.
 
     Raises:
-        InputError: the placement cannot exist here.
+        InputError: this node does not have the placement.
         ProbeError: the micro-benchmarks cannot be run.
     """
     from kongming.probes.node import node_facts
@@ -24,7 +23,7 @@ def measured_node(placement: str) -> NodeFacts:
     node = node_facts()
     if placement == "same-core":
         return node
-    # A measurement can turn one candidate down, and then the next one is looked at.
+    # If the measurement rejects a candidate, the next one is checked.
     for _ in range(len(node.cpus)):
         seats = choose(node, placement)
         pair = tuple(sorted((seats.app[0], seats.neighbour)))

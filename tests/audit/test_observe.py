@@ -109,7 +109,7 @@ def test_ctrl_c_keeps_what_was_measured_and_the_same_command_goes_on(
     err = ctrl_c(process)
     assert process.returncode == 130
     assert eventually(lambda: not recording.left(), 30.0)
-    assert "the same command goes on" in err
+    assert "the same command continues" in err
     first = recording.read()
     steps = recording.steps()
     assert max(first.table["position"].to_pylist()) == steps - 1 >= 4
@@ -137,7 +137,7 @@ def test_kill_9_loses_the_step_under_way_alone(recording: Recording) -> None:
     process = recording.start("--for", "1h")
     recording.after_steps(kept + 3, process)
     err = ctrl_c(process)
-    assert "going on after" in err
+    assert "continuing after" in err
     found = recording.read()
     positions = sorted(set(found.table["position"].to_pylist()))
     assert positions == list(range(len(positions)))
@@ -149,7 +149,7 @@ def test_a_complete_file_goes_on_only_when_asked(recording: Recording) -> None:
     first = recording.read()
     again = recording.run("--for", "0.5s")
     assert again.returncode == 2
-    assert "is complete already" in again.stderr
+    assert "is already complete" in again.stderr
     assert "--resume" in again.stderr
     process = recording.start("--for", "1h", "--resume")
     recording.after_steps(max(first.table["position"].to_pylist()) + 3, process)

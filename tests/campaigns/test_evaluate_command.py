@@ -60,7 +60,7 @@ def test_pairs_stop_at_a_budget_resume_and_are_not_run_again(
 
     part = kongming(*evaluate, "--budget", "0.0001")
     assert part.returncode == 1
-    assert "The same command goes on" in part.stdout + part.stderr
+    assert "The same command continues" in part.stdout + part.stderr
     assert asked("runs")["total"] == before + 1
 
     done = kongming(*evaluate, "--out", "out")

@@ -111,7 +111,7 @@ def test_a_budget_stops_early_and_the_same_command_goes_on(
 
     first = kongming(*command, "--budget", "0.02")
     assert first.returncode == 0, first.stderr
-    assert "the same command goes on" in first.stdout
+    assert "the same command continues" in first.stdout
     part = steps(store_url)
     assert 0 < len(part) < 6
 

@@ -1,7 +1,8 @@
 """A job's runtime on several machines as loaded as they are: the scale model times the slowdown.
 
-A scale model tells what idle machines take (Ernest, NSDI 2016, section 3.1), a sum of terms; an
-interference model tells by how much each node is slowed. Every term follows a node:
+A scale model predicts the runtime on idle machines (Ernest, NSDI 2016, section 3.1), a sum of
+terms; an interference model predicts the slowdown of each node. Every term is multiplied by the
+slowdown of one node:
 
 - parallel terms (those that fall with the machines, as scale/machines): the slowest node. Each
   machine has the same share of the work, and the step ends when the last of them has done it.
@@ -37,9 +38,9 @@ from kongming.scale.points import Configuration, Points
 __all__ = ["CORRELATION", "Combination", "combine", "kind_of_term", "model_for"]
 
 CORRELATION = 0.5
-"""Of the errors of two nodes' log slowdowns. Both were told by one model of the application, and
-are wrong together where that is; the rest is of each node's own readings. Independent errors
-would make the slowest of many nodes too slow, equal ones the interval of many too narrow."""
+"""Correlation of the errors of two nodes' log slowdowns. Both are predictions of one model and
+share its errors; the rest comes from each node's own readings. Independent errors would make the
+slowest of many nodes too slow, equal errors the interval of many nodes too narrow."""
 
 _KINDS: dict[str, PartKind] = {
     "intercept": "serial",
@@ -55,7 +56,7 @@ _KINDS: dict[str, PartKind] = {
 }
 
 _HALF = 2047
-"""Draws on either side of the median; fewer where there are thousands of nodes."""
+"""Number of draws on each side of the median; fewer for thousands of nodes."""
 
 _WORK = 2_000_000
 
@@ -64,17 +65,18 @@ _SHUFFLES = 64
 of places."""
 
 _AT_ONCE = 8
-"""Nodes that are drawn for at once: what they take fits into a core's cache."""
+"""Number of nodes that are drawn for at once: their draws fit into a core's cache."""
 
 _WIDEST = 8.0
 _FLOOR_TO_DEVIATION = math.sqrt(math.pi / 2.0) / 100.0
-"""Standard deviation of a normal law whose mean absolute error is 1%."""
+"""Standard deviation of a normal distribution whose mean absolute error is 1%."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Combination:
-    """``runtime`` in seconds, ``slowdown`` that of the whole job over idle machines; ``idle`` is
-    the scale model's own answer, ``scaled`` what they are made of. ``notes`` are remarks."""
+    """The prediction of a job: ``runtime`` in seconds, ``slowdown`` of the whole job over idle
+    machines. ``idle`` is the scale model's prediction, ``scaled`` has the parts of both. ``notes``
+    are remarks."""
 
     runtime: Interval
     slowdown: Interval
@@ -89,7 +91,7 @@ class Combination:
 
 
 def model_for(file: ScaleFile, app: str, machine_type: str = "") -> ScaleModel:
-    """The model of an application in a file: that of the job of its name, else the only one.
+    """Return the model of an application in a file: that of the job of its name, or the only one.
 
     Raises:
         InputError: several jobs and none of this name, or several machine types and none named.
@@ -100,13 +102,15 @@ def model_for(file: ScaleFile, app: str, machine_type: str = "") -> ScaleModel:
 
 
 def kind_of_term(key: str) -> PartKind:
-    """What a term's key or a user's expression is of. Raises InputError for what is neither."""
+    """Return the kind of a term's key or of a user's expression. Raises InputError if it is
+    neither.
+    """
     if key in _KINDS:
         return _KINDS[key]
     expression = parse(key)
     if "machines" not in expression.names:
         return "serial"
-    # Work is what is shared out: it falls with the machines, at any scale.
+    # Parallel work falls with the number of machines, at any scale.
     few, many = (float(expression(_at(machines=machines))[0]) for machines in (2.0, 64.0))
     return "parallel" if many < few else "communication"
 
@@ -122,22 +126,22 @@ def combine(
     strict: bool = False,
     correlation: float = CORRELATION,
 ) -> Combination:
-    """The runtime on these nodes; each node once, in any order.
+    """Predict the runtime on these nodes; each node once, in any order.
 
     ``driver`` is the id of the node that the serial part runs on, by default the first one;
     ``name`` that of the scale model. With fewer nodes than machines several run on one node.
 
     The interval: log slowdowns err by a part that all nodes share and a part of each node's own
-    (``correlation``), both independent of the scale model's error, for that was learnt from other
-    runs. What repeats of one configuration differ by is in both intervals, and counts once: the
-    slowdown's is narrowed by the scale model's noise floor. The slowest of several nodes is
-    likelier slower than the slowest median; so is the median that is said, which is the slowdown's
-    times the scale model's. Drawn by strata from
-    fixed seeds, one for each node's id: the same question has the same answer, and no node's
-    slowdown can rise without the runtime rising.
+    (``correlation``), both independent of the scale model's error, which comes from other runs.
+    Repeat noise is in both intervals but counts once: the slowdown's interval is narrowed by the
+    scale model's noise floor. The slowest of several nodes is probably slower than the slowest
+    median, and so the predicted median is higher. Draws are stratified with fixed seeds, one for
+    each node's id: the same question has the same answer, and a higher slowdown of any node gives a
+    longer runtime.
 
     Raises:
-        InputError: no node, one twice, more nodes than machines, or a driver on none of them.
+        InputError: no node, a duplicate node, more nodes than machines, or a driver that is none of
+            them.
         ExtrapolationError: under ``strict``, the scale model or a slowdown extrapolates.
         CannotAnswerError: beyond a memory cliff.
     """
@@ -147,8 +151,8 @@ def combine(
     reasons = _reasons(idle, nodes)
     if strict and reasons:
         raise ExtrapolationError(
-            f"This lies outside what was run: {'; '.join(reasons)}.",
-            hint="Run experiments nearer to it, or ask without --strict.",
+            f"This lies outside the range of the runs: {'; '.join(reasons)}.",
+            hint="Run experiments nearer to it, or predict without --strict.",
         )
     slowest = max(nodes, key=lambda one: (one.slowdown.median, one.node_id))
     first = next((one for one in nodes if one.node_id == driver), nodes[0])
@@ -188,7 +192,7 @@ def _check(asked: Scaling, nodes: Sequence[SlowedNode], driver: str) -> None:
         raise InputError("is empty.", field="nodes", allowed="one node or more")
     if len(set(ids)) < len(ids):
         twice = next(one for one in ids if ids.count(one) > 1)
-        raise InputError("names a node twice.", field="nodes", found=twice)
+        raise InputError("has a duplicate node.", field="nodes", found=twice)
     if len(ids) > asked.machines:
         raise InputError(
             f"{len(ids)} nodes are more than the machines.",
@@ -198,7 +202,7 @@ def _check(asked: Scaling, nodes: Sequence[SlowedNode], driver: str) -> None:
         )
     if driver and driver not in ids:
         raise InputError(
-            "is none of the nodes.", field="driver", found=driver, allowed=", ".join(ids[:8])
+            "is not one of the nodes.", field="driver", found=driver, allowed=", ".join(ids[:8])
         )
 
 
@@ -217,13 +221,13 @@ def _notes(
     notes = []
     if parts[0].kind == "whole":
         notes.append(
-            f"The scale model ({model.fit.kind}) has no terms here: all of the runtime follows the "
-            "slowest node."
+            f"The scale model ({model.fit.kind}) has no terms here: the slowest node "
+            "determines the whole runtime."
         )
     if len(nodes) < asked.machines:
         notes.append(
-            f"{asked.machines} machines on {len(nodes)} nodes: those on one node are slowed alike, "
-            "and each other only as in the scale model's runs."
+            f"{asked.machines} machines on {len(nodes)} nodes: machines on one node have the "
+            "same slowdown, and slow each other only as in the scale model's runs."
         )
     return tuple(notes)
 
@@ -231,7 +235,7 @@ def _notes(
 def _weights(
     model: ScaleModel, at: Configuration, iterations: float
 ) -> list[tuple[str, PartKind, float]]:
-    """Each term that is there, its kind, and its share of the idle runtime."""
+    """Return each term, its kind, and its share of the idle runtime."""
     backbone = backbone_of(model.fit)
     if backbone is None:
         return [("runtime", "whole", 1.0)]
@@ -242,7 +246,7 @@ def _weights(
         return [("runtime", "whole", 1.0)]
     keys = [(one.key, kind_of_term(one.key)) for one in backbone.terms]
     if backbone.cliff is not None:
-        # Beyond a cliff a machine's memory is full: that is on each machine.
+        # Beyond a cliff the memory of each machine is full.
         keys += [("cliff step", "parallel"), ("cliff slope", "parallel")]
     return [
         (key, kind, value / total)
@@ -279,7 +283,7 @@ def _draws(
     serial: float,
     correlation: float,
 ) -> tuple[Floats, Floats]:
-    """(n,) the whole job's slowdown, and (n,) the idle runtime over its median."""
+    """Return (n,) the whole job's slowdown, and (n,) the idle runtime over its median."""
     half = min(_HALF, max(_WORK // len(nodes), 256))
     noise = _noise(model)
     common = math.sqrt(correlation) * _mirrored(half, math.inf, "common")
@@ -308,21 +312,20 @@ def _draws(
 
 @lru_cache(maxsize=64)
 def _quantiles(count: int, freedom: float) -> Floats:
-    """(count,) of the upper half of Student's law with so many degrees of freedom; of a normal one
-    for infinitely many."""
+    """Return (count,) quantiles of the upper half of Student's t distribution with ``freedom``
+    degrees of freedom; normal for infinity."""
     steps = (np.arange(count) + 0.5) / (2 * count) + 0.5
     found = ndtri(steps) if math.isinf(freedom) else stdtrit(freedom, steps)
     return np.asarray(found, dtype=np.float64)
 
 
 def _mirrored(count: int, freedom: float, seed: str) -> Floats:
-    """(2 count + 1,) the quantiles of Student's law, each in random order with either sign,
-    mirrored, and 0: the middle of every sum of such is 0."""
+    """Return (2 count + 1,): quantiles of Student's distribution in random order with random signs,
+    mirrored, and 0, so that the median of any sum of such arrays is 0."""
     digest = hashlib.sha256(seed.encode()).digest()
     which, shift = digest[0] % _SHUFFLES, int.from_bytes(digest[1:9], "big") % count
     shuffled = _shuffled(count, freedom, which)
-    # A random order turned by a random number of places is as good as another one, and a set of
-    # nodes has one each.
+    # A rotation of a random order is also a random order, and each node gets its own.
     mirrored = np.zeros(2 * count + 1)
     mirrored[:shift] = shuffled[count - shift :]
     mirrored[shift:count] = shuffled[: count - shift]
@@ -332,15 +335,15 @@ def _mirrored(count: int, freedom: float, seed: str) -> Floats:
 
 @lru_cache(maxsize=4 * _SHUFFLES)
 def _shuffled(count: int, freedom: float, which: int) -> Floats:
-    """(count,) the quantiles in a random order, with a sign for each."""
+    """Return (count,): the quantiles in random order with random signs."""
     random = np.random.default_rng([count, which])
     order, signs = random.permutation(count), random.choice((-1.0, 1.0), count)
     return np.asarray(_quantiles(count, freedom)[order] * signs, dtype=np.float64)
 
 
 def _log_slowdowns(slowdowns: Sequence[Interval], draws: Floats, noise: float) -> Floats:
-    """(k, n) draws of a standard normal law, in place, as log slowdowns whose intervals are these
-    (k), without what repeats differ by."""
+    """Convert (k, n) standard normal draws to log slowdowns with these (k) intervals, without
+    repeat noise."""
     wide = ndtri(0.5 + np.array([one.level for one in slowdowns]) / 2.0)
     middle = np.log([one.median for one in slowdowns])
     lower = np.log(np.maximum([one.lower for one in slowdowns], 1e-300))
@@ -360,7 +363,7 @@ def _log_slowdowns(slowdowns: Sequence[Interval], draws: Floats, noise: float) -
 
 
 def _noise(model: ScaleModel) -> float:
-    """What repeats of one configuration differ by: a standard deviation of logs, 0 if unknown."""
+    """Return the repeat noise of one configuration: a standard deviation of logs, 0 if unknown."""
     floor = model.report.get("noise_floor_pct")
     return 0.0 if floor is None else float(floor) * _FLOOR_TO_DEVIATION
 
@@ -372,9 +375,9 @@ def _interval(values: Floats, level: float, calibrated: bool) -> Interval:
 
 
 def _around(middle: float, values: Floats, level: float, calibrated: bool) -> Interval:
-    """Their interval around what both parts say by themselves. Where a slowdown's interval reaches
-    farther up than down, which on a calm node is mostly for safety, the median of the product
-    lies above it."""
+    """Return the interval of draws around the product of the two medians. If the slowdown's
+    interval is wider above than below, as on quiet nodes for safety, the median of the draws lies
+    above it."""
     said = _interval(values, level, calibrated)
     return replace(said, median=min(max(middle, said.lower), said.upper))
 

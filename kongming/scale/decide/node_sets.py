@@ -1,10 +1,10 @@
-"""Which k nodes a job should have: the slowest of them counts, and the harm that all of them do.
+"""Choice of k nodes for a job: by the slowdown of the slowest node and the harm to all residents.
 
 Since a barrier waits for the slowest node, the newcomer's part of a set's score is that of its
-slowest member, and the residents' part the sum over its members. Both are least, together, for
-one of the n sets that hold the k least harmed among all nodes up to some slowdown: so going
-through the nodes in the order of their slowdown finds the best set, and no other need be tried.
-Without harm that is the k least slowed nodes.
+slowest member, and the residents' part the sum over its members. The best score is that of one of n
+sets: the k nodes with the least harm among all nodes up to some slowdown. One pass over the nodes
+in order of slowdown therefore finds the best set. Without harm it is the k nodes with the least
+slowdown.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ __all__ = ["Weights", "best_set", "set_score"]
 Places = NDArray[np.intp]
 
 _GROWTH = 1.5
-"""Of the numbers of nodes that a coarse search for the best set tries."""
+"""Ratio of successive numbers of nodes in the coarse search for the best set."""
 
 _ROUNDING = 1e-9
-"""Scores that differ by less than this are equal, but for rounding."""
+"""Scores that differ by less than this are equal except for rounding."""
 
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """Of the slowest newcomer's log slowdown, and of the sum of what is added to the residents'.
-    ``tolerance`` is what a node's score may differ by and be as good, in the score's units."""
+    """Weights of the slowest newcomer's log slowdown, and of the sum of the residents' increases.
+    Nodes whose scores differ by at most ``tolerance``, in the score's units, are equally good."""
 
     newcomer: float = 1.0
     resident: float = 1.0
@@ -41,7 +41,9 @@ class Weights:
 
 
 def set_score(slowed: Floats, harm: Floats, weights: Weights) -> float:
-    """Lower is better. ``slowed`` and ``harm`` (k,) are of the members, in logs."""
+    """Return the score of a set; lower is better. ``slowed`` and ``harm`` (k,) are of the members,
+    in logs.
+    """
     slowest, harmed = float(slowed.max()), float(harm.sum())
     return weights.newcomer * slowest + weights.resident * harmed
 
@@ -49,13 +51,13 @@ def set_score(slowed: Floats, harm: Floats, weights: Weights) -> float:
 def best_set(
     slowed: Floats, harm: Floats, size: int, weights: Weights, lots: Floats
 ) -> tuple[Places, NDArray[np.bool_]] | None:
-    """The members of the best set, least slowed first, and which of them are near ties: others
-    would do as well. None with fewer nodes than ``size``.
+    """Return the members of the best set, least slowed first, and which of them are near ties:
+    others are equally good. None with fewer nodes than ``size``.
 
-    ``slowed`` and ``harm`` (n,) are what a node adds to the newcomer's log slowdown and to its
-    residents', the latter 0 or more. Near ties are taken by ``lots`` (n,), random numbers, the
-    lowest first, so that requests at one time do not all choose the same. It is quicker where
-    ``slowed`` comes in ascending order.
+    ``slowed`` and ``harm`` (n,) are the increases of the newcomer's and of the residents' log
+    slowdown on each node, the latter 0 or more. Near ties are ordered by ``lots`` (n,), random
+    numbers, so that simultaneous requests do not all choose the same node. It is faster if
+    ``slowed`` is in ascending order.
     """
     n = len(slowed)
     if n < size:
@@ -66,26 +68,25 @@ def best_set(
     pool = np.flatnonzero(slowed <= threshold + near)
     dearest = float(np.partition(costs[pool], size - 1)[size - 1])
     theirs = costs[pool]
-    # There are enough that cost no more than the dearest of the cheapest set.
+    # Enough nodes cost at most as much as the most expensive member of the cheapest set.
     pool = pool[theirs <= dearest + weights.tolerance]
     cheap = costs[pool] < dearest - weights.tolerance
     fast = slowed[pool] < threshold - near
     group = np.where(cheap, 0, np.where(fast, 1, 2))
-    # Random numbers are below 1: groups come one after the other.
+    # Random numbers are below 1, so groups stay in order.
     order = np.argpartition(group + lots[pool], size - 1)[:size]
     chosen, tied = pool[order], group[order] == 2
-    # Where all that are near were taken, there was no choice.
+    # If all near ties were taken, there was no choice.
     tied = tied & (np.count_nonzero(group == 2) > np.count_nonzero(tied))
     by_slowdown = np.lexsort((chosen, slowed[chosen]))
     return chosen[by_slowdown], tied[by_slowdown]
 
 
 def _threshold(slowed: Floats, costs: Floats, size: int, weight: float) -> float:
-    """The log slowdown of the best set's slowest member.
-
-    The least total cost among the nodes up to a slowdown falls as more of them are allowed: so
-    between two slowdowns the score is no lower than the first one's part and the second one's
-    total. Only where that bound lies below the best score of a coarse grid is each node tried.
+    """Return the log slowdown of the best set's slowest member. The least total harm among the
+    nodes up to a slowdown falls as this slowdown rises. So between two slowdowns the score is at
+    least the slowdown part of the first plus the total harm of the second. Each node in between is
+    tried only if this bound is below the best score of a coarse grid.
     """
     values, theirs = slowed, costs
     if (values[1:] < values[:-1]).any():
@@ -109,7 +110,7 @@ def _threshold(slowed: Floats, costs: Floats, size: int, weight: float) -> float
 
 
 def _grid(size: int, count: int) -> list[int]:
-    """Numbers of nodes from ``size`` to ``count``, each a fraction greater than the one before."""
+    """Return numbers of nodes from ``size`` to ``count`` in geometric steps."""
     ends = [size]
     while ends[-1] < count:
         ends.append(min(max(ends[-1] + 1, int(ends[-1] * _GROWTH)), count))
@@ -133,14 +134,14 @@ def _cheapest(costs: Floats, ends: list[int], size: int) -> list[Floats]:
 def _scan(
     values: Floats, costs: Floats, start: int, end: int, cheapest: Floats, weight: float
 ) -> tuple[float, float]:
-    """The best score, and its slowest member's log slowdown, of the sets whose slowest member is
+    """Return the best score, and its slowest member's log slowdown, of the sets whose slowest member is
     one of the nodes ``start`` to ``end`` in the order of ``values``; ``cheapest`` are the costs of
     the cheapest set before them."""
     kept = (-cheapest).tolist()
     heapq.heapify(kept)
     total = -math.fsum(kept)
     best, found = math.inf, math.inf
-    # Others replace no member: with them the set is only slower.
+    # Other nodes replace no member: with them the set is only slower.
     cheaper = start + np.flatnonzero(costs[start:end] < -kept[0])
     for value, cost in zip(values[cheaper].tolist(), costs[cheaper].tolist(), strict=True):
         if -kept[0] > cost:

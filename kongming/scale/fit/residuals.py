@@ -1,9 +1,8 @@
-"""A Gaussian process on the residuals of Ernest's terms: local where there are runs, Ernest where
-there are none.
+"""A Gaussian process on the residuals of Ernest's terms: a local correction near the runs.
 
-The process has mean 0 over log(scale) and log(machines) (Rasmussen and Williams 2006, section
-2.2), so its correction fades with the distance from the runs. Ours rather than scikit-learn's: as
-accurate, a tenth of the time, and weighted by repeats (docs/models.md has the figures).
+The process has mean 0 over log(scale) and log(machines) (Rasmussen and Williams 2006, section 2.2),
+so its correction fades with the distance from the runs. It replaces scikit-learn's: it is as
+accurate, takes a tenth of the time, and is weighted by repeats (see docs/models.md).
 """
 
 from __future__ import annotations
@@ -21,18 +20,18 @@ from kongming.scale.points import Points, Runs
 __all__ = ["LOCAL_MOST", "ResidualFit", "Shape", "fit_residuals"]
 
 LENGTHS = (0.35, 1.0, 3.0)
-"""In logs: from a third more to twenty times as many."""
+"""Candidate lengths in logs: factors from 1.4 to 20."""
 
 RATIOS = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
-"""Variance of the deviation over that of the noise."""
+"""Candidate ratios of the variance of the deviation to that of the noise."""
 
 LOCAL_MOST = 400
-"""Configurations that the process is fitted to at most; of more, every second, third, ... is."""
+"""Maximum number of configurations to fit; of more, every second, third, ... is used."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Of greatest marginal likelihood: lengths of scale and machines in logs, and the ratio."""
+    """Lengths of scale and machines in logs, and the ratio, of greatest marginal likelihood."""
 
     lengths: tuple[float, float]
     ratio: float
@@ -53,12 +52,14 @@ class ResidualFit:
     kind = "ernest-residuals"
 
     def predict(self, points: Points) -> Floats:
-        """(n,) seconds per iteration."""
+        """Return (n,) seconds per iteration."""
         near = _kernel(_places(points), self.places, self.shape)
         return np.asarray(self.ernest.predict(points) * np.exp(near @ self.dual))
 
     def variance(self, points: Points) -> Floats:
-        """(n,) of the log of the deviation: 0 at many runs, the prior's far from all."""
+        """Return (n,) the variance of the log deviation: 0 at many runs, the prior's far from
+        all.
+        """
         near = _kernel(_places(points), self.places, self.shape)
         left = self.shape.ratio - np.einsum("ij,jk,ik->i", near, self.inverse, near)
         return np.asarray(self.noise * np.maximum(left, 0.0))
@@ -76,7 +77,7 @@ class ResidualFit:
 
 
 def fit_residuals(runs: Runs, ernest: ErnestFit, shape: Shape | None = None) -> ResidualFit:
-    """The process over the configurations' mean log residuals; ``shape`` None finds it."""
+    """Fit the process to the configurations' mean log residuals; ``shape`` None searches for it."""
     at = _some(runs.count)
     points = runs.configurations.take(at)
     places = _places(points)
@@ -102,7 +103,7 @@ def _places(points: Points) -> Floats:
 
 
 def _kernel(a: Floats, b: Floats, shape: Shape) -> Floats:
-    """(n, m) covariance over the noise's: radial."""
+    """Return the (n, m) radial covariance over the noise variance."""
     lengths = np.array(shape.lengths)
     left, right = a / lengths, b / lengths
     squared = np.sum((left[:, None, :] - right[None, :, :]) ** 2, axis=2)
@@ -110,7 +111,7 @@ def _kernel(a: Floats, b: Floats, shape: Shape) -> Floats:
 
 
 def _likeliest(places: Floats, residuals: Floats, share: Floats) -> Shape:
-    """Search a grid; the noise variance that fits best is solved for (5.8 and 5.9 there)."""
+    """Search a grid; the best noise variance is solved for (equations 5.8 and 5.9 there)."""
     varied = np.ptp(places, axis=0) > 1e-9
     choices = [LENGTHS if moves else (1.0,) for moves in varied]
     best, shape = np.inf, Shape((1.0, 1.0), RATIOS[0])
