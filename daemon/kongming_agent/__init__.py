@@ -1,1 +1,1 @@
-"""The agent: one on every node. It measures, keeps and reports."""
+"""The agent, one on every node: it measures, spools and reports."""

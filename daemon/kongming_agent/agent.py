@@ -1,7 +1,6 @@
-"""One node's agent: reads signals, probes when the schedule says so, spools, and answers orders.
-
-Two threads: this one measures (the kernel ends probes with the thread that started them), the
-link's speaks with the server. They share the spool, and what is under ``_lock``.
+"""The agent of one node: it reads signals, probes by its schedule, spools, and answers requests.
+There are two threads: this one measures (the kernel ends probes with the thread that started them),
+and the link's communicates with the server. They share the spool and the state under ``_lock``.
 """
 
 from __future__ import annotations
@@ -46,11 +45,11 @@ _BUSY_SAID_S = 60.0
 
 
 class Stopped(BaseException):
-    """The agent was told to stop while a probe ran; the probe is ended and reaped on the way."""
+    """The agent was stopped while a probe ran; the probe is ended and reaped."""
 
 
 class Agent:
-    """The agent of this node. ``on_spooled`` is called when there is something to deliver.
+    """The agent of this node. ``on_spooled`` is called when there are records to deliver.
 
     Raises:
         ProbeError: the micro-benchmarks are missing.
@@ -111,7 +110,7 @@ class Agent:
     # Life
 
     def stop(self) -> None:
-        """May be called from a signal handler. In the midst of a probe it raises Stopped."""
+        """Stop the agent; may be called from a signal handler. During a probe it raises Stopped."""
         self._stopping = True
         self._wakeup.wake()
         if self._probing:
@@ -119,7 +118,7 @@ class Agent:
             raise Stopped
 
     def run(self) -> None:
-        """Until ``stop``. The thread that calls it has to live as long as it runs."""
+        """Run until ``stop``. The calling thread must live as long as this runs."""
         try:
             self._begin()
             self._notifier.ready(f"probing {len(self.domains)} cache domains")
@@ -129,7 +128,7 @@ class Agent:
             self._end()
 
     def once(self, pause_s: float = 0.5) -> list[Fingerprint]:
-        """One quick fingerprint of every domain, spooled.
+        """Take and spool one quick fingerprint of every domain.
 
         Raises:
             ProbeError: one could not be taken.
@@ -139,7 +138,7 @@ class Agent:
         self._wakeup.wait(pause_s)
         self._look(time.monotonic())
         for domain in range(len(self.domains)):
-            self._take(Probe(domain, "quick", "asked once"), patience_s=PATIENCE_S)
+            self._take(Probe(domain, "quick", "requested once"), patience_s=PATIENCE_S)
         latest = self._knowledge.latest()
         return [latest[place] for place, _ in self.domains]
 
@@ -170,7 +169,7 @@ class Agent:
     # Signals
 
     def _look(self, now: float) -> None:
-        """A sample of the passive signals, and what else is done at its pace."""
+        """Sample the passive signals, and do the work that is due at the same interval."""
         before, after = self._sample, signals.sample(self._root)
         self._sample = after
         if before is None or after.at <= before.at:
@@ -204,7 +203,7 @@ class Agent:
             self._notifier.alive()
 
     def _account(self, now: float) -> None:
-        """The agent's own cost since the last time goes into the same budget as the probes'."""
+        """Charge the agent's own cost since the last call to the budget of the probes."""
         cpu, written = time.process_time(), written_bytes()
         cost = Cost(cpu - self._cpu_seen, 0.0, max(0.0, written - self._bytes_seen))
         self._cpu_seen, self._bytes_seen = cpu, written
@@ -214,7 +213,7 @@ class Agent:
             self._pss_at, self._pss = now, figures.pss_bytes()
 
     def _read_facts(self) -> None:
-        """Limits can change while the agent runs; counters in the facts always do."""
+        """Limits can change while the agent runs; counters in the facts always change."""
         node = self.settings.node.identified(node_facts())
         if figures.without_counters(node) == figures.without_counters(self.node):
             return
@@ -226,11 +225,11 @@ class Agent:
         self._arrange(domains_of(node))
 
     def _moved(self) -> bool:
-        """Whether the CPUs that may be used are others than the agent knows of."""
+        """Return whether the allowed CPUs have changed."""
         return os.sched_getaffinity(0) != set(self.node.cpus)
 
     def _arrange(self, domains: tuple[tuple[int, tuple[int, ...]], ...]) -> None:
-        """Probe these domains from now on. One that has been probed before keeps its schedule."""
+        """Probe these domains from now on. A domain that was probed before keeps its schedule."""
         before = {place: index for index, (place, _) in enumerate(self.domains)}
         now = time.monotonic()
         self.domains = domains
@@ -260,7 +259,7 @@ class Agent:
             _log.warning("no fingerprint: %s", error)
             self.totals.failures += 1
             self.schedule.probed(probe, Cost(wall_s=0.1), time.monotonic(), ok=False)
-        # What the probe did to the signals is no news.
+        # The effect of the probe on the signals is not a change.
         self._sample = signals.sample(self._root)
 
     def _take(self, probe: Probe, *, patience_s: float = 0.0) -> None:
@@ -311,7 +310,7 @@ class Agent:
             _log.warning("%s", error)
         self.on_spooled()
 
-    # What outlives a restart
+    # State that survives a restart
 
     def _keep_budget(self) -> None:
         now = time.monotonic()
@@ -359,19 +358,19 @@ class Agent:
                 self.schedule.asked("the server asked")
 
     def _watch_campaigns(self) -> None:
-        """Probing pauses while a campaign measures."""
+        """Probing is suspended while a campaign measures."""
         running, ended = self._campaigns.watch()
         if ended:
-            # What it wrote was asked for, and is in its own budget of time.
+            # Its writes were requested, and are limited by its own time budget.
             self._bytes_seen = written_bytes()
-        self.schedule.pause("a campaign is under way" if running else None)
+        self.schedule.pause("a campaign is running" if running else None)
         if running or ended:
             self.on_spooled()
 
     # For the intake, from its thread
 
     def latest(self) -> Mapping[int, Fingerprint]:
-        """The newest live fingerprint of each cache domain, by its place."""
+        """Return the newest live fingerprint of each cache domain, by the domain's index."""
         return self._knowledge.latest()
 
     # For the link, from its thread

@@ -1,4 +1,4 @@
-"""``kongming-agent``: measures this node and reports to a server, until it is told to stop."""
+"""``kongming-agent``: measures this node and reports to a server, until it is stopped."""
 
 from __future__ import annotations
 
@@ -50,20 +50,27 @@ _PR_SET_PDEATHSIG = 1
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(__version__, prog_name="kongming-agent", message="%(prog)s %(version)s")
-@click.option("--server", "address", metavar="HOST:PORT", help="Where to report to.")
+@click.option("--server", "address", metavar="HOST:PORT", help="Server that receives the reports.")
 @click.option(
-    "--config", "file", type=click.Path(dir_okay=False, path_type=Path), help="Settings, as TOML."
+    "--config",
+    "file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Settings file (TOML).",
 )
-@click.option("--name", metavar="NAME", help="The node's name for people and schedulers.")
+@click.option("--name", metavar="NAME", help="Name of the node for users and schedulers.")
 @click.option("--state", metavar="DIR", help="Folder of the spool and the reference.")
-@click.option("--metrics", "listen", metavar="HOST:PORT", help='Serve /metrics here; "" for not.')
-@click.option("--ca", metavar="FILE", help="Authority of the server's certificate.")
+@click.option(
+    "--metrics", "listen", metavar="HOST:PORT", help='Serve /metrics at this address; "" for none.'
+)
+@click.option("--ca", metavar="FILE", help="Certificate authority of the server.")
 @click.option("--cert", metavar="FILE", help="The agent's own certificate.")
-@click.option("--key", metavar="FILE", help="Its key.")
+@click.option("--key", metavar="FILE", help="Key of the certificate.")
 @click.option("--token-file", metavar="FILE", help="A bearer token of the role agent.")
-@click.option("--once", is_flag=True, help="One fingerprint of every cache domain; then end.")
-@click.option("--json", "as_json", is_flag=True, help="With --once: tell what was measured.")
-@click.option("--verbose", "-v", is_flag=True, help="Tell each probe and its reason.")
+@click.option("--once", is_flag=True, help="Take one fingerprint of every cache domain, then exit.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="With --once: print the measurements as JSON."
+)
+@click.option("--verbose", "-v", is_flag=True, help="Log each probe and its reason.")
 @click.pass_context
 def cli(
     context: click.Context,
@@ -82,7 +89,7 @@ def cli(
 ) -> int:
     """Measure this node and report to a server.
 
-    What cannot be delivered is kept on disk until it can. Flags win over the file.
+    Undelivered records are kept on disk. Flags override the settings file.
     """
     log_to_stderr(logging.DEBUG if verbose else logging.INFO)
     if context.invoked_subcommand is not None:
@@ -108,10 +115,13 @@ def cli(
 @cli.command("profile", short_help="Profile applications of this node's own list.")
 @click.argument("apps", metavar="APP...", nargs=-1, required=True)
 @click.option(
-    "--config", "file", type=click.Path(dir_okay=False, path_type=Path), help="Settings, as TOML."
+    "--config",
+    "file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Settings file (TOML).",
 )
 @click.option("--state", metavar="DIR", help="Folder of the spool and the reference.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document on stdout.")
 @click.option("--requested", is_flag=True, hidden=True)
 @click.option("--campaign", default="", hidden=True)
 def profile_cli(
@@ -122,9 +132,8 @@ def profile_cli(
     requested: bool,
     campaign: str,
 ) -> int:
-    """Profile APP... now, and leave the runs to the agent to deliver.
-
-    Only names in profile.allow of the settings. Exit status 1 when runs failed.
+    """Profile APP... now; the agent delivers the runs. Only names in profile.allow of the settings
+    are permitted. Exit status 1 if runs failed.
     """
     if requested:
         _end_with_parent()
@@ -143,7 +152,7 @@ def profile_cli(
     if as_json:
         click.echo(json.dumps(done.to_dict()))
     else:
-        more = "" if done.complete else "; the same command goes on where this one stopped"
+        more = "" if done.complete else "; the same command continues where this one stopped"
         click.echo(
             f"{done.runs} runs ({done.failed} failed) and {done.signatures} signatures{more}"
         )
@@ -157,7 +166,7 @@ def _connection(settings: Settings) -> Connection:
 
 
 def _channel(settings: Settings) -> Callable[[], grpc.Channel]:
-    """Opens channels; a token or certificate that was renewed is read anew each time."""
+    """Opens channels; a renewed token or certificate is read again each time."""
     return lambda: _connection(settings).open()
 
 
@@ -217,7 +226,7 @@ def _stay(settings: Settings, file: Path | None) -> int:
     folder = settings.files.state_path()
     notifier = Notifier()
     rng = random.Random()
-    # A file that cannot be read is told at once, not when it is first needed.
+    # An unreadable file is reported at once, not when it is first needed.
     _connection(settings).open().close()
     spool = Spool(folder / "spool.db", settings.files.spool_bytes)
     try:
@@ -301,12 +310,12 @@ def _view(agent: Agent, link: Link, spool: Spool) -> View:
 
 
 def _end_with_parent() -> None:
-    """A campaign that the server asked for ends with the agent that started it."""
+    """A requested campaign ends with the agent that started it."""
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Runs ``kongming-agent ARGUMENTS`` and returns its exit status; errors are printed."""
+    """Run ``kongming-agent ARGUMENTS`` and return its exit status; errors are printed."""
     return entry.run(cli, "kongming-agent", arguments, tell=_tell, failures=(OSError,))
 
 

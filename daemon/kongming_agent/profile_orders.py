@@ -1,5 +1,5 @@
-"""Campaigns that the server asked for: one at a time, each in a process of its own, and none
-forgotten when the agent ends before it has carried them out."""
+"""Campaigns that the server requested: one at a time, each in its own process. Requests survive a
+restart of the agent."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ IDS = "campaigns asked for"
 """Name of the spool's document: the id that each campaign is wanted under, by application."""
 
 KEPT = "profiles asked for"
-"""Name of the spool's document: how often each campaign was begun, by application."""
+"""Name of the spool's document that counts the starts of each campaign, by application."""
 
 _STARTS = 5
-"""A campaign that was cut short so often is given up: it may be what ends the agent."""
+"""Maximum number of killed attempts of a campaign: it may be the cause of the agent's end."""
 
 _LAST_WORDS_S = 3.0
 
@@ -37,8 +37,8 @@ _REFUSED_S = 600.0
 
 
 class Campaigns:
-    """What is asked for is on disk when ``ask`` returns, and stays there until its campaign has
-    ended by itself. ``command`` starts one, with the application's name behind it."""
+    """A request is on disk when ``ask`` returns, and stays there until its campaign has ended by
+    itself. ``command``, followed by the application's name, starts a campaign."""
 
     def __init__(
         self, allow: Sequence[str], state: Path, spool: Spool, command: Sequence[str]
@@ -76,8 +76,8 @@ class Campaigns:
             _log.warning("not allowed here, so not profiled: %s%s", shown, more)
 
     def watch(self) -> tuple[bool, bool]:
-        """Begins what waits. Whether any campaign is under way, an operator's own included, and
-        whether one that was asked for has just ended."""
+        """Start a waiting campaign. Return whether any campaign is running, including an
+        operator's, and whether a requested one has just ended."""
         ended = self._child is not None and self._child.poll() is not None
         if ended:
             self._ended()
@@ -87,7 +87,7 @@ class Campaigns:
         return busy or self._child is not None, ended
 
     def end(self) -> None:
-        """End the campaign that is at work; it goes on when the agent is started again."""
+        """End the running campaign; it continues when the agent is started again."""
         child, self._child = self._child, None
         if child is None:
             return
@@ -106,7 +106,7 @@ class Campaigns:
             self._starts[name] += 1
             again = self._starts[name] > 1
             self._keep()
-        _log.info("profiling %s, as the server asked%s", name, ": going on" if again else "")
+        _log.info("profiling %s on request of the server%s", name, ": continued" if again else "")
         self._at_work = name
         wanted = self._ids.get(name, "")
         under = ["--campaign", wanted] if wanted else []
@@ -120,10 +120,10 @@ class Campaigns:
         _log.info("a campaign ended with status %d", status)
         with self._lock:
             starts = self._starts.pop(self._at_work, 0)
-            # By a signal; 128 and more are the campaign's own word for it.
+            # Ended by a signal; the campaign itself reports this as 128 and more.
             cut_short = status < 0 or status >= 128
             if cut_short and starts < _STARTS:
-                # Behind the others: it may be what it was killed for.
+                # Moved behind the others: it may be the cause of the kill.
                 self._starts[self._at_work] = starts
             elif cut_short:
                 _log.error("profiling %s was killed %d times: given up", self._at_work, starts)
@@ -135,12 +135,12 @@ class Campaigns:
             self._spool.put(IDS, self._ids)
             self._spool.put(KEPT, self._starts)
         except StoreError as error:
-            # It is carried out all the same, unless the agent ends before.
+            # It is still carried out, unless the agent ends first.
             _log.warning("%s", error)
 
 
 def profile_command(config: Path | None, state: Path) -> list[str]:
-    """How a campaign is started that the server asked for."""
+    """Return the command that starts a requested campaign."""
     command = [sys.executable, "-m", "kongming_agent.main", "profile", "--requested"]
     command += ["--state", str(state)]
     return command if config is None else [*command, "--config", os.fspath(config)]

@@ -1,6 +1,5 @@
-"""Profiles applications of the node's own list, and spools what was measured.
-
-In a process of its own: a campaign takes minutes, and needs more memory than an agent may have.
+"""Profiling of applications of the node's own list into the spool. It runs in its own process: a
+campaign takes minutes, and needs more memory than an agent may use.
 """
 
 from __future__ import annotations
@@ -36,12 +35,12 @@ _FULL_DISK_PATIENCE_S = 120.0
 _BUSY_PATIENCE_S = 60.0
 
 JOURNALS = "campaigns"
-"""Folder of the state: what ``kongming profile --journal`` shares campaigns through."""
+"""Folder in the state folder through which ``kongming profile --journal`` shares campaigns."""
 
 
 @dataclass(slots=True)
 class Profiled:
-    """The result of a campaign: what this command measured of it."""
+    """The result of a campaign: the measurements of this command."""
 
     campaign: str
     runs: int = 0
@@ -61,7 +60,7 @@ class Profiled:
 
 
 def allowed(settings: Settings, names: Sequence[str]) -> dict[str, Application]:
-    """The named applications of the node's file, if its own list has them all.
+    """Return the named applications of the node's file, if its own list has them all.
 
     Raises:
         InputError: there is no applications file, or a name is not in ``profile.allow``.
@@ -87,10 +86,10 @@ def allowed(settings: Settings, names: Sequence[str]) -> dict[str, Application]:
 
 @contextmanager
 def sole(folder: Path) -> Iterator[None]:
-    """One campaign at a time on a node; the agent sees it and does not probe meanwhile.
+    """Lock the node for one campaign; the agent sees the lock and does not probe meanwhile.
 
     Raises:
-        InputError: another one is under way.
+        InputError: another one is running.
     """
     folder.mkdir(parents=True, exist_ok=True)
     handle = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -99,7 +98,7 @@ def sole(folder: Path) -> Iterator[None]:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             raise InputError(
-                "Another campaign is under way on this node.", hint="Wait until it has ended."
+                "Another campaign is running on this node.", hint="Wait until it has ended."
             ) from error
         yield
     finally:
@@ -107,7 +106,7 @@ def sole(folder: Path) -> Iterator[None]:
 
 
 def under_way(folder: Path) -> bool:
-    """Whether a campaign is under way."""
+    """Return whether a campaign is running."""
     try:
         handle = os.open(folder / _LOCK, os.O_RDWR | os.O_CLOEXEC)
     except OSError:
@@ -146,7 +145,9 @@ class SpoolSink:
         """The server knows applications by their runs."""
 
     def open_campaign(self, key: str, document: Mapping[str, Any]) -> JournalEntry:
-        """The unfinished campaign of the journal; what another measured of it is spooled too."""
+        """Return the unfinished campaign of the journal; records of another program are spooled
+        too.
+        """
         self.close()
         self._name = f"campaign:{key}"
         self._journal = journal = Journal(self._folder, key, by="agent")
@@ -174,7 +175,7 @@ class SpoolSink:
             self._journal.finish()
 
     def add_fingerprint(self, fingerprint: Fingerprint, purpose: str = "") -> None:
-        """A run takes its fingerprints along."""
+        """A run contains its fingerprints."""
 
     def add_run(self, run: Run) -> None:
         self._deliver(run)
@@ -204,16 +205,15 @@ def profile_allowed(
     stop_when: Callable[[], bool],
     wanted: str = "",
 ) -> Profiled:
-    """Carries the campaign out, or what an interrupted one left of it.
-
-    Each record is in the spool before the next is measured, together with the note that its step
-    is done: whatever ends it loses no run and makes none twice.
+    """Run the campaign, or the remaining steps of an interrupted one. Each record is in the spool
+    before the next is measured, together with the note that its step is done: after any
+    interruption no run is lost and none is repeated.
 
     Raises:
         InputError: as for ``allowed``; or the node has no such placement.
         StoreError: the spool could not be written for two minutes.
         ProbeError: the micro-benchmarks cannot be run.
-        BusyError: somebody else measures on this node.
+        BusyError: something else measures on this node.
     """
     from kongming.campaigns.profile_campaign import ProfileCampaign, profile_settings
     from kongming.probes.measuring import measuring
@@ -238,7 +238,7 @@ def profile_allowed(
 
 
 def _patiently(keep: Callable[[], object]) -> None:
-    """A run is not dropped for a disk that is full at the moment."""
+    """A run is not dropped while the disk is full."""
     deadline = time.monotonic() + _FULL_DISK_PATIENCE_S
     while True:
         try:

@@ -18,7 +18,7 @@ class Wakeup:
         os.eventfd_write(self._handle, 1)
 
     def wait(self, seconds: float) -> bool:
-        """Waits so long at the most; whether it was woken."""
+        """Wait at most this long; return whether it was woken."""
         if not self._poll.poll(max(0.0, seconds) * 1000.0):
             return False
         os.eventfd_read(self._handle)

@@ -1,1 +1,1 @@
-"""What the schedulers' sides share: client of the server, ranking cache, log throttle."""
+"""Shared parts of the scheduler integrations: client of the server, ranking cache, log throttle."""

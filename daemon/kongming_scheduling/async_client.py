@@ -1,4 +1,4 @@
-"""A server called over asyncio, with a pause after each failure."""
+"""Client of a server over asyncio, with a pause after each failure."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from kongming.rpc.errors import from_rpc_error
 from kongming.rpc.v1 import fleet_pb2
 
 TRANSIENT = (UnavailableError, OverloadedError, StoreError, TimeoutError)
-"""Errors after which the same call may succeed a moment later."""
+"""Errors after which the same call may soon succeed."""
 
 _REOPEN_S = 5.0
-"""Where access was refused, token and certificates are read again, at most this often."""
+"""Minimum seconds between new reads of token and certificates after access was refused."""
 
 
 class AsyncClient:
@@ -55,7 +55,7 @@ class AsyncClient:
 
     @property
     def paused(self) -> bool:
-        """Whether the last call failed so recently that another is not worth while."""
+        """Return whether the last call failed too recently to try again."""
         return time.monotonic() < self._paused_until
 
     async def close(self) -> None:
@@ -74,14 +74,14 @@ class AsyncClient:
         except asyncio.CancelledError:
             # The caller's deadline was the shorter one.
             if time.perf_counter() - begun >= 0.9 * timeout_s:
-                self._fail(call.method, UnavailableError("It did not answer in time."))
+                self._fail(call.method, UnavailableError("The server did not answer in time."))
             raise
         self._paused_until = 0.0
         self._observe(call.method, time.perf_counter() - begun)
         return call.decode(response)
 
     async def ready_nodes(self, page_size: int) -> list[tuple[str, str]]:
-        """Id and name of every node that is ready."""
+        """Return the id and the name of every ready node."""
         nodes: list[tuple[str, str]] = []
         page_token = ""
         while True:
@@ -98,8 +98,8 @@ class AsyncClient:
     async def resident_slowdowns(
         self, questions: Sequence[Question]
     ) -> list[dict[str, float] | None]:
-        """For each question, the slowdown that each resident would have, by assignment id; None
-        where the question has no answer."""
+        """Return for each question the slowdown of each resident by assignment id; None without an
+        answer."""
         return [
             None
             if isinstance(answer, KongmingError)

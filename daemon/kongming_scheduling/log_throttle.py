@@ -1,4 +1,4 @@
-"""Warnings that are logged when a problem begins, and once more when it is over."""
+"""Warnings that are logged when a problem begins, and again when it ends."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class LogThrottle:
 
     @property
     def active(self) -> bool:
-        """Whether any problem has begun and is not over."""
+        """Return whether any problem has not ended."""
         return bool(self._logged_at)
 
     def warn(self, problem: str, text: str) -> None:

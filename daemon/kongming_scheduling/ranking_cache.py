@@ -1,8 +1,8 @@
-"""Rankings of all nodes, one for each application that is asked about, kept fresh.
+"""Cache of rankings of all nodes, one for each requested application.
 
-A request needs no more than a lookup. The server ranks a node in tens of microseconds, so that
-thousands of nodes are ranked in chunks, of which none blocks it for long; in the background there
-are pauses between them. Nodes whose assignments changed are ranked again before the next lookup.
+A request is only a lookup. The server needs tens of microseconds per node, so thousands of nodes
+are ranked in chunks that do not block it for long, with pauses between chunks in the background.
+Nodes whose assignments changed are ranked again before the next lookup.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from kongming_scheduling.async_client import AsyncClient
 log = logging.getLogger(__name__)
 
 _MAX_NODES_WITH_IMPACTS = 256
-"""Nodes whose residents are looked up one by one, for one request."""
+"""Maximum number of nodes per request whose residents are looked up separately."""
 
 
 class RankingSettings(Protocol):
-    """How fresh rankings are, and how nodes are ranked; settings of the extender explain them."""
+    """Freshness and weights of rankings; see the settings of the extender."""
 
     @property
     def fresh_s(self) -> float: ...
@@ -54,7 +54,7 @@ class RankingSettings(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RankingKey:
-    """What a ranking is of."""
+    """The key of a ranking."""
 
     app: str
     placement: str | None = None
@@ -63,9 +63,9 @@ class RankingKey:
 
 @dataclass(frozen=True, slots=True)
 class NodeScore:
-    """A node in a ranking. ``score`` is the server's: the newcomer's log slowdown, plus what it
-    adds to its residents'; lower is better. ``worst_resident`` is the greatest median slowdown
-    that a resident would have."""
+    """A node in a ranking. ``score`` is the server's: the newcomer's log slowdown plus the increase
+    of its residents'; lower is better. ``worst_resident`` is the highest median slowdown of a
+    resident."""
 
     node_id: str
     score: float
@@ -77,8 +77,8 @@ class NodeScore:
 
 @dataclass(slots=True)
 class NodeScores:
-    """``by_name`` are the scores by node name. ``basis`` says whether they rest on a model of the
-    application. ``impacts`` are slowdowns of residents by assignment id, of the nodes that were
+    """``by_name`` are the scores by node name. ``basis`` is whether they are based on a model of
+    the application. ``impacts`` are slowdowns of residents by assignment id, of the nodes that were
     looked up. ``changed`` are names of nodes whose assignments changed since."""
 
     by_name: dict[str, NodeScore]
@@ -115,34 +115,34 @@ class RankingCache:
 
     @property
     def nodes_listed(self) -> bool:
-        """Whether the server's nodes were ever listed."""
+        """Return whether the server's nodes were ever listed."""
         return self._listed_at is not None
 
     def node_id(self, name: str) -> str | None:
-        """A node's id by its name; None where the server does not know it."""
+        """Return a node's id by its name; None if the server does not know it."""
         return self._ids_by_name.get(name)
 
     def age_s(self, scores: NodeScores) -> float:
         return self._now() - scores.asked_at
 
     def invalidate(self, names: Iterable[str]) -> None:
-        """Assignments of these nodes have changed."""
+        """Mark nodes whose assignments have changed."""
         for name in names:
             for scores in self._rankings.values():
                 scores.changed.add(name)
                 scores.impacts.pop(name, None)
 
     async def scores(self, key: RankingKey) -> NodeScores:
-        """The ranking, as fresh as it can be had now.
+        """Return the freshest available ranking.
 
         Raises:
-            KongmingError, TimeoutError: there is none that is young enough, and no answer.
+            KongmingError, TimeoutError: there is no fresh enough ranking and no answer.
         """
         scores = self._rankings.get(key)
         age_s = float("inf") if scores is None else self.age_s(scores)
         if scores is None or age_s > self._settings.oldest_s:
             if self._client.paused and key not in self._updates:
-                raise KongmingError("The server did not answer a moment ago.")
+                raise KongmingError("The server did not answer recently.")
             scores = await asyncio.shield(self._update(key, urgent=True))
         elif age_s > self._settings.fresh_s and not self._client.paused:
             if self.node_count <= self._settings.chunk_nodes:
@@ -158,7 +158,7 @@ class RankingCache:
         return scores
 
     async def look_up_impacts(self, key: RankingKey, scores: NodeScores, names: list[str]) -> None:
-        """Fill ``scores.impacts`` of these nodes, as far as there is an answer."""
+        """Fill ``scores.impacts`` of these nodes, if there is an answer."""
         missing = [name for name in names if name not in scores.impacts][:_MAX_NODES_WITH_IMPACTS]
         if not missing or self._client.paused:
             return
@@ -179,7 +179,7 @@ class RankingCache:
                 scores.impacts[name] = slowdowns
 
     async def list_nodes(self) -> None:
-        """List the server's nodes, unless that was done a moment ago."""
+        """List the server's nodes, unless they were listed recently."""
         if self._listed_at is not None and self._now() - self._listed_at < self._settings.fleet_s:
             return
         ids_by_name: dict[str, str] = {}
@@ -208,7 +208,7 @@ class RankingCache:
             return old
 
     def _update(self, key: RankingKey, *, urgent: bool) -> asyncio.Task[NodeScores]:
-        """One task for all who wait for the same ranking."""
+        """Return the task that all requests for the same ranking share."""
         task = self._updates.get(key)
         if task is None:
             task = asyncio.create_task(
@@ -233,7 +233,7 @@ class RankingCache:
             try:
                 return await self._rank_listed_nodes(key, urgent=urgent)
             except UnknownNameError:
-                # A node has gone since they were listed.
+                # A node has left since the last listing.
                 self._listed_at = None
                 return await self._rank_listed_nodes(key, urgent=urgent)
 
@@ -242,7 +242,7 @@ class RankingCache:
         scores = NodeScores({}, "node-only", self._now())
         ids, size = list(self._ids_by_name.values()), self._settings.chunk_nodes
         old = self._rankings.get(key)
-        # What changed before now is in the answers; what changes meanwhile may not be.
+        # The answers contain all changes before now, but perhaps not later ones.
         changed_before = set() if old is None else set(old.changed)
         for start in range(0, len(ids), size):
             took_s = await self._rank(key, ids[start:][:size], scores)
@@ -253,7 +253,7 @@ class RankingCache:
         return scores
 
     async def _rank_changed_nodes(self, key: RankingKey, scores: NodeScores) -> None:
-        """Rank the nodes that have changed, as many as go into one question."""
+        """Rank the changed nodes, as many as fit into one question."""
         changed = [name for name in scores.changed if name in self._ids_by_name]
         chunk = changed[: self._settings.chunk_nodes]
         scores.changed = set(changed[self._settings.chunk_nodes :])
@@ -264,7 +264,7 @@ class RankingCache:
             await self._rank(key, [self._ids_by_name[name] for name in chunk], fresh)
         except (KongmingError, TimeoutError) as error:
             scores.changed.update(chunk)
-            log.debug("Nodes that have changed could not be ranked again: %s", error)
+            log.debug("Changed nodes could not be ranked again: %s", error)
             return
         except asyncio.CancelledError:
             scores.changed.update(chunk)
@@ -275,7 +275,7 @@ class RankingCache:
         scores.by_name.update(fresh.by_name)
 
     async def _rank(self, key: RankingKey, ids: list[str], scores: NodeScores) -> float:
-        """Put these nodes into ``scores``; returns the seconds that it took."""
+        """Rank these nodes into ``scores``; return the seconds that it took."""
         question = RankQuestion(
             app=key.app,
             nodes=tuple(ids),

@@ -1,1 +1,1 @@
-"""When and what to probe, the probes themselves, and passive signals."""
+"""Schedule of probes, the probes themselves, and passive signals."""

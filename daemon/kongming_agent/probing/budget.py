@@ -1,4 +1,4 @@
-"""What may still be spent: buckets that fill with time. Pure: every question has its moment."""
+"""Budgets as token buckets. Pure: the caller gives the time."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 _BURST = 1.0 / 6.0
-"""Share of a window's allowance that may be spent at once; the rest comes evenly."""
+"""Share of a window's allowance that may be spent at once; the rest accrues evenly."""
 
 _NEARLY = 0.9
 
@@ -16,7 +16,7 @@ DAY_S = 86400.0
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What something took: seconds of CPU, seconds on the clock, bytes written."""
+    """A cost: seconds of CPU, seconds of wall time, bytes written."""
 
     cpu_s: float = 0.0
     wall_s: float = 0.0
@@ -30,7 +30,7 @@ class Cost:
         )
 
     def towards(self, other: Cost, weight: float) -> Cost:
-        """Part of the way to another cost: how an expectation follows what was seen."""
+        """Return this cost moved a share of the way to another: the update of an expectation."""
         return Cost(
             self.cpu_s + weight * (other.cpu_s - self.cpu_s),
             self.wall_s + weight * (other.wall_s - self.wall_s),
@@ -39,11 +39,11 @@ class Cost:
 
 
 class Bucket:
-    """An allowance of ``most`` in any window of ``window_s`` seconds, up to the last thing bought.
+    """An allowance of ``most`` in any window of ``window_s`` seconds.
 
-    It starts full and holds a sixth of the allowance; the other five sixths come in evenly, so no
-    window sees more than ``most`` (and what one purchase overdrew). What was overdrawn is paid
-    back before anything else may begin.
+    It starts full and holds a sixth of the allowance; the other five sixths accrue evenly, so no
+    window has more than ``most`` (plus the overdraft of one expense). An overdraft is paid back
+    before the next expense may begin.
     """
 
     def __init__(self, most: float, window_s: float, now: float) -> None:
@@ -54,8 +54,8 @@ class Bucket:
         self._at = now
 
     def left(self, now: float) -> float:
-        """What may be spent; negative where it is overdrawn."""
-        # A clock that went back gives nothing and takes nothing.
+        """Return the remaining allowance; negative if it is overdrawn."""
+        # A clock that went back changes nothing.
         gained = max(0.0, now - self._at) * self.rate
         return min(self.capacity, self._level + gained)
 
@@ -64,14 +64,13 @@ class Bucket:
         self._at = max(now, self._at)
 
     def restore(self, left: float, ago_s: float) -> None:
-        """What an earlier life of the agent had left, ``ago_s`` seconds before."""
+        """Restore the allowance that an earlier process had left ``ago_s`` seconds ago."""
         self._level = min(self.capacity, left + max(0.0, ago_s) * self.rate)
 
     def ready_at(self, amount: float, now: float) -> float:
-        """When ``amount`` may be spent: now, later, or never (infinity).
-
-        More than it can hold is lent when it is nearly full; small costs that come all the time
-        keep it from ever being quite so.
+        """Return when ``amount`` may be spent: now, later, or never (infinity). More than the
+        capacity is lent when the bucket is nearly full, since frequent small costs keep it from
+        being completely full.
         """
         wanted = min(amount, _NEARLY * self.capacity)
         lacking = wanted - self.left(now)
@@ -97,11 +96,11 @@ class Recent:
             del self._slots[old]
 
     def total(self, now: float) -> float:
-        """The sum over the window."""
+        """Return the sum over the window."""
         oldest = int(now // self._slot_s) - self._SLOTS
         return math.fsum(amount for slot, amount in list(self._slots.items()) if slot > oldest)
 
     def rate(self, now: float) -> float:
-        """Per second, over the window or what has passed of it."""
+        """Return the rate per second, over the window or its elapsed part."""
         passed = min(self._slot_s * self._SLOTS, now - self._began)
         return self.total(now) / max(passed, self._slot_s)

@@ -1,10 +1,10 @@
-"""What a fingerprint would read now, from passive signals: a small ridge regression per domain.
+"""Estimates of the current fingerprint from passive signals: a small ridge regression per domain.
 
-It learns from the node's own pairs how much a *change* of the signals since the last probe
-changed each surrogate's log time; without evidence it repeats the last probe. Before it learns
-from a pair it is asked for it, so its error is always of what it had not seen (leave last out),
-and it is used for a surrogate only where that error is below that of repeating. Plain Python:
-ten signals and a dozen surrogates are no work.
+It learns from the node's own pairs how much a *change* of the signals since the last probe changed
+each surrogate's log time; without evidence it repeats the last probe. Each pair is predicted before
+it is learned from, so its error is always out of sample. The estimate is used for a surrogate only
+if this error is below that of repeating. Plain Python is fast enough for ten signals and a dozen
+surrogates.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from typing import Any
 from kongming_agent.probing.features import NAMES
 
 LEAST_PAIRS = 8
-"""Fewer pairs than this make no estimate."""
+"""Minimum number of pairs for an estimate."""
 
 _KEPT = 0.98
-"""What a pair weighs in the next: nodes change slowly, after fifty pairs a third is left."""
+"""Decay of the weights per pair: nodes change slowly; after fifty pairs a third is left."""
 
 _RIDGE = 1.0
 _BETTER = 0.95
@@ -38,7 +38,7 @@ class Errors:
 
     @property
     def better(self) -> bool:
-        """Whether the estimate has earned its use."""
+        """Return whether the estimate is better than repeating."""
         return self.pairs >= LEAST_PAIRS and self.estimate < _BETTER * self.repeat
 
 
@@ -55,18 +55,18 @@ class Estimator:
         self._logs: dict[str, float] = {}
 
     def learn(self, signals: tuple[float, ...], times: Mapping[str, float]) -> None:
-        """One pair: the signals right before a probe, and its seconds per operation."""
+        """Learn from a pair: the signals right before a probe, and its seconds per operation."""
         logs = {name: math.log(seconds) for name, seconds in times.items() if seconds > 0.0}
         if self._signals is not None:
             change = _difference(signals, self._signals)
             self._judge(change, logs)
             self._take(change, logs)
         self._signals = signals
-        # A surrogate that was left out this time keeps its last reading.
+        # A surrogate without a new reading keeps its last one.
         self._logs |= logs
 
     def estimate(self, signals: tuple[float, ...]) -> dict[str, float]:
-        """Seconds per operation by surrogate, of those where it beats repeating the last probe."""
+        """Return seconds per operation of the surrogates for which the estimate beats repeating."""
         if self._signals is None:
             return {}
         change = _difference(signals, self._signals)
@@ -77,11 +77,11 @@ class Estimator:
         }
 
     def last(self) -> dict[str, float]:
-        """Seconds per operation of the last reading of every surrogate."""
+        """Return the last reading of every surrogate, in seconds per operation."""
         return {name: math.exp(log) for name, log in self._logs.items()}
 
     def errors(self) -> dict[str, Errors]:
-        """How well it did, by surrogate."""
+        """Return the errors by surrogate."""
         return {
             name: Errors(model / weight, repeat / weight, weight)
             for name, (model, repeat, weight) in self._errors.items()
@@ -89,7 +89,9 @@ class Estimator:
         }
 
     def to_dict(self) -> dict[str, Any]:
-        """What survives a restart; the last probe does not, it would be stale."""
+        """Return the state that survives a restart, without the last probe, which would be
+        stale.
+        """
         return {
             "schema": _SCHEMA,
             "signals": list(NAMES),
@@ -100,7 +102,7 @@ class Estimator:
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Estimator:
-        """An empty one where the document is of other signals: it learns anew."""
+        """Restore the state; if the document has other signals, start empty."""
         made = cls()
         if document.get("schema") != _SCHEMA or document.get("signals") != list(NAMES):
             return made
@@ -128,7 +130,7 @@ class Estimator:
         for name, log in logs.items():
             if name not in self._logs:
                 continue
-            # One reading a hundred times the last is a hiccup, and no slope to learn.
+            # A reading a hundred times the last one is an outlier, and is not learned from.
             moved = max(-_LONGEST_LOG, min(_LONGEST_LOG, log - self._logs[name]))
             held = self._products.setdefault(name, [0.0] * size)
             self._products[name] = [
@@ -153,7 +155,7 @@ def _difference(now: Sequence[float], before: Sequence[float]) -> list[float]:
 
 
 def _cholesky(squares: Sequence[Sequence[float]], ridge: float) -> list[list[float]]:
-    """L with L L' = squares + ridge x identity, which is positive definite."""
+    """Return L with L L' = squares + ridge x identity, which is positive definite."""
     size = len(squares)
     lower = [[0.0] * size for _ in range(size)]
     for i in range(size):

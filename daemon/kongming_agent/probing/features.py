@@ -1,6 +1,5 @@
-"""Passive signals as numbers on one scale: what steps are seen in and estimates are made from.
-
-Pure. Shares of time are as they are; rates are logarithms, so that a step is a factor.
+"""Passive signals as numbers on one scale, for the detection of steps and for estimates. Pure.
+Shares of time are unchanged; rates are logarithms, so that a step is a factor.
 """
 
 from __future__ import annotations
@@ -25,13 +24,13 @@ RATES = {
     "context_switches_per_s": 2e4,
     "page_faults_per_s": 2e4,
 }
-"""Signals that are rates, with what a busy moment of an idle node has: log(1 + x / that)."""
+"""Signals that are rates, with a typical rate r of an idle node: the feature is log(1 + x / r)."""
 
 NAMES = (*SHARES, *RATES)
 
 
 def features(system: Mapping[str, float]) -> tuple[float, ...]:
-    """One number for each of NAMES; a signal that the kernel does not have is 0 throughout."""
+    """Return one number for each of NAMES; a signal that the kernel does not have is always 0."""
     shares = [_finite(system.get(name, 0.0)) for name in SHARES]
     rates = [math.log1p(_finite(system.get(name, 0.0)) / usual) for name, usual in RATES.items()]
     return (*shares, *rates)
@@ -52,14 +51,14 @@ class Lately:
 
     @property
     def values(self) -> tuple[float, ...] | None:
-        """None before the first sample."""
+        """Return the mean; None before the first sample."""
         if not self._last:
             return None
         return tuple(math.fsum(each) / len(self._last) for each in zip(*self._last, strict=True))
 
 
 def step(before: tuple[float, ...], now: tuple[float, ...], least: float) -> str | None:
-    """The signal that changed most, by ``least`` or more and in words; None where none did."""
+    """Describe the signal that changed most, by ``least`` or more; None if none did."""
     changes = [(abs(b - a), name, b - a) for name, a, b in zip(NAMES, before, now, strict=True)]
     size, name, change = max(changes)
     if size < least:

@@ -1,4 +1,4 @@
-"""Takes one fingerprint in child processes, and tells what that cost."""
+"""Measurement of one fingerprint in child processes, with its cost."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WRITING = ("write", "metadata")
 """Families of surrogates that write to the disk."""
 
 _IN_MEMORY = ("cache", "memory")
-_LEFT_OUT = "was left out: the bytes that may be written in a day are spent."
+_LEFT_OUT = "was left out: the daily write budget is spent."
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +33,8 @@ class Taken:
 
 
 def domains_of(node: NodeFacts) -> tuple[tuple[int, tuple[int, ...]], ...]:
-    """(place in NodeFacts.llc_cpus, its allowed CPUs) of each last-level cache domain.
-
-    One domain of all allowed CPUs where the kernel tells of no cache. Pure.
+    """Return (index in NodeFacts.llc_cpus, allowed CPUs) of each last-level cache domain. It is one
+    domain of all allowed CPUs if the kernel reports no cache. Pure.
     """
     found = []
     for place, group in enumerate(node.llc_cpus):
@@ -46,7 +45,7 @@ def domains_of(node: NodeFacts) -> tuple[tuple[int, tuple[int, ...]], ...]:
 
 
 def needed_bytes(node: NodeFacts, suite: Suite, name: str) -> float:
-    """The most memory that a fingerprint of a named suite takes."""
+    """Return the maximum memory of a fingerprint of a named suite."""
     wanted = set(suite.names_of(name))
     sizes = sum(
         known.size_bytes or 0
@@ -59,9 +58,9 @@ def needed_bytes(node: NodeFacts, suite: Suite, name: str) -> float:
 class Prober:
     """Fingerprints of one node with one suite.
 
-    In a quick one, surrogates that write get a shorter window of their own: on a fast disk the
-    full one would write a hundred megabytes each time. Where nothing may be written, their last
-    readings are repeated while they are young, with no timed work and a warning.
+    In a quick one, surrogates that write get a shorter window of their own: on a fast disk the full
+    one would write a hundred megabytes each time. Without a write budget, their recent last
+    readings are repeated without timed work, with a warning.
     """
 
     def __init__(
@@ -74,7 +73,7 @@ class Prober:
     def take(
         self, probe: Probe, cpu: int, on_progress: Callable[[Progress], None] | None = None
     ) -> Taken:
-        """Must be called from a thread that lives until the end of it.
+        """Take a fingerprint; the calling thread must live until its end.
 
         Raises:
             ProbeError: nothing was measured.
@@ -163,13 +162,13 @@ class Prober:
 
 
 def _spent() -> Cost:
-    """CPU of the children that have ended, and bytes written by this process and them."""
+    """Return the CPU time of ended children, and the bytes written by this process and them."""
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return Cost(usage.ru_utime + usage.ru_stime, 0.0, written_bytes())
 
 
 def written_bytes(pid: int | None = None) -> float:
-    """Bytes that a process and its ended children have sent to disks; 0 where nobody counts."""
+    """Return the bytes that a process and its ended children have sent to disks; 0 if unknown."""
     try:
         with open(f"/proc/{pid or os.getpid()}/io", encoding="ascii") as lines:  # noqa: PTH123
             for line in lines:

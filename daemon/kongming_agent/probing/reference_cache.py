@@ -1,5 +1,5 @@
-"""What is known of each last-level cache domain: its newest fingerprint, its idle reference, and
-what passive signals say of it in between."""
+"""State of each last-level cache domain: its newest fingerprint, its idle reference, and the
+estimates from passive signals."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SAMPLES = 5
 
 
 class Knowledge:
-    """By place in ``NodeFacts.llc_cpus``. Every method may be called from any thread."""
+    """State by index in ``NodeFacts.llc_cpus``. Every method may be called from any thread."""
 
     def __init__(self, spool: Spool) -> None:
         self._spool = spool
@@ -36,16 +36,16 @@ class Knowledge:
         self._estimators: dict[int, Estimator] = {}
         self._references: dict[int, Fingerprint] = {}
 
-    # What comes in
+    # Inputs
 
     def sampled(self, system: Mapping[str, float]) -> None:
-        """The system's passive signals now."""
+        """Record the system's current passive signals."""
         with self._lock:
             self._lately.add(features(system))
 
     def learn(self, place: int, fingerprint: Fingerprint) -> None:
-        """A live fingerprint."""
-        # Readings that were repeated teach nothing.
+        """Record a live fingerprint."""
+        # Repeated readings carry no information.
         fresh = {
             name: seconds
             for name, seconds in fingerprint.times().items()
@@ -59,7 +59,7 @@ class Knowledge:
                 self._estimators.setdefault(place, Estimator()).learn(values, fresh)
 
     def keep_reference(self, place: int, fingerprint: Fingerprint) -> Fingerprint:
-        """The reference that this reading and earlier ones make."""
+        """Return the reference from this reading and earlier ones."""
         name = _kept_as(place)
         earlier = [Fingerprint.from_dict(each) for each in self._spool.get(name) or []]
         readings = references.kept(earlier, fingerprint)
@@ -73,8 +73,8 @@ class Knowledge:
         return made
 
     def kept_reference(self, place: int, suite_version: str) -> tuple[Fingerprint, int] | None:
-        """The reference that an earlier life of the agent made, known from now on, and of how
-        many readings; None where there is none of this suite."""
+        """Restore the reference of an earlier process; return it with its number of readings, or
+        None without one of this suite."""
         kept = self._spool.get(_kept_as(place)) or []
         readings = [Fingerprint.from_dict(each) for each in kept]
         readings = [each for each in readings if each.suite_version == suite_version]
@@ -86,13 +86,13 @@ class Knowledge:
         return made, len(readings)
 
     def only(self, places: Collection[int]) -> None:
-        """Nothing can be said any more of other domains, which the agent may not run on."""
+        """Forget all other domains, on which the agent may no longer run."""
         with self._lock:
             for known in (self._latest, self._estimated, self._references):
                 for place in set(known) - set(places):
                     known.pop(place)
 
-    # What is known
+    # State
 
     def latest(self) -> dict[int, Fingerprint]:
         with self._lock:
@@ -103,7 +103,9 @@ class Knowledge:
             return {place: self._references[place] for place in sorted(self._references)}
 
     def estimates(self) -> dict[int, dict[str, float]]:
-        """Seconds per operation now, of what is told better by signals than by the last probe."""
+        """Return the current seconds per operation of surrogates that signals estimate better than
+        the last probe.
+        """
         with self._lock:
             return self._estimates()
 
@@ -112,7 +114,9 @@ class Knowledge:
             return {place: each.errors() for place, each in self._estimators.items()}
 
     def news(self) -> dict[int, Fingerprint]:
-        """Estimates that differ from what was told last, from now on told."""
+        """Return the estimates that differ from the last reported ones, and mark them as
+        reported.
+        """
         found = {}
         with self._lock:
             for place, times in self._estimates().items():
@@ -133,14 +137,14 @@ class Knowledge:
         }
         return {place: times for place, times in found.items() if times}
 
-    # What outlives a restart
+    # State that survives a restart
 
     def to_document(self) -> dict[str, Any]:
         with self._lock:
             return {str(place): each.to_dict() for place, each in self._estimators.items()}
 
     def restore(self, document: Mapping[str, Any]) -> None:
-        """Take over what ``to_document`` gave."""
+        """Restore the state from ``to_document``."""
         with self._lock:
             for place, estimator in document.items():
                 self._estimators[int(place)] = Estimator.from_dict(estimator)
@@ -151,7 +155,7 @@ def _kept_as(place: int) -> str:
 
 
 def _as_fingerprint(latest: Fingerprint, times: Mapping[str, float]) -> Fingerprint:
-    """The latest fingerprint with estimates in place of what was read; they say so."""
+    """Return the latest fingerprint with estimates instead of readings, marked as such."""
     readings = dict(latest.surrogates)
     for name, seconds in times.items():
         if name not in readings:

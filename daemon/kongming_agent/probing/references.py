@@ -1,4 +1,4 @@
-"""The idle node's fingerprint, from several readings that are spread over time. Pure."""
+"""The fingerprint of the idle node, from several readings that are spread over time. Pure."""
 
 from __future__ import annotations
 
@@ -10,20 +10,19 @@ from dataclasses import replace
 from kongming.records.fingerprint import Fingerprint, Reading
 
 KEPT = 10
-"""Readings of the idle node that are kept for each domain."""
+"""Number of readings of the idle node that are kept for each domain."""
 
 
 def kept(readings: Sequence[Fingerprint], newest: Fingerprint) -> list[Fingerprint]:
-    """The readings to keep with ``newest`` among them: of its suite and version, oldest first."""
+    """Return the readings to keep, including ``newest``: of its suite and version, oldest first."""
     same = [each for each in readings if each.suite_version == newest.suite_version]
     return [*same, newest][-KEPT:]
 
 
 def reference(readings: Sequence[Fingerprint]) -> Fingerprint | None:
-    """One fingerprint in the place of several; None without any.
-
-    Of every surrogate it has the reading at the lower quartile, as it was measured: neighbours
-    that were not seen only ever add time, but one lucky reading is no reference either.
+    """Return one fingerprint for several; None without any. Of every surrogate it has the measured
+    reading at the lower quartile: unseen neighbours only add time, but a single fast reading is not
+    a reference either.
     """
     if not readings:
         return None
@@ -35,7 +34,7 @@ def reference(readings: Sequence[Fingerprint]) -> Fingerprint | None:
         sound = [each.surrogates[name] for each in readings if name in each.times()]
         sound.sort(key=lambda each: each.seconds_per_op or math.inf)
         chosen[name] = sound[(len(sound) - 1) // 4] if sound else reading
-    # The same readings make the same reference: it may be told twice.
+    # The same readings give the same reference, with the same id, so it may be reported twice.
     ids = "\n".join(each.id for each in readings)
     return replace(
         newest,
@@ -46,12 +45,12 @@ def reference(readings: Sequence[Fingerprint]) -> Fingerprint | None:
 
 
 def slowdowns(times: Mapping[str, float], idle: Mapping[str, float]) -> dict[str, float]:
-    """Ratio to the idle node by surrogate, of those that both have."""
+    """Return the ratio to the idle node by surrogate, for surrogates that both have."""
     return {name: seconds / idle[name] for name, seconds in times.items() if name in idle}
 
 
 def general(ratios: Mapping[str, float]) -> float | None:
-    """The geometric mean of the ratios; None without any."""
+    """Return the geometric mean of the ratios; None without any."""
     if not ratios:
         return None
     return math.exp(math.fsum(map(math.log, ratios.values())) / len(ratios))

@@ -1,6 +1,5 @@
-"""When to probe, what, and why. A state machine without I/O: events in, instructions out.
-
-Every moment is seconds of one clock that never goes back; the caller gives it.
+"""The schedule of probes: a state machine without I/O, events in, instructions out. All times are
+seconds of one monotonic clock, given by the caller.
 """
 
 from __future__ import annotations
@@ -21,16 +20,18 @@ EXPECTED: Mapping[Suite, Cost] = {
     "quick": Cost(0.8, 1.0, 40e6),
     "standard": Cost(4.0, 4.0, 1e9),
 }
-"""What a fingerprint is taken to cost before one was seen."""
+"""Assumed cost of a fingerprint before the first one."""
 
 REFERENCES = 5
-"""Readings of the idle node that its reference is made of before it counts as settled."""
+"""Minimum number of readings of a settled reference."""
 
 REFERENCE_GAP_S = 300.0
-"""Two of these are so far apart: a phase of an unseen neighbour shall not be in all of them."""
+"""Minimum seconds between two such readings, so that a phase of an unseen neighbour is not in all
+of them.
+"""
 
 WINDOW_S = 1200.0
-"""Over any window of so many seconds the shares of CPU and of probed time hold."""
+"""Window in seconds of the limits on CPU and probing time."""
 
 _IDLE_CPUS = 0.2
 _IDLE_PRESSURE = 0.03
@@ -44,7 +45,7 @@ _LONGEST_WAIT_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """Take a fingerprint now. ``writes`` says whether surrogates that write are in it."""
+    """Take a fingerprint now. ``writes`` is whether it includes surrogates that write."""
 
     domain: int
     suite: Suite
@@ -54,7 +55,7 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Nothing to do before ``until`` unless something happens."""
+    """Wait until ``until``, unless an event comes first."""
 
     until: float
     reason: str
@@ -77,7 +78,7 @@ class _Domain:
 
 @dataclass(slots=True)
 class _Node:
-    """What the last sample said."""
+    """The state from the last sample."""
 
     idle_since: float | None = None
     no_room: str | None = None
@@ -104,7 +105,7 @@ class Schedule:
     ) -> None:
         self._probing, self._budget, self._rng = probing, budget, rng
         self._cpus = cpus
-        # Agents that were started together shall not probe together.
+        # Agents that were started together must not probe together.
         start = rng.uniform(0.0, probing.start_s)
         self._domains = [_Domain(due_at=now + start) for _ in range(domains)]
         self._node = _Node()
@@ -128,7 +129,7 @@ class Schedule:
         no_room: str = "",
         oom: bool = False,
     ) -> None:
-        """Passive signals over the last ``window_s`` seconds, none of them of a probe's making."""
+        """Process passive signals of the last ``window_s`` seconds, in which no probe ran."""
         node = self._node
         node.no_room = no_room or None
         if oom:
@@ -152,7 +153,7 @@ class Schedule:
                 domain.wanted = changed
 
     def spent(self, cost: Cost, now: float) -> None:
-        """Something other than a probe took this much of the budget: the agent itself."""
+        """Charge a cost that is not of a probe: that of the agent itself."""
         self.cpu.spend(cost.cpu_s, now)
         self.bytes.spend(cost.written_bytes, now)
         self.wall.spend(cost.wall_s, now)
@@ -161,7 +162,7 @@ class Schedule:
         self.recent_probing.add(cost.wall_s, now)
 
     def probed(self, probe: Probe, cost: Cost, now: float, *, ok: bool) -> None:
-        """A probe that was asked for has ended."""
+        """Process the end of a requested probe."""
         self.spent(cost, now)
         self._last_end = now
         domain, node = self._domains[probe.domain], self._node
@@ -174,7 +175,7 @@ class Schedule:
             self._expected[probe.suite] = self._expected[probe.suite].towards(seen, 0.5)
         node.back_off = node.back_off + 1 if node.pressed else 0
         if probe.suite == "standard":
-            # A failed one is tried again as late as one that succeeded.
+            # After a failure the next try is as late as after a success.
             domain.reference_at = now
             domain.references += ok
             return
@@ -183,41 +184,41 @@ class Schedule:
         domain.due_at = now + self._period()
 
     def postponed(self, probe: Probe, now: float) -> None:
-        """A probe that was asked for did not begin: somebody else measures on its CPUs. It is tried
-        again soon, not at the same moments as others that wait for the same."""
+        """A requested probe did not begin, since something else measures on its CPUs. It is tried
+        again soon, at a random time."""
         self._domains[probe.domain].not_before = now + self._rng.uniform(0.5, 1.5) * _POSTPONED_S
 
     def reference_known(self, domain: int, count: int, age_s: float, now: float) -> None:
-        """An earlier life of the agent has taken ``count`` readings of the idle node."""
+        """An earlier process has taken ``count`` readings of the idle node."""
         self._domains[domain].references = count
         self._domains[domain].reference_at = now - age_s
 
     def rearranged(self, before: Sequence[int | None], cpus: int, now: float) -> None:
-        """Other domains from now on: of each the place that it had before, None for a new one,
-        which is probed soon. ``cpus`` may be used."""
+        """Change the domains: for each the index that it had before, None for a new one, which is
+        probed soon. ``cpus`` are the allowed CPUs."""
         new = [_Domain(due_at=now) if place is None else self._domains[place] for place in before]
         self._domains, self._cpus = new, cpus
 
     def asked(self, reason: str, domain: int | None = None) -> None:
-        """Somebody knows that something changed."""
+        """Request a fingerprint because of a known change."""
         for index, each in enumerate(self._domains):
             if domain is None or index == domain:
                 each.wanted = each.wanted or reason
 
     def assignments(self, ids: frozenset[str]) -> None:
-        """What the server says runs here; a change calls for a fingerprint."""
+        """Process the server's list of residents; a change triggers a fingerprint."""
         if ids != self._node.assignments:
             self._node.assignments = ids
             self.asked("a placement changed")
 
     def pause(self, reason: str | None) -> None:
-        """No probes while something else measures on this node; None ends it."""
+        """Suspend probes while something else measures on this node; None resumes them."""
         self._node.paused = reason
 
     # Instructions
 
     def next(self, now: float) -> Instruction:
-        """What to do now; asking changes nothing."""
+        """Return what to do now; this does not change the state."""
         node = self._node
         latest = now + _LONGEST_WAIT_S
         if node.paused is not None:
@@ -225,7 +226,9 @@ class Schedule:
         if node.lately.values is None:
             return Wait(latest, "no signals yet")
         if node.oom_at is not None and now - node.oom_at < _OOM_REST_S:
-            return Wait(node.oom_at + _OOM_REST_S, "the kernel has killed for lack of memory")
+            return Wait(
+                node.oom_at + _OOM_REST_S, "the kernel has killed a process for lack of memory"
+            )
         if node.no_room is not None:
             return Wait(latest, node.no_room)
         found: list[Instruction] = []
@@ -233,17 +236,17 @@ class Schedule:
             found.append(self._for_domain(index, now))
         probes = [each for each in found if isinstance(each, Probe)]
         if probes:
-            # The one that was not probed for longest has its turn.
+            # The domain with the oldest probe is next.
             return min(probes, key=lambda probe: self._probed_at(probe.domain))
         return min((each for each in found if isinstance(each, Wait)), key=lambda wait: wait.until)
 
     @property
     def pressed(self) -> str | None:
-        """The pressure that probing backs off from, in words."""
+        """Return the pressure that probing backs off from, in words."""
         return self._node.pressed
 
     def idle(self, now: float) -> bool:
-        """Whether the node has been idle for as long as a reference asks for."""
+        """Return whether the node has been idle for as long as a reference requires."""
         node = self._node
         return (
             node.idle_since is not None
@@ -254,7 +257,7 @@ class Schedule:
     def _for_domain(self, index: int, now: float) -> Instruction:
         domain, node = self._domains[index], self._node
         if now < domain.not_before:
-            return Wait(domain.not_before, "another measurement is under way")
+            return Wait(domain.not_before, "another measurement is running")
         gap = self._last_end + self._probing.least_gap_s * 2.0**node.back_off
         gap = min(gap, self._last_end + self._probing.longest_gap_s)
         idle = self.idle(now) and node.pressed is None and gap <= now
@@ -264,8 +267,8 @@ class Schedule:
                 return found
         at, reason = domain.due_at, "on schedule"
         if domain.probed_at is not None and self._awaits_reference(now):
-            # Quick ones come all the time and would leave a reference nothing to spend; on an idle
-            # node they are worth least.
+            # Frequent quick fingerprints would leave no budget for a reference, and on an idle node
+            # they are least useful.
             at = max(at, domain.probed_at + _YIELD * self._probing.period_s)
         if domain.wanted is not None and gap < at:
             at, reason = gap, domain.wanted
@@ -282,11 +285,11 @@ class Schedule:
             return Wait(min(at, now + HOUR_S), "the budget is spent")
         wanted = cost.written_bytes
         if suite == "quick" and self._awaits_reference(now):
-            # Otherwise quick ones, which come all the time, would leave it nothing to write.
+            # Otherwise frequent quick fingerprints would leave no write budget for it.
             wanted += self._expected["standard"].written_bytes
         writes = self.bytes.ready_at(wanted, now) <= now
         if suite == "standard" and not writes:
-            return Wait(now + HOUR_S, "the bytes that may be written are spent")
+            return Wait(now + HOUR_S, "the write budget is spent")
         return Probe(index, suite, reason, writes)
 
     def _awaits_reference(self, now: float) -> bool:

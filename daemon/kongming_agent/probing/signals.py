@@ -1,6 +1,5 @@
-"""The node's own signals, read all the time: whole system, CPU by CPU, device by device, by group.
-
-What costs nothing to the node: a few small files of /proc, /sys and the cgroup file system.
+"""Passive signals of the node: of the system, of each CPU, device and control group. They come from
+a few small files of /proc, /sys and the cgroup file system, at almost no cost.
 """
 
 from __future__ import annotations
@@ -53,11 +52,12 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Signals:
-    """What happened between two samples.
+    """The changes between two samples.
 
     ``system`` is as kongming.probes.passive gives it; ``cpu_busy`` is a share by logical CPU;
     ``devices`` has ``read_bytes_per_s``, ``write_bytes_per_s`` and ``busy`` (a share) by device;
-    ``groups`` has ``psi_cpu_some`` and its like by control group; ``oom_kills`` grew by so much.
+    ``groups`` has ``psi_cpu_some`` and similar values by control group; ``oom_kills`` is the
+    increase.
     """
 
     at: float
@@ -69,7 +69,9 @@ class Signals:
     oom_kills: float = 0.0
 
     def flat(self) -> dict[str, float]:
-        """What is reported, by one name each: ``device.vda.busy``. CPUs are in it as a whole."""
+        """Return the reported signals by name, such as ``device.vda.busy``. CPUs are reported only
+        in total.
+        """
         found = dict(self.system)
         for kind, entries in (("device", self.devices), ("cgroup", self.groups)):
             for name, values in entries.items():
@@ -79,7 +81,7 @@ class Signals:
 
 
 def sample(root: Path = _SYSTEM) -> Sample:
-    """Reads every counter under ``root``; what the kernel does not have is absent."""
+    """Read every counter under ``root``; those that the kernel does not have are absent."""
     return Sample(
         at=time.monotonic(),
         system=snapshot(root),
@@ -91,7 +93,9 @@ def sample(root: Path = _SYSTEM) -> Sample:
 
 
 def between(before: Sample, after: Sample) -> Signals:
-    """The signals over the window between two samples; a counter that went back is left out."""
+    """Return the signals over the window between two samples; a counter that went back is left
+    out.
+    """
     window = after.at - before.at
     cpus = {}
     for cpu, now in after.cpus.items():
@@ -146,7 +150,7 @@ def _group_shares(before: Sample, after: Sample, window: float) -> dict[str, dic
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """Whether a probe may start at all; ``reason`` says why not, and is empty where it may."""
+    """Whether a probe may start; ``reason`` is empty if it may."""
 
     reason: str = ""
 
@@ -163,13 +167,12 @@ def room(
     disk_bytes: float | None,
     oom_kills: float = 0.0,
 ) -> Room:
-    """No probe starts on a machine that is, or would be, out of memory or disk. Pure.
-
-    What is not known (None) stops nothing. ``needed_bytes`` is the probe's own memory; a
-    twentieth of the machine's stays free beside it.
+    """Allow no probe on a machine that is, or would be, out of memory or disk. Pure. Unknown values
+    (None) are ignored. ``needed_bytes`` is the probe's own memory; in addition a twentieth of the
+    machine's memory must stay free.
     """
     if oom_kills > 0.0:
-        return Room("the kernel has just killed for lack of memory")
+        return Room("the kernel has just killed a process for lack of memory")
     if available_bytes is not None and available_bytes < needed_bytes + 0.05 * total_bytes:
         return Room(
             f"{available_bytes / 2**20:.0f} MiB of memory are available, "
@@ -186,7 +189,9 @@ def room(
 
 
 def disk_room(folder: Path) -> tuple[float | None, float | None]:
-    """(free bytes, all bytes) of the file system of ``folder``, or of the next folder above."""
+    """Return (free bytes, all bytes) of the file system of ``folder``, or of the next existing
+    parent.
+    """
     for place in (folder, *folder.parents):
         try:
             status = os.statvfs(place)
@@ -197,7 +202,7 @@ def disk_room(folder: Path) -> tuple[float | None, float | None]:
 
 
 def idlest(cpus: tuple[int, ...], busy: Mapping[int, float]) -> int:
-    """The least busy of ``cpus``, the first among equals; unknown ones count as idle."""
+    """Return the least busy of ``cpus``, the first among equals; unknown ones count as idle."""
     return min(cpus, key=lambda cpu: (round(busy.get(cpu, 0.0), 2), cpu))
 
 
@@ -209,7 +214,7 @@ def _cpus(root: Path) -> dict[int, CpuTicks]:
             break
         if name != "cpu" and name[3:].isdigit() and len(values) >= 5:
             ticks = [float(value) for value in values[:8]]
-            # Steal counts as busy: whoever took the time, it is not to be had.
+            # Steal time counts as busy, since it is not available.
             found[int(name[3:])] = CpuTicks(sum(ticks) - ticks[3] - ticks[4], sum(ticks))
     return found
 
@@ -220,7 +225,7 @@ def _devices(root: Path) -> dict[str, Device]:
         fields = line.split()
         if len(fields) < 14 or fields[2].startswith(("loop", "ram", "zram", "sr", "fd")):
             continue
-        # Partitions repeat what their disk says.
+        # Partitions repeat the counters of their disk.
         if (root / "sys/class/block" / fields[2] / "partition").exists():
             continue
         found[fields[2]] = Device(
@@ -232,7 +237,9 @@ def _devices(root: Path) -> dict[str, Device]:
 
 
 def _groups(root: Path) -> dict[str, dict[str, float]]:
-    """Stalled microseconds of this process's group and of those at the top (version 2)."""
+    """Return the stalled microseconds of this process's group and of the top-level groups (version
+    2).
+    """
     where = membership("memory", root) or membership("cpu", root)
     if where is None or where.version != 2:
         return {}

@@ -1,4 +1,4 @@
-"""Records as the bytes of the messages that deliver them, and these as parts of a request."""
+"""Conversion of records to message bytes, and of these to requests."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PURPOSES = {
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One record on its way: ``body`` holds the bytes of its message, without the sequence."""
+    """One spooled record: ``body`` holds the bytes of its message, without the sequence."""
 
     sequence: int
     kind: Kind
@@ -36,26 +36,26 @@ class Entry:
 
 
 def reported_fingerprint(fingerprint: Fingerprint, purpose: str, domain: int) -> bytes:
-    """The bytes of a ReportedFingerprint. Raises InputError where it does not fit a message."""
+    """Return the bytes of a ReportedFingerprint. Raises InputError if it does not fit a message."""
     return _reported(fingerprint, purpose, domain).SerializeToString()
 
 
 def reported_run(run: Run, assignment_id: str) -> bytes:
-    """The bytes of a ReportedRun. Raises InputError where it does not fit a message."""
+    """Return the bytes of a ReportedRun. Raises InputError if it does not fit a message."""
     message = fleet_pb2.ReportedRun(run=run_to_message(run), assignment_id=assignment_id)
     return message.SerializeToString()
 
 
 def reported_signature(signature: Signature) -> bytes:
-    """The bytes of a Signature. Raises InputError where it does not fit a message."""
+    """Return the bytes of a Signature. Raises InputError if it does not fit a message."""
     return signature_to_message(signature).SerializeToString()
 
 
 def report_of(
     node_id: str, entries: Iterable[Entry], estimates: Mapping[int, Fingerprint]
 ) -> fleet_pb2.ReportRequest:
-    """A report of spooled fingerprints, and of ``estimates`` by domain, which are not spooled:
-    nobody will miss them, so that they have no sequence."""
+    """Return a report of spooled fingerprints, and of ``estimates`` by domain, which are not
+    spooled and have no sequence, since their loss is harmless."""
     request = fleet_pb2.ReportRequest(node_id=node_id)
     for entry in entries:
         reported = request.fingerprints.add()
@@ -67,7 +67,7 @@ def report_of(
 
 
 def runs_of(node_id: str, entries: Iterable[Entry]) -> fleet_pb2.ReportRunsRequest:
-    """A report of spooled runs and signatures."""
+    """Return a report of spooled runs and signatures."""
     request = fleet_pb2.ReportRunsRequest(node_id=node_id)
     for entry in entries:
         if entry.kind == "run":
@@ -83,7 +83,7 @@ def _reported(fingerprint: Fingerprint, purpose: str, domain: int) -> fleet_pb2.
     if purpose not in PURPOSES:
         raise InputError("is unknown.", field="purpose", found=purpose, allowed=", ".join(PURPOSES))
     message = fingerprint_to_message(fingerprint)
-    # The server knows the node since it was registered.
+    # The server knows the node from its registration.
     message.ClearField("node")
     return fleet_pb2.ReportedFingerprint(
         fingerprint=message, purpose=PURPOSES[purpose], domain=domain

@@ -1,7 +1,6 @@
-"""Keeps the server told: registers, delivers the spool in order, sends heartbeats.
-
-One thread. While the server is away it tries again after longer and longer waits, each drawn at
-random below its bound, so that a fleet does not come back as one.
+"""The connection to the server: registers, delivers the spool in order, sends heartbeats. One
+thread. While the server does not answer it retries after increasing random delays, so that the
+agents of a fleet do not reconnect at the same time.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from kongming_agent.reporting.spool import Spool
 _log = logging.getLogger(__name__)
 
 _ABOUT_CONTENT = (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.OUT_OF_RANGE)
-"""Codes of a call that would fail again, whoever makes it and when."""
+"""Status codes of calls that would fail again."""
 
 MOST_PROFILES = 100
 """Names of applications in one answer of the server; more are not looked at."""
@@ -59,7 +58,7 @@ _TRUNCATED_S = 600.0
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """What the node is made known with."""
+    """The data of a registration."""
 
     node: NodeFacts
     agent_version: str
@@ -70,7 +69,7 @@ class Registration:
 
 @dataclass(frozen=True, slots=True)
 class Beat:
-    """What a heartbeat says. ``estimates`` are fingerprints by domain that were not measured."""
+    """The data of a heartbeat. ``estimates`` are estimated fingerprints by domain."""
 
     probe_cost: float
     passive: Mapping[str, float]
@@ -89,7 +88,7 @@ class Orders:
 
 
 class Node(Protocol):
-    """What the link asks of the agent; called from the link's thread."""
+    """The interface of the agent for the link; called from the link's thread."""
 
     def registration(self) -> Registration: ...
 
@@ -106,7 +105,7 @@ class Backoff:
         self._failures = 0
 
     def after_failure(self) -> float:
-        """How long to wait now, in seconds."""
+        """Return the next delay in seconds."""
         bound = min(self._first_s * 2.0 ** min(self._failures, 30), self._longest_s)
         self._failures += 1
         return self._rng.uniform(0.5 * bound, bound)
@@ -116,7 +115,7 @@ class Backoff:
 
 
 class Link:
-    """The connection of one node. ``step`` does what is due; ``run`` does it until stopped."""
+    """The connection of one node. ``step`` does the due work; ``run`` repeats it until stopped."""
 
     def __init__(
         self,
@@ -151,11 +150,11 @@ class Link:
         self._tries: tuple[str, int] = ("", 0)
 
     def wake(self) -> None:
-        """Something was spooled."""
+        """Wake the link after a record was spooled."""
         self._woken.set()
 
     def run(self, stopping: threading.Event) -> None:
-        """Until ``stopping`` is set and ``wake`` was called."""
+        """Run until ``stopping`` is set and ``wake`` was called."""
         while not stopping.is_set():
             try:
                 wait_s = self.step()
@@ -168,7 +167,7 @@ class Link:
         self.close()
 
     def step(self) -> float:
-        """Does what is due. Returns after how many seconds to come again, unless woken."""
+        """Do the due work. Return the seconds until the next step, unless woken."""
         try:
             self._exchange()
         except grpc.RpcError as error:
@@ -186,7 +185,7 @@ class Link:
         return max(0.0, self._beat_at - time.monotonic())
 
     def flush(self, patience_s: float) -> bool:
-        """Delivers what is spooled within ``patience_s``; whether nothing is left."""
+        """Deliver the spool within ``patience_s``; return whether it is empty."""
         deadline = time.monotonic() + patience_s
         while True:
             self.step()
@@ -208,8 +207,7 @@ class Link:
         self.connected = False
         self.failures += 1
         if isinstance(error, UnavailableError | AccessError):
-            # A channel that is kept would wait as long as it thinks fit before it tries again, and
-            # knows nothing of a token that was renewed.
+            # An old channel has its own retry delay, and does not use a renewed token.
             self.close()
         return self._backoff.after_failure()
 
@@ -238,7 +236,7 @@ class Link:
         except grpc.RpcError as error:
             if error.code() not in _ABOUT_CONTENT or not request.references:
                 raise
-            # A reference that the server does not believe must not keep the runs from it.
+            # A refused reference must not block the delivery of runs.
             _log.error("the reference was refused: %s", from_rpc_error(error))
             self.refused += 1
             request.ClearField("references")
@@ -248,28 +246,29 @@ class Link:
         if response.HasField("fingerprint_ttl"):
             self.fingerprint_ttl_s = seconds(response.fingerprint_ttl)
         if self._spool.go_on_after(response.acknowledged):
-            _log.warning("the spool is younger than what the server has: numbered anew")
+            _log.warning("the server has higher sequence numbers than the spool: renumbered")
         self._registered = registration
 
     def _deliver(self, stub: fleet_pb2_grpc.FleetStub) -> None:
-        """Everything that is spooled, batch by batch, each of one kind of record."""
+        """Deliver the spool in batches, each of one kind of record."""
         while entries := self._spool.oldest():
             batch = _same_call(entries)
             if batch[0].kind != "fingerprint" and 0.0 < self._beat_at <= time.monotonic():
-                # Where more comes than is delivered, the server's orders would never be heard.
+                # If records arrive faster than they are delivered, heartbeats must still be sent.
                 self._tell(stub)
             if self._registered is None:
                 return
             if self._refusal(stub, batch) is None:
                 continue
-            # One record spoils the call for all: each is sent for itself, and it alone put aside.
+            # One bad record fails the whole call: each is sent separately, and only the bad one is
+            # put aside.
             for entry in batch:
                 reason = self._refusal(stub, [entry])
                 if reason is not None:
                     self._refuse(entry.id, reason)
 
     def _refusal(self, stub: fleet_pb2_grpc.FleetStub, batch: Sequence[Entry]) -> str | None:
-        """Sends; why this call would always fail, or None. Whatever may pass is raised."""
+        """Send; return why this call would always fail, or None. Raises temporary errors."""
         try:
             if batch[0].kind == "fingerprint":
                 self._tell(stub, batch)
@@ -302,7 +301,7 @@ class Link:
         batch: Sequence[Entry],
         response: fleet_pb2.ReportResponse | fleet_pb2.ReportRunsResponse,
     ) -> None:
-        """What the server says of a batch."""
+        """Process the server's answer to a batch."""
         kinds = {entry.id: entry.kind for entry in batch}
         accepted = [id for id in response.accepted if id in kinds]
         self._spool.delivered(accepted)
@@ -313,8 +312,8 @@ class Link:
                 self._refuse(rejected.id, f"{rejected.field}: {rejected.message}")
         told = {*accepted, *(rejected.id for rejected in response.rejected)}
         if not told & kinds.keys():
-            # Neither taken nor refused: the server will not do better if asked at once again.
-            raise ServiceError("The server took none of what was sent, and said not why.")
+            # Neither accepted nor refused: an immediate retry would not help.
+            raise ServiceError("The server accepted no record of the call and gave no reason.")
 
     def _refuse(self, id: str, reason: str) -> None:
         _log.error("the server refused %s: %s", id, reason)
@@ -322,7 +321,7 @@ class Link:
         self.refused += 1
 
     def _tell(self, stub: fleet_pb2_grpc.FleetStub, batch: Sequence[Entry] = ()) -> None:
-        """These fingerprints, a heartbeat with them, and what was estimated meanwhile."""
+        """Send these fingerprints with a heartbeat and the current estimates."""
         beat = self._node.beat()
         request = report_of(self._node_id, batch, beat.estimates)
         request.heartbeat.MergeFrom(
@@ -333,8 +332,8 @@ class Link:
             )
         )
         response = stub.Report(request, timeout=self._timeout_s)
-        # Agents that were started together shall not speak together for ever; and a fingerprint
-        # that is as frequent as heartbeats shall stand for them.
+        # Agents that were started together must not stay synchronised; frequent fingerprints
+        # replace heartbeats.
         self._beat_at = time.monotonic() + self._heartbeat_s * self._rng.uniform(1.0, 1.1)
         orders = response.instructions
         if orders.register_again:
@@ -370,7 +369,7 @@ class Link:
 
 
 def _same_call(entries: Sequence[Entry]) -> list[Entry]:
-    """The first entries that go into one call: fingerprints, or runs and signatures."""
+    """Return the first entries that fit into one call: fingerprints, or runs and signatures."""
     fingerprints = entries[0].kind == "fingerprint"
     found = []
     for entry in entries:

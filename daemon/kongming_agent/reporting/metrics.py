@@ -1,7 +1,5 @@
-"""The agent's own figures for Prometheus: over HTTP, or as a file for node_exporter.
-
-Every metric is declared in METRICS; the agent hands a view over, and what is not declared cannot
-be exported.
+"""The agent's metrics for Prometheus: over HTTP, or as a file for node_exporter. Every metric is
+declared in METRICS; only declared values of a view are exported.
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ PREFIX = "kongming_agent_"
 
 Value = tuple[tuple[str, ...], float]
 View = Mapping[str, list[Value]]
-"""By metric: its samples, each the label values and the number."""
+"""The samples by metric: label values and a number each."""
 
 
 class Declared(NamedTuple):
@@ -41,7 +39,12 @@ _SURROGATE = ("surrogate", "domain")
 
 METRICS = (
     Declared("surrogate_seconds", "gauge", "Seconds per operation, last probe.", _SURROGATE),
-    Declared("surrogate_slowdown_ratio", "gauge", "Last probe over the idle node.", _SURROGATE),
+    Declared(
+        "surrogate_slowdown_ratio",
+        "gauge",
+        "Slowdown of the last probe over the idle node.",
+        _SURROGATE,
+    ),
     Declared(
         "general_slowdown_ratio",
         "gauge",
@@ -63,41 +66,41 @@ METRICS = (
     Declared(
         "fingerprint_timestamp_seconds", "gauge", "Unix time of the last fingerprint.", ("domain",)
     ),
-    Declared("probes_total", "counter", "Fingerprints that were taken.", ("suite",)),
-    Declared("probe_failures_total", "counter", "Fingerprints that could not be taken."),
+    Declared("probes_total", "counter", "Fingerprints taken.", ("suite",)),
+    Declared("probe_failures_total", "counter", "Fingerprints that failed."),
     Declared("probe_cpu_seconds_total", "counter", "CPU seconds of probes."),
-    Declared("probe_wall_seconds_total", "counter", "Seconds during which was probed."),
-    Declared("probe_written_bytes_total", "counter", "Bytes that probes wrote."),
+    Declared("probe_wall_seconds_total", "counter", "Seconds with a running probe."),
+    Declared("probe_written_bytes_total", "counter", "Bytes written by probes."),
     Declared("cpu_seconds_total", "counter", "CPU seconds of the agent without its probes."),
     Declared("cost_cpu_ratio", "gauge", "Share of one core over the last hour, probes included."),
-    Declared("cost_probe_ratio", "gauge", "Share of the last hour that was probed."),
+    Declared("cost_probe_ratio", "gauge", "Share of the last hour with a running probe."),
     Declared("cost_written_bytes", "gauge", "Bytes written in the last day, probes included."),
-    Declared("budget_cpu_ratio", "gauge", "Most that cost_cpu_ratio may be: budget.cpu_share."),
-    Declared("budget_probe_ratio", "gauge", "Most that cost_probe_ratio may be."),
-    Declared("budget_written_bytes", "gauge", "Most that may be written in a day, in bytes."),
+    Declared("budget_cpu_ratio", "gauge", "Limit of cost_cpu_ratio: budget.cpu_share."),
+    Declared("budget_probe_ratio", "gauge", "Limit of cost_probe_ratio."),
+    Declared("budget_written_bytes", "gauge", "Limit of the bytes written in a day."),
     Declared("memory_pss_bytes", "gauge", "Proportional set size of the agent, in bytes."),
     Declared("probe_peak_memory_bytes", "gauge", "Largest resident size of a probe, in bytes."),
     Declared("backing_off", "gauge", "1 while probing backs off or may not start."),
-    Declared("spool_records", "gauge", "Records that wait for the server.", ("kind",)),
-    Declared("spool_bytes", "gauge", "Bytes of the records that wait."),
+    Declared("spool_records", "gauge", "Records in the spool.", ("kind",)),
+    Declared("spool_bytes", "gauge", "Bytes of the records in the spool."),
     Declared("spool_thinned_total", "counter", "Fingerprints that were thinned out."),
     Declared("spool_failures_total", "counter", "Fingerprints that could not be spooled."),
     Declared("delivered_total", "counter", "Records that the server has committed.", ("kind",)),
     Declared("refused_total", "counter", "Records that the server refused."),
     Declared("server_connected", "gauge", "1 while the server answers."),
-    Declared("server_failures_total", "counter", "Attempts that did not reach the server."),
+    Declared("server_failures_total", "counter", "Failed attempts to reach the server."),
     Declared("passive", "gauge", "The system's own signals, in the unit of the name.", ("signal",)),
 )
 
 
 class Exported(Collector):
-    """Turns a view into metric families when it is asked."""
+    """Converts a view to metric families on collection."""
 
     def __init__(self, view: Callable[[], View]) -> None:
         self._view = view
 
     def describe(self) -> Iterator[Metric]:
-        """Nothing is collected at registration: the agent may not have started."""
+        """Collect nothing at registration: the agent may not have started."""
         return iter(())
 
     def collect(self) -> Iterator[Metric]:
@@ -115,7 +118,7 @@ class Exported(Collector):
 
 
 class Exporter:
-    """Serves ``/metrics`` at HOST:PORT where ``listen`` says so; ``write`` makes the file."""
+    """Serves ``/metrics`` at ``listen`` (HOST:PORT) if set; ``write`` writes the file."""
 
     def __init__(self, view: Callable[[], View], *, listen: str = "", textfile: str = "") -> None:
         self._registry = CollectorRegistry()
@@ -137,7 +140,7 @@ class Exporter:
             self.port = self._server[0].server_port
 
     def write(self) -> None:
-        """Replaces the file; a disk that is full now may not be so the next time."""
+        """Replace the file; on a full disk the next call tries again."""
         if self._textfile is None:
             return
         try:

@@ -1,5 +1,4 @@
-"""Carries what prolog and epilog left to the server: assignments at once, finished runs by the
-spool."""
+"""Delivery of the reports of prolog and epilog: assignments at once, finished runs by the spool."""
 
 from __future__ import annotations
 
@@ -28,9 +27,9 @@ from kongming_agent.reporting.spool import DuplicateError, Spool
 _log = logging.getLogger(__name__)
 
 PERIOD_S = 1.0
-"""How often the folder is looked at."""
+"""Seconds between scans of the folder."""
 _LONGEST_WAIT_S = 3600.0
-"""A placement that the server would not hear of for so long is given up."""
+"""Seconds after which an undeliverable assignment is dropped."""
 _MOST_HELD = 4096
 _HOPELESS = (
     grpc.StatusCode.INVALID_ARGUMENT,
@@ -38,11 +37,11 @@ _HOPELESS = (
     grpc.StatusCode.ALREADY_EXISTS,
     grpc.StatusCode.OUT_OF_RANGE,
 )
-"""Codes of a placement that would be refused again."""
+"""Status codes of assignments that would be refused again."""
 
 
 class Intake:
-    """``turn`` takes what lies in the folder; ``run`` does so until it is stopped.
+    """``turn`` processes the files of the folder; ``run`` repeats it until stopped.
 
     ``node`` is the node's id, ``latest`` gives its newest fingerprints by cache domain, and
     ``on_spooled`` is called when a run is in the spool. One thread.
@@ -70,7 +69,7 @@ class Intake:
         self._retry_at = 0.0
         self._away = False
         self._channel: grpc.Channel | None = None
-        # By placement: what was read of the node before it started.
+        # By assignment: the fingerprint of the node before it started.
         self._held: dict[str, Fingerprint | None] = {}
         handover.make(folder)
 
@@ -92,9 +91,9 @@ class Intake:
         self.close()
 
     def turn(self) -> None:
-        """Raises OSError where the folder cannot be read."""
+        """Process the files of the folder. Raises OSError if it cannot be read."""
         found = list(handover.waiting(self._folder))
-        # A job that has ended already needs no place any more.
+        # A job that has already ended needs no assignment.
         ended = {r.assignment_id for _, r in found if isinstance(r, Report) and r.kind == "run"}
         for path, report in found:
             if isinstance(report, str):
@@ -123,7 +122,7 @@ class Intake:
             del self._held[next(iter(self._held))]
 
     def _bound(self, report: Report) -> bool:
-        """Whether the file is done with."""
+        """Return whether the file is no longer needed."""
         if time.monotonic() < self._retry_at:
             return False
         answer = self._bind_once(report)
@@ -135,7 +134,7 @@ class Intake:
         return True
 
     def _bind_once(self, report: Report) -> bool | None:
-        """Whether the server took it; None where it may take it later."""
+        """Return whether the server accepted it; None if it may accept it later."""
         request = assignments_pb2.BindRequest(
             assignment_id=report.assignment_id,
             started_at=timestamp(report.at),
@@ -150,7 +149,7 @@ class Intake:
         except grpc.RpcError as error:
             told = from_rpc_error(error)
             if error.code() in _HOPELESS:
-                _log.warning("%s was refused as a placement: %s", report.assignment_id, told)
+                _log.warning("the assignment of %s was refused: %s", report.assignment_id, told)
                 return False
             self._failed(told)
             return None
@@ -162,18 +161,20 @@ class Intake:
 
     def _failed(self, error: KongmingError) -> None:
         if not self._away:
-            _log.warning("assignments cannot be told: %s", error)
+            _log.warning("assignments cannot be reported: %s", error)
         self._away = True
         self.close()
 
     # Runs
 
     def _kept(self, report: Report) -> bool:
-        """Whether the run is in the spool; the file is needed no longer then."""
+        """Return whether the run is in the spool, so that the file is no longer needed."""
         try:
             self._spool.add_run(self._run(report), assignment_id=report.assignment_id)
         except DuplicateError:
-            _log.debug("%s was spooled by a life that ended before its file went", report.app)
+            _log.debug(
+                "%s was spooled by an earlier process that did not remove its file", report.app
+            )
         except StoreError as error:
             _log.warning("%s", error)
             return False
@@ -185,7 +186,7 @@ class Intake:
         failed = report.exit_status != 0
         return Run(
             app=report.app,
-            # What the scheduler started; nobody hashed the program.
+            # The scheduler started it; the program was not hashed.
             identity="",
             node_id=self._node,
             placement=self._placement,
@@ -201,7 +202,7 @@ class Intake:
                 "scheduler": report.scheduler,
                 "assignment_id": report.assignment_id,
             },
-            # One run a placement: what is reported twice is one.
+            # One run per assignment: a repeated report is the same run.
             id=uuid.uuid5(uuid.NAMESPACE_URL, f"{report.assignment_id}@{report.at:.0f}").hex,
         )
 

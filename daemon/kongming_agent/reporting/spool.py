@@ -1,5 +1,4 @@
-"""What has not reached the server yet, on disk: nothing that was added is lost, or sent twice as
-two things.
+"""The spool of undelivered records on disk: no record is lost, and none is delivered as two.
 
 One SQLite file. A record is committed (WAL, synchronous FULL) before ``add_*`` returns, and stays
 until the server says that it has committed it. Records go out in the order of their sequence.
@@ -43,7 +42,7 @@ class DuplicateError(StoreError):
 
 
 class Spool:
-    """The spool at ``path``; made if it is not there. ``most_bytes`` bounds fingerprints.
+    """The spool at ``path``; created if missing. ``most_bytes`` limits fingerprints.
 
     Raises:
         StoreError: the file cannot be opened.
@@ -58,13 +57,14 @@ class Spool:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise StoreError(f"{path.parent} cannot be made: {error.strerror}.") from error
+            raise StoreError(f"{path.parent} cannot be created: {error.strerror}.") from error
         try:
             self._database = open_file(path)
         except sqlite3.DatabaseError as error:
             if isinstance(error, sqlite3.OperationalError):
                 raise StoreError(f"The spool {path} cannot be opened: {error}.") from error
-            # Torn by a broken disk: what it holds may be saved by hand, the agent goes on.
+            # Damaged, as by a broken disk: the agent starts a new one; the old file can be repaired
+            # by hand.
             aside = path.with_name(f"{path.name}.damaged-{time.time_ns()}")
             path.replace(aside)
             for tail in ("-wal", "-shm"):
@@ -115,12 +115,12 @@ class Spool:
     # What comes in
 
     def add_fingerprint(self, fingerprint: Fingerprint, purpose: str, domain: int) -> int:
-        """Keeps it (``purpose``: live or reference) and returns its sequence.
+        """Store a fingerprint (``purpose``: live or reference) and return its sequence.
 
         Above the bound the older half of the fingerprints loses every second one.
 
         Raises:
-            StoreError: it could not be kept.
+            StoreError: it could not be stored.
         """
         body = reported_fingerprint(fingerprint, purpose, domain)
         with self._writing() as database:
@@ -129,10 +129,8 @@ class Spool:
         return sequence
 
     def add_run(self, run: Run, assignment_id: str = "", campaign: str = "") -> int:
-        """Keeps a run, and with a ``campaign`` that its step is done, in one transaction.
-
-        Raises:
-            DuplicateError: it is here already.
+        """Store a run, and with a ``campaign`` the completion of its step, in one transaction.
+        Raises: DuplicateError: it is already here.
             StoreError: it could not be kept.
         """
         body = reported_run(run, assignment_id)
@@ -142,8 +140,8 @@ class Spool:
         return sequence
 
     def add_signature(self, signature: Signature, campaign: str = "") -> int:
-        """Keeps a signature, and with a ``campaign`` that its step is done. Raises as ``add_run``
-        does."""
+        """Store a signature, and with a ``campaign`` the completion of its step. Raises as
+        ``add_run``."""
         body = reported_signature(signature)
         with self._writing() as database:
             sequence = _add(database, "signature", signature.id, body)
@@ -153,7 +151,7 @@ class Spool:
     # What goes out
 
     def oldest(self, limit: int = 64, most_bytes: int = 1 << 20) -> list[Entry]:
-        """The next records in their order: one at least, up to ``most_bytes`` as kept."""
+        """Return the next records in order: at least one, up to ``most_bytes`` as stored."""
         rows = self._read(
             "SELECT sequence, kind, id, body FROM records ORDER BY sequence LIMIT ?", (limit,)
         )
@@ -167,7 +165,7 @@ class Spool:
         return found
 
     def delivered(self, ids: Iterable[str]) -> int:
-        """The server has committed these; returns how many were still here."""
+        """Remove records that the server has committed; return how many were still here."""
         with self._writing() as database:
             gone = 0
             for id in ids:
@@ -175,7 +173,9 @@ class Spool:
         return gone
 
     def refused(self, id: str, reason: str) -> None:
-        """The server will never take this one. Runs and signatures are put aside, not dropped."""
+        """Remove a record that the server will never accept. Runs and signatures are put aside, not
+        dropped.
+        """
         with self._writing() as database:
             database.execute(
                 "INSERT OR REPLACE INTO refused SELECT id, kind, ?, ?, body FROM records "
@@ -211,21 +211,21 @@ class Spool:
         return True
 
     def counts(self) -> dict[str, int]:
-        """Records on their way, by kind."""
+        """Return the number of records in the spool, by kind."""
         found = {"fingerprint": 0, "run": 0, "signature": 0}
         for kind, number in self._read("SELECT kind, count(*) FROM records GROUP BY kind"):
             found[kind] = number
         return found
 
     def bytes(self) -> int:
-        """Bytes of the records on their way."""
+        """Return the bytes of the records in the spool."""
         ((total,),) = self._read(_SIZE)
         return int(total)
 
-    # What a restart has to know
+    # State that survives a restart
 
     def steps_done(self, campaign: str) -> frozenset[int]:
-        """Steps of a campaign whose records were kept."""
+        """Return the steps of a campaign whose records were stored."""
         rows = self._read("SELECT step FROM steps WHERE campaign = ?", (campaign,))
         return frozenset(step for (step,) in rows)
 
@@ -234,7 +234,7 @@ class Spool:
             database.execute("DELETE FROM steps WHERE campaign = ?", (campaign,))
 
     def put(self, name: str, document: Any) -> None:
-        """Keeps a JSON document under a name."""
+        """Store a JSON document under a name."""
         with self._writing() as database:
             database.execute(
                 "INSERT OR REPLACE INTO kept VALUES (?, ?)",
@@ -242,7 +242,7 @@ class Spool:
             )
 
     def get(self, name: str) -> Any:
-        """The document of that name, or None."""
+        """Return the document of that name, or None."""
         rows = self._read("SELECT document FROM kept WHERE name = ?", (name,))
         return json.loads(rows[0][0]) if rows else None
 
@@ -265,7 +265,7 @@ def _done(database: sqlite3.Connection, campaign: str, step: int) -> None:
 
 
 def _thin(database: sqlite3.Connection, most_bytes: int) -> int:
-    """Drops every second of the older half of the fingerprints, until the rest fits."""
+    """Drop every second of the older half of the fingerprints, until the rest fits."""
     dropped = 0
     while True:
         ((total,),) = database.execute(_SIZE).fetchall()
@@ -275,9 +275,9 @@ def _thin(database: sqlite3.Connection, most_bytes: int) -> int:
             "SELECT sequence FROM records WHERE kind = 'fingerprint' ORDER BY sequence"
         ).fetchall()
         if len(rows) < 2:
-            # What is left is runs, and the newest fingerprint.
+            # Only runs and the newest fingerprint are left.
             return dropped
-        # The first one stays: it tells how it was when the server went away.
+        # The first one stays: it shows the node at the time when the server stopped answering.
         for (sequence,) in rows[1 : len(rows) // 2 : 2] or rows[:1]:
             database.execute("DELETE FROM records WHERE sequence = ?", (sequence,))
             dropped += 1

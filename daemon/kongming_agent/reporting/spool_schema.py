@@ -46,7 +46,7 @@ CREATE TABLE kept (name TEXT PRIMARY KEY, document TEXT NOT NULL) WITHOUT ROWID
 
 
 def open_file(path: Path) -> sqlite3.Connection:
-    """The file with the newest tables: made where it is not there, upgraded where it is older.
+    """Open the file with the newest tables: created if missing, upgraded if older.
 
     Raises:
         IncompatibleError: a newer agent wrote it.
@@ -64,7 +64,7 @@ def open_file(path: Path) -> sqlite3.Connection:
         if version > VERSION:
             raise IncompatibleError(
                 f"The spool {path} has version {version}; this agent reads up to {VERSION}.",
-                hint="Start the newer agent, or name another folder as files.state.",
+                hint="Start the newer agent, or set files.state to another folder.",
             )
         if version == 0:
             for statement in (_RECORDS, *_OTHERS.split(";\n")):
@@ -80,7 +80,7 @@ def open_file(path: Path) -> sqlite3.Connection:
 
 
 def _upgrade_from_1(database: sqlite3.Connection) -> None:
-    """Turn documents into messages. A row that cannot become one is put aside, and not lost."""
+    """Convert documents to messages. A row that cannot be converted is put aside, not lost."""
     columns = {row[1] for row in database.execute("PRAGMA table_info(records)")}
     assignment = "placement_id" if "placement_id" in columns else "assignment_id"
     seen = database.execute("SELECT seq FROM sqlite_sequence WHERE name = 'records'").fetchone()
@@ -108,7 +108,7 @@ def _upgrade_from_1(database: sqlite3.Connection) -> None:
             continue
         database.execute("UPDATE refused SET body = ? WHERE id = ?", (message, id))
     if seen is not None:
-        # Numbers that were given are never given again, delivered ones included.
+        # Sequence numbers are never reused, including those of delivered records.
         database.execute("DELETE FROM sqlite_sequence WHERE name = 'records'")
         database.execute("INSERT INTO sqlite_sequence VALUES ('records', ?)", seen)
 

@@ -1,4 +1,4 @@
-"""The agent's figures: what it cost and what it knows, as a view for /metrics. Reads little I/O."""
+"""The agent's costs and state as a view for /metrics, with little I/O."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def view(
     pss: float,
     held: bool,
 ) -> View:
-    """Every figure that the agent itself knows; the link and the spool add theirs."""
+    """Return the values of the agent itself; the link and the spool add theirs."""
     found: dict[str, list[Value]] = {}
 
     def add(name: str, value: float, *labels: str) -> None:
@@ -98,7 +98,7 @@ def view(
 
 
 def pss_bytes() -> float:
-    """This process's proportional set size; 0 where the kernel does not tell."""
+    """Return this process's proportional set size; 0 if unknown."""
     try:
         with open("/proc/self/smaps_rollup", encoding="ascii") as lines:  # noqa: PTH123
             for line in lines:
@@ -110,12 +110,12 @@ def pss_bytes() -> float:
 
 
 def without_counters(node: NodeFacts) -> dict[str, Any]:
-    """The facts that stay as they are unless somebody changes them."""
+    """Return the facts that do not change by themselves."""
     document = node.to_dict()
     document["cgroup"] = {k: v for k, v in node.cgroup.items() if k not in _COUNTERS}
     return document
 
 
 def age_s(moment: str) -> float:
-    """Seconds since a time in ISO 8601; 0 for one that lies ahead of the clock."""
+    """Return the seconds since a time in ISO 8601; 0 if it is in the future."""
     return max(0.0, time.time() - unix(moment))

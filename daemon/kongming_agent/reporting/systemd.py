@@ -1,4 +1,4 @@
-"""Tells systemd how the agent is (sd_notify): ready, alive, stopping. Nothing without systemd."""
+"""Notification of systemd (sd_notify): ready, alive, stopping. Does nothing without systemd."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 
 class Notifier:
-    """Speaks to the socket that ``NOTIFY_SOCKET`` names; silent where there is none."""
+    """Sends to the socket ``NOTIFY_SOCKET``; does nothing without it."""
 
     def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
         self._address = environment.get("NOTIFY_SOCKET", "")
@@ -18,7 +18,7 @@ class Notifier:
         micros = environment.get("WATCHDOG_USEC", "")
         meant = environment.get("WATCHDOG_PID", "") in ("", str(os.getpid()))
         self.watchdog_s = int(micros) / 1e6 if micros.isdigit() and meant else None
-        """How often systemd wants to hear ``alive``, in seconds; None for never."""
+        """Return the interval in which systemd expects ``alive``, in seconds; None for never."""
 
     def ready(self, status: str = "") -> None:
         self._send("READY=1" + (f"\nSTATUS={status}" if status else ""))
@@ -37,5 +37,5 @@ class Notifier:
                 sender.connect(self._address)
                 sender.sendall(text.encode())
         except OSError:
-            # Who is not there any more need not be told.
+            # A missing receiver is ignored.
             return
