@@ -132,7 +132,7 @@ class Agent:
 
         Raises:
             ProbeError: one could not be taken.
-            BusyError: somebody else measures there.
+            BusyError: something else measures there.
         """
         self._begin()
         self._wakeup.wait(pause_s)

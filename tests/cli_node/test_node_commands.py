@@ -77,7 +77,7 @@ def test_a_broken_store_does_not_lose_the_measurement(kongming: Kongming, tmp_pa
     done = kongming("fingerprint", *QUICK, "--json")
     assert done.returncode == 0, done.stderr
     assert document(done.stdout)["surrogates"]
-    assert "could not be kept" in done.stderr
+    assert "could not be stored" in done.stderr
 
 
 def test_unknown_names_are_suggested(kongming: Kongming) -> None:

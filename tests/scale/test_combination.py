@@ -211,7 +211,7 @@ def test_without_terms_everything_follows_the_slowest() -> None:
     (part,) = said.scaled.parts
     assert (part.kind, part.node_id, part.share) == ("whole", "b", 1.0)
     assert said.runtime.median == pytest.approx(4.0 * 1.7)
-    assert any("follows the slowest node" in note for note in said.notes)
+    assert any("the slowest node determines" in note for note in said.notes)
 
 
 def test_a_local_fit_has_the_shares_of_its_terms() -> None:

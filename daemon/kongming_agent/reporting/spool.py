@@ -130,8 +130,10 @@ class Spool:
 
     def add_run(self, run: Run, assignment_id: str = "", campaign: str = "") -> int:
         """Store a run, and with a ``campaign`` the completion of its step, in one transaction.
-        Raises: DuplicateError: it is already here.
-            StoreError: it could not be kept.
+
+        Raises:
+            DuplicateError: it is already here.
+            StoreError: it could not be stored.
         """
         body = reported_run(run, assignment_id)
         with self._writing() as database:

@@ -317,7 +317,7 @@ def _show(document: dict[str, Any]) -> None:
         f"{document['optimality']}-optimal: {document['count']} experiments of "
         f"{document['candidates']} candidates"
         + ("" if cost is None else f", {cost:.4g} machine-seconds")
-        + f"; {100 * document['efficiency']:.1f}% of what fractions of experiments could tell "
+        + f"; {100 * document['efficiency']:.1f}% of the efficiency of fractional experiments "
         f"(gap {document['relaxation']['gap']:.1e}).",
         markup=False,
     )
