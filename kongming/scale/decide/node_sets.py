@@ -134,9 +134,9 @@ def _cheapest(costs: Floats, ends: list[int], size: int) -> list[Floats]:
 def _scan(
     values: Floats, costs: Floats, start: int, end: int, cheapest: Floats, weight: float
 ) -> tuple[float, float]:
-    """Return the best score, and its slowest member's log slowdown, of the sets whose slowest member is
-    one of the nodes ``start`` to ``end`` in the order of ``values``; ``cheapest`` are the costs of
-    the cheapest set before them."""
+    """Return the best score, and its slowest member's log slowdown, of the sets whose slowest
+    member is one of the nodes ``start`` to ``end`` in the order of ``values``; ``cheapest`` are the
+    costs of the cheapest set before them."""
     kept = (-cheapest).tolist()
     heapq.heapify(kept)
     total = -math.fsum(kept)
