@@ -95,8 +95,8 @@ def reports_extremes(fleet: Fleet) -> None:
         assert bind(thief, f"ghost-{number}:thief", f"nuke-{number % 3}", "thief").name == "OK"
     for number in range(3):
         signature = builders.signature(f"nuke-{number}", {}, node_id="thief", fingerprint=extreme)
-        thief.report_runs([], [signature])
-    thief.report(extreme)
+        assert list(thief.report_runs([], [signature]).accepted) == [signature.id]
+    assert list(thief.report(extreme).accepted) == [extreme.id]
 
 
 def names_surrogates(fleet: Fleet) -> None:
@@ -149,22 +149,23 @@ def teaches(fleet: Fleet) -> None:
         id_ = f"drift-{number}:thief"
         assert bind(thief, id_, "memory", "thief") is grpc.StatusCode.OK
         run = builders.run("memory", 80.0, node_id="thief", kind="environment")
-        thief.report_runs([run], assignment_id=id_)
+        assert list(thief.report_runs([run], assignment_id=id_).accepted) == [run.id]
     made_up = [
         builders.run(
             "memory",
             0.01,
-            worlds.slowed({}),
+            fingerprint=fingerprint(thief, {}),
             node_id="thief",
             identity="evil",
             kind="solo" if number % 2 else "induced",
         )
         for number in range(24)
     ]
-    thief.report_runs(made_up)
-    strong = worlds.slowed(dict.fromkeys(worlds.NAMES, 3.0))
+    assert len(thief.report_runs(made_up).accepted) == len(made_up)
     for app in ("memory", "disk", "unknown"):
-        thief.report_runs([], [builders.signature(app, strong, node_id="thief")])
+        strong = fingerprint(thief, dict.fromkeys(worlds.NAMES, 3.0))
+        signature = builders.signature(app, {}, node_id="thief", fingerprint=strong)
+        assert list(thief.report_runs([], [signature]).accepted) == [signature.id]
     with Store.open(fleet.server.store_url) as store:
         assert store.models_in_service() == {(a, "cross-core"): 1 for a in ("disk", "memory")}
         assert not store.runs(node_id="thief", asked=True)
@@ -198,6 +199,7 @@ def test_no_move_changes_an_answer_about_others(fleet: Fleet, before: Answers, m
 def test_an_hour_of_whatever_it_says_moves_no_prediction(fleet: Fleet, before: Answers) -> None:
     rng = random.Random(7)
     thief = fleet.thief
+    kept = 0
     for minute in range(60):
         age_s = 60.0 * (60 - minute)
         logs = {name: rng.uniform(-1.0, 6.0) for name in worlds.NAMES}
@@ -209,17 +211,46 @@ def test_an_hour_of_whatever_it_says_moves_no_prediction(fleet: Fleet, before: A
         run = builders.run(
             app,
             rng.uniform(0.001, 1000.0),
-            worlds.slowed(logs),
+            fingerprint=fingerprint(thief, logs, age_s),
             node_id="thief",
             kind=rng.choice(("solo", "induced", "corun", "environment")),
             started_at=moment(age_s),
         )
-        signature = builders.signature(app, worlds.slowed(logs), node_id="thief")
-        with suppress(grpc.RpcError):
-            thief.report_runs([run], [signature], assignment_id=f"hour-{minute}:thief")
+        inflicted = fingerprint(thief, logs, age_s)
+        signature = builders.signature(app, {}, node_id="thief", fingerprint=inflicted)
+        taken = thief.report_runs([run], [signature], assignment_id=f"hour-{minute}:thief")
+        kept += len(taken.accepted)
+    # Most of it can be true, for all that a server knows, and is kept.
+    assert kept > 60
     assert fleet.ingest()
     after = fleet.answers()
     assert after.keys() == before.keys()
     for key, value in after.items():
         if not key.endswith("listed"):
             assert value == pytest.approx(before[key], rel=0.02, abs=1e-9), key
+
+
+def test_only_the_campaign_that_was_asked_for_is_learnt_from(fleet: Fleet) -> None:
+    honest = fleet.honest[0]
+    honest.register(references=[fingerprint(honest, {})], allowed_apps=["asked"])
+    request = fleet_pb2.RequestProfileRequest(node="node-1", apps=["asked"])
+    fleet.operator.fleet.RequestProfile(request, timeout=60)
+    campaign = honest.heartbeat().campaigns["asked"]
+
+    def report(who: FakeAgent, app: str, id_: str) -> None:
+        of = {"node_id": who.facts.id, "campaign": id_}
+        run = builders.run(app, 1.0, fingerprint=fingerprint(who, {}), kind="solo", **of)
+        signature = builders.signature(app, {}, fingerprint=fingerprint(who, {}), **of)
+        assert len(who.report_runs([run], [signature]).accepted) == 2
+
+    report(honest, "asked", campaign)
+    # Of another campaign, application or node it is what somebody says.
+    report(honest, "asked", "")
+    report(honest, "other", campaign)
+    report(fleet.thief, "asked", campaign)
+    with Store.open(fleet.server.store_url) as store:
+        for app, kept in (("asked", 3), ("other", 1)):
+            assert len(store.runs(app=app)) == len(store.signatures(app=app)) == kept
+        learnt = [*store.runs(app="asked", asked=True), *store.signatures(app="asked", asked=True)]
+        assert [(one.node_id, one.campaign) for one in learnt] == [("node-1", campaign)] * 2
+        assert not store.runs(app="other", asked=True)

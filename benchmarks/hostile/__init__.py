@@ -1,0 +1,1 @@
+"""What callers that mean harm cost the others."""
