@@ -64,6 +64,16 @@ def test_what_was_asked_for_outlives_the_agent(spool: Spool, done: Path) -> None
     assert again.watch() == (False, False)
 
 
+def test_a_campaign_is_told_the_id_that_its_runs_are_wanted_under(spool: Spool, done: Path) -> None:
+    tells = "import sys; open(sys.argv[1], 'a').write('/'.join(sys.argv[2:]) + chr(10))"
+    before = campaigns(spool, done, tells)
+    before.ask(["sort", "scan"], {"sort": "id-1"})
+    # Also by an agent that comes after the one that was asked.
+    after = campaigns(spool, done, tells)
+    until_idle(after)
+    assert sorted(names(done)) == ["--campaign/id-1/sort", "scan"]
+
+
 def test_one_that_is_killed_again_and_again_is_given_up(spool: Spool, done: Path) -> None:
     made = campaigns(spool, done, DIES)
     made.ask(["sort", "scan"])

@@ -23,6 +23,7 @@ from kongming.profiling.plans.identity import identity
 from kongming.records.application import Application
 from kongming.records.errors import IncompatibleError, InputError
 from kongming.records.fingerprint import NodeFacts
+from kongming.rpc.v1 import fleet_pb2
 from kongming.store import Store
 from tests.agent.spooled import record_of
 from tests.builders import run, signature
@@ -177,6 +178,20 @@ def test_what_was_delivered_before_an_interruption_still_counts(tmp_path: Path) 
         assert campaign.document == {"seed": 7}
         sink.close()
     assert spool.oldest() == []
+    spool.close()
+
+
+def test_what_a_server_asked_for_is_reported_under_its_id(tmp_path: Path) -> None:
+    spool = Spool(tmp_path / "spool.db")
+    sink = SpoolSink(spool, tmp_path / "campaigns", "id-1")
+    campaign = sink.open_campaign("key", {})
+    record = run("nap", 1.0, campaign=campaign.id)
+    sink.add_run(record)
+    # Here it is of the campaign that it was measured in, which others may go on with.
+    assert sink.runs(campaign=campaign.id) == [record]
+    sink.close()
+    (entry,) = spool.oldest()
+    assert fleet_pb2.ReportedRun.FromString(entry.body).run.campaign == "id-1"
     spool.close()
 
 

@@ -53,6 +53,9 @@ RUNS: dict[str, tuple[Change, bool]] = {
         True,
     ),
     "an infinite signal": (lambda m: m.passive.update({"load1": math.inf}), False),
+    "no name": (lambda m: setattr(m, "app", ""), False),
+    "a name with a line's end": (lambda m: setattr(m, "app", "sort\nERROR"), False),
+    "a name that colours a terminal": (lambda m: setattr(m, "app", "\x1b[31msort"), False),
     "an unknown kind": (lambda m: setattr(m, "kind", "solitary"), False),
 }
 

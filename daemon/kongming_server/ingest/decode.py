@@ -40,6 +40,15 @@ def sequence_of(value: int, field: str) -> int:
     return value
 
 
+def plain_name(text: str, field: str) -> str:
+    """Raises InputError for a name that is empty, or holds what cannot stand on a line."""
+    if not text or not text.isprintable():
+        raise InputError(
+            "is no name.", field=field, found=text, allowed="printable characters, one at the least"
+        )
+    return text
+
+
 def check_span(seconds: float, field: str) -> None:
     """Raises ImplausibleError for what would take longer than a year."""
     if not seconds <= LONGEST_S:
@@ -116,6 +125,7 @@ def run_of(
     if message.node_id != agent.facts.id:
         raise InputError("is another node's.", field="run.node_id", found=message.node_id)
     check_span(message.wall_seconds, "run.wall_seconds")
+    plain_name(message.app, "run.app")
     prints = {
         part: fingerprint_of(
             getattr(message, part),
@@ -152,6 +162,7 @@ def signature_of(
     """A signature that was taken on this agent's node. Raises as ``fingerprint_of`` does."""
     if message.node_id != agent.facts.id:
         raise InputError("is another node's.", field="signature.node_id", found=message.node_id)
+    plain_name(message.app, "signature.app")
     fingerprint, _ = fingerprint_of(
         message.fingerprint,
         agent,

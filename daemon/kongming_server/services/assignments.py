@@ -17,6 +17,7 @@ from kongming.records.errors import AccessError, InputError, KongmingError, Unkn
 from kongming.records.questions import Question
 from kongming.rpc import record_codec as records
 from kongming.rpc.v1 import assignments_pb2, assignments_pb2_grpc
+from kongming_server.ingest.decode import plain_name
 from kongming_server.nodes.access import NodeAccess
 from kongming_server.nodes.ownership import calling_agent
 from kongming_server.nodes.registry import Agent, first_part
@@ -74,6 +75,9 @@ class AssignmentsService(assignments_pb2_grpc.AssignmentsServicer):
         if calling_agent() is not None:
             if agent is None:
                 raise InputError("is missing.", field="node", allowed="the agent's own")
+            plain_name(request.assignment_id, "assignment_id")
+            if request.app:
+                plain_name(request.app, "app")
             await self._access.speak_for(agent)
         node_id = "" if agent is None else agent.facts.id
         started_at = records.unix(request.started_at) if request.HasField("started_at") else None
