@@ -188,9 +188,13 @@ class StoreError(KongmingError):
     """The store could not be opened, read or written. ``away``: for a reason that has nothing to
     do with what was to be written, so that nothing else can be written now either."""
 
+    away = False
+
     def __init__(self, message: str, *, hint: str | None = None, away: bool = False) -> None:
         super().__init__(message, hint=hint)
-        self.away = away
+        if away:
+            # One that came over the wire knows nothing of it.
+            self.away = True
 
 
 class ServiceError(KongmingError):
