@@ -284,7 +284,9 @@ def test_what_is_free_is_taken_once() -> None:
     ownership = Ownership(tokens)
     agent = Agent(builders.node(name="n1"))
     first, second = (Caller(Role.AGENT, "name", f"token {one}") for one in "ab")
-    third, fourth = (Caller(Role.AGENT, "name", "token c", (name,)) for name in ("n[1-3]", "n4"))
+    third, fourth = (
+        Caller(Role.AGENT, "name", "token c", nodes=(name,)) for name in ("n[1-3]", "n4")
+    )
     assert claim(ownership, agent, first)
     assert not claim(ownership, agent, first)
     for other in (second, third):
