@@ -17,6 +17,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from multiprocessing import resource_tracker
 from typing import Any, TypeVar
 
 from kongming.records.errors import KongmingError
@@ -53,6 +54,8 @@ def in_order(
     from loky import ProcessPoolExecutor
 
     pending = itertools.chain(first, pending)
+    # Started later, among the workers, it would unblock Ctrl-C for those that start after it.
+    resource_tracker.ensure_running()
     executor: Any = ProcessPoolExecutor(
         max_workers=jobs, initializer=_end_with, initargs=(os.getpid(),)
     )
@@ -108,7 +111,10 @@ def _signals_deferred() -> Iterator[None]:
 
 
 def _end_with(parent: int) -> None:
-    """In a worker: end when the command does, even if that was killed."""
+    """In a worker: end when the command does, even if that was killed, and not at Ctrl-C, which the
+    command handles."""
+    # It came here blocked, and whatever starts a process may unblock it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         process = os.pidfd_open(parent)
     except ProcessLookupError:

@@ -216,11 +216,11 @@ class _Method:
         """Around what gives one answer. ``requests``: to a stream of them."""
 
         async def answer(contents: Any, context: Context) -> Any:
-            begun = time.perf_counter()
+            begun, peer = time.perf_counter(), context.peer()
             ticket: Ticket | None = None
             code = "CANCELLED"
             try:
-                ticket = self._admit(context, stream=requests)
+                ticket = self._admit(context, peer, stream=requests)
                 request = await self._request(requests, contents, context, ticket)
                 answered = await behaviour(request, context)
                 code = "OK"
@@ -229,7 +229,7 @@ class _Method:
                 code = _code_of(error, context)
                 await _end(error, context)
             finally:
-                self._left(ticket, context, begun, code)
+                self._left(ticket, peer, begun, code)
 
         return answer
 
@@ -237,11 +237,11 @@ class _Method:
         """Around what gives a stream of answers, as an async generator or by ``context.write``."""
 
         async def answer(contents: Any, context: Context) -> AsyncIterator[Any]:
-            begun = time.perf_counter()
+            begun, peer = time.perf_counter(), context.peer()
             ticket: Ticket | None = None
             code = "CANCELLED"
             try:
-                ticket = self._admit(context, stream=True)
+                ticket = self._admit(context, peer, stream=True)
                 request = await self._request(requests, contents, context, ticket)
                 answers = behaviour(request, context)
                 if hasattr(answers, "__aiter__"):
@@ -256,12 +256,12 @@ class _Method:
                 code = _code_of(error, context)
                 await _end(error, context)
             finally:
-                self._left(ticket, context, begun, code)
+                self._left(ticket, peer, begun, code)
 
         return answer
 
-    def _admit(self, context: Context, stream: bool) -> Ticket:
-        guard, peer = self._guard, context.peer()
+    def _admit(self, context: Context, peer: str, stream: bool) -> Ticket:
+        guard = self._guard
         self._connections.begin(peer)
         if guard.open:
             ticket = guard.admit(self._method, peer, stream=stream)
@@ -309,8 +309,9 @@ class _Method:
         if request is not None:
             bounds.check(request)
 
-    def _left(self, ticket: Ticket | None, context: Context, begun: float, code: str) -> None:
-        self._connections.end(context.peer())
+    def _left(self, ticket: Ticket | None, peer: str, begun: float, code: str) -> None:
+        # Not the call's context: once a call has ended gRPC answers it with a crash.
+        self._connections.end(peer)
         if ticket is not None:
             self._guard.leave(ticket)
         self._seconds.observe(time.perf_counter() - begun)

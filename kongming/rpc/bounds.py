@@ -46,8 +46,9 @@ def most_of(field: FieldDescriptor) -> int:
 @cache
 def _checks(descriptor: Descriptor) -> tuple[Check, ...]:
     """What to look at in a message of this type; nothing for one that cannot be too large."""
-    if descriptor.file.package == "google.protobuf":
-        # Times; a JSON object is looked at as a whole, where it stands.
+    if not descriptor.file.package.startswith("kongming."):
+        # Times, and messages of gRPC's own services; a JSON object is looked at as a whole, where
+        # it stands.
         return ()
     made = (_check_of(field) for field in descriptor.fields)
     return tuple(one for one in made if one is not None)

@@ -9,7 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from kongming.records import moments
-from kongming.records.errors import StoreError
+from kongming.records.errors import InputError, StoreError
 from kongming.store import schema
 from kongming.store.feed import Feed
 from kongming.store.writing import now
@@ -75,7 +75,7 @@ class Models(Feed):
                     )
                     noted.note("model", app, placement)
                     return version
-            except StoreError as error:
+            except (StoreError, InputError) as error:
                 # Concurrent writers may have read the same number.
                 if not isinstance(error.__cause__, sa.exc.IntegrityError):
                     raise

@@ -169,10 +169,10 @@ def test_another_recording_is_not_mixed_in(recording: Recording) -> None:
     (recording.folder / "apps.toml").write_text(APPS.replace("0.05", "0.06"), encoding="utf-8")
     other = recording.run()
     assert other.returncode == 2
-    assert "begun with another programs" in other.stderr
+    assert "recorded with another programs" in other.stderr
     (recording.folder / "apps.toml").write_text(APPS, encoding="utf-8")
     other = recording.run("--suite", "standard")
-    assert "begun with another suite." in other.stderr
+    assert "recorded with another suite." in other.stderr
 
 
 def test_rounds_begin_when_they_are_to_and_ctrl_c_ends_the_waiting(recording: Recording) -> None:

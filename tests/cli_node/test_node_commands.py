@@ -173,7 +173,7 @@ def test_an_interrupted_reference_goes_on(
         time.sleep(0.05)
     _, err = interrupt(process)
     assert process.returncode == 130
-    assert "1 of 10 readings are kept" in err
+    assert "1 of 10 readings are stored" in err
     done = kongming("reference", *QUICK, "--spread", "0", "--json")
     assert document(done.stdout)["readings"] == 10
     with Store.open(store_url) as store:

@@ -55,7 +55,7 @@ def test_more_pressure_never_gives_less(factors: list[float], more: float) -> No
 
 @pytest.mark.parametrize("seconds", [0.0, -1.0, math.nan, math.inf])
 def test_a_time_that_cannot_be_true_is_refused(seconds: float) -> None:
-    with pytest.raises(InputError, match=r"stream\.triad: cannot be true"):
+    with pytest.raises(InputError, match=r"stream\.triad: is not a valid time"):
         colocation.compose(IDLE, [{"stream.triad": seconds}], IDLE)
 
 

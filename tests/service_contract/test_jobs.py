@@ -78,7 +78,7 @@ def test_one_node_and_more_machines(oracle: Oracle) -> None:
     [
         (question("calm", "bussy"), UnknownNameError, "bussy"),
         (question("calm", "busy", "dozing"), InputError, "more than the machines"),
-        (question("calm", "calm"), InputError, "twice"),
+        (question("calm", "calm"), InputError, "duplicate"),
         (question("calm", scaling=Scaling(2, model="other")), UnknownNameError, "other"),
         (question("calm", scaling=Scaling(2, machine_type="m5")), UnknownNameError, "m5"),
         (question("calm", scaling=Scaling(2, iterations=3.0)), InputError, "iterations"),

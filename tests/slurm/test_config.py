@@ -80,7 +80,7 @@ def test_flags_win_over_the_file(tmp_path: object) -> None:
 def test_the_unit_starts_the_bridge() -> None:
     lines = UNIT.read_text().splitlines()
     (start,) = [line for line in lines if line.startswith("ExecStart=")]
-    assert start == "ExecStart=/usr/bin/kongming-slurm bridge --config /etc/kongming/slurm.toml"
+    assert start == "ExecStart=/usr/bin/kongming-slurm bridge --config %d/slurm.toml"
     assert "StateDirectory=kongming-slurm" in lines
     assert "User=slurm" in lines
 

@@ -120,7 +120,7 @@ def test_a_changed_program_is_profiled_by_an_agent_and_promoted_though_the_agent
         calm = service.application("nap").realised
         assert calm is not None
         assert (calm.runs, calm.drifted) == (CALM, False)
-        assert campaigns(tmp_path, "profiling nap, on request of the server") == 1
+        assert campaigns(tmp_path, "profiling nap on request of the server") == 1
 
         program.takes(14)
         late = 0
@@ -133,7 +133,7 @@ def test_a_changed_program_is_profiled_by_an_agent_and_promoted_though_the_agent
         assert "slower" in reason or "on both sides" in reason
 
         # The agent is asked, and killed in the midst of the campaign.
-        eventually(lambda: campaigns(tmp_path, "profiling nap, on request of the server") == 2)
+        eventually(lambda: campaigns(tmp_path, "profiling nap on request of the server") == 2)
         runs = service.application("nap").runs
         eventually(lambda: service.application("nap").runs >= runs + 3, CAMPAIGN_S)
         agent.kill()
@@ -143,4 +143,4 @@ def test_a_changed_program_is_profiled_by_an_agent_and_promoted_though_the_agent
         eventually(lambda: versions(service) == {1: False, 2: True}, CAMPAIGN_S)
         assert 14.0 < predicted(service) < 16.0
         # Once is enough.
-        assert campaigns(tmp_path, "profiling nap, on request of the server") == 3
+        assert campaigns(tmp_path, "profiling nap on request of the server") == 3

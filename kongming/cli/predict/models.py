@@ -95,7 +95,7 @@ def command(
             )
 
 
-@command.command("rollback")
+@command.command("rollback", epilog=examples("kongming models rollback xz --version 2"))
 @click.argument("app")
 @options.placement_filter
 @click.option("--version", type=click.IntRange(1), help="This version; else the one before.")

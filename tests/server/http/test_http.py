@@ -340,7 +340,7 @@ def guarded(issued: dict[Role, Issued]) -> Iterator[Stand]:
     [
         ("POST /v1/predict", {Role.SCHEDULER, Role.OPERATOR}),
         ("POST /v1/rank", {Role.SCHEDULER, Role.OPERATOR}),
-        ("GET /metrics", {Role.SCHEDULER, Role.OPERATOR}),
+        ("GET /metrics", {Role.MONITOR, Role.SCHEDULER, Role.OPERATOR}),
     ],
 )
 def test_each_role_may_ask_what_it_needs_and_no_more(

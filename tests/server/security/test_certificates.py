@@ -179,7 +179,7 @@ def test_each_node_gets_a_certificate_of_its_own(tmp_path: Path) -> None:
     ]
     assert {path: path.read_bytes() for path in kept} == kept
     holders = [holder((tmp_path / f"agent-node-{n}.crt").read_bytes()) for n in (1, 2)]
-    assert [(name, role) for name, role, _ in holders] == [
+    assert [(one.name, one.role) for one in holders] == [
         ("node-1", Role.AGENT),
         ("node-2", Role.AGENT),
     ]
