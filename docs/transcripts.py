@@ -50,7 +50,7 @@ TRANSCRIPTS = (
         "make demo",
         keep=(
             (r"^\$ kongming profile", r"^\[0/"),
-            (r"^ *Profiled in", r"^└"),
+            (r"^ *Profiled in", r"^Next: kongming train"),
             (r"^\$ kongming train", r"^\* quick"),
             (r"^\$ kongming corun", r"^\$ kongming corun"),
             (r"^ *Slowdown of one program", END),
