@@ -7,7 +7,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
@@ -80,17 +79,14 @@ def pytest_runtest_protocol(
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # Workers measure at the same time, each with locks of its own.
-    os.environ[measuring.FOLDER] = tempfile.mkdtemp(prefix="kongming-locks-")
     line = system.left_out()
     if line is not None and os.environ.get(system.REQUIRE):
         raise pytest.UsageError(line)
 
 
-def pytest_unconfigure(config: pytest.Config) -> None:
-    folder = os.environ.pop(measuring.FOLDER, None)
-    if folder is not None:
-        shutil.rmtree(folder, ignore_errors=True)
+def pytest_sessionstart(session: pytest.Session) -> None:
+    # Workers measure at the same time, each with locks of its own.
+    os.environ[measuring.FOLDER] = str(_folder(session.config) / "locks")
 
 
 @pytest.hookimpl(trylast=True)

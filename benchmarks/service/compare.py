@@ -27,6 +27,7 @@ import os
 import platform
 import random
 import resource
+import signal
 import statistics
 import subprocess
 import sys
@@ -270,6 +271,8 @@ def main() -> int:
         parser.error("--rounds must be 1 or more")
     if not (options.other / "pyproject.toml").is_file():
         parser.error(f"{options.other} is no checkout of the project")
+    # So that what is begun is ended and removed, as with Ctrl-C.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with tempfile.TemporaryDirectory(prefix="kongming-compare-") as scratch:
             document = measure(options, Path(scratch))

@@ -33,7 +33,7 @@ cloudpickle = pytest.importorskip("cloudpickle")
 
 
 @pytest.fixture(scope="module")
-def address() -> Iterator[str]:
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Of a scheduler with two worker processes."""
     with warnings.catch_warnings():
         # Of its own making: sockets and processes that it closes late.
@@ -42,6 +42,7 @@ def address() -> Iterator[str]:
             n_workers=2,
             threads_per_worker=1,
             processes=True,
+            local_directory=str(tmp_path_factory.mktemp("dask")),
             dashboard_address=None,
             host="127.0.0.1",
         ) as cluster:
@@ -192,6 +193,7 @@ def test_a_cluster_behind_tls(tmp_path: Path) -> None:
             n_workers=1,
             threads_per_worker=1,
             processes=False,
+            local_directory=str(tmp_path),
             dashboard_address=None,
             protocol="tls://",
             security=security,
