@@ -22,6 +22,7 @@ from kongming.engine.ranker import Ranker
 from kongming.engine.scaled_jobs import ScaleModels, forecast_job
 from kongming.engine.settings import Purpose, Settings
 from kongming.engine.state import World
+from kongming.engine.steps import Steps, finish
 from kongming.learning.intervals import Widening
 from kongming.learning.model_file import ModelFile
 from kongming.records.answers import (
@@ -230,6 +231,11 @@ class Engine:
             UnknownNameError: a candidate that is not known.
             UntrainedError: the application is trained at other placements than the one named.
         """
+        return finish(self.rank_in_steps(request, now))
+
+    def rank_in_steps(self, request: RankQuestion, now: float) -> Steps[Ranking]:
+        """``rank``, with pauses in which the engine may be asked and told other things: what one
+        step takes does not grow with the number of nodes that are asked for."""
         return self._ranker.rank(request, now)
 
     def explain(self, question: Question, now: float) -> Explanation:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kongming.arrays import Floats
+from kongming.engine.shortlist import Harm
+from kongming.engine.steps import Steps
 from kongming.scale.decide.node_sets import Weights, best_set, set_score
-
-Harm = Callable[[list[int]], Sequence[tuple[float, float]]]
-"""For each place, what the newcomer adds to the residents' log slowdowns in all, and the greatest
-log slowdown that one would have: worked out in full."""
 
 _SPARE = 16
 """Places beyond those asked for, and a quarter of these, that are worked out in full at once: the
@@ -64,9 +61,9 @@ def choose_sets(
     most_harmed: float,
     exact: Harm,
     random: np.random.Generator,
-) -> tuple[list[Chosen], list[int]]:
-    """``limit`` sets of ``size`` nodes without a common one, best first, and the places that were
-    refused because a resident would be slowed beyond ``most_harmed`` (a log slowdown).
+) -> Steps[tuple[list[Chosen], list[int]]]:
+    """In steps, ``limit`` sets of ``size`` nodes without a common one, best first, and the places
+    that were refused because a resident would be slowed beyond ``most_harmed`` (a log slowdown).
 
     ``slowed`` and ``harm`` (places,) are estimates for all; ``allowed`` are the candidates, and
     ``nodes`` (places,) whose they are: the best place of a node stands for it. Harm is worked out
@@ -88,6 +85,7 @@ def choose_sets(
         mine, its_lots = slowed[left], lots[left]
 
     while len(found) < limit:
+        yield
         costs = harm[left]
         best = best_set(mine, costs, size, weights, its_lots)
         if best is None:
@@ -99,7 +97,7 @@ def choose_sets(
             shortlist = [*places.tolist(), *(() if wider is None else left[wider[0]].tolist())]
             new = [place for place in dict.fromkeys(shortlist) if place not in known]
             over = []
-            for place, (added, most) in zip(new, exact(new), strict=True):
+            for place, (added, most) in zip(new, (yield from exact(new)), strict=True):
                 harm[place], known[place] = added, most
                 if most > most_harmed and tried <= size + _MOST_TRIED:
                     over.append(place)

@@ -10,6 +10,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +28,7 @@ from kongming.engine.scaled_jobs import ScaleModels, ranked_set
 from kongming.engine.score_matrix import carried
 from kongming.engine.scoring import Served
 from kongming.engine.state import World
+from kongming.engine.steps import Steps, finish
 from kongming.records.answers import RankedNode, RankedSet, Ranking
 from kongming.records.errors import UntrainedError
 from kongming.records.prediction import Interval
@@ -38,6 +40,12 @@ _EQUAL = 1e-6
 
 _DOUBTFUL = 1.5
 """An estimate of a resident's log slowdown refuses a place only this far beyond the limit."""
+
+_AT_ONCE = 128
+"""Places that are worked out in full in one step: some 10 ms."""
+
+_TRIES = 3
+"""A ranking begins anew where nodes or models went in a pause; after so many it makes none."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -63,10 +71,11 @@ class _Reading:
 @dataclass(frozen=True, eq=False, slots=True)
 class _Field:
     """All places (slots,): the newcomer's log slowdown, an estimate of what it adds to residents',
-    why each is refused, and whether it is stale; ``allowed`` are numbers of places."""
+    whose they are, why each is refused, and whether it is stale; ``allowed`` are their numbers."""
 
     newcomer: Floats
     harm: Floats
+    nodes: NDArray[np.int32]
     codes: NDArray[np.int8]
     stale: NDArray[np.bool_]
     allowed: NDArray[np.intp]
@@ -79,18 +88,31 @@ class Ranker:
         self._scales = scales
         self._seeds = itertools.count(1)
 
-    def rank(self, request: RankQuestion, now: float) -> Ranking:
+    def rank(self, request: RankQuestion, now: float) -> Steps[Ranking]:
+        """In steps, between which anything may be put into the world."""
+        world = self._world
+        for _ in range(_TRIES):
+            steps, generation = self._rank(request, now), world.generation
+            while world.generation == generation:
+                try:
+                    next(steps)
+                except StopIteration as end:
+                    return end.value  # type: ignore[no-any-return]
+                yield
+        return finish(self._rank(request, now))
+
+    def _rank(self, request: RankQuestion, now: float) -> Steps[Ranking]:
         world, slots = self._world, self._world.slots
         catalog = world.catalog
         placement = catalog.placement(request.app, request.placement)
         model = catalog.served(request.app, placement)
         if model is None and request.placement is not None and catalog.placements(request.app):
             raise untrained(request.app, placement, catalog.placements(request.app))
-        world.bring_up(model)
+        yield from world.bring_up(model)
         suite = self._suite() if model is None else model.suite
         asked = _Asked(request, model, catalog.pressure(request.app, placement, suite), now)
         n = slots.count
-        nodes = slots.node[:n]
+        nodes = slots.node[:n].copy()
         candidates = self._candidates(request)
         stale = now - slots.taken_at[:n] > slots.ttl_s[:n]
         newcomer = self._newcomer(asked, stale & candidates)
@@ -107,8 +129,8 @@ class Ranker:
         tolerance = self._tolerance(asked, allowed, scores, newcomer)
         random = np.random.default_rng(next(self._seeds) if request.seed is None else request.seed)
         if request.scaling is not None:
-            field = _Field(newcomer, added, codes, stale, allowed, tolerance)
-            sets = self._sets(asked, field, random)
+            field = _Field(newcomer, added, nodes, codes, stale, allowed, tolerance)
+            sets = yield from self._sets(asked, field, random)
             return Ranking(
                 nodes=sets[0].nodes if sets else (),
                 candidates=len(request.nodes) or len(world.nodes),
@@ -118,7 +140,7 @@ class Ranker:
                 sets=sets,
             )
         residents = world.table.counts(n)
-        found = shortlist.best(
+        found = yield from shortlist.best(
             newcomer,
             added,
             allowed,
@@ -128,12 +150,14 @@ class Ranker:
             limit=request.limit,
             most_harmed=_log_limit(request.resident_slowdown_limit),
             tolerance=tolerance,
-            harm=lambda places: self._harm(asked, places),
+            harm=partial(self._harm, asked),
             random=random,
         )
         codes[list(found.refused)] = ranking.code("resident_slowdown_limit")
         ranked = []
-        for one in found.places:
+        for number, one in enumerate(found.places, 1):
+            if number % _AT_ONCE == 0:
+                yield
             try:
                 node = self._ranked(
                     asked,
@@ -162,7 +186,7 @@ class Ranker:
 
     def _sets(
         self, asked: _Asked, field: _Field, random: np.random.Generator
-    ) -> tuple[RankedSet, ...]:
+    ) -> Steps[tuple[RankedSet, ...]]:
         world, request = self._world, asked.request
         assert request.scaling is not None
         try:
@@ -170,22 +194,23 @@ class Ranker:
         except UntrainedError:
             # Nodes can be told apart all the same.
             scale = None
-        found, refused = choose_sets(
+        found, refused = yield from choose_sets(
             field.newcomer,
             field.harm,
             field.allowed,
-            world.slots.node[: world.slots.count],
+            field.nodes,
             size=request.scaling.machines,
             limit=request.limit,
             weights=Weights(request.newcomer_weight, request.resident_weight, field.tolerance),
             most_harmed=_log_limit(request.resident_slowdown_limit),
-            exact=lambda places: self._harm(asked, places),
+            exact=partial(self._harm, asked),
             random=random,
         )
         field.codes[refused] = ranking.code("resident_slowdown_limit")
-        residents = world.table.counts(world.slots.count)
+        residents = world.table.counts(len(field.nodes))
         sets = []
         for one in found:
+            yield
             nodes = [
                 self._ranked(
                     asked,
@@ -282,9 +307,17 @@ class Ranker:
             added = np.concatenate([added, np.full(rows - len(added), general)])
         return added
 
-    def _harm(self, asked: _Asked, places: list[int]) -> list[tuple[float, float]]:
-        """For each place, what the newcomer adds to the residents' log slowdowns in all, and the
-        greatest log slowdown that one would have."""
+    def _harm(self, asked: _Asked, places: list[int]) -> Steps[list[tuple[float, float]]]:
+        """In steps, for each place, what the newcomer adds to the residents' log slowdowns in all,
+        and the greatest log slowdown that one would have."""
+        found = []
+        for start in range(0, len(places), _AT_ONCE):
+            if start:
+                yield
+            found += self._harm_at_once(asked, places[start : start + _AT_ONCE])
+        return found
+
+    def _harm_at_once(self, asked: _Asked, places: list[int]) -> list[tuple[float, float]]:
         world = self._world
         table = world.table
         rows = [row for place in places for row in table.rows(place)]

@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 
 from kongming.arrays import Floats
 from kongming.engine import order as ranking
+from kongming.engine.steps import Steps
 
-Harm = Callable[[list[int]], Sequence[tuple[float, float]]]
+Harm = Callable[[list[int]], Steps[Sequence[tuple[float, float]]]]
 """For each place, what the newcomer adds to the residents' log slowdowns in all (0 or more), and
 the greatest log slowdown that one would have."""
 
@@ -73,8 +74,8 @@ def best(
     harm: Harm,
     random: np.random.Generator,
     most: int | None = None,
-) -> Shortlist:
-    """The ``limit`` best of ``allowed``, each node once.
+) -> Steps[Shortlist]:
+    """In steps, the ``limit`` best of ``allowed``, each node once.
 
     ``newcomer`` (places,) is its log slowdown, ``estimate`` (places,) of what is added to the
     residents', ``residents`` (places,) how many there are: without any nothing is added. Scores
@@ -92,11 +93,12 @@ def best(
     left[allowed] = True
     spent = 0
 
-    def work_out(places: list[int]) -> None:
+    def work_out(places: list[int]) -> Steps[None]:
         nonlocal spent
         left[places] = False
         spent += int(np.count_nonzero(residents[places]))
-        for place, (added, worst) in zip(places, harm(places), strict=True):
+        exact = yield from harm(places)
+        for place, (added, worst) in zip(places, exact, strict=True):
             if worst > most_harmed:
                 refused.append(place)
             else:
@@ -104,7 +106,7 @@ def best(
 
     wanted = limit + math.ceil(limit / _SPARE)
     order = ranking.in_order(scores, allowed, nodes, tolerance, wanted, random)
-    work_out(list(itertools.islice(order, wanted)))
+    yield from work_out(list(itertools.islice(order, wanted)))
     spent = 0
     size = min(_BATCH, most)
     while True:
@@ -116,7 +118,7 @@ def best(
         # The most promising first: each good one that is found closes others.
         if len(open_) > size:
             open_ = open_[np.argpartition(scores[open_], size - 1)[:size]]
-        work_out(open_.tolist())
+        yield from work_out(open_.tolist())
         size *= 2
     shuffled = random.permutation(np.array(of_node, dtype=np.intp)).tolist()
     chosen, tied = ranking.settle([found[p][0] for p in shuffled], tolerance, limit)

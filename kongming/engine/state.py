@@ -25,6 +25,7 @@ from kongming.engine.score_matrix import Environments, HarmTable, Matrix, carrie
 from kongming.engine.scoring import Served
 from kongming.engine.settings import Purpose, Settings
 from kongming.engine.slots import ANY_SUITE, Slots
+from kongming.engine.steps import Steps
 from kongming.learning.model_file import ModelFile
 from kongming.records.errors import InputError, UnknownNameError
 from kongming.records.fingerprint import Fingerprint, NodeFacts
@@ -33,6 +34,9 @@ from kongming.records.run import Signature
 
 _AT_ONCE = 1024
 """Slots of one model that are worked out before the clock is looked at."""
+
+_BUILT_AT_ONCE = 64
+"""Slots whose company is worked out in one step of an answer."""
 
 _URGENT_AT_ONCE = 512
 """Changed assignments that one question works out at the most."""
@@ -58,6 +62,8 @@ class World:
         self._references: dict[int, tuple[bytes, dict[str, float] | None]] = {}
         self._dirty: set[int] = set()
         self._urgent: set[int] = set()
+        self.generation = 0
+        """Another one since places or rows may mean others: a node or a model went, or is new."""
         self._since: dict[int, float] = {}
         self._concerned: set[str] = set()
         self._all_concerned = False
@@ -81,6 +87,7 @@ class World:
 
     def drop_node(self, node_id: str) -> None:
         view = self.nodes.drop(node_id)
+        self.generation += 1
         for slot in () if view is None else view.slots.values():
             self.slots.drop(slot)
             self._companies.pop(slot, None)
@@ -210,13 +217,15 @@ class World:
 
     # Freshness.
 
-    def bring_up(self, model: Served | None) -> None:
-        """Work out at once what assignments have changed, for one model."""
+    def bring_up(self, model: Served | None) -> Steps[None]:
+        """In steps, work out what assignments have changed, for one model."""
         self._spread_changes()
         urgent = list(self._urgent)[:_URGENT_AT_ONCE]
-        for slot in urgent:
+        for number, slot in enumerate(urgent, 1):
             if slot in self._dirty:
                 self._rebuild(slot)
+            if number % _BUILT_AT_ONCE == 0:
+                yield
         if model is None:
             for slot in [one for one in self._dirty if one not in self._companies]:
                 self._rebuild(slot)
@@ -414,6 +423,7 @@ class World:
             self._urgent.add(slot)
 
     def _model_changed(self, row: int, app: str) -> None:
+        self.generation += 1
         self.matrix.forget(row)
         self._concerned.add(app)
         for slot in np.flatnonzero(self.slots.ready[: self.slots.count]).tolist():

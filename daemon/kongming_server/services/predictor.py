@@ -16,6 +16,7 @@ from kongming.records.errors import KongmingError
 from kongming.rpc import predictor_codec as codec
 from kongming.rpc.message_codec import to_message
 from kongming.rpc.v1 import predictor_pb2, predictor_pb2_grpc
+from kongming_server.services.turns import in_turns
 
 if TYPE_CHECKING:  # Its types take parameters only for a checker.
     Context = grpc.aio.ServicerContext[object, object]
@@ -54,7 +55,9 @@ class PredictorService(predictor_pb2_grpc.PredictorServicer):
         self, request: predictor_pb2.RankNodesRequest, context: Context
     ) -> predictor_pb2.RankNodesResponse:
         begun = time.perf_counter()
-        ranking = self._engine.rank(codec.rank_from_message(request), self._now())
+        ranking = await in_turns(
+            self._engine.rank_in_steps(codec.rank_from_message(request), self._now())
+        )
         ranking = replace(ranking, elapsed_s=time.perf_counter() - begun)
         response = to_message(ranking, predictor_pb2.RankNodesResponse)
         response.request_id = request.request_id

@@ -33,7 +33,8 @@ stays = st.builds(
     ),
     st.integers(1, 100),
     st.none() | st.integers(1, 99),
-    st.tuples(*[st.floats(0.0, 2.0)] * COLUMNS),
+    # Six at once stay below what is bounded.
+    st.tuples(*[st.floats(0.0, 1.0)] * COLUMNS),
 )
 
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from kongming.engine import shortlist
 from kongming.engine.shortlist import Shortlist
+from kongming.engine.steps import Steps, finish
 
 logs = st.floats(0.0, 2.0).map(lambda value: round(value, 3))
 
@@ -45,11 +46,12 @@ class Asked:
         own, others = options.pop("own", 1.0), options.pop("others", 1.0)
         given = {"limit": 5, "tolerance": 0.05, "most_harmed": math.inf, "most": 10**6} | options
 
-        def harm(places: list[int]) -> list[tuple[float, float]]:
+        def harm(places: list[int]) -> Steps[list[tuple[float, float]]]:
             self.worked_out += places
+            yield
             return [(float(fleet["added"][p]), float(fleet["worst"][p])) for p in places]
 
-        return shortlist.best(
+        steps = shortlist.best(
             fleet["newcomer"].astype(float),
             fleet["estimate"].astype(float),
             np.arange(len(fleet["node"]), dtype=np.intp),
@@ -60,6 +62,7 @@ class Asked:
             random=np.random.default_rng(seed),
             **given,  # type: ignore[arg-type]
         )
+        return finish(steps)
 
     def truth(self, own: float, others: float, most_harmed: float) -> dict[int, float]:
         """The exact score of each node, by its best place."""

@@ -1,0 +1,104 @@
+"""A ranking in steps: other calls have their turn, and what they change makes no answer wrong."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from kongming_server.services import turns
+from kongming_server.services.predictor import PredictorService
+
+from kongming.engine.engine import Engine
+from kongming.records.answers import Ranking
+from kongming.records.questions import RankQuestion
+from kongming.records.scaling import Scaling
+from kongming.rpc.v1 import predictor_pb2
+from tests.server.core import worlds
+from tests.server.core.worlds import NOW, bound
+
+MANY = 300
+ALL = RankQuestion("memory", limit=MANY, seed=1)
+SET = RankQuestion("memory", limit=3, seed=1, scaling=Scaling(64))
+
+
+@pytest.fixture
+def made() -> Engine:
+    """Nodes that are slowed more and more, each with a resident."""
+    made = worlds.engine()
+    for n in range(MANY):
+        worlds.add_node(made, f"node-{n:03}", {"stream.triad": n / MANY})
+        made.put_assignment(bound(f"r{n}", "disk", NOW - 100.0, f"node-{n:03}"))
+    return made
+
+
+def in_pauses(
+    made: Engine, question: RankQuestion, change: Callable[[int], object]
+) -> tuple[Ranking, int]:
+    """The answer, and how many pauses there were; ``change`` is called in each."""
+    steps = made.rank_in_steps(question, NOW)
+    pauses = 0
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value, pauses
+        change(pauses)
+        pauses += 1
+
+
+@pytest.mark.parametrize("question", [ALL, SET])
+def test_the_answer_is_the_same_in_steps(made: Engine, question: RankQuestion) -> None:
+    whole = made.rank(question, NOW)
+    in_steps, pauses = in_pauses(made, question, lambda _: None)
+
+    assert in_steps == whole
+    assert len(whole.nodes) == (MANY if question is ALL else 64)
+    assert pauses >= 3
+
+
+@pytest.mark.parametrize("question", [ALL, SET])
+@pytest.mark.parametrize("when", [0, 1, 3])
+def test_a_node_that_goes_meanwhile_is_in_no_answer(
+    made: Engine, question: RankQuestion, when: int
+) -> None:
+    def drop_the_best(pause: int) -> None:
+        if pause == when:
+            made.drop_node("node-000")
+            # Another one takes its place in the engine's arrays.
+            worlds.add_node(made, "late", {"stream.triad": 5.0})
+
+    answer, _ = in_pauses(made, question, drop_the_best)
+
+    assert "node-000" not in [node.node_id for node in answer.nodes]
+    assert answer == made.rank(question, NOW)
+
+
+def test_a_fleet_that_changes_all_the_time_is_ranked_all_the_same(made: Engine) -> None:
+    answer, _ = in_pauses(made, ALL, lambda pause: made.drop_node(f"node-{MANY - 1 - pause:03}"))
+
+    gone = MANY - len(answer.nodes)
+    assert 0 < gone < 10
+    assert answer.candidates == len(answer.nodes)
+
+
+def test_other_calls_have_their_turn(made: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "_TURN_S", 0.0)
+    service = PredictorService(made, lambda: NOW)
+    order: list[str] = []
+
+    async def call(name: str, limit: int) -> Any:
+        answer = await service.RankNodes(
+            predictor_pb2.RankNodesRequest(app="memory", limit=limit, seed=1), None
+        )
+        order.append(name)
+        return answer
+
+    async def both() -> Any:
+        return await asyncio.gather(call("long", MANY), call("short", 1))
+
+    long, short = asyncio.run(both())
+
+    assert order == ["short", "long"]
+    assert (len(long.nodes), len(short.nodes)) == (MANY, 1)
