@@ -19,14 +19,13 @@ line counts those before it. A reader skips lines that begin with a word that it
 
 from __future__ import annotations
 
-import contextlib
 import math
 import os
-import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from kongming.atomic_file import replacing
 from kongming.records.errors import IncompatibleError, InputError
 from kongming_slurm.tags import is_name, number
 
@@ -135,34 +134,13 @@ def parse(text: str) -> RankingFile:
         raise InputError(f"The rankings are damaged ({error}).", field="rankings") from error
 
 
-def write(file: Path, text: str, on_temporary: Callable[[Path], None] = lambda path: None) -> None:
-    """Replace the file atomically: a reader sees the old one or the new one.
-
-    ``on_temporary`` is called with the new file before it takes the old one's place.
-
-    Raises:
-        OSError: it cannot be written; the old one is unchanged.
-    """
+def write(file: Path, text: str) -> None:
+    """Replace the file atomically. Raises OSError; then the old one is unchanged."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{file.name}-", dir=file.parent)
-    try:
-        with os.fdopen(handle, "w", encoding="ascii") as temporary:
-            temporary.write(text)
-            temporary.flush()
-            # slurmctld may run as another user; it holds no secret.
-            os.fchmod(temporary.fileno(), 0o644)
-            os.fsync(temporary.fileno())
-        on_temporary(Path(name))
-        Path(name).replace(file)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            Path(name).unlink()
-        raise
-    folder = os.open(file.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    with replacing(file) as stream:
+        # slurmctld may run as another user; it holds no secret.
+        os.fchmod(stream.fileno(), 0o644)
+        stream.write(text.encode("ascii"))
 
 
 def _line(key: str, words: Sequence[str] | map[str]) -> str:

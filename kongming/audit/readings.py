@@ -22,8 +22,6 @@ and round. Where that one failed the run has none.
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +31,7 @@ import pyarrow
 import pyarrow.compute as compute
 import pyarrow.parquet as parquet
 
+from kongming.atomic_file import replacing
 from kongming.records.errors import IncompatibleError, InputError, StoreError
 
 FORMAT = 1
@@ -174,18 +173,8 @@ def write_observations(
     text = json.dumps(document, sort_keys=True, allow_nan=False)
     table = table.replace_schema_metadata({METADATA_KEY: text.encode()})
     try:
-        handle, name = tempfile.mkstemp(prefix=f".{target.name}-", dir=target.parent)
-        temporary = Path(name)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                parquet.write_table(table, file, compression="zstd", compression_level=9)
-                file.flush()
-                os.fsync(file.fileno())
-            # A temporary file is private; an observation has the permissions of other files.
-            temporary.chmod(0o666 & ~_umask())
-            temporary.replace(target)
-        finally:
-            temporary.unlink(missing_ok=True)
+        with replacing(target) as file:
+            parquet.write_table(table, file, compression="zstd", compression_level=9)
     except OSError as error:
         raise StoreError(
             f"The file {target} cannot be written: {error.strerror or error}."
@@ -293,9 +282,3 @@ def _sorted(table: pyarrow.Table) -> pyarrow.Table:
         table, sort_keys=[("at", "ascending"), ("session", "ascending"), ("position", "ascending")]
     )
     return table.take(order)
-
-
-def _umask() -> int:
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask

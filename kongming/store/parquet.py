@@ -6,13 +6,12 @@ analysis tools. The file's metadata holds the format version.
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections import Counter
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
+from kongming.atomic_file import replacing
 from kongming.records.errors import IncompatibleError, InputError, MissingExtraError, StoreError
 from kongming.store import Store, rows
 
@@ -46,21 +45,13 @@ def export_runs(
     )
     exported_rows = list(rows.of_store(store, apps))
     try:
-        handle, name = tempfile.mkstemp(prefix=f".{target.name}-", dir=target.parent)
-        temporary = Path(name)
-        try:
-            with (
-                os.fdopen(handle, "wb") as file,
-                parquet.ParquetWriter(file, schema, compression="zstd") as writer,
-            ):
-                for start in range(0, len(exported_rows), _ROWS_PER_GROUP):
-                    batch = exported_rows[start : start + _ROWS_PER_GROUP]
-                    writer.write_table(arrow.Table.from_pylist(batch, schema=schema))
-            # mkstemp creates a private file; give the export the permissions of a normal file.
-            temporary.chmod(0o666 & ~_umask())
-            temporary.replace(target)
-        finally:
-            temporary.unlink(missing_ok=True)
+        with (
+            replacing(target) as file,
+            parquet.ParquetWriter(file, schema, compression="zstd") as writer,
+        ):
+            for start in range(0, len(exported_rows), _ROWS_PER_GROUP):
+                batch = exported_rows[start : start + _ROWS_PER_GROUP]
+                writer.write_table(arrow.Table.from_pylist(batch, schema=schema))
     except OSError as error:
         raise StoreError(
             f"The file {target} cannot be written: {error.strerror or error}."
@@ -120,9 +111,3 @@ def _pyarrow(feature: str) -> tuple[Any, Any]:
     except ModuleNotFoundError as error:
         raise MissingExtraError(feature, "predict", "pyarrow") from error
     return pyarrow, pyarrow.parquet
-
-
-def _umask() -> int:
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask

@@ -112,20 +112,6 @@ def test_a_reader_sees_the_old_file_or_the_new_one(tmp_path: Path) -> None:
     assert file.stat().st_mode & 0o777 == 0o644
 
 
-def test_a_writer_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
-    file = tmp_path / "rankings"
-    ranking_file.write(file, "old\n")
-
-    def fail(temporary: Path) -> None:
-        assert temporary.read_text() == "new\n"
-        raise OSError("the disk is gone")
-
-    with pytest.raises(OSError, match="gone"):
-        ranking_file.write(file, "new\n", on_temporary=fail)
-    assert file.read_text() == "old\n"
-    assert [entry.name for entry in tmp_path.iterdir()] == ["rankings"]
-
-
 @pytest.mark.parametrize(
     ("hosts", "names_"),
     [

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import tempfile
 from importlib import resources
 from pathlib import Path
 
 import click
 
+from kongming.atomic_file import replacing
 from kongming.cli.examples import examples
 from kongming.cli.options import json_option
 from kongming.cli.output import emit_json
@@ -39,26 +37,16 @@ def template() -> str:
 
 
 def _write(file: Path, text: str, *, force: bool) -> None:
-    """Write the file atomically: on a full disk the old one stays."""
     if file.is_dir():
         raise InputError("is a folder.", field="FILE", found=str(file), allowed="a file name")
     if file.exists() and not force:
         raise InputError(
             "already exists.", field="FILE", found=str(file), hint="Use --force to overwrite it."
         )
-    made: str | None = None
     try:
-        fd, made = tempfile.mkstemp(prefix=".kongming-", dir=file.absolute().parent)
-        with os.fdopen(fd, "w", encoding="utf-8") as new:
-            new.write(text)
-        umask = os.umask(0)
-        os.umask(umask)
-        Path(made).chmod(0o666 & ~umask)
-        Path(made).replace(file)
+        with replacing(file) as stream:
+            stream.write(text.encode())
     except OSError as error:
-        if made is not None:
-            with contextlib.suppress(OSError):
-                Path(made).unlink()
         raise InputError(
             f"cannot be written: {error.strerror}.", field="FILE", found=str(file)
         ) from error

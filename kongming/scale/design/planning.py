@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kongming.atomic_file import replacing
 from kongming.csv_rows import read_rows
 from kongming.records.errors import InputError
 
@@ -177,10 +178,9 @@ def read_costs(file: Path, points: Points, items: float | None) -> Floats:
 
 def write_design(file: Path, document: Mapping[str, Any]) -> None:
     """Write a design for 'scale run'. Raises OSError."""
-    partial = file.with_name(file.name + ".partial")
     versioned = {"format": FORMAT, "version": VERSION, **document}
-    partial.write_text(json.dumps(versioned, indent=1, allow_nan=False) + "\n", encoding="utf-8")
-    partial.replace(file)
+    with replacing(file) as stream:
+        stream.write(json.dumps(versioned, indent=1, allow_nan=False).encode() + b"\n")
 
 
 def read_design(file: Path) -> list[tuple[Configuration, int]]:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from kongming.arrays import Floats
+from kongming.atomic_file import replacing
 from kongming.records.errors import IncompatibleError, InputError
 from kongming.scale.fit.cliffs import Edge
 from kongming.scale.fit.ernest import ErnestFit
@@ -51,14 +52,8 @@ def seal(file: ScaleFile) -> dict[str, Any]:
 
 def write_file(path: str | Path, file: ScaleFile) -> None:
     """Write a model atomically. Raises OSError."""
-    target = Path(path)
-    text = json.dumps(seal(file), indent=1, allow_nan=False)
-    partial = target.with_name(target.name + ".partial")
-    try:
-        partial.write_text(text + "\n", encoding="utf-8")
-        partial.replace(target)
-    finally:
-        partial.unlink(missing_ok=True)
+    with replacing(Path(path)) as stream:
+        stream.write(json.dumps(seal(file), indent=1, allow_nan=False).encode() + b"\n")
 
 
 def read_file(path: str | Path) -> ScaleFile:

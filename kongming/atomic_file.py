@@ -1,0 +1,43 @@
+"""Replace a file as a whole: a reader sees the old one or the new one."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+__all__ = ["replacing"]
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[IO[bytes]]:
+    """Yield a stream whose content is at ``path``, and on disk, once the block has ended.
+
+    Until then it is a hidden file in the same folder, with the permissions that the umask gives to
+    new files. If the block raises, that file is removed and the old one stays.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
+    temporary = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            umask = os.umask(0o077)
+            os.umask(umask)
+            # Those of mkstemp are private.
+            os.fchmod(handle, 0o666 & ~umask)
+            yield stream
+            stream.flush()
+            os.fsync(handle)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
