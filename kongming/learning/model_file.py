@@ -1,12 +1,7 @@
-"""The model of a trained application as a versioned JSON document. It holds only numbers and names,
-never a pickle, with a checksum over the canonical text. A document is completely checked before a
-prediction uses it; a damaged or newer one is refused.
-"""
+"""The model of a trained application as a sealed JSON document."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,13 +13,13 @@ from kongming.arrays import Floats
 from kongming.learning import spaces
 from kongming.learning.predictor_loading import Predictor, load
 from kongming.learning.registry import Space
-from kongming.records.errors import IncompatibleError, InputError, UnknownNameError
+from kongming.records.errors import UnknownNameError
 from kongming.records.run import SoloTime
+from kongming.sealed_document import DocumentKind, finite, positive
 
-__all__ = ["FORMAT", "VERSION", "FrozenModel", "ModelFile", "Selection", "Variant", "read", "seal"]
+__all__ = ["FrozenModel", "ModelFile", "Selection", "Variant", "read", "seal"]
 
-FORMAT = "kongming-model"
-VERSION = 1
+_KIND = DocumentKind("kongming-model", 1, "model document", "train it again", "kongming train")
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,43 +111,15 @@ class ModelFile:
 
 
 def seal(payload: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the payload with format, version and checksum.
-
-    Raises:
-        ValueError: it holds a number that is not finite.
-    """
-    document = {"format": FORMAT, "version": VERSION, **payload}
-    return {**document, "checksum": _checksum(document)}
+    """Return the payload as a document. Raises ValueError for a number that is not finite."""
+    return _KIND.seal(payload)
 
 
 def read(document: object) -> ModelFile:
-    """Read and check a model document.
-
-    Raises:
-        InputError: it is not a model document, or is damaged.
-        IncompatibleError: a newer KONGMING wrote it.
+    """Read and check a model document. Raises InputError and IncompatibleError as
+    ``DocumentKind.read``.
     """
-    if not isinstance(document, Mapping) or document.get("format") != FORMAT:
-        raise InputError("This is not a model document.", field="format", allowed=FORMAT)
-    version = document.get("version")
-    if isinstance(version, bool) or not isinstance(version, int) or version < 1:
-        raise InputError("The model document has no valid version.", field="version", found=version)
-    if version > VERSION:
-        raise IncompatibleError(
-            f"The model document has version {version}; this KONGMING reads up to {VERSION}.",
-            hint="Upgrade kongming to read it, or train again.",
-        )
-    payload = {key: value for key, value in document.items() if key != "checksum"}
-    try:
-        intact = document.get("checksum") == _checksum(payload)
-    except (TypeError, ValueError):
-        intact = False
-    if not intact:
-        raise _damaged("its checksum does not match")
-    try:
-        return _model_file(document)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise _damaged(f"{error!r}") from error
+    return _KIND.read(document, _model_file)
 
 
 def _model_file(document: Mapping[str, Any]) -> ModelFile:
@@ -175,8 +142,8 @@ def _model_file(document: Mapping[str, Any]) -> ModelFile:
         better=str(document["better"]),
         cpu=int(document["cpu"]),
         solo=SoloTime(
-            _positive(solo["median"]),
-            None if noise_pct is None else _finite(noise_pct),
+            positive(solo["median"]),
+            None if noise_pct is None else finite(noise_pct),
             int(solo["n"]),
         ),
         variants=variants,
@@ -211,7 +178,7 @@ def _variant(name: str, document: Mapping[str, Any]) -> Variant:
         spread=spread,
         low=low,
         high=high,
-        noise=_positive(document["noise"]),
+        noise=positive(document["noise"]),
         chosen=chosen,
         models=models,
     )
@@ -239,7 +206,7 @@ def _is_stack(document: Mapping[str, Any]) -> bool:
 
 
 def _stack(document: Mapping[str, Any], models: Mapping[str, FrozenModel]) -> Predictor:
-    weights = {str(name): _finite(weight) for name, weight in document["members"].items()}
+    weights = {str(name): finite(weight) for name, weight in document["members"].items()}
     if not weights or min(weights.values()) < 0.0 or not math.isclose(sum(weights.values()), 1.0):
         raise ValueError("members")
     return _Stack(tuple((models[name], weight) for name, weight in weights.items()))
@@ -256,11 +223,11 @@ def _frozen_model(
     space = document["space"]
     if space not in spaces.SPACES:
         raise ValueError("space")
-    low, high = (_finite(bound) for bound in document["bounds"])
+    low, high = (finite(bound) for bound in document["bounds"])
     if low > high:
         raise ValueError("bounds")
     residuals, severities = (
-        np.array([_finite(value) for value in document[key]], dtype=np.float64)
+        np.array([finite(value) for value in document[key]], dtype=np.float64)
         for key in ("residuals", "severities")
     )
     if len(residuals) != len(severities):
@@ -276,7 +243,7 @@ def _frozen_model(
         residuals=residuals,
         severities=severities,
         groups=int(document["groups"]),
-        scores={str(k): _finite(v) for k, v in document["scores"].items()},
+        scores={str(k): finite(v) for k, v in document["scores"].items()},
         selection=_selection(document["selection"], columns) if "selection" in document else None,
     )
 
@@ -293,28 +260,4 @@ def _selection(document: Mapping[str, Any], columns: tuple[str, ...]) -> Selecti
 
 
 def _by_column(values: Mapping[str, Any], columns: tuple[str, ...]) -> Floats:
-    return np.array([_finite(values[column]) for column in columns], dtype=np.float64)
-
-
-def _finite(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise ValueError(f"{value!r} is not a finite number")
-    return float(value)
-
-
-def _positive(value: object) -> float:
-    number = _finite(value)
-    if number <= 0.0:
-        raise ValueError(f"{value!r} is not above 0")
-    return number
-
-
-def _checksum(document: Mapping[str, Any]) -> str:
-    text = json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _damaged(reason: str) -> InputError:
-    return InputError(
-        f"The model document is damaged: {reason}.", hint="Train it again: kongming train"
-    )
+    return np.array([finite(values[column]) for column in columns], dtype=np.float64)

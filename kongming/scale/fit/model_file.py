@@ -1,13 +1,8 @@
-"""Scale models as a versioned JSON document: numbers and names, sealed with a checksum.
-
-No pickle. A document is fully validated before use; a damaged or newer one is rejected.
-"""
+"""Scale models as a sealed JSON document."""
 
 from __future__ import annotations
 
-import hashlib
 import json
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,7 +11,7 @@ import numpy as np
 
 from kongming.arrays import Floats
 from kongming.atomic_file import replacing
-from kongming.records.errors import IncompatibleError, InputError
+from kongming.records.errors import InputError
 from kongming.scale.fit.cliffs import Edge
 from kongming.scale.fit.ernest import ErnestFit
 from kongming.scale.fit.model import Ranges, ScaleFile, ScaleModel
@@ -26,11 +21,13 @@ from kongming.scale.fit.spread import Spread
 from kongming.scale.fit.terms import term
 from kongming.scale.fit.tracked_files import TrackedFile
 from kongming.scale.fit.validation import Fit
+from kongming.sealed_document import DocumentKind, finite, positive
 
-__all__ = ["FORMAT", "VERSION", "read", "read_file", "seal", "write_file"]
+__all__ = ["read", "read_file", "seal", "write_file"]
 
-FORMAT = "kongming-scale-model"
-VERSION = 1
+_KIND = DocumentKind(
+    "kongming-scale-model", 1, "scale model", "fit it again", "kongming scale fit RUNS.csv"
+)
 
 
 def seal(file: ScaleFile) -> dict[str, Any]:
@@ -39,15 +36,14 @@ def seal(file: ScaleFile) -> dict[str, Any]:
     Raises:
         ValueError: the model holds a number that is not finite.
     """
-    document = {
-        "format": FORMAT,
-        "version": VERSION,
-        "name": file.name,
-        "created_at": file.created_at,
-        "tracked": [tracked.document() for tracked in file.tracked],
-        "models": [_model_document(model) for model in file.models],
-    }
-    return {**document, "checksum": _checksum(document)}
+    return _KIND.seal(
+        {
+            "name": file.name,
+            "created_at": file.created_at,
+            "tracked": [tracked.document() for tracked in file.tracked],
+            "models": [_model_document(model) for model in file.models],
+        }
+    )
 
 
 def write_file(path: str | Path, file: ScaleFile) -> None:
@@ -68,54 +64,35 @@ def read_file(path: str | Path) -> ScaleFile:
     except OSError as error:
         raise InputError(f"{file} cannot be read: {error.strerror}.") from error
     except (ValueError, RecursionError) as error:
-        raise _damaged(f"{file} is not JSON") from error
+        raise _KIND.damaged(f"{file} is not JSON") from error
     return read(document)
 
 
 def read(document: object) -> ScaleFile:
-    """Read and validate a scale model.
-
-    Raises:
-        InputError: the document is not a scale model, or is damaged.
-        IncompatibleError: it was written by a newer KONGMING.
+    """Read and check a scale model. Raises InputError and IncompatibleError as
+    ``DocumentKind.read``.
     """
-    if not isinstance(document, Mapping) or document.get("format") != FORMAT:
-        raise InputError("This is not a scale model.", field="format", allowed=FORMAT)
-    version = document.get("version")
-    if isinstance(version, bool) or not isinstance(version, int) or version < 1:
-        raise InputError("The scale model has no valid version.", field="version", found=version)
-    if version > VERSION:
-        raise IncompatibleError(
-            f"The scale model has version {version}; this KONGMING reads up to {VERSION}.",
-            hint="Upgrade kongming to read it, or fit it again.",
-        )
-    payload = {key: value for key, value in document.items() if key != "checksum"}
-    try:
-        intact = document.get("checksum") == _checksum(payload)
-    except (TypeError, ValueError):
-        intact = False
-    if not intact:
-        raise _damaged("its checksum does not match")
-    try:
-        models = tuple(_model(entry) for entry in document["models"])
-        if not models:
-            raise ValueError("no model")
-        return ScaleFile(
-            name=None if document["name"] is None else str(document["name"]),
-            created_at=str(document["created_at"]),
-            models=models,
-            tracked=tuple(
-                TrackedFile(
-                    str(entry["path"]),
-                    str(entry["sha256"]),
-                    int(entry["size_bytes"]),
-                    int(entry["mtime_ns"]),
-                )
-                for entry in document["tracked"]
-            ),
-        )
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-        raise _damaged(f"{error!r}") from error
+    return _KIND.read(document, _scale_file)
+
+
+def _scale_file(document: Mapping[str, Any]) -> ScaleFile:
+    models = tuple(_model(entry) for entry in document["models"])
+    if not models:
+        raise ValueError("no model")
+    return ScaleFile(
+        name=None if document["name"] is None else str(document["name"]),
+        created_at=str(document["created_at"]),
+        models=models,
+        tracked=tuple(
+            TrackedFile(
+                str(entry["path"]),
+                str(entry["sha256"]),
+                int(entry["size_bytes"]),
+                int(entry["mtime_ns"]),
+            )
+            for entry in document["tracked"]
+        ),
+    )
 
 
 def _model_document(model: ScaleModel) -> dict[str, Any]:
@@ -160,12 +137,12 @@ def _model(document: Mapping[str, Any]) -> ScaleModel:
         fit=fit,
         spread=Spread(
             draws=draws,
-            noise=_positive(spread["noise"]),
+            noise=positive(spread["noise"]),
             relative=bool(spread["relative"]),
-            inside=_positive(spread["inside"]),
-            outside=_positive(spread["outside"]),
-            freedom=_positive(spread["freedom"]),
-            coverage=None if coverage is None else _finite(coverage),
+            inside=positive(spread["inside"]),
+            outside=positive(spread["outside"]),
+            freedom=positive(spread["freedom"]),
+            coverage=None if coverage is None else finite(coverage),
             covered=int(spread["covered"]),
         ),
         ranges=Ranges(_pair(ranges["machines"]), _pair(ranges["scale"]), _pair(ranges["load"])),
@@ -173,8 +150,8 @@ def _model(document: Mapping[str, Any]) -> ScaleModel:
         iterated=bool(document["iterated"]),
         edge=None
         if edge is None
-        else Edge(_positive(edge["inside"]), _positive(edge["beyond"]), _positive(edge["times"])),
-        memory_load=None if document["memory_load"] is None else _positive(document["memory_load"]),
+        else Edge(positive(edge["inside"]), positive(edge["beyond"]), positive(edge["times"])),
+        memory_load=None if document["memory_load"] is None else positive(document["memory_load"]),
         group=None if document["group"] is None else str(document["group"]),
         machine_type=None if document["machine_type"] is None else str(document["machine_type"]),
     )
@@ -190,9 +167,9 @@ def _fit(kind: str, document: Mapping[str, Any]) -> Fit:
         if places.shape != (n, 2) or inverse.shape != (n, n):
             raise ValueError("places")
         length, other = document["lengths"]
-        shape = Shape((_positive(length), _positive(other)), _positive(document["ratio"]))
+        shape = Shape((positive(length), positive(other)), positive(document["ratio"]))
         return ResidualFit(
-            _ernest(document["ernest"]), shape, places, dual, inverse, _positive(document["noise"])
+            _ernest(document["ernest"]), shape, places, dual, inverse, positive(document["noise"])
         )
     if kind == "repeat-nearest":
         machines, scale, seconds = (
@@ -217,10 +194,10 @@ def _ernest(document: Mapping[str, Any]) -> ErnestFit:
     return ErnestFit(
         terms=terms,
         coef=coef,
-        items=None if items is None else _positive(items),
+        items=None if items is None else positive(items),
         relative=bool(document["relative"]),
-        least=_positive(document["least"]),
-        cliff=None if cliff is None else _positive(cliff),
+        least=positive(document["least"]),
+        cliff=None if cliff is None else positive(cliff),
     )
 
 
@@ -232,31 +209,7 @@ def _floats(values: Any) -> Floats:
 
 
 def _pair(values: Any) -> tuple[float, float]:
-    low, high = (_positive(value) for value in values)
+    low, high = (positive(value) for value in values)
     if low > high:
         raise ValueError("ranges")
     return low, high
-
-
-def _finite(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise ValueError(f"{value!r} is not a finite number")
-    return float(value)
-
-
-def _positive(value: object) -> float:
-    number = _finite(value)
-    if number <= 0.0:
-        raise ValueError(f"{value!r} is not above 0")
-    return number
-
-
-def _checksum(document: Mapping[str, Any]) -> str:
-    text = json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _damaged(reason: str) -> InputError:
-    return InputError(
-        f"The scale model is damaged: {reason}.", hint="Fit it again: kongming scale fit RUNS.csv"
-    )

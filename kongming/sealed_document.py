@@ -1,0 +1,98 @@
+"""Versioned JSON documents under a checksum, as trained models are kept: numbers and names only,
+never a pickle. A document is completely checked before it is used; a damaged or newer one is
+refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from kongming.records.errors import IncompatibleError, InputError
+
+__all__ = ["DocumentKind", "finite", "positive"]
+
+Content = TypeVar("Content")
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentKind:
+    """A kind of document: the ``format`` and ``version`` that it states, its ``name`` in messages,
+    and what replaces a damaged one: ``again`` ("train it again") by a ``command``."""
+
+    format: str
+    version: int
+    name: str
+    again: str
+    command: str
+
+    def seal(self, payload: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the payload with format, version and checksum.
+
+        Raises:
+            ValueError: it holds a number that is not finite.
+        """
+        document = {"format": self.format, "version": self.version, **payload}
+        return {**document, "checksum": _checksum(document)}
+
+    def read(self, document: object, parse: Callable[[Mapping[str, Any]], Content]) -> Content:
+        """Check a document, and return its content by ``parse``, which may raise KeyError,
+        TypeError, ValueError, AttributeError and IndexError where it is damaged.
+
+        Raises:
+            InputError: it is another kind of document, or is damaged.
+            IncompatibleError: a newer KONGMING wrote it.
+        """
+        if not isinstance(document, Mapping) or document.get("format") != self.format:
+            raise InputError(f"This is not a {self.name}.", field="format", allowed=self.format)
+        version = document.get("version")
+        if isinstance(version, bool) or not isinstance(version, int) or version < 1:
+            raise InputError(
+                f"The {self.name} has no valid version.", field="version", found=version
+            )
+        if version > self.version:
+            raise IncompatibleError(
+                f"The {self.name} has version {version}; this KONGMING reads up to {self.version}.",
+                hint=f"Upgrade kongming to read it, or {self.again}.",
+            )
+        payload = {key: value for key, value in document.items() if key != "checksum"}
+        try:
+            intact = document.get("checksum") == _checksum(payload)
+        except (TypeError, ValueError):
+            intact = False
+        if not intact:
+            raise self.damaged("its checksum does not match")
+        try:
+            return parse(document)
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+            raise self.damaged(f"{error!r}") from error
+
+    def damaged(self, reason: str) -> InputError:
+        return InputError(
+            f"The {self.name} is damaged: {reason}.",
+            hint=f"{self.again.capitalize()}: {self.command}",
+        )
+
+
+def finite(value: object) -> float:
+    """Return a number of a document. Raises ValueError for anything else, infinities and NaN."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise ValueError(f"{value!r} is not a finite number")
+    return float(value)
+
+
+def positive(value: object) -> float:
+    """As ``finite``; a number that is not above 0 raises ValueError as well."""
+    number = finite(value)
+    if number <= 0.0:
+        raise ValueError(f"{value!r} is not above 0")
+    return number
+
+
+def _checksum(document: Mapping[str, Any]) -> str:
+    text = json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()
