@@ -235,11 +235,6 @@ class Mix:
         for inducer in self.inducers:
             inducer.check()
 
-    @property
-    def results(self) -> tuple[InducerResult | None, ...]:
-        """Results in the order of the levels, once the context is left."""
-        return tuple(inducer.result for inducer in self.inducers)
-
     def __enter__(self) -> Mix:
         # If an inducer does not start, this stops those before it.
         with ExitStack() as stack:

@@ -59,7 +59,6 @@ class Hub:
         self._executor = executor
         self._active: dict[str, dict[str, None]] = {}
         self._heard: dict[str, float] = {}
-        self._waiting: dict[str, Agent] = {}
 
     @property
     def shared(self) -> bool:
@@ -164,22 +163,6 @@ class Hub:
         node_id, document = agent.facts.id, agent.to_document()
         seen_at = agent.last_heartbeat or 0.0
         await self.stored(lambda: self.store.put_agent(node_id, document, seen_at), "agent")
-
-    def keep_soon(self, agent: Agent) -> None:
-        """Put it on disk with the next ``keep_waiting``: many agents in one transaction."""
-        self._waiting[agent.facts.id] = agent
-
-    async def keep_waiting(self) -> None:
-        waiting, self._waiting = self._waiting, {}
-        rows = {
-            node_id: (agent.to_document(), agent.last_heartbeat or 0.0)
-            for node_id, agent in waiting.items()
-        }
-        try:
-            await self.stored(lambda: self.store.put_agents(rows), "agent")
-        except StoreError:
-            self._waiting = waiting | self._waiting
-            raise
 
     async def doubt(self, agent: Agent, reason: str) -> None:
         """It reported what cannot be true: it is not ranked until it reports sense again."""

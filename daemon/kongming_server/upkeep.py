@@ -133,13 +133,10 @@ class Upkeep:
         self._rounds += 1
         if self._hub.shared or self._rounds % _ALONE_ROUNDS == 0:
             await self.spread()
-        else:
-            await self._hub.keep_waiting()
 
     async def spread(self) -> None:
         """Tell the other servers, and a later start, whose agents have spoken; hear of theirs."""
         hub = self._hub
-        await hub.keep_waiting()
         self._unsaid |= hub.heard()
         said = dict(self._unsaid)
         await hub.stored(lambda: hub.store.agents_seen(said))

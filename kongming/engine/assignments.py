@@ -18,7 +18,6 @@ from dataclasses import dataclass, replace
 from kongming.records.errors import ConflictError, InputError, UnknownNameError
 
 RESERVED, BOUND, RELEASED, EXPIRED = "reserved", "bound", "released", "expired"
-STATES = (RESERVED, BOUND, RELEASED, EXPIRED)
 ACTIVE = (RESERVED, BOUND)
 
 DEFAULT_TTL_S = 120.0

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, Literal, Protocol
 
 from kongming.records.errors import InputError
 from kongming.records.prediction import Interval
@@ -17,7 +17,6 @@ PartKind = Literal["serial", "parallel", "communication", "whole"]
 """Where a part of the runtime is spent: on the driver's node; on all machines at once; between
 machines; or it is not known, and the part is all of it."""
 
-PART_KINDS: tuple[PartKind, ...] = get_args(PartKind)
 
 MOST_MACHINES = 100_000
 

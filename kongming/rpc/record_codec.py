@@ -14,39 +14,22 @@ from kongming.records.run import RUN_KINDS, LoadLevel, Run, Signature, Usage
 from kongming.rpc import value_codec as values
 from kongming.rpc.v1 import records_pb2
 from kongming.rpc.value_codec import (
-    duration,
-    interval_from_message,
-    interval_to_message,
     iso,
     json_object,
-    placement_from_message,
     placement_to_message,
-    seconds,
     struct,
     timestamp,
-    unix,
 )
 
 __all__ = [
-    "duration",
     "fingerprint_from_message",
     "fingerprint_to_message",
-    "interval_from_message",
-    "interval_to_message",
-    "iso",
-    "json_object",
     "node_from_message",
     "node_to_message",
-    "placement_from_message",
-    "placement_to_message",
     "run_from_message",
     "run_to_message",
-    "seconds",
     "signature_from_message",
     "signature_to_message",
-    "struct",
-    "timestamp",
-    "unix",
 ]
 
 

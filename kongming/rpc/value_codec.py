@@ -41,13 +41,6 @@ _DEEPEST = 32
 # -- numbers -----------------------------------------------------------------------------------
 
 
-def positive(value: float, field: str) -> float:
-    """A finite number above 0. Raises InputError."""
-    if not 0.0 < value < math.inf:
-        raise InputError("cannot be true.", field=field, found=value, allowed="finite, above 0")
-    return value
-
-
 def not_negative(value: float, field: str) -> float:
     """A finite number, 0 or more. Raises InputError."""
     if not 0.0 <= value < math.inf:
@@ -60,16 +53,6 @@ def count(value: int, field: str) -> int:
     if value < 0:
         raise InputError("cannot be true.", field=field, found=value, allowed="0 or more")
     return value
-
-
-def finite_by_name(values: Mapping[str, float], field: str) -> dict[str, float]:
-    """Named numbers, all finite. Raises InputError."""
-    # A message's map is read by its keys several times as fast as dict() reads it.
-    found = {name: values[name] for name in values}
-    if not all(map(math.isfinite, found.values())):
-        name, value = next(one for one in found.items() if not math.isfinite(one[1]))
-        raise InputError("is not finite.", field=f"{field}.{name}", found=value)
-    return found
 
 
 def named(value: str, field: str) -> str:
@@ -124,16 +107,6 @@ def known_placement(placement: records_pb2.Placement.ValueType, field: str) -> s
 
 
 # -- intervals ---------------------------------------------------------------------------------
-
-
-def interval_to_message(interval: Interval) -> predictor_pb2.Interval:
-    return predictor_pb2.Interval(
-        median=interval.median,
-        lower=interval.lower,
-        upper=interval.upper,
-        level=interval.level,
-        calibrated=interval.calibrated,
-    )
 
 
 def interval_from_message(message: predictor_pb2.Interval, field: str = "interval") -> Interval:

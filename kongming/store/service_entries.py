@@ -15,9 +15,6 @@ STATES = ("reserved", "bound", "released", "expired")
 
 ACTIVE = ("reserved", "bound")
 
-KINDS = ("node", "fingerprint", "reference", "model", "signature", "assignment", "reset")
-"""Kinds of a change. ``reset`` means that changes were missed: reload everything."""
-
 
 @dataclass(frozen=True, slots=True)
 class StoredAssignment:

@@ -91,13 +91,8 @@ class ServiceRecords(Models):
     def put_agent(
         self, node_id: str, document: Mapping[str, Any], seen_at: float | None = None
     ) -> None:
-        """Insert or replace an agent's description of itself."""
-        self.put_agents({node_id: (document, time.time() if seen_at is None else seen_at)})
-
-    def put_agents(self, agents: Mapping[str, tuple[Mapping[str, Any], float]]) -> None:
-        """Store many agents, by node: the document, and the time of the last heartbeat."""
-        if not agents:
-            return
+        """Insert or replace an agent's description of itself. ``seen_at`` is the time of its last
+        heartbeat, now by default."""
         with self._changing() as (connection, noted):
             statement = insert(connection, tables.agent)
             new = statement.excluded
@@ -106,13 +101,13 @@ class ServiceRecords(Models):
                     index_elements=["node_id"],
                     set_={"seen_at": new.seen_at, "document": new.document},
                 ),
-                [
-                    {"node_id": node_id, "seen_at": at, "document": dict(document)}
-                    for node_id, (document, at) in sorted(agents.items())
-                ],
+                {
+                    "node_id": node_id,
+                    "seen_at": time.time() if seen_at is None else seen_at,
+                    "document": dict(document),
+                },
             )
-            for node_id in sorted(agents):
-                noted.note("node", node_id, node_id)
+            noted.note("node", node_id, node_id)
 
     def agents_seen(self, seen_at: Mapping[str, float]) -> None:
         """Store the heartbeat times of many agents, by node, in one transaction.

@@ -112,7 +112,7 @@ def test_a_mix_runs_and_ends_together(fake: Path) -> None:
         mix.check()
         pids = [pid for inducer in mix.inducers for pid in inducer.pids]
         assert len(pids) == 2
-    assert [result.duty for result in mix.results if result is not None] == [0.5, 0.1]
+    assert [each.result.duty for each in mix.inducers if each.result is not None] == [0.5, 0.1]
     assert all(gone(pid) for pid in pids)
 
 

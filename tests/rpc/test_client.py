@@ -35,6 +35,7 @@ from kongming.records.prediction import Driver, Interval
 from kongming.records.questions import ColocationQuestion, Question, RankQuestion
 from kongming.records.run import Run, Signature
 from kongming.rpc import record_codec as records
+from kongming.rpc import value_codec as values
 from kongming.rpc.channel import Connection
 from kongming.rpc.client import RemoteService
 from kongming.rpc.errors import failure_message
@@ -335,7 +336,7 @@ def test_applications(serve: Serve) -> None:
     application = profiles_pb2.Application(
         name="sort",
         identity="abc",
-        document=records.struct({"cpus": 2, "env": {}}, "document"),
+        document=values.struct({"cpus": 2, "env": {}}, "document"),
         runs=7,
         trained=[records_pb2.PLACEMENT_SAME_CORE],
         realised=profiles_pb2.Realised(
@@ -356,7 +357,7 @@ def test_applications(serve: Serve) -> None:
         }
     )
     made = service.register_application("sort", "abc", {"command": ["sort", "-n"], "cpus": 2})
-    assert records.json_object(server.seen[0][1].document, "document") == {
+    assert values.json_object(server.seen[0][1].document, "document") == {
         "command": ["sort", "-n"],
         "cpus": 2,
     }

@@ -17,6 +17,8 @@ from kongming.records.errors import InputError
 from kongming.records.fingerprint import PLACEMENTS
 from kongming.records.run import Usage
 from kongming.rpc import record_codec as records
+from kongming.rpc import value_codec as values
+from kongming.rpc.message_codec import to_message
 from kongming.rpc.v1 import predictor_pb2, records_pb2
 from tests import builders
 from tests.records.test_round_trips import fingerprints, runs
@@ -90,58 +92,58 @@ def test_signature_survives(fingerprint: Fingerprint, iterations: int, placement
 @given(st.floats(1e-6, 1e6), st.floats(1, 3), st.floats(1, 3), st.floats(0.01, 0.99))
 def test_interval_survives(median: float, below: float, above: float, level: float) -> None:
     interval = Interval(median, median / below, median * above, level, calibrated=False)
-    message = through_bytes(records.interval_to_message(interval))
-    assert records.interval_from_message(message) == interval
+    message = through_bytes(to_message(interval, predictor_pb2.Interval))
+    assert values.interval_from_message(message) == interval
 
 
 @pytest.mark.parametrize("placement", [*PLACEMENTS, None])
 def test_placement_survives(placement: str | None) -> None:
-    assert records.placement_from_message(records.placement_to_message(placement)) == placement
+    assert values.placement_from_message(values.placement_to_message(placement)) == placement
 
 
 def test_placement_of_a_newer_peer_is_refused_by_its_number() -> None:
     message = records_pb2.Run(placement=99)  # type: ignore[arg-type]  # proto3 enums are open
     with pytest.raises(InputError, match=r"placement.*99.*PLACEMENT_SAME_CORE"):
-        records.placement_from_message(message.placement)
+        values.placement_from_message(message.placement)
     with pytest.raises(InputError, match=r"placement.*Found 'same-cor'"):
-        records.placement_to_message("same-cor")
+        values.placement_to_message("same-cor")
 
 
 @given(st.datetimes(datetime(1970, 1, 1), datetime(9999, 1, 1)))
 def test_time_survives_to_the_microsecond(moment: datetime) -> None:
     text = moment.isoformat() + "Z"
-    back = records.iso(records.timestamp(text))
+    back = values.iso(values.timestamp(text))
     assert datetime.fromisoformat(back).replace(tzinfo=None) == moment
 
 
 def test_time_is_unix_seconds_or_iso_with_or_without_a_zone() -> None:
-    expected = records.timestamp(1767225600.25)
+    expected = values.timestamp(1767225600.25)
     for text in (
         "2026-01-01T00:00:00.250Z",
         "2026-01-01T01:00:00.250+01:00",
         "2026-01-01T00:00:00.25",
     ):
-        assert records.timestamp(text) == expected
-    assert records.unix(expected) == 1767225600.25
-    assert records.iso(expected) == "2026-01-01T00:00:00.250Z"
-    assert records.iso(records.timestamp("2026-01-01T00:00:00Z")) == "2026-01-01T00:00:00Z"
+        assert values.timestamp(text) == expected
+    assert values.unix(expected) == 1767225600.25
+    assert values.iso(expected) == "2026-01-01T00:00:00.250Z"
+    assert values.iso(values.timestamp("2026-01-01T00:00:00Z")) == "2026-01-01T00:00:00Z"
 
 
 @pytest.mark.parametrize("moment", ["yesterday", "", math.nan, math.inf, 1e300])
 def test_what_is_no_time_is_refused(moment: str | float) -> None:
     with pytest.raises(InputError, match="taken_at: is no time"):
-        records.timestamp(moment, "taken_at")
+        values.timestamp(moment, "taken_at")
 
 
 @given(st.floats(-1e9, 1e9))
 def test_duration_survives_to_the_microsecond(seconds: float) -> None:
-    assert records.seconds(records.duration(seconds)) == pytest.approx(seconds, abs=1e-6)
+    assert values.seconds(values.duration(seconds)) == pytest.approx(seconds, abs=1e-6)
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, object(), {1, 2}])
 def test_what_json_has_no_word_for_is_refused(value: object) -> None:
     with pytest.raises(InputError, match=r"document\.a\[1\]"):
-        records.struct({"a": [0, value]}, "document")
+        values.struct({"a": [0, value]}, "document")
 
 
 def test_object_that_is_nested_too_deep_is_refused() -> None:
@@ -149,7 +151,7 @@ def test_object_that_is_nested_too_deep_is_refused() -> None:
     for _ in range(100):
         deep = [deep]
     with pytest.raises(InputError, match="nested too deep"):
-        records.struct({"a": deep}, "document")
+        values.struct({"a": deep}, "document")
 
 
 def _fingerprint(change: Callable[[records_pb2.Fingerprint], None]) -> records_pb2.Fingerprint:
@@ -250,7 +252,7 @@ def test_interval_that_cannot_be_true_is_refused(bounds: tuple[float, float, flo
     lower, median, upper = bounds
     message = predictor_pb2.Interval(lower=lower, median=median, upper=upper, level=0.9)
     with pytest.raises(InputError, match="slowdown"):
-        records.interval_from_message(message, "slowdown")
+        values.interval_from_message(message, "slowdown")
 
 
 READERS: list[tuple[Any, Callable[[Any], object]]] = [

@@ -8,7 +8,7 @@ from typing import Any
 import grpc
 import pytest
 
-from kongming.rpc import record_codec as records
+from kongming.rpc import value_codec as values
 from kongming.rpc.v1 import assignments_pb2 as pb
 from kongming.store import Store
 from tests.server.conftest import StartServer
@@ -100,7 +100,7 @@ def test_what_is_wrong_is_refused(scheduler: Scheduler) -> None:
     assert refused(scheduler.reserve, domain=7) == grpc.StatusCode.INVALID_ARGUMENT
     assert refused(scheduler.reserve, memory_bytes=-1) == grpc.StatusCode.INVALID_ARGUMENT
     for ttl_s in (0.0, -1.0, 1e9):
-        ttl = records.duration(ttl_s)
+        ttl = values.duration(ttl_s)
         assert refused(scheduler.reserve, ttl=ttl) == grpc.StatusCode.INVALID_ARGUMENT
     assert refused(scheduler.bind, "unknown") == grpc.StatusCode.NOT_FOUND
     assert refused(scheduler.release, "unknown") == grpc.StatusCode.NOT_FOUND
@@ -113,12 +113,12 @@ def test_what_was_never_reserved_can_be_bound(scheduler: Scheduler) -> None:
 
 def test_a_start_that_lies_ahead_is_now(scheduler: Scheduler) -> None:
     scheduler.reserve()
-    bound = scheduler.bind(started_at=records.timestamp("2999-01-01T00:00:00Z"))
-    assert bound.bound_at.ToSeconds() < records.timestamp("2900-01-01T00:00:00Z").ToSeconds()
+    bound = scheduler.bind(started_at=values.timestamp("2999-01-01T00:00:00Z"))
+    assert bound.bound_at.ToSeconds() < values.timestamp("2900-01-01T00:00:00Z").ToSeconds()
 
 
 def test_a_reservation_ends_by_itself(server: ServerProcess, scheduler: Scheduler) -> None:
-    scheduler.reserve(ttl=records.duration(0.3))
+    scheduler.reserve(ttl=values.duration(0.3))
     eventually(lambda: scheduler.listed() == [])
 
     def on_disk() -> bool:
@@ -134,8 +134,8 @@ def test_a_reservation_ends_by_itself(server: ServerProcess, scheduler: Schedule
 def test_a_reservation_that_ended_while_the_server_was_away_has_ended(
     server: ServerProcess, scheduler: Scheduler
 ) -> None:
-    scheduler.reserve(ttl=records.duration(0.2))
-    scheduler.reserve("job-2", ttl=records.duration(600))
+    scheduler.reserve(ttl=values.duration(0.2))
+    scheduler.reserve("job-2", ttl=values.duration(600))
     server.kill()
     server.start()
     eventually(lambda: scheduler.listed() == [("job-2", RESERVED)])

@@ -17,7 +17,7 @@ from kongming_server import config
 from kongming_server.app import App
 from kongming_server.clock import SteadyClock
 
-from kongming.rpc import record_codec as records
+from kongming.rpc import value_codec as values
 from kongming.rpc.v1 import assignments_pb2, fleet_pb2
 from kongming.store import Store
 from tests import builders
@@ -243,7 +243,7 @@ def test_a_clock_that_jumps_ends_no_reservation_and_silences_no_node(
                     assignment_id="job-1",
                     app="sort",
                     node="node-1",
-                    ttl=records.duration(60.0),
+                    ttl=values.duration(60.0),
                 )
             )
             wall.ahead_s = jump_s

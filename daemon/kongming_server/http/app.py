@@ -136,8 +136,8 @@ def _mirror(
         call = current_call.get()
         if call is not None:
             current_call.set(Call(call.method, message.request_id, call.caller))  # type: ignore[attr-defined]
-        async with asyncio.timeout(TIMEOUT_S) as deadline:
-            answered = await behaviour(message, HttpContext(request, deadline.when()))
+        async with asyncio.timeout(TIMEOUT_S):
+            answered = await behaviour(message, HttpContext(request))
         return await message_answer(answered)
 
     return answer

@@ -12,6 +12,7 @@ from kongming.records.fingerprint import Fingerprint
 from kongming.records.moments import unix
 from kongming.records.run import Run, Signature
 from kongming.rpc import record_codec as records
+from kongming.rpc import value_codec as values
 from kongming.rpc.v1 import fleet_pb2, records_pb2
 from kongming_server.ingest.plausibility import check_plausible
 from kongming_server.nodes.registry import Agent
@@ -111,7 +112,7 @@ def fingerprint_of(
             found=fingerprint.cpu,
             allowed=", ".join(map(str, agent.facts.cpus)),
         )
-    ended_s = records.unix(message.started_at) + fingerprint.elapsed_s
+    ended_s = values.unix(message.started_at) + fingerprint.elapsed_s
     if ended_s > now + skew_s:
         fingerprint = _set_back(fingerprint, now)
     check_plausible(fingerprint, references(domain), f"{field}.readings")

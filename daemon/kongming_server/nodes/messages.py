@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kongming.records.answers import NodeState
 from kongming.rpc import record_codec as records
+from kongming.rpc import value_codec as values
 from kongming.rpc.v1 import fleet_pb2
 from kongming_server.nodes.registry import Agent
 from kongming_server.state import Hub
@@ -30,13 +31,13 @@ def node_message(hub: Hub, agent: Agent, now: float) -> fleet_pb2.Node:
                 assignment_id=one.assignment_id,
                 app=one.app,
                 state=one.state,
-                since=records.timestamp(one.since_at),
+                since=values.timestamp(one.since_at),
             )
             for one in status.assignments
         ],
     )
     if status.last_heartbeat_at is not None:
-        made.last_heartbeat.CopyFrom(records.timestamp(status.last_heartbeat_at))
+        made.last_heartbeat.CopyFrom(values.timestamp(status.last_heartbeat_at))
     if status.last_fingerprint_at is not None:
-        made.last_fingerprint.CopyFrom(records.timestamp(status.last_fingerprint_at))
+        made.last_fingerprint.CopyFrom(values.timestamp(status.last_fingerprint_at))
     return made

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable
 from typing import Protocol
 
 from kongming_server.nodes.registry import Agent, Agents
-
-log = logging.getLogger(__name__)
-
 
 SERVER = "server"
 OPERATOR = "operator"

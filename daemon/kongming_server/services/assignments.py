@@ -15,7 +15,7 @@ from kongming.engine.load.nodes import resident_of
 from kongming.records.answers import Forecast
 from kongming.records.errors import AccessError, InputError, KongmingError, UnknownNameError
 from kongming.records.questions import Question
-from kongming.rpc import record_codec as records
+from kongming.rpc import value_codec as values
 from kongming.rpc.v1 import assignments_pb2, assignments_pb2_grpc
 from kongming_server.ingest.decode import plain_name
 from kongming_server.nodes.access import NodeAccess
@@ -52,7 +52,7 @@ class AssignmentsService(assignments_pb2_grpc.AssignmentsServicer):
     ) -> assignments_pb2.ReserveResponse:
         agent = self._hub.agents.named(request.node)
         domain = _domain(request.domain, agent.domains)
-        placement = records.placement_from_message(request.placement)
+        placement = values.placement_from_message(request.placement)
         ttl_s = self._ttl(request)
         async with self._deciding(request.assignment_id) as book:
             resident = book.reserve(
@@ -80,7 +80,7 @@ class AssignmentsService(assignments_pb2_grpc.AssignmentsServicer):
                 plain_name(request.app, "app")
             await self._access.speak_for(agent)
         node_id = "" if agent is None else agent.facts.id
-        started_at = records.unix(request.started_at) if request.HasField("started_at") else None
+        started_at = values.unix(request.started_at) if request.HasField("started_at") else None
         async with self._deciding(request.assignment_id) as book:
             before = book.all(ended=True)
             if agent is not None and calling_agent() is not None:
@@ -108,7 +108,7 @@ class AssignmentsService(assignments_pb2_grpc.AssignmentsServicer):
     async def Release(
         self, request: assignments_pb2.ReleaseRequest, context: Context
     ) -> assignments_pb2.ReleaseResponse:
-        ended_at = records.unix(request.ended_at) if request.HasField("ended_at") else None
+        ended_at = values.unix(request.ended_at) if request.HasField("ended_at") else None
         held = await self.release(request.assignment_id, ended_at)
         return assignments_pb2.ReleaseResponse(assignment=_message(held))
 
@@ -181,7 +181,7 @@ class AssignmentsService(assignments_pb2_grpc.AssignmentsServicer):
         settings = self._hub.config.assignments
         if not request.HasField("ttl"):
             return settings.reservation_ttl_s
-        ttl_s = records.seconds(request.ttl)
+        ttl_s = values.seconds(request.ttl)
         if not 0.0 < ttl_s <= settings.reservation_ttl_max_s:
             raise InputError(
                 "is out of range.",
@@ -255,11 +255,11 @@ def _message(resident: Resident) -> assignments_pb2.Assignment:
         app=resident.app,
         node_id=resident.node_id,
         domain=resident.domain,
-        placement=records.placement_to_message(resident.placement),
+        placement=values.placement_to_message(resident.placement),
         state=_STATES[resident.state],
     )
     for name in ("reserved_at", "bound_at", "ended_at", "expires_at"):
         moment = getattr(resident, name)
         if moment is not None:
-            getattr(made, name).CopyFrom(records.timestamp(moment))
+            getattr(made, name).CopyFrom(values.timestamp(moment))
     return made

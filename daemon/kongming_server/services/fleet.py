@@ -19,6 +19,7 @@ from kongming.records.errors import (
 )
 from kongming.records.run import Run, Signature
 from kongming.rpc import record_codec as records
+from kongming.rpc import value_codec as values
 from kongming.rpc.v1 import fleet_pb2, fleet_pb2_grpc, records_pb2
 from kongming.store import Accepted, Reported
 from kongming_server.ingest import decode as reports
@@ -113,8 +114,8 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
             raise refused
         acknowledged = await hub.stored(lambda: hub.store.acknowledged(facts.id))
         return fleet_pb2.RegisterResponse(
-            heartbeat_period=records.duration(hub.config.fleet.heartbeat_period_s),
-            fingerprint_ttl=records.duration(hub.config.fleet.fingerprint_ttl_s),
+            heartbeat_period=values.duration(hub.config.fleet.heartbeat_period_s),
+            fingerprint_ttl=values.duration(hub.config.fleet.fingerprint_ttl_s),
             acknowledged=acknowledged,
         )
 

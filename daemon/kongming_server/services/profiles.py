@@ -22,6 +22,7 @@ from kongming.records.questions import placement_or_default
 from kongming.records.run import Run, Signature
 from kongming.rpc import bounds
 from kongming.rpc import record_codec as records
+from kongming.rpc import value_codec as values
 from kongming.rpc.v1 import profiles_pb2, profiles_pb2_grpc
 from kongming.store import Store
 from kongming.store.service_entries import Reported
@@ -90,7 +91,7 @@ class ProfilesService(profiles_pb2_grpc.ProfilesServicer):
         self, request: profiles_pb2.RegisterApplicationRequest, context: Context
     ) -> profiles_pb2.RegisterApplicationResponse:
         name, identity = _named(request.name, "name"), _named(request.identity, "identity")
-        document = _table(name, records.json_object(request.document, "document"))
+        document = _table(name, values.json_object(request.document, "document"))
         await _stored(lambda: self._store.put_application(name, identity, document))
         application = await self._application(name)
         return profiles_pb2.RegisterApplicationResponse(application=application)
@@ -138,7 +139,7 @@ class ProfilesService(profiles_pb2_grpc.ProfilesServicer):
     ) -> profiles_pb2.TrainResponse:
         operation = await self._training.submit(
             list(request.apps),
-            placement=records.placement_from_message(request.placement),
+            placement=values.placement_from_message(request.placement),
             model=request.model or AUTO,
             random_state=request.random_state,
             cause=f"{_caller()} asked for it",
@@ -236,8 +237,7 @@ class ProfilesService(profiles_pb2_grpc.ProfilesServicer):
             model=next(
                 one
                 for one in known
-                if one.version == chosen
-                and one.placement == records.placement_to_message(placement)
+                if one.version == chosen and one.placement == values.placement_to_message(placement)
             )
         )
 
@@ -345,11 +345,11 @@ class ProfilesService(profiles_pb2_grpc.ProfilesServicer):
         return [
             profiles_pb2.Model(
                 app=entry.app,
-                placement=records.placement_to_message(entry.placement),
+                placement=values.placement_to_message(entry.placement),
                 version=entry.version,
                 identity=entry.identity,
                 node_id=entry.node_id,
-                trained_at=records.timestamp(entry.trained_at),
+                trained_at=values.timestamp(entry.trained_at),
                 in_service=serving.get((entry.app, entry.placement)) == entry.version,
             )
             for entry in self._store.models(app=app)
@@ -357,7 +357,7 @@ class ProfilesService(profiles_pb2_grpc.ProfilesServicer):
 
     async def _placement(self, app: str, asked: Any) -> str:
         """The one that was asked for, or the one that is meant (``placement_or_default``)."""
-        placement = records.placement_from_message(asked)
+        placement = values.placement_from_message(asked)
         trained = {entry.placement for entry in await _stored(lambda: self._store.models(app=app))}
         return placement_or_default(placement, trained)
 
@@ -446,9 +446,9 @@ def _application(
     message = profiles_pb2.Application(
         name=name,
         identity=identity,
-        document=records.struct(document, "document"),
+        document=values.struct(document, "document"),
         runs=runs,
-        trained=[records.placement_to_message(placement) for placement in trained],
+        trained=[values.placement_to_message(placement) for placement in trained],
     )
     if realised is not None:
         message.realised.CopyFrom(
@@ -482,7 +482,7 @@ def _operation(operation: Operation) -> profiles_pb2.Operation:
 def _trained(outcome: Outcome) -> profiles_pb2.TrainedModel:
     return profiles_pb2.TrainedModel(
         app=outcome.app,
-        placement=records.placement_to_message(outcome.placement or None),
+        placement=values.placement_to_message(outcome.placement or None),
         version=outcome.version,
         promoted=outcome.promoted,
         reason=outcome.reason,
@@ -495,15 +495,15 @@ def _model(
 ) -> profiles_pb2.Model:
     return profiles_pb2.Model(
         app=app,
-        placement=records.placement_to_message(placement),
+        placement=values.placement_to_message(placement),
         version=version,
         identity=str(document.get("identity", "")),
         node_id=str(document.get("node_id", "")),
-        trained_at=records.timestamp(unix(str(document["trained_at"]), "trained_at")),
+        trained_at=values.timestamp(unix(str(document["trained_at"]), "trained_at")),
         chosen=str(document.get("chosen", "")),
         in_service=in_service,
     )
 
 
 def _timestamp(moment: float | None) -> Timestamp | None:
-    return None if moment is None else records.timestamp(moment)
+    return None if moment is None else values.timestamp(moment)

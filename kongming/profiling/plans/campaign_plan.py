@@ -106,9 +106,6 @@ _PAPER_SIGNATURES = 3
 SIGNATURE_ITERATIONS = (2, 3)
 """Minimum and maximum number of complete iterations per signature."""
 
-RUN_LIMIT_QUICK = 40
-"""Maximum number of starts of an application in a quick plan."""
-
 
 @dataclass(frozen=True, slots=True)
 class Step:

@@ -18,6 +18,7 @@ from kongming.records.application import Application, Metric
 from kongming.records.errors import InputError, UnknownNameError, UntrainedError
 from kongming.records.run import Run, Signature
 from kongming.rpc import record_codec as records
+from kongming.rpc import value_codec
 from kongming.rpc.v1 import profiles_pb2, records_pb2
 from kongming.store import Store
 from kongming.store.service_entries import StoredOperation
@@ -72,14 +73,14 @@ def test_an_application_comes_back_as_it_was_registered(store_url: str) -> None:
 
     async def body(service: ProfilesService, engine: Engine) -> None:
         request = profiles_pb2.RegisterApplicationRequest(
-            name="prog", identity="a" * 16, document=records.struct(known.to_dict(), "document")
+            name="prog", identity="a" * 16, document=value_codec.struct(known.to_dict(), "document")
         )
         first = await service.RegisterApplication(request, None)
         again = await service.RegisterApplication(request, None)
         assert first == again
         found = await service.GetApplication(profiles_pb2.GetApplicationRequest(name="prog"), None)
         assert found.application == first.application
-        document = records.json_object(found.application.document, "document")
+        document = value_codec.json_object(found.application.document, "document")
         assert Application.from_dict(document) == known
         assert not found.application.HasField("realised")
         with pytest.raises(UnknownNameError, match="prog"):
@@ -103,7 +104,7 @@ def test_what_is_no_application_is_refused(
 ) -> None:
     async def body(service: ProfilesService, engine: Engine) -> None:
         request = profiles_pb2.RegisterApplicationRequest(
-            name=name, identity=identity, document=records.struct(document, "document")
+            name=name, identity=identity, document=value_codec.struct(document, "document")
         )
         with pytest.raises(InputError) as raised:
             await service.RegisterApplication(request, None)
