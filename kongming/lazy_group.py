@@ -9,8 +9,6 @@ from typing import Any
 
 import click
 
-__all__ = ["Entry", "LazyGroup"]
-
 
 @dataclass(frozen=True, slots=True)
 class Entry:

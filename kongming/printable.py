@@ -10,8 +10,6 @@ import logging
 import sys
 from types import TracebackType
 
-__all__ = ["PrintableFormatter", "log_to_stderr", "printable"]
-
 _BREAKS = "\x85\u2028\u2029"
 _DIRECTIONS = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 """They turn the order around in which the rest of a line is shown."""

@@ -14,8 +14,6 @@ import click
 from kongming.printable import printable
 from kongming.records.errors import KongmingError
 
-__all__ = ["Terminated", "json_text", "print_plainly", "run", "tell_with_hint", "terminate"]
-
 
 class Terminated(KeyboardInterrupt):
     """SIGTERM or SIGHUP: cleans up just as Ctrl-C does, but ends with another status."""

@@ -22,8 +22,6 @@ from typing import Any, TypeVar
 
 from kongming.records.errors import KongmingError
 
-__all__ = ["available_cpus", "in_order"]
-
 Task = TypeVar("Task")
 Answer = TypeVar("Answer")
 

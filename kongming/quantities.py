@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["format_bandwidth", "format_bytes", "format_duration", "format_seconds"]
-
 
 def format_seconds(seconds: float | None) -> str:
     """``12.3 ns``, ``4.56 us``, ``789 ms``, ``1.50 s``: three digits in a familiar unit."""

@@ -14,8 +14,6 @@ from typing import Any, TypeVar
 
 from kongming.records.errors import IncompatibleError, InputError
 
-__all__ = ["DocumentKind", "finite", "positive"]
-
 Content = TypeVar("Content")
 
 

@@ -20,23 +20,6 @@ from typing import Any, TypeVar
 
 from kongming.records.errors import InputError, UnknownNameError
 
-__all__ = [
-    "ABOVE_ZERO",
-    "ADDRESS",
-    "ANY",
-    "NOT_NEGATIVE",
-    "Check",
-    "Setting",
-    "as_file",
-    "is_address",
-    "load",
-    "parse",
-    "setting",
-    "split_address",
-    "table",
-    "url_in_file",
-]
-
 Config = TypeVar("Config")
 
 Check = tuple[Callable[[Any], bool], str]

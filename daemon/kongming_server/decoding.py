@@ -16,8 +16,6 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from kongming.records.errors import InputError, OverloadedError
 
-__all__ = ["OFF_LOOP_BYTES", "PARTS_PER_MIB", "Decoder", "count_parts"]
-
 OFF_LOOP_BYTES = 256 << 10
 """A larger message is decoded in a thread: the event loop is not held up by it."""
 

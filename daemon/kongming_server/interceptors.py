@@ -31,15 +31,6 @@ from kongming_server.security.connections import Connections
 from kongming_server.security.roles import Role
 from kongming_server.settings import Limits
 
-__all__ = [
-    "RequestIds",
-    "check_batch",
-    "check_length",
-    "interceptors",
-    "request_id_of",
-    "server_options",
-]
-
 _log = logging.getLogger(__name__)
 
 REQUEST_ID_KEY = "x-request-id"

@@ -17,8 +17,6 @@ from prometheus_client.process_collector import ProcessCollector
 
 from kongming import __version__
 
-__all__ = ["DECLARED", "Declared", "Metrics"]
-
 _RPC_BUCKETS_S = (
     *(0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5),
     *(1.0, 2.5, 5.0, 10.0, 60.0),

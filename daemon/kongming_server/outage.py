@@ -6,8 +6,6 @@ import logging
 
 from kongming.records.errors import KongmingError, StoreError
 
-__all__ = ["Outage"]
-
 _log = logging.getLogger(__name__)
 
 

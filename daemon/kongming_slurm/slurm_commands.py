@@ -178,6 +178,3 @@ def _usable(state: str) -> bool:
 def _integer(text: str) -> int:
     digits = text.rstrip("+")
     return int(digits) if digits.isascii() and digits.isdigit() else 0
-
-
-__all__ = ["PendingJob", "Slurm", "SlurmNodes"]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["examples"]
-
 
 def examples(*lines: str) -> str:
     """Return the ``epilog`` of a click command that shows ``lines``, one command each."""

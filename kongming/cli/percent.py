@@ -6,8 +6,6 @@ import math
 
 import click
 
-__all__ = ["PERCENT", "Percent"]
-
 
 class Percent(click.ParamType[float]):
     """Gives the share: 0.05 for ``5%``."""

@@ -7,14 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from kongming.probes.aggregation import Chunk, aggregate
 from kongming.probes.binary import Event, Microbench
 from kongming.probes.cgroups import cpu_quota
 from kongming.probes.node import allowed_cpu, node_facts
 from kongming.probes.passive import difference, snapshot
 from kongming.probes.recording import Record, assemble
 from kongming.probes.suite import load_suite
-from kongming.probes.watching import Watch, Watched, watch
 from kongming.records import moments
 from kongming.records.errors import InputError, ProbeError
 from kongming.records.fingerprint import Fingerprint, NodeFacts
@@ -189,16 +187,3 @@ def _report_progress(
     elif kind in ("ready", "chunk", "error"):
         done = len(record.chunks) + len(record.errors)
         on_progress(Progress("measuring", done, max(chunks, done), str(event.get("name", ""))))
-
-
-__all__ = [
-    "Chunk",
-    "Progress",
-    "Schedule",
-    "Watch",
-    "Watched",
-    "aggregate",
-    "schedule",
-    "take_fingerprint",
-    "watch",
-]

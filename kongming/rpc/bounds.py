@@ -15,8 +15,6 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from kongming.records.errors import InputError
 from kongming.rpc.v1 import bounds_pb2
 
-__all__ = ["check", "longest_of", "most_of"]
-
 Check = Callable[[Any], None]
 
 _STRUCT = "google.protobuf.Struct"

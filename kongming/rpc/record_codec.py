@@ -21,18 +21,6 @@ from kongming.rpc.value_codec import (
     timestamp,
 )
 
-__all__ = [
-    "fingerprint_from_message",
-    "fingerprint_to_message",
-    "node_from_message",
-    "node_to_message",
-    "run_from_message",
-    "run_to_message",
-    "signature_from_message",
-    "signature_to_message",
-]
-
-
 # -- nodes -------------------------------------------------------------------------------------
 
 

@@ -15,8 +15,6 @@ import os
 import stat
 from pathlib import Path
 
-__all__ = ["open_folder"]
-
 _LINKS = 40
 """As many links of one path are followed, as the kernel does."""
 

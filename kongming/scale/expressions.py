@@ -16,8 +16,6 @@ import numpy as np
 from kongming.arrays import Floats
 from kongming.records.errors import InputError
 
-__all__ = ["FUNCTIONS", "VARIABLES", "Expression", "parse"]
-
 VARIABLES = ("scale", "machines", "n")
 MAX_LENGTH = 300
 

@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 
 from kongming.arrays import Floats
 
-__all__ = ["Configuration", "Points", "Runs"]
-
 Integers = NDArray[np.intp]
 
 

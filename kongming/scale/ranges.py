@@ -8,8 +8,6 @@ import numpy as np
 
 from kongming.records.errors import InputError
 
-__all__ = ["machine_counts", "scales"]
-
 MAX_VALUES = 10_000
 SCALE_STEPS = 10
 

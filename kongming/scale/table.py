@@ -12,8 +12,6 @@ from kongming.csv_rows import Row, read_rows
 from kongming.records.errors import InputError
 from kongming.scale.points import Points, Runs
 
-__all__ = ["Columns", "Table", "read_table"]
-
 
 @dataclass(frozen=True, slots=True)
 class Columns:

@@ -12,18 +12,6 @@ from random import Random
 from kongming.simulate.fleet import Fleet
 from kongming.simulate.states import States
 
-__all__ = [
-    "NOWHERE",
-    "Exclusive",
-    "FirstFit",
-    "LeastLoaded",
-    "NodePool",
-    "Policy",
-    "PolicyContext",
-    "RandomNode",
-    "SlurmBestFit",
-]
-
 NOWHERE = -1
 """In place of a node, a state, a group or a job: there is none."""
 

@@ -30,8 +30,6 @@ from kongming.simulate.states import States
 from kongming.simulate.trace import Trace
 from kongming.simulate.waiting import Queueing
 
-__all__ = ["DEFAULT", "NAMES", "Study", "documented"]
-
 RANDOM, ORACLE = "random", "oracle"
 
 _SIMPLE: dict[str, Callable[[PolicyContext], Policy]] = {

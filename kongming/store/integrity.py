@@ -12,8 +12,6 @@ import sqlalchemy as sa
 from kongming.records.errors import StoreError
 from kongming.store.connection import Connection
 
-__all__ = ["check_file", "refuse_empty_file"]
-
 _STEPS = 10_000
 """Instructions of SQLite between two looks at the clock."""
 

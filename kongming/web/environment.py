@@ -10,8 +10,6 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
 from kongming.web import formats
 
-__all__ = ["environment"]
-
 
 def environment(*packages: str) -> Environment:
     """An environment with the templates of ``packages`` (names) and of this package.

@@ -18,8 +18,6 @@ from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-__all__ = ["colour", "drawing_style", "new_axes", "new_figure", "to_svg"]
-
 COLOURS = ("ink", "faint", "grid", "blue", "bar", "orange", "green", "mark")
 """CSS variables of style.css that figures may use."""
 

@@ -10,10 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kongming.probes.fingerprinting import Chunk, Progress, schedule, take_fingerprint, watch
+from kongming.probes.aggregation import Chunk
+from kongming.probes.fingerprinting import Progress, schedule, take_fingerprint
 from kongming.probes.node import node_facts
 from kongming.probes.recording import Record, assemble
 from kongming.probes.suite import load_suite
+from kongming.probes.watching import watch
 from kongming.records import moments
 from kongming.records.errors import InputError, ProbeError, UnknownNameError
 from kongming.records.fingerprint import Fingerprint

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from kongming.probes.binary import locate
-from kongming.probes.fingerprinting import take_fingerprint, watch
+from kongming.probes.fingerprinting import take_fingerprint
 from kongming.probes.node import node_facts
 from kongming.probes.suite import load_suite
 from kongming.probes.topology import check_siblings
+from kongming.probes.watching import watch
 from kongming.records.errors import ProbeError
 from kongming.records.fingerprint import FAMILIES
 

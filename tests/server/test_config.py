@@ -8,6 +8,7 @@ import pytest
 from kongming_server import config
 
 from kongming.records.errors import InputError, UnknownNameError
+from kongming.settings import split_address
 
 
 def test_without_a_file_every_setting_has_its_default() -> None:
@@ -83,10 +84,10 @@ def test_a_file_that_is_no_toml_or_is_not_there_is_refused(tmp_path: Path) -> No
 @pytest.mark.parametrize("text", ["", "host", ":1", "host:", "host:x", "host:65536", "host:-1"])
 def test_an_address_needs_a_host_and_a_port(text: str) -> None:
     with pytest.raises(InputError) as refused:
-        config.split_address(text, "server.listen")
+        split_address(text, "server.listen")
     assert refused.value.field == "server.listen"
 
 
 def test_addresses_of_both_kinds_are_understood() -> None:
-    assert config.split_address("127.0.0.1:0", "x") == ("127.0.0.1", 0)
-    assert config.split_address("[::1]:7400", "x") == ("::1", 7400)
+    assert split_address("127.0.0.1:0", "x") == ("127.0.0.1", 0)
+    assert split_address("[::1]:7400", "x") == ("::1", 7400)

@@ -13,8 +13,6 @@ from kongming.learning import intervals
 from kongming.learning.model_file import FrozenModel, ModelFile
 from kongming.store.service_entries import StoredRealised
 
-__all__ = ["Realised", "error", "promised", "realised", "score"]
-
 
 @dataclass(frozen=True, slots=True)
 class Realised:

@@ -13,8 +13,6 @@ from kongming.records.moments import unix
 from kongming.records.run import Run
 from kongming_server.quality.acceptance import Decision, Judged, decide, unasked_change
 
-__all__ = ["judge", "judged", "unseen_errors"]
-
 
 def judge(
     document: Mapping[str, Any],

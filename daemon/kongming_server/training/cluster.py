@@ -9,8 +9,6 @@ from kongming_server.security.binding import is_loopback
 from kongming_server.settings import Training
 from kongming_server.training.records import Cluster
 
-__all__ = ["check_cluster", "cluster_of"]
-
 _FILES = ("dask_ca", "dask_cert", "dask_key")
 
 

@@ -22,8 +22,6 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-__all__ = ["become_nobody", "refuse_unpickling"]
-
 CONNECT_S = 10.0
 """How long to wait for the cluster's scheduler, in seconds."""
 

@@ -22,8 +22,6 @@ from typing import Any
 from kongming.records.errors import MissingExtraError, UnavailableError
 from kongming_server.training.records import Cluster
 
-__all__ = ["DaskFitting", "hide_memory"]
-
 _ENVIRONMENT = ("LANG", "LC_ALL", "PATH", "PYTHONPATH", "TMPDIR", "TZ")
 """Variables that the process keeps; those of numerical libraries' threads besides."""
 

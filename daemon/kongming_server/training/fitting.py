@@ -11,8 +11,6 @@ from kongming.learning.training import train_application
 from kongming.records.errors import KongmingError
 from kongming.records.run import Run
 
-__all__ = ["fit_bytes", "fit_text"]
-
 
 def fit_text(text: str) -> str:
     """A training as JSON to its model document as JSON, or to the reason why there is none."""

@@ -22,8 +22,6 @@ from kongming_server.quality.acceptance import Decision
 from kongming_server.quality.judging import judge
 from kongming_server.training.records import Outcome, Task
 
-__all__ = ["Fit", "train"]
-
 Report = Callable[[float, str], None]
 """Told how far a task is (0 to 1) and what it does."""
 

@@ -20,17 +20,6 @@ from kongming.arrays import Floats
 from kongming.audit.analysis.multiple import holm
 from kongming.audit.analysis.quantile_intervals import autocorrelation, t_quantile
 
-__all__ = [
-    "CLUSTERS",
-    "Comparison",
-    "Estimate",
-    "Side",
-    "Verdict",
-    "compare",
-    "estimate",
-    "hodges_lehmann",
-]
-
 Verdict = Literal["differs", "equivalent", "cannot tell"]
 Unit = Literal["machines", "recordings", "blocks"]
 

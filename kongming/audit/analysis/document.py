@@ -36,8 +36,6 @@ from kongming.audit.analysis.summaries import (
 from kongming.audit.readings import Observations, machine_of
 from kongming.records.errors import CannotAnswerError
 
-__all__ = ["FORMAT", "Audit", "analyse"]
-
 FORMAT = 1
 """Version of the document."""
 

@@ -21,15 +21,6 @@ from kongming.audit.analysis.quantile_intervals import order_ranks
 from kongming.audit.analysis.series import Ints, Row, Series
 from kongming.audit.analysis.settings import Settings
 
-__all__ = [
-    "Explanation",
-    "Fingerprints",
-    "correlations",
-    "explain",
-    "explanation_rows",
-    "fingerprints_of",
-]
-
 RUNS_FOR_EXPLANATION = 20
 """Minimum number of runs with a fingerprint."""
 

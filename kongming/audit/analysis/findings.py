@@ -9,8 +9,6 @@ from typing import Any
 from kongming.records import moments
 from kongming.web.formats import ratio
 
-__all__ = ["findings"]
-
 Row = Mapping[str, Any]
 
 MAX_ITEMS = 12

@@ -29,15 +29,6 @@ from kongming.audit.analysis.trends import (
     time_of_day,
 )
 
-__all__ = [
-    "Movement",
-    "change_rows",
-    "drift_rows",
-    "movement",
-    "movements_of",
-    "time_of_day_rows",
-]
-
 RHYTHM_P = 0.01
 """A daily rhythm with a p-value below this is subtracted before the other tests."""
 

@@ -12,8 +12,6 @@ import numpy as np
 
 from kongming.arrays import Floats
 
-__all__ = ["benjamini_hochberg", "holm"]
-
 
 def holm(p: Sequence[float] | Floats) -> Floats:
     """Adjust p-values so that rejecting those at or below a keeps the probability of any false

@@ -21,8 +21,6 @@ from kongming.audit.analysis.quantile_intervals import order_ranks
 from kongming.audit.analysis.series import Ints, Row, Series
 from kongming.audit.analysis.settings import Settings
 
-__all__ = ["Place", "Predecessor", "order_rows", "place_effect", "predecessor_effect"]
-
 READINGS_FOR_ORDER = 30
 """Minimum number of readings for a test."""
 

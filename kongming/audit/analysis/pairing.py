@@ -14,8 +14,6 @@ from kongming.audit.analysis.series import Name, Series, machine_type, series_of
 from kongming.audit.readings import Observations, Session, machine_of
 from kongming.records.errors import CannotAnswerError, InputError
 
-__all__ = ["Pairing", "Sides", "check_key", "pair"]
-
 KEYS = "type, machine, kernel or tag:KEY"
 
 Sides = Mapping[tuple[str, ...], tuple[Side, Side]]

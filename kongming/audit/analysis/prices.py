@@ -12,8 +12,6 @@ from kongming.audit.analysis.quantile_intervals import Bounds, bounds_columns
 from kongming.audit.analysis.series import Row, Series
 from kongming.audit.analysis.summaries import Summaries
 
-__all__ = ["RunCost", "price_rows", "run_costs"]
-
 HOUR_S = 3600.0
 
 

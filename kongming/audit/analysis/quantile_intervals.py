@@ -19,21 +19,6 @@ from scipy import special
 
 from kongming.arrays import Floats
 
-__all__ = [
-    "MAD_TO_SIGMA",
-    "Autocorrelation",
-    "Bounds",
-    "autocorrelation",
-    "bounds_columns",
-    "clustered_size",
-    "first_order_inflation",
-    "inflation",
-    "order_ranks",
-    "quantile_interval",
-    "rank_bounds",
-    "t_quantile",
-]
-
 Bounds = tuple[float, float] | None
 
 MAD_TO_SIGMA = 1.4826

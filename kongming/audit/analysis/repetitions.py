@@ -20,8 +20,6 @@ from scipy import special
 from kongming.arrays import Floats
 from kongming.audit.analysis.quantile_intervals import rank_bounds
 
-__all__ = ["FEWEST", "Repetitions", "mean_bounds", "repetitions"]
-
 FEWEST = 10
 """The smallest subset, as in CONFIRM."""
 

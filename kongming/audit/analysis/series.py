@@ -20,8 +20,6 @@ from kongming.arrays import Floats
 from kongming.audit.readings import Observations, Session, machine_of
 from kongming.records import moments
 
-__all__ = ["Failure", "Ints", "Name", "Row", "Series", "Steps", "iso", "machine_type", "series_of"]
-
 Ints = NDArray[np.int64]
 Row = dict[str, Any]
 """A row of a table of the audit."""

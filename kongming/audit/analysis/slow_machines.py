@@ -29,8 +29,6 @@ from kongming.scale.decide.overallocation import (
     slowness,
 )
 
-__all__ = ["Difference", "Drop", "differences", "drop", "slow_machine_rows"]
-
 MIN_MACHINES = 3
 """Minimum number of machines of a type for a comparison of machines."""
 

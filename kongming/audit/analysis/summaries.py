@@ -25,20 +25,6 @@ from kongming.audit.analysis.repetitions import Repetitions, repetitions
 from kongming.audit.analysis.series import Row, Series
 from kongming.audit.analysis.settings import Settings
 
-__all__ = [
-    "Histogram",
-    "Summaries",
-    "Summary",
-    "histogram",
-    "histogram_rows",
-    "repetition_rows",
-    "summarise_machine",
-    "summarise_machines",
-    "summarise_type",
-    "summarise_types",
-    "summary_rows",
-]
-
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 _INTERVALS = (0.05, 0.5, 0.95)

@@ -32,8 +32,6 @@ from kongming.audit.analysis.quantile_intervals import (
     order_ranks,
 )
 
-__all__ = ["Changes", "Drift", "TimeOfDay", "change_points", "drift", "logs", "time_of_day"]
-
 DAY_S = 86400.0
 
 DAYS_FOR_TIME_OF_DAY = 3

@@ -42,8 +42,6 @@ from kongming.learning.validation import (
 )
 from kongming.records.run import SoloTime
 
-__all__ = ["LEAVES", "Leave", "Left", "Reference", "groups_of", "leave_out"]
-
 Leave = Literal["instance", "session", "block"]
 Reference = Literal["fleet", "own", "both"]
 

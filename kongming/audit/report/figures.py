@@ -17,15 +17,6 @@ from kongming.audit.report.sections import claimed, levels_of, repetition_counts
 from kongming.records import moments
 from kongming.web.formats import quantity, ratio
 
-__all__ = [
-    "Figure",
-    "day_figures",
-    "gain_figure",
-    "histograms",
-    "repetition_figure",
-    "timelines",
-]
-
 Document = Mapping[str, Any]
 
 MAX_STRIPS = 12

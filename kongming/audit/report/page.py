@@ -27,8 +27,6 @@ from kongming.audit.report.sections import (
 from kongming.web.environment import environment
 from kongming.web.svg import drawing_style
 
-__all__ = ["to_html"]
-
 MAX_ROWS = 1500
 """Maximum number of rows of a table of the page."""
 

@@ -20,8 +20,6 @@ from kongming.arrays import Floats
 from kongming.web.formats import quantity
 from kongming.web.svg import colour, new_axes, new_figure, to_svg
 
-__all__ = ["DOTS", "SERIES_COLOURS", "gains", "histogram", "hours", "repetitions", "timeline"]
-
 Row = Mapping[str, Any]
 
 DOTS = 1200

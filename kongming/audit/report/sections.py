@@ -11,18 +11,6 @@ import numpy as np
 from kongming.audit.analysis.series import Row
 from kongming.web.formats import moment
 
-__all__ = [
-    "claimed",
-    "explanation_matrix",
-    "levels_of",
-    "machine_matrix",
-    "movement_rows",
-    "negative_results",
-    "order_effects",
-    "repetition_counts",
-    "repetition_table",
-]
-
 Document = Mapping[str, Any]
 
 MAX_MACHINES = 60

@@ -9,8 +9,6 @@ from typing import Any
 
 from kongming.records.errors import InputError
 
-__all__ = ["write_tables"]
-
 
 def write_tables(document: Mapping[str, Any], folder: Path) -> tuple[Path, ...]:
     """Write FOLDER/TABLE.csv for every table that has rows. Lists become text with spaces.

@@ -35,8 +35,6 @@ from kongming.scale.fit.model import ScaleFile, ScaleModel, ScalePrediction
 from kongming.scale.fit.terms import SETUP
 from kongming.scale.points import Configuration, Points
 
-__all__ = ["CORRELATION", "Combination", "combine", "kind_of_term", "model_for"]
-
 CORRELATION = 0.5
 """Correlation of the errors of two nodes' log slowdowns. Both are predictions of one model and
 share its errors; the rest comes from each node's own readings. Independent errors would make the

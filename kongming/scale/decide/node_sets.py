@@ -19,8 +19,6 @@ from numpy.typing import NDArray
 
 from kongming.arrays import Floats
 
-__all__ = ["Weights", "best_set", "set_score"]
-
 Places = NDArray[np.intp]
 
 _GROWTH = 1.5

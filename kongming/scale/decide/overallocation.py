@@ -15,8 +15,6 @@ import numpy as np
 from kongming.arrays import Floats
 from kongming.records.errors import CannotAnswerError, InputError
 
-__all__ = ["Dropping", "Extra", "drop_slowest", "extra_machines", "slowness"]
-
 TRIALS = 4000
 
 

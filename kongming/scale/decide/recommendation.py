@@ -17,8 +17,6 @@ from kongming.records.errors import CannotAnswerError, InputError
 from kongming.scale.fit.model import ScaleModel, ScalePrediction
 from kongming.scale.points import Configuration
 
-__all__ = ["Offer", "Prices", "curve", "read_prices", "recommend"]
-
 Prices = Mapping[str | None, float]
 """Money per machine and hour, by machine type; None: of any type."""
 

@@ -20,16 +20,6 @@ from kongming.scale.design.relaxation import Problem, Relaxed, criterion, inform
 from kongming.scale.fit.terms import Term, matrix
 from kongming.scale.points import Configuration, Points
 
-__all__ = [
-    "Criterion",
-    "Design",
-    "Experiments",
-    "candidates",
-    "find_design",
-    "next_best",
-    "target_variance",
-]
-
 Criterion = Literal["A", "D", "I"]
 
 MOST = 20_000

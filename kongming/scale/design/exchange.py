@@ -13,8 +13,6 @@ from kongming.arrays import Floats
 from kongming.scale.design.relaxation import Problem, criterion, information
 from kongming.scale.points import Integers
 
-__all__ = ["round_weights"]
-
 ROUNDS = 40
 TOO_LITTLE = 1e-9
 RIDGE = 1e-9

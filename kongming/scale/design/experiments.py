@@ -19,17 +19,6 @@ from typing import Protocol, Self
 from kongming.records.errors import InputError
 from kongming.scale.points import Configuration
 
-__all__ = [
-    "COLUMNS",
-    "Experiment",
-    "ExperimentRunner",
-    "Measured",
-    "RunTable",
-    "fill_template",
-    "ordered",
-    "remaining",
-]
-
 COLUMNS = ("machines", "scale", "seconds", "how", "identity", "started_at")
 
 

@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 from kongming.arrays import Floats
 from kongming.records.errors import InputError
 
-__all__ = ["Problem", "Relaxed", "criterion", "information", "relax"]
-
 Bools = NDArray[np.bool_]
 
 TOLERANCE = 1e-6

@@ -20,8 +20,6 @@ from kongming.scale.fit.terms import Term, Terms
 from kongming.scale.fit.validation import Fit, Fitter, folds_of, held_out, log_errors
 from kongming.scale.points import Runs
 
-__all__ = ["KINDS", "Choice", "ChosenTerms", "Kind", "choose_kind", "choose_terms", "fitter_of"]
-
 Kind = Literal[
     "ernest", "ernest-relative", "ernest-piecewise", "ernest-residuals", "repeat-nearest"
 ]

@@ -16,8 +16,6 @@ from kongming.scale.fit.ernest import ErnestFit, fit_ernest, solve, with_cliff
 from kongming.scale.fit.terms import Term, matrix
 from kongming.scale.points import Integers, Runs
 
-__all__ = ["Edge", "find_edge", "fit_piecewise", "is_cliff"]
-
 SIDE = 3
 """Minimum number of configurations on each side for a piecewise fit."""
 

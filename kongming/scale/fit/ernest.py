@@ -17,8 +17,6 @@ from kongming.arrays import Floats
 from kongming.scale.fit.terms import Term, matrix
 from kongming.scale.points import Points, Runs
 
-__all__ = ["ErnestFit", "fit_ernest", "solve", "with_cliff"]
-
 REWEIGHTED = 4
 """Rounds of reweighting in the relative fit: weights of one over the prediction do not follow the
 noise as weights of one over the measured time do."""

@@ -29,8 +29,6 @@ from kongming.scale.fit.validation import (
 from kongming.scale.points import Points, Runs
 from kongming.scale.table import Table
 
-__all__ = ["THRESHOLD_PCT", "Settings", "fit_runs", "fit_table"]
-
 THRESHOLD_PCT = 20.0
 """Ernest's own predictions were within 20% on most jobs (section 6)."""
 

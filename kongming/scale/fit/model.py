@@ -16,8 +16,6 @@ from kongming.scale.fit.tracked_files import TrackedFile
 from kongming.scale.fit.validation import Fit
 from kongming.scale.points import Configuration, Points, Runs
 
-__all__ = ["Ranges", "ScaleFile", "ScaleModel", "ScalePrediction"]
-
 SLACK = 1e-9
 
 

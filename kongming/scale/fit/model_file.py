@@ -23,8 +23,6 @@ from kongming.scale.fit.tracked_files import TrackedFile
 from kongming.scale.fit.validation import Fit
 from kongming.sealed_document import DocumentKind, finite, positive
 
-__all__ = ["read", "read_file", "seal", "write_file"]
-
 _KIND = DocumentKind(
     "kongming-scale-model", 1, "scale model", "fit it again", "kongming scale fit RUNS.csv"
 )

@@ -11,8 +11,6 @@ from kongming.arrays import Floats
 from kongming.scale.fit.ernest import ErnestFit, solve
 from kongming.scale.points import Points, Runs
 
-__all__ = ["AmdahlFit", "NearestFit", "fit_amdahl", "fit_nearest"]
-
 
 @dataclass(frozen=True, eq=False, slots=True)
 class NearestFit:

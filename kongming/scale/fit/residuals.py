@@ -17,8 +17,6 @@ from kongming.arrays import Floats
 from kongming.scale.fit.ernest import ErnestFit
 from kongming.scale.points import Points, Runs
 
-__all__ = ["LOCAL_MOST", "ResidualFit", "Shape", "fit_residuals"]
-
 LENGTHS = (0.35, 1.0, 3.0)
 """Candidate lengths in logs: factors from 1.4 to 20."""
 

@@ -20,8 +20,6 @@ from kongming.scale.fit.residuals import ResidualFit
 from kongming.scale.fit.validation import Fit, Fitter, folds_of, largest_out, largest_scale_out
 from kongming.scale.points import Points, Runs
 
-__all__ = ["CALIBRATED_AT", "Spread", "measure_spread"]
-
 DRAWS = 60
 CALIBRATED_AT = 0.9
 LEAST = 1e-9

@@ -15,8 +15,6 @@ from kongming.records.errors import InputError
 from kongming.scale.expressions import Expression, parse
 from kongming.scale.points import Points
 
-__all__ = ["DEFAULT", "EXTENSIONS", "SETUP", "Term", "Terms", "matrix", "read_terms", "term"]
-
 _Feature = Callable[[Points, Floats], Floats]
 
 

@@ -13,8 +13,6 @@ from typing import Any
 
 from kongming.records.errors import InputError
 
-__all__ = ["TrackedFile", "changes", "track"]
-
 
 @dataclass(frozen=True, slots=True)
 class TrackedFile:

@@ -12,19 +12,6 @@ import numpy as np
 from kongming.arrays import Floats
 from kongming.scale.points import Points, Runs
 
-__all__ = [
-    "Fit",
-    "Fitter",
-    "Scores",
-    "folds_of",
-    "held_out",
-    "largest_out",
-    "largest_scale_out",
-    "log_errors",
-    "noise_floor_pct",
-    "score",
-]
-
 
 class Fit(Protocol):
     """A fitted model of any kind."""
