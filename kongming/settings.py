@@ -177,11 +177,11 @@ def parse(kind: type[Config], document: Mapping[str, Any]) -> Config:
     return _made(kind, _by_key(kind, document))
 
 
-def as_file(settings: list[Setting]) -> str:
-    """All settings as a configuration file that says the defaults."""
+def as_file(kind: type[Any]) -> str:
+    """All settings of a ``Config`` as a configuration file that says the defaults."""
     lines: list[str] = []
     section = ""
-    for known in settings:
+    for known in table(kind):
         name, _, key = known.key.partition(".")
         if name != section:
             lines += ["", f"[{name}]"] if lines else [f"[{name}]"]

@@ -1,18 +1,14 @@
 """The agent's settings: one TOML file, every key with a default and a check.
 
-The dataclasses below define keys, defaults, bounds and meanings; ``table`` lists them for the
-documentation.
+``kongming.settings`` reads and lists them.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-from kongming import settings as declared
 from kongming.probes.folders import state_folder
 from kongming.records.fingerprint import NodeFacts
 from kongming.settings import (
@@ -21,7 +17,6 @@ from kongming.settings import (
     ANY,
     NOT_NEGATIVE,
     Check,
-    Setting,
     is_address,
     setting,
 )
@@ -219,23 +214,3 @@ class Settings:
     budget: Budget = Budget()
     profile: Profile = Profile()
     metrics: Metrics = Metrics()
-
-
-def table() -> list[Setting]:
-    """Return all settings, in the order of the file."""
-    return declared.table(Settings)
-
-
-def load(path: Path | None, options: Mapping[str, Any] | None = None) -> Settings:
-    """Return the settings: defaults, overridden by the file at ``path``, overridden by ``options``.
-
-    Raises:
-        InputError: the file cannot be read, or a value is of the wrong type or out of range.
-        UnknownNameError: there is no such section or key.
-    """
-    return declared.load(Settings, path, options)
-
-
-def parse(document: Mapping[str, Any]) -> Settings:
-    """Return the settings of a parsed TOML document. Raises as ``load``."""
-    return declared.parse(Settings, document)

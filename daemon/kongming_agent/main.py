@@ -21,9 +21,9 @@ import grpc
 
 from kongming import __version__
 from kongming import process as entry
+from kongming import settings as declared
 from kongming.printable import log_to_stderr
 from kongming.rpc.channel import Connection, connection_from_settings
-from kongming_agent import config
 from kongming_agent import profiling as profile
 from kongming_agent.agent import Agent
 from kongming_agent.config import Settings
@@ -94,7 +94,8 @@ def cli(
     log_to_stderr(logging.DEBUG if verbose else logging.INFO)
     if context.invoked_subcommand is not None:
         return 0
-    settings = config.load(
+    settings = declared.load(
+        Settings,
         file,
         {
             "server.address": address,
@@ -137,7 +138,7 @@ def profile_cli(
     """
     if requested:
         _end_with_parent()
-    settings = config.load(file, {"files.state": state})
+    settings = declared.load(Settings, file, {"files.state": state})
     folder = settings.files.state_path()
     profile.allowed(settings, apps)
     deadline = time.monotonic() + 60.0 * settings.profile.minutes

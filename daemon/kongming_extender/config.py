@@ -7,14 +7,10 @@ over it. What is not said keeps its default.
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
-from kongming import settings as declared
 from kongming.records.errors import InputError
-from kongming.settings import Setting, setting, split_address
+from kongming.settings import setting, split_address
 
 ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 """Where Kubernetes puts a Pod's token and the authority of its API server."""
@@ -219,22 +215,9 @@ class Config:
     pods: Pods = Pods()
     assignments: Assignments = Assignments()
 
-
-def table() -> list[Setting]:
-    """Every setting, in the order of the sections."""
-    return declared.table(Config)
-
-
-def load(path: Path | None = None, options: Mapping[str, Any] | None = None) -> Config:
-    """The defaults, what the file at ``path`` says, and over both ``options`` by key.
-
-    Raises:
-        InputError: the file cannot be read, or a value is of the wrong kind or out of range.
-        UnknownNameError: a key that no setting has.
-    """
-    made = declared.load(Config, path, options)
-    _check_together(made)
-    return made
+    def __post_init__(self) -> None:
+        """Check that settings fit together. Raises InputError."""
+        _check_together(self)
 
 
 def _check_together(config: Config) -> None:

@@ -17,11 +17,9 @@ from typing import Any
 
 import click
 
-from kongming import __version__
+from kongming import __version__, settings
 from kongming import process as entry
 from kongming.printable import log_to_stderr
-from kongming.settings import as_file
-from kongming_extender import config as settings
 from kongming_extender.config import Config
 
 _OPTIONS = {
@@ -38,7 +36,7 @@ _OPTIONS = {
 }
 """The setting that each option stands for."""
 
-_HELP = {setting.key: setting.help for setting in settings.table()}
+_HELP = {setting.key: setting.help for setting in settings.table(Config)}
 
 
 def _option(
@@ -83,12 +81,12 @@ def cli(
     Binding is left to Kubernetes. Where nothing is known, all nodes pass.
     """
     if show:
-        click.echo(as_file(settings.table()), nl=False)
+        click.echo(settings.as_file(Config), nl=False)
         return
     values = {_OPTIONS[name]: value for name, value in options.items() if value is not None}
     if no_pods:
         values["pods.watch"] = False
-    config = settings.load(path, values)
+    config = settings.load(Config, path, values)
     _log_to_stderr(config.extender.log_level)
     ctx.exit(asyncio.run(serve(config)))
 

@@ -8,16 +8,8 @@ from typing import Any
 
 from kongming import settings as declared
 from kongming.records.errors import InputError
-from kongming.settings import Setting, split_address
 from kongming_server.settings import Config
 from kongming_server.training.cluster import check_cluster
-
-__all__ = ["load", "split_address", "table"]
-
-
-def table() -> list[Setting]:
-    """Every setting, in the order of the sections."""
-    return declared.table(Config)
 
 
 def load(path: Path | None = None, options: Mapping[str, Any] | None = None) -> Config:

@@ -21,7 +21,7 @@ from kongming import __version__
 from kongming import process as entry
 from kongming.lazy_group import Entry, LazyGroup
 from kongming.printable import log_to_stderr
-from kongming.settings import as_file
+from kongming.settings import as_file, table
 from kongming_server import config as settings
 from kongming_server.settings import Config
 
@@ -52,7 +52,7 @@ _OPTIONS = {
 }
 """The setting that each option stands for."""
 
-_HELP = {one.key: one.help for one in settings.table()}
+_HELP = {one.key: one.help for one in table(Config)}
 
 
 def _option(
@@ -99,7 +99,7 @@ def cli(ctx: click.Context, /, path: Path | None, show: bool, **options: Any) ->
     Without arguments it listens on loopback and keeps its data in SQLite.
     """
     if show:
-        click.echo(as_file(settings.table()), nl=False)
+        click.echo(as_file(Config), nl=False)
         return
     if ctx.invoked_subcommand is not None:
         return

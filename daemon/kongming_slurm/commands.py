@@ -15,8 +15,8 @@ import click
 from kongming import __version__
 from kongming import process as entry
 from kongming.printable import log_to_stderr
-from kongming.settings import as_file
-from kongming_slurm import config, hooks
+from kongming.settings import as_file, load
+from kongming_slurm import hooks
 from kongming_slurm.config import Settings
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
@@ -58,11 +58,17 @@ def bridge_cli(
     Flags win over the file. Status 1 of --once: something failed, and was logged.
     """
     if show:
-        click.echo(defaults(), nl=False)
+        click.echo(as_file(Settings), nl=False)
         return 0
     log_to_stderr(logging.DEBUG if verbose else logging.INFO)
-    options = {"address": address, "ca": ca, "cert": cert, "key": key, "token_file": token_file}
-    return _bridge(config.load(file, server=options), once=once, reset=reset)
+    options = {
+        "server.address": address,
+        "server.ca": ca,
+        "server.cert": cert,
+        "server.key": key,
+        "server.token_file": token_file,
+    }
+    return _bridge(load(Settings, file, options), once=once, reset=reset)
 
 
 @cli.command("prolog", short_help="Slurm's Prolog: report to the agent that a job has started.")
@@ -79,11 +85,6 @@ def epilog_cli(file: Path | None) -> int:
     """Report to this node's agent how long a job has run. Reads Slurm's environment; status 0
     always."""
     return hooks.run("epilog", file, hooks.environment())
-
-
-def defaults() -> str:
-    """A file of settings with every default, each under its meaning."""
-    return as_file(config.table())
 
 
 def _bridge(settings: Settings, *, once: bool, reset: bool) -> int:

@@ -6,14 +6,10 @@ Only the standard library is imported here: prolog and epilog read it before eve
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
-from kongming import settings as declared
 from kongming.records.errors import InputError
-from kongming.settings import ABOVE_ZERO, ANY, NOT_NEGATIVE, Check, Setting, is_address, setting
+from kongming.settings import ABOVE_ZERO, ANY, NOT_NEGATIVE, Check, is_address, setting
 
 _RATIO: Check = (lambda value: 1.0 <= value < math.inf, "1 or more")
 _RATIO_OR_NONE: Check = (
@@ -139,35 +135,12 @@ class Settings:
     slurm: Slurm = Slurm()
     hooks: Hooks = Hooks()
 
-
-def table() -> list[Setting]:
-    """Every setting, in the order of the file."""
-    return declared.table(Settings)
-
-
-def load(path: Path | None, **given: Mapping[str, Any]) -> Settings:
-    """The defaults, what the file at ``path`` says, and over both what was ``given`` by section;
-    None says nothing.
-
-    Raises:
-        InputError: the file cannot be read, or a value is of the wrong kind or out of range.
-        UnknownNameError: a section or key that no setting has.
-    """
-    options = {f"{name}.{key}": v for name, values in given.items() for key, v in values.items()}
-    return _consistent(declared.load(Settings, path, options))
-
-
-def parse(document: Mapping[str, Any]) -> Settings:
-    """The settings of a document as TOML gives it. Raises as ``load``."""
-    return _consistent(declared.parse(Settings, document))
-
-
-def _consistent(settings: Settings) -> Settings:
-    if settings.rankings.good_for_s < 2.0 * settings.rankings.refresh_s:
-        raise InputError(
-            "would be over before the file is written again.",
-            field="rankings.good_for_s",
-            found=settings.rankings.good_for_s,
-            allowed="twice rankings.refresh_s or more",
-        )
-    return settings
+    def __post_init__(self) -> None:
+        """Check that settings fit together. Raises InputError."""
+        if self.rankings.good_for_s < 2.0 * self.rankings.refresh_s:
+            raise InputError(
+                "would be over before the file is written again.",
+                field="rankings.good_for_s",
+                found=self.rankings.good_for_s,
+                allowed="twice rankings.refresh_s or more",
+            )

@@ -93,9 +93,10 @@ def _report(hook: Hook, config: Path | None, environment: Mapping[str, str]) -> 
     job_tag = tag(environment.get("SLURM_JOB_COMMENT", ""))
     if job_tag is None:
         return
-    from kongming_slurm.config import load
+    from kongming.settings import load
+    from kongming_slurm.config import Settings
 
-    hooks = load(config).hooks
+    hooks = load(Settings, config).hooks
     id_, node = assignment_id(environment), environment["SLURMD_NODENAME"]
     started = Path(hooks.state.replace("%n", node)) / f"{id_}.started"
     if hook == "prolog":

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from kongming_agent import config
 
+from kongming import settings as declared
 from tests.agent.conftest import ROOT
 
 UNIT = ROOT / "daemon/deploy/systemd/kongming-agent.service"
@@ -52,6 +53,6 @@ def test_the_settings_in_the_manifest_are_valid() -> None:
     block = re.search(r"agent\.toml: \|\n((?:    .*\n)+)", text)
     assert block is not None
     lines = [line[4:] for line in block[1].splitlines()]
-    settings = config.parse(tomllib.loads("\n".join(lines)))
+    settings = declared.parse(config.Settings, tomllib.loads("\n".join(lines)))
     assert settings.server.cert
     assert settings.server.key

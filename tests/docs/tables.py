@@ -12,9 +12,11 @@ from pathlib import Path
 
 from kongming_agent import config as agent_config
 from kongming_agent.reporting import metrics as agent_metrics
-from kongming_server import config as server_config
 from kongming_server import metrics as server_metrics
+from kongming_server import settings as server_settings
 from kongming_server.security.roles import PERMISSIONS, PUBLIC, Role
+
+from kongming import settings as declared
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs/operations.md"
@@ -27,14 +29,14 @@ def tables() -> dict[str, str]:
             ("setting", "default", "allowed", "unit", "what it does"),
             (
                 (f"`{one.key}`", _code(one.default), one.allowed, one.unit, one.help)
-                for one in server_config.table()
+                for one in declared.table(server_settings.Config)
             ),
         ),
         "settings of kongming-agent": _table(
             ("setting", "default", "allowed", "what it does"),
             (
                 (f"`{row.key}`", _code(row.default), row.allowed, row.help)
-                for row in agent_config.table()
+                for row in declared.table(agent_config.Settings)
             ),
         ),
         "metrics of kongming-server": _table(

@@ -18,6 +18,7 @@ from kongming_server import config as server_config
 from kongming_server.security.certificates import holder, init_tls
 from kongming_server.security.roles import Role
 
+from kongming import settings as declared
 from tests.docs import commands
 from tests.docs.tables import ROOT
 from tests.server.process import python_path
@@ -111,7 +112,7 @@ def test_systemd_accepts_a_unit(path: Path, tmp_path: Path) -> None:
 def test_the_settings_in_a_manifest_are_accepted(program: str, tmp_path: Path) -> None:
     (text,) = of_kind(manifest(program), "ConfigMap")["data"].values()
     if program == "agent":
-        agent_config.parse(tomllib.loads(text))
+        declared.parse(agent_config.Settings, tomllib.loads(text))
         return
     file = tmp_path / "server.toml"
     file.write_text(text)

@@ -7,9 +7,10 @@ import re
 import pytest
 from kongming_agent import config as agent_config
 from kongming_agent.reporting import metrics as agent_metrics
-from kongming_server import config as server_config
 from kongming_server import metrics as server_metrics
+from kongming_server import settings as server_settings
 
+from kongming import settings as declared
 from tests.docs import commands, tables
 
 PAGE = tables.PAGE.read_text(encoding="utf-8")
@@ -21,7 +22,9 @@ def test_the_tables_are_as_the_programs_declare_them() -> None:
 
 
 def test_every_setting_has_a_line() -> None:
-    keys = [one.key for one in server_config.table()] + [row.key for row in agent_config.table()]
+    keys = [one.key for one in declared.table(server_settings.Config)] + [
+        row.key for row in declared.table(agent_config.Settings)
+    ]
     assert len(keys) > 80
     assert [key for key in keys if f"| `{key}` |" not in PAGE] == [], _AGAIN
 
@@ -34,8 +37,8 @@ def test_every_metric_has_a_line() -> None:
 
 
 def test_what_the_text_names_exists() -> None:
-    settings = {one.key for one in server_config.table()}
-    settings |= {row.key for row in agent_config.table()}
+    settings = {one.key for one in declared.table(server_settings.Config)}
+    settings |= {row.key for row in declared.table(agent_config.Settings)}
     sections = {key.partition(".")[0] for key in settings}
     named = re.findall(r"`(\w+)\.(\w+)`", PAGE)
     assert [f"{s}.{k}" for s, k in named if s in sections and f"{s}.{k}" not in settings] == []

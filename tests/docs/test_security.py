@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 
 from kongming_agent import config as agent_config
-from kongming_server import config as server_config
+from kongming_server import settings as server_settings
 from kongming_server.security.roles import Role
 
+from kongming import settings as declared
 from tests.docs import tables
 
 FILE = tables.ROOT / "docs/security.md"
@@ -22,7 +23,9 @@ def test_every_role_has_a_line_and_the_page_is_found() -> None:
 
 
 def test_settings_and_targets_that_it_names_exist() -> None:
-    keys = {one.key for one in server_config.table()} | {row.key for row in agent_config.table()}
+    keys = {one.key for one in declared.table(server_settings.Config)} | {
+        row.key for row in declared.table(agent_config.Settings)
+    }
     assert set(re.findall(r"`((?:server|security|profile)\.\w+)", PAGE)) <= keys
     makefile = (tables.ROOT / "Makefile").read_text(encoding="utf-8")
     for target in re.findall(r"`make (\w+)`", PAGE):

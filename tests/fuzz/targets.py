@@ -296,9 +296,7 @@ TARGETS: dict[str, Target] = {
     "records": Target(record_draws, record),
     "reports": Target(spool_draws, spool),
     "rows": Target(rows_draws, rows),
-    "settings": Target(
-        lambda: texts([settings.as_file(settings.table(Config))[:3000]]), toml_settings
-    ),
+    "settings": Target(lambda: texts([settings.as_file(Config)[:3000]]), toml_settings),
     "tables": Target(lambda: contents([text.encode() for text in TRACES]), table),
     "wire": Target(wire_draws, wire),
 }

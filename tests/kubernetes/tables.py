@@ -12,6 +12,8 @@ from pathlib import Path
 
 from kongming_extender import config, metrics, pods
 
+from kongming import settings as declared
+
 PAGE = Path(__file__).resolve().parents[2] / "docs/kubernetes.md"
 
 
@@ -26,7 +28,7 @@ def tables() -> dict[str, str]:
             ("setting", "default", "allowed", "unit", "what it does"),
             (
                 (f"`{row.key}`", f"`{json.dumps(row.default)}`", row.allowed, row.unit, row.help)
-                for row in config.table()
+                for row in declared.table(config.Config)
             ),
         ),
         "metrics of kongming-extender": _table(

@@ -17,6 +17,7 @@ from kongming_extender import config as settings
 from kongming_extender.main import run
 from kongming_server.security.certificates import init_tls
 
+from kongming import settings as declared
 from kongming.records.errors import InputError, KongmingError
 from tests.kubernetes import clusters
 from tests.kubernetes.extenders import Extender, config
@@ -126,10 +127,10 @@ def test_only_a_caller_with_the_schedulers_certificate_is_allowed(tmp_path: Path
 def test_beyond_loopback_callers_must_show_a_certificate() -> None:
     exposed = {"extender.listen": "0.0.0.0:7404", "security.certificate": "a", "security.key": "b"}
     with pytest.raises(InputError) as refused:
-        settings.load(options=exposed)
+        declared.load(settings.Config, options=exposed)
     assert refused.value.field == "security.client_ca"
-    settings.load(options=exposed | {"security.client_ca": "c"})
-    settings.load(options=exposed | {"security.insecure": True})
+    declared.load(settings.Config, options=exposed | {"security.client_ca": "c"})
+    declared.load(settings.Config, options=exposed | {"security.insecure": True})
 
 
 def test_what_users_write_in_annotations_is_cut_and_logged_once(
@@ -168,7 +169,7 @@ def test_an_invalid_setting_is_named(tmp_path: Path, text: str, field: str) -> N
     file = tmp_path / "extender.toml"
     file.write_text(text)
     with pytest.raises((InputError, KongmingError), match=field):
-        settings.load(file)
+        declared.load(settings.Config, file)
     assert run(["--config", str(file)]) == 2
 
 
@@ -178,7 +179,7 @@ def test_the_printed_settings_are_the_defaults(
     assert run(["--settings"]) == 0
     file = tmp_path / "extender.toml"
     file.write_text(capsys.readouterr().out)
-    assert settings.load(file) == settings.Config()
+    assert declared.load(settings.Config, file) == settings.Config()
     assert run(["--ca", "/nowhere"]) == 2
 
 

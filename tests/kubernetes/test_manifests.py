@@ -14,6 +14,7 @@ import yaml
 from kongming_extender import config as settings
 from kongming_extender.main import cli
 
+from kongming import settings as declared
 from tests.docs import commands
 from tests.docs.tables import ROOT
 
@@ -134,7 +135,7 @@ def test_the_settings_are_accepted(tmp_path: Path) -> None:
     (text,) = of_kind("ConfigMap")["data"].values()
     file = tmp_path / "extender.toml"
     file.write_text(text)
-    config = settings.load(file)
+    config = declared.load(settings.Config, file)
     assert config.security.tls
     assert config.security.client_ca
     assert config.pods.watch

@@ -7,6 +7,7 @@ import re
 import pytest
 from kongming_extender import config, metrics
 
+from kongming import settings as declared
 from tests.docs import commands
 from tests.kubernetes import tables
 
@@ -19,7 +20,7 @@ def test_the_tables_are_those_of_the_program() -> None:
 
 
 def test_all_that_the_text_names_exists() -> None:
-    settings = {row.key for row in config.table()}
+    settings = {row.key for row in declared.table(config.Config)}
     sections = {key.partition(".")[0] for key in settings} - {"server"}
     named = {f"{s}.{k}" for s, k in re.findall(r"`(\w+)\.(\w+)`", PAGE) if s in sections}
     assert named - settings == set()

@@ -7,19 +7,20 @@ from pathlib import Path
 import pytest
 from kongming_server import config
 
+from kongming import settings as declared
 from kongming.records.errors import InputError, UnknownNameError
 from kongming.settings import split_address
 
 
 def test_without_a_file_every_setting_has_its_default() -> None:
     made = config.load()
-    for one in config.table():
+    for one in declared.table(config.Config):
         section, _, name = one.key.partition(".")
         assert getattr(getattr(made, section), name) == one.default
 
 
 def test_every_setting_is_explained_and_its_default_is_allowed() -> None:
-    for one in config.table():
+    for one in declared.table(config.Config):
         assert one.help.endswith("."), one.key
         assert config.load(options={one.key: one.default})
         if one.kind in (int, float) and one.key.endswith("_s"):

@@ -18,6 +18,7 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import (
 )
 from kongming_server import config
 
+from kongming import settings as declared
 from kongming.rpc.v1 import fleet_pb2, profiles_pb2, profiles_pb2_grpc
 from tests import warm_start
 from tests.server.conftest import StartServer
@@ -58,7 +59,7 @@ def test_help_and_settings_need_no_server() -> None:
     shown = kongming_server("--settings")
     document = tomllib.loads(shown.stdout)
     found = {f"{section}.{name}" for section, values in document.items() for name in values}
-    assert found == {one.key for one in config.table()}
+    assert found == {one.key for one in declared.table(config.Config)}
 
 
 def test_the_printed_settings_are_a_valid_configuration(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from kongming_slurm.bridge import Bridge, slowdowns
 from kongming_slurm.ranking_file import NEVER
 from kongming_slurm.slurm_commands import Slurm
 
+from kongming import settings as declared
 from kongming.records.answers import ApplicationReport, Assignment, NodeReport, RankedNode, Ranking
 from kongming.records.errors import ServiceError, UnavailableError
 from kongming.records.fingerprint import NodeFacts
@@ -143,11 +144,12 @@ def clock() -> list[float]:
 
 @pytest.fixture
 def bridge(tmp_path: Path, commands: Commands, server: Server, clock: list[float]) -> Bridge:
-    settings = config.parse(
+    settings = declared.parse(
+        config.Settings,
         {
             "rankings": {"file": str(tmp_path / "rankings"), "refresh_s": 15.0},
             "pending": {"longest_s": 600.0, "most_changes": 3},
-        }
+        },
     )
     return Bridge(settings, lambda: server, Slurm(command=commands), now=lambda: clock[0])
 

@@ -8,6 +8,7 @@ import tomllib
 import pytest
 from kongming_slurm import commands, config
 
+from kongming import settings as declared
 from kongming.records.errors import InputError
 from tests.server.process import ROOT
 
@@ -20,7 +21,10 @@ def with_table(page: str) -> str:
     """The page with the table of settings as they are declared."""
     from tests.docs.tables import _code, _table
 
-    rows = ((f"`{row.key}`", _code(row.default), row.allowed, row.help) for row in config.table())
+    rows = (
+        (f"`{row.key}`", _code(row.default), row.allowed, row.help)
+        for row in declared.table(config.Settings)
+    )
     table = _table(("setting", "default", "allowed", "what it does"), rows)
     before, _, rest = page.partition(BEGIN)
     _, _, after = rest.partition(END)
@@ -35,7 +39,7 @@ def test_the_page_has_every_setting_as_it_is_declared() -> None:
 
 def test_all_that_the_page_names_exists() -> None:
     page = PAGE.read_text(encoding="utf-8")
-    keys = {row.key for row in config.table()}
+    keys = {row.key for row in declared.table(config.Settings)}
     sections = {key.partition(".")[0] for key in keys}
     named = re.findall(r"`(\w+)\.(\w+)`", page)
     assert [f"{s}.{k}" for s, k in named if s in sections and f"{s}.{k}" not in keys] == []
@@ -46,7 +50,10 @@ def test_all_that_the_page_names_exists() -> None:
 
 
 def test_the_printed_defaults_are_the_defaults() -> None:
-    assert config.parse(tomllib.loads(commands.defaults())) == config.Settings()
+    assert (
+        declared.parse(config.Settings, tomllib.loads(declared.as_file(config.Settings)))
+        == config.Settings()
+    )
 
 
 def test_the_script_and_the_settings_name_one_file() -> None:
@@ -68,12 +75,12 @@ def test_the_script_and_the_settings_name_one_file() -> None:
 )
 def test_an_invalid_setting_is_named(document: dict[str, object], field: str) -> None:
     with pytest.raises(InputError) as raised:
-        config.parse(document)
+        declared.parse(config.Settings, document)
     assert raised.value.field == field
 
 
 def test_flags_win_over_the_file(tmp_path: object) -> None:
-    settings = config.load(None, server={"address": "host:1", "ca": None})
+    settings = declared.load(config.Settings, None, {"server.address": "host:1", "server.ca": None})
     assert settings.server == config.Server(address="host:1")
 
 
