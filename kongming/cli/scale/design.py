@@ -12,8 +12,8 @@ import click
 
 from kongming.cli import options, output
 from kongming.cli.examples import examples
-from kongming.cli.scale import models as scale_models
 from kongming.cli.scale import options as scale_options
+from kongming.cli.scale.predict import interval, load, print_warnings
 
 DEFAULT_EXPERIMENTS = 7
 """Default number of experiments: as in Table 1 of Ernest."""
@@ -126,7 +126,7 @@ def design(
         scales_text=scale_range,
         in_seconds=budget is not None,
         cost_file=cost_file,
-        model=None if model is None else scale_models.load(model, store_url).one(),
+        model=None if model is None else load(model, store_url).one(),
         done=done,
         terms=terms,
         items=items,
@@ -175,7 +175,7 @@ def design(
         output.emit_json(document)
         return
     _show(document)
-    scale_models.print_warnings(warnings)
+    print_warnings(warnings)
 
 
 @click.command(
@@ -281,7 +281,7 @@ def next_experiment(
         output.emit_json(document)
         return
     console = output.console()
-    console.print(f"{aim}: {scale_models.interval(prediction.runtime_s)}", markup=False)
+    console.print(f"{aim}: {interval(prediction.runtime_s)}", markup=False)
     if enough:
         console.print(
             f"Enough: the interval reaches {reach:.1f}% above the median; the limit is "

@@ -14,7 +14,7 @@ from kongming.cli.scale import options as scale_options
 from kongming.records import moments
 
 if TYPE_CHECKING:
-    from kongming.scale.fit.model import ScaleModel
+    from kongming.scale.fit.model import ScaleFile, ScaleModel
 
 KINDS = (
     "auto",
@@ -111,7 +111,6 @@ def command(
     for module in ("numpy", "scipy"):
         require("kongming scale fit", "predict", module)
 
-    from kongming.cli.scale import models as scale_models
     from kongming.scale.fit.fitting import Settings, fit_table
     from kongming.scale.fit.model import ScaleFile
     from kongming.scale.fit.model_file import write_file
@@ -148,7 +147,7 @@ def command(
         destinations["saved"] = str(save)
     if name is not None:
         destinations["name"] = name
-        destinations["version"] = scale_models.keep(file, name, store_url)
+        destinations["version"] = _keep(file, name, store_url)
     if as_json:
         output.emit_json({**_document(models), **destinations})
         return
@@ -156,6 +155,16 @@ def command(
         _show(model)
     for key, value in destinations.items():
         output.console().print(f"{key}: {value}", markup=False)
+
+
+def _keep(file: ScaleFile, name: str, store_url: str | None) -> int:
+    """Store a model; return its version."""
+    from kongming.scale.fit.model_file import seal
+    from kongming.store import Store
+    from kongming.store.models import SCALE, SCALE_PREFIX
+
+    with Store.open(store_url) as store:
+        return store.put_model(SCALE_PREFIX + name, SCALE, "", SCALE, seal(file))
 
 
 def _document(models: Sequence[ScaleModel]) -> dict[str, Any]:

@@ -1,8 +1,11 @@
-"""``kongming scale predict``, ``curve`` and ``recommend``: predictions of a scale model."""
+"""``kongming scale predict``, ``curve`` and ``recommend``: predictions of a scale model, which is a
+file or a name in the store.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,10 +13,52 @@ import click
 from kongming.cli import options, output
 from kongming.cli.examples import examples
 from kongming.cli.scale import options as scale_options
+from kongming.records.errors import UnknownNameError
 
 if TYPE_CHECKING:
     from kongming.scale.decide.recommendation import Offer, Prices
-    from kongming.scale.fit.model import ScaleModel
+    from kongming.scale.fit.model import ScaleFile, ScaleModel, ScalePrediction
+
+
+def load(model: str, store_url: str | None) -> ScaleFile:
+    """Return the model in a file, or of a name in the store.
+
+    Raises:
+        InputError: the file is not a scale model.
+        UnknownNameError: there is no such file and no such name.
+    """
+    from kongming.scale.fit.model_file import read, read_file
+
+    if Path(model).is_file():
+        return read_file(model)
+    from kongming.store import Store
+    from kongming.store.models import SCALE, SCALE_PREFIX
+
+    with Store.open(store_url) as store:
+        document = store.model(SCALE_PREFIX + model, SCALE)
+        if document is None:
+            names = {
+                entry.app.removeprefix(SCALE_PREFIX) for entry in store.models(placement=SCALE)
+            }
+            raise UnknownNameError(
+                "scale model, in a file or the store,",
+                model,
+                names,
+                hint="Fit it: kongming scale fit RUNS.csv --save FILE, or --name NAME",
+            )
+    return read(document)
+
+
+def print_warnings(warnings: Sequence[str]) -> None:
+    """Print warnings on stderr."""
+    for text in warnings:
+        output.error_console().print(f"warning: {text}", markup=False, soft_wrap=True)
+
+
+def interval(runtime_s: Mapping[str, float]) -> str:
+    """``12.3 s (11.0 s to 13.9 s)``."""
+    low, high = (output.format_seconds(runtime_s[key]) for key in ("lower", "upper"))
+    return f"{output.format_seconds(runtime_s['median'])} ({low} to {high})"
 
 
 @click.command(
@@ -51,12 +96,12 @@ def predict(
 
     Exit status 3 beyond a memory cliff, where the model has no runs.
     """
-    from kongming.cli.scale import models as scale_models
     from kongming.records.errors import ExtrapolationError
     from kongming.scale.fit.model import warnings_of
+    from kongming.scale.fit.tracked_files import changes as changes_of
     from kongming.scale.points import Configuration
 
-    file = scale_models.load(model, store_url)
+    file = load(model, store_url)
     chosen = file.one(group, machine_type)
     prediction = chosen.predict(
         Configuration(float(machines), scale), iterations=iterations, level=level
@@ -66,8 +111,8 @@ def predict(
             f"This lies outside the range of the runs: {'; '.join(prediction.reasons)}.",
             hint="Run experiments nearer to it, or predict without --strict.",
         )
-    stale, changes = scale_models.staleness(file)
-    document = scale_models.answer(chosen, prediction)
+    stale, changes = changes_of(file.tracked)
+    document = _answer(chosen, prediction)
     document["stale"] = stale
     document["warnings"] = [*changes, *warnings_of([chosen])]
     if as_json:
@@ -75,13 +120,13 @@ def predict(
         return
     console = output.console()
     console.print(
-        f"{prediction.at}: {scale_models.interval(prediction.runtime_s)}, {100 * level:g}% "
+        f"{prediction.at}: {interval(prediction.runtime_s)}, {100 * level:g}% "
         f"interval, {chosen.fit.kind}",
         markup=False,
     )
     for reason in prediction.reasons:
         console.print(f"extrapolating: {reason}", markup=False)
-    scale_models.print_warnings(document["warnings"])
+    print_warnings(document["warnings"])
 
 
 @click.command(
@@ -96,18 +141,18 @@ def predict(
 @options.wide_option
 def show_curve(asked: scale_options.CurveOptions) -> None:
     """Show the runtime of the job for each number of machines of each type."""
-    from kongming.cli.scale import models as scale_models
     from kongming.records.errors import CannotAnswerError
     from kongming.scale.decide.recommendation import read_prices
     from kongming.scale.fit.model import warnings_of
+    from kongming.scale.fit.tracked_files import changes as changes_of
 
-    file = scale_models.load(asked.model, asked.store_url)
+    file = load(asked.model, asked.store_url)
     models = file.of_group(asked.group)
     prices = None if asked.prices_file is None else read_prices(asked.prices_file)
     offers, refused = _offers(asked, models, prices)
     if not offers:
         raise CannotAnswerError(refused[-1])
-    stale, changes = scale_models.staleness(file)
+    stale, changes = changes_of(file.tracked)
     warnings = [*changes, *warnings_of(models), *refused[-1:]]
     if asked.plot is not None:
         from kongming.scale.decide.figure import draw
@@ -124,7 +169,7 @@ def show_curve(asked: scale_options.CurveOptions) -> None:
         )
         return
     _show(offers)
-    scale_models.print_warnings(warnings)
+    print_warnings(warnings)
 
 
 @click.command(
@@ -167,14 +212,14 @@ def recommend_machines(
     Without --prices a machine costs 1 an hour, so that costs are machine-hours. If nothing keeps
     the limit, the most likely choice is shown, with exit status 3.
     """
-    from kongming.cli.scale import models as scale_models
     from kongming.records.errors import CannotAnswerError, InputError
     from kongming.scale.decide.recommendation import read_prices, recommend
     from kongming.scale.fit.model import warnings_of
+    from kongming.scale.fit.tracked_files import changes as changes_of
 
     if (deadline is None) == (budget is None):
         raise InputError("Give a deadline or a budget: --deadline SECONDS or --budget MONEY.")
-    file = scale_models.load(asked.model, asked.store_url)
+    file = load(asked.model, asked.store_url)
     models = file.of_group(asked.group)
     warnings: list[str] = []
     if asked.prices_file is not None:
@@ -194,7 +239,7 @@ def recommend_machines(
     )
     if likeliest is None:
         raise CannotAnswerError(refused[-1])
-    stale, changes = scale_models.staleness(file)
+    stale, changes = changes_of(file.tracked)
     warnings = [*changes, *warnings, *warnings_of(models), *refused[-1:]]
     if asked.plot is not None:
         from kongming.scale.decide.figure import draw
@@ -224,12 +269,30 @@ def recommend_machines(
         )
         output.console().print(
             f"{advice} {offer.machines} machines{of}: "
-            f"{scale_models.interval(offer.prediction.runtime_s)}, cost {offer.cost:.4g}, "
+            f"{interval(offer.prediction.runtime_s)}, cost {offer.cost:.4g}, "
             f"{goal} with probability {offer.probability:.2f}.",
             markup=False,
         )
-        scale_models.print_warnings(warnings)
+        print_warnings(warnings)
     return 0 if best is not None else 3
+
+
+def _answer(model: ScaleModel, prediction: ScalePrediction) -> dict[str, Any]:
+    """Return a prediction as JSON."""
+    document: dict[str, Any] = {
+        "machines": int(prediction.at.machines),
+        "scale": prediction.at.scale,
+        "runtime_s": prediction.runtime_s,
+        "extrapolating": prediction.extrapolating,
+        "reasons": list(prediction.reasons),
+        "model": model.fit.kind,
+    }
+    if model.iterated:
+        document["iterations"] = prediction.iterations
+    for key, value in (("group", model.group), ("type", model.machine_type)):
+        if value is not None:
+            document[key] = value
+    return document
 
 
 def _offers(
