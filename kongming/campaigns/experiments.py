@@ -75,9 +75,10 @@ def open_runner(
     from kongming.records.errors import InputError
 
     if kind == "local":
-        from kongming.campaigns.local_machines import LocalRunner, scratch_folder
+        from kongming.campaigns.local_machines import LocalRunner
+        from kongming.probes.folders import io_folder
 
-        return LocalRunner(app, directory or scratch_folder(), share=share)
+        return LocalRunner(app, directory or io_folder(), share=share)
     from kongming.campaigns.cluster_jobs import KubernetesRunner, SlurmRunner
 
     if kind == "slurm":

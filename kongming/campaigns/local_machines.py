@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
-from kongming.probes.cgroups import membership
 from kongming.profiling.runs.outcome import judge, why_failed
 from kongming.profiling.runs.runner import Runner
-from kongming.profiling.runs.seat_groups import group_names, parents, remove, sweep, try_to_enter
+from kongming.profiling.runs.seat_groups import CpuGroups, group_names
 from kongming.records import moments
 from kongming.records.application import Application, Command
 from kongming.records.errors import ApplicationRunError, InputError
@@ -26,74 +23,33 @@ PROCS = "KONGMING_MACHINE_PROCS"
 """Environment variable: the files by which a worker enters its machine, separated by colons."""
 
 
-class MachineGroups:
-    """Control groups of ``share`` CPUs each, and one of all of them together. A context manager;
-    ``reason`` is the reason if there are none. ``machine(i)`` and ``together`` are cgroup.procs
-    files.
+class MachineGroups(CpuGroups):
+    """A group of ``share`` CPUs for each of ``count`` machines, and one of all of them together.
+    ``machine(i)`` and ``together`` are cgroup.procs files.
     """
 
     def __init__(self, count: int, share: float, root: Path = Path("/")) -> None:
-        self._count, self._share, self._root = count, share, root
-        self._made: list[Path] = []
-        self._home: Path | None = None
-        self.reason: str | None = "not created yet"
-
-    def __enter__(self) -> Self:
-        member = membership("cpu", self._root)
-        if member is None:
-            self.reason = "this process sees no cpu controller"
-            return self
-        self._home = member.folders[0] / "cgroup.procs"
-        self.reason = "this user cannot write any cpu control group"
-        for parent in parents(member.version, member.folders):
-            try:
-                sweep(parent)
-                names = group_names(*(f"machine{i}" for i in range(self._count)), "machines")
-                for name, share in zip(
-                    names, [self._share] * self._count + [self._share * self._count], strict=True
-                ):
-                    self._make(parent / name, share, member.version)
-            except OSError as error:
-                self.reason = f"{parent} cannot be used ({error.strerror})"
-                self._remove()
-            except BaseException:
-                self._remove()
-                raise
-            else:
-                self.reason = None
-                break
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._remove()
-        self.reason = "left"
-
-    @property
-    def active(self) -> bool:
-        return self.reason is None
+        super().__init__(root)
+        self._count, self._share = count, share
 
     @property
     def together(self) -> Path:
-        return self._made[-1] / "cgroup.procs"
+        return self._groups[-1] / "cgroup.procs"
 
     def machine(self, rank: int) -> Path:
-        return self._made[rank] / "cgroup.procs"
+        return self._groups[rank] / "cgroup.procs"
 
-    def _make(self, folder: Path, share: float, version: int) -> None:
-        folder.mkdir()
-        self._made.append(folder)
-        quota = max(round(share * PERIOD_US), 1000)
-        if version == 1:
-            (folder / "cpu.cfs_period_us").write_text(f"{PERIOD_US}\n", encoding="ascii")
-            (folder / "cpu.cfs_quota_us").write_text(f"{quota}\n", encoding="ascii")
-        else:
-            (folder / "cpu.max").write_text(f"{quota} {PERIOD_US}\n", encoding="ascii")
-        try_to_enter(folder / "cgroup.procs")
-
-    def _remove(self) -> None:
-        for folder in reversed(self._made):
-            remove(folder, self._home)
-        self._made.clear()
+    def _make(self, parent: Path, version: int) -> None:
+        names = group_names(*(f"machine{i}" for i in range(self._count)), "machines")
+        shares = [self._share] * self._count + [self._share * self._count]
+        for name, share in zip(names, shares, strict=True):
+            quota = max(round(share * PERIOD_US), 1000)
+            self._add(
+                parent / name,
+                {"cpu.cfs_period_us": f"{PERIOD_US}", "cpu.cfs_quota_us": f"{quota}"}
+                if version == 1
+                else {"cpu.max": f"{quota} {PERIOD_US}"},
+            )
 
 
 class LocalRunner:
@@ -121,12 +77,7 @@ class LocalRunner:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stack.close()
 
     def run(self, experiment: Experiment) -> Measured:
@@ -216,10 +167,3 @@ def filled(command: Command, experiment: Experiment, rank: int | None = None) ->
     if isinstance(command, str):
         return fill_template(command, experiment, rank)
     return tuple(fill_template(part, experiment, rank) for part in command)
-
-
-def scratch_folder() -> Path:
-    """Return the folder of inputs: KONGMING_DIR, or the cache folder."""
-    given = os.environ.get("KONGMING_DIR")
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return Path(given) if given else cache / "kongming"

@@ -64,7 +64,7 @@ def test_without_control_groups_machines_are_processes(tmp_path: Path) -> None:
         assert found.error is None
         assert found.how == "process"
         assert found.seconds is not None
-        assert runner.reason == "this process sees no cpu controller"
+        assert runner.reason == "there is no cpu controller that this process can see"
     assert list((tmp_path / "work").iterdir()) == []
 
 

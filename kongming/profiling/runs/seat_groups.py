@@ -12,7 +12,8 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -26,12 +27,12 @@ _numbers = itertools.count()
 _WEIGHTS = {1: ("cpu.shares", 1024), 2: ("cpu.weight", 100)}
 
 
-class SiblingGroups:
-    """Context manager; ``active`` is whether the groups exist, ``reason`` why they do not.
+class CpuGroups(ABC):
+    """Context manager of CPU control groups; ``active`` is whether they exist, ``reason`` why they
+    do not.
 
-    ``app_procs`` and ``load_procs`` are the ``cgroup.procs`` files to enter; empty if inactive.
-    The groups are created below this process's own group or its nearest writable ancestor, and
-    removed on leaving; remaining processes move to this process's group.
+    They are created below this process's own group or its nearest writable ancestor, and removed on
+    leaving; remaining processes move to this process's group.
     """
 
     def __init__(self, root: Path = Path("/")) -> None:
@@ -44,14 +45,6 @@ class SiblingGroups:
     def active(self) -> bool:
         return self.reason is None
 
-    @property
-    def app_procs(self) -> tuple[Path, ...]:
-        return (self._groups[0] / "cgroup.procs",) if self.active else ()
-
-    @property
-    def load_procs(self) -> tuple[Path, ...]:
-        return (self._groups[1] / "cgroup.procs",) if self.active else ()
-
     def __enter__(self) -> Self:
         member = membership("cpu", self._root)
         if member is None:
@@ -61,6 +54,7 @@ class SiblingGroups:
         self.reason = "no cpu control group can be written by this user"
         for parent in parents(member.version, member.folders):
             try:
+                sweep(parent)
                 self._make(parent, member.version)
             except OSError as error:
                 self.reason = f"{parent} cannot be used ({error.strerror})"
@@ -77,20 +71,39 @@ class SiblingGroups:
         self._remove()
         self.reason = "left"
 
+    @abstractmethod
     def _make(self, parent: Path, version: int) -> None:
-        sweep(parent)
-        name, weight = _WEIGHTS[version]
-        for group in group_names("app", "load"):
-            folder = parent / group
-            folder.mkdir()
-            self._groups.append(folder)
-            (folder / name).write_text(f"{weight}\n", encoding="ascii")
-            try_to_enter(folder / "cgroup.procs")
+        """Create the groups below ``parent`` by ``_add``. Raises OSError."""
+
+    def _add(self, folder: Path, values: Mapping[str, str]) -> None:
+        folder.mkdir()
+        self._groups.append(folder)
+        for name, value in values.items():
+            (folder / name).write_text(f"{value}\n", encoding="ascii")
+        try_to_enter(folder / "cgroup.procs")
 
     def _remove(self) -> None:
         for folder in reversed(self._groups):
             remove(folder, self._home)
         self._groups.clear()
+
+
+class SiblingGroups(CpuGroups):
+    """Two groups of equal weight. ``app_procs`` and ``load_procs`` are the ``cgroup.procs`` files
+    to enter; empty if inactive."""
+
+    @property
+    def app_procs(self) -> tuple[Path, ...]:
+        return (self._groups[0] / "cgroup.procs",) if self.active else ()
+
+    @property
+    def load_procs(self) -> tuple[Path, ...]:
+        return (self._groups[1] / "cgroup.procs",) if self.active else ()
+
+    def _make(self, parent: Path, version: int) -> None:
+        name, weight = _WEIGHTS[version]
+        for group in group_names("app", "load"):
+            self._add(parent / group, {name: str(weight)})
 
 
 def group_names(*roles: str) -> tuple[str, ...]:
