@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from kongming import local_records
 from kongming.engine.engine import Engine
 from kongming.engine.load import Needs, load
 from kongming.engine.load.models import ModelFiles
@@ -22,13 +23,22 @@ from kongming.records.answers import (
     NodeReport,
     Ranking,
 )
-from kongming.records.errors import KongmingError
-from kongming.records.questions import ColocationQuestion, Question, RankQuestion
+from kongming.records.errors import InputError, KongmingError, UntrainedError
+from kongming.records.moments import unix
+from kongming.records.questions import (
+    ColocationQuestion,
+    Question,
+    RankQuestion,
+    placement_or_default,
+)
 from kongming.records.run import Run, Signature
 from kongming.store import Store
 
 if TYPE_CHECKING:
     from kongming.scale.fit.model import ScaleFile
+
+_BATCH = 500
+"""Records that are stored together."""
 
 _REFRESH_S = 600.0
 """Seconds that bringing a ranking up to date may take: it is done once, and never cut short."""
@@ -36,7 +46,8 @@ _REFRESH_S = 600.0
 
 class LocalService:
     """``LocalService(store).rank(RankQuestion("sort"))``; ``now`` gives unix seconds, and
-    ``scale_files`` are scale models beside the store's, by the name that questions have for them.
+    ``scale_files`` are scale models in addition to the store's, by the name that questions have for
+    them.
     """
 
     def __init__(
@@ -90,21 +101,86 @@ class LocalService:
     def register_application(
         self, name: str, identity: str, document: Mapping[str, Any]
     ) -> ApplicationReport:
-        return local_records.register_application(self._store, name, identity, document)
+        """Make an application known. Raises InputError without a name or an identity."""
+        for field, value in (("name", name), ("identity", identity)):
+            if not value:
+                raise InputError("is missing.", field=field)
+        self._store.put_application(name, identity, document)
+        return ApplicationReport(
+            name=name,
+            identity=identity,
+            document=dict(document),
+            runs=self._store.count_runs(app=name),
+            trained=tuple(sorted(self._trained(name))),
+        )
 
     def promote_model(
         self, app: str, placement: str | None = None, version: int = 0
     ) -> ModelReport:
-        return local_records.promote_model(self._store, app, placement, version)
+        """Put a version into service, 0 for the one before; raises InputError without one."""
+        placement = placement_or_default(placement, self._trained(app))
+        chosen = self._store.roll_back(app, placement, version, "an operator of the store said so")
+        return next(
+            one for one in self.models(app) if (one.placement, one.version) == (placement, chosen)
+        )
 
     def models(self, app: str | None = None) -> tuple[ModelReport, ...]:
-        return local_records.models(self._store, app)
+        """By application and placement, newest first, without documents."""
+        serving = self._store.models_in_service(app=app)
+        return tuple(
+            ModelReport(
+                app=entry.app,
+                placement=entry.placement,
+                version=entry.version,
+                identity=entry.identity,
+                node_id=entry.node_id,
+                trained_at=unix(entry.trained_at),
+                chosen="",
+                in_service=serving.get((entry.app, entry.placement)) == entry.version,
+            )
+            for entry in self._store.models(app=app)
+        )
 
     def model(self, app: str, placement: str | None = None, version: int = 0) -> ModelReport:
-        return local_records.model(self._store, app, placement, version)
+        """One model with its document. Raises UntrainedError where it is not there."""
+        placement = placement_or_default(placement, self._trained(app))
+        serving = self._store.in_service(app, placement)
+        wanted = version or serving or 0
+        document = self._store.model(app, placement, version=wanted)
+        if document is None:
+            what = f"no version {version} of the model" if version else "no model"
+            raise UntrainedError(
+                f"There is {what} of {app} at {placement}.",
+                hint=f"Train it: kongming train {app}",
+            )
+        return ModelReport(
+            app=app,
+            placement=placement,
+            version=wanted,
+            identity=str(document.get("identity", "")),
+            node_id=str(document.get("node_id", "")),
+            trained_at=unix(str(document["trained_at"])) if "trained_at" in document else None,
+            chosen=str(document.get("chosen", "")),
+            in_service=wanted == serving,
+            document=json.dumps(document, sort_keys=True, separators=(",", ":")),
+        )
 
     def import_runs(self, records: Iterable[Run | Signature]) -> Imported:
-        return local_records.import_runs(self._store, records)
+        """Keep what is new."""
+        runs = signatures = duplicates = 0
+        waiting = iter(records)
+        while batch := list(itertools.islice(waiting, _BATCH)):
+            new = self._store.add_all(
+                runs=[one for one in batch if isinstance(one, Run)],
+                signatures=[one for one in batch if isinstance(one, Signature)],
+            )
+            runs, signatures = runs + new["run"], signatures + new["signature"]
+            duplicates += len(batch) - new["run"] - new["signature"]
+        return Imported(runs, signatures, duplicates)
+
+    def _trained(self, app: str) -> set[str]:
+        """The placements at which an application has a model."""
+        return {entry.placement for entry in self._store.models(app=app)}
 
     # -- the engine ----------------------------------------------------------------------------
 
