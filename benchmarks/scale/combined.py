@@ -45,21 +45,15 @@ from kongming.profiling.plans.identity import identity
 from kongming.profiling.plans.placement import Seats, choose
 from kongming.records.application import Application
 from kongming.records.errors import KongmingError
-from kongming.scale import (
-    Configuration,
-    Points,
-    Runs,
-    ScaleModel,
-    Scaling,
-    Settings,
-    SlowedNode,
-    combine,
-    fit_runs,
-    read_table,
-    read_terms,
-)
+from kongming.records.scaling import Scaling, SlowedNode
+from kongming.scale.decide.combination import combine
 from kongming.scale.design.experiments import Experiment, RunTable, ordered, remaining
+from kongming.scale.fit.fitting import Settings, fit_runs
+from kongming.scale.fit.model import ScaleModel
 from kongming.scale.fit.nearest import fit_nearest
+from kongming.scale.fit.terms import read_terms
+from kongming.scale.points import Configuration, Points, Runs
+from kongming.scale.table import read_table
 from kongming.store import Store
 
 HERE = Path(__file__).resolve().parent

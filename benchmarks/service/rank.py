@@ -43,7 +43,10 @@ from kongming.records.fingerprint import FAMILIES, Fingerprint, NodeFacts, Readi
 from kongming.records.questions import Question, RankQuestion
 from kongming.records.run import Signature
 from kongming.records.scaling import Scaling
-from kongming.scale import Points, Runs, ScaleFile, Settings, fit_runs, read_terms
+from kongming.scale.fit.fitting import Settings, fit_runs
+from kongming.scale.fit.model import ScaleFile
+from kongming.scale.fit.terms import read_terms
+from kongming.scale.points import Points, Runs
 
 NOW = 1_800_000_000.0
 SUITE = "benchmark"

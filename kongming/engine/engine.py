@@ -39,7 +39,7 @@ from kongming.records.questions import ColocationQuestion, Question, RankQuestio
 from kongming.records.run import Signature
 
 if TYPE_CHECKING:
-    from kongming.scale import ScaleFile
+    from kongming.scale.fit.model import ScaleFile
 
 
 class Engine:
@@ -74,7 +74,7 @@ class Engine:
         view.probe_cost = probe_cost
 
     def mark_suspect(self, node_id: str, reason: str) -> None:
-        """It reported what cannot be true: not ranked until ``clear_suspect``."""
+        """Quarantine a node with implausible reports: not ranked until ``clear_suspect``."""
         self._world.nodes.mark(self._world.nodes.find(node_id), reason)
 
     def clear_suspect(self, node_id: str) -> None:
@@ -114,7 +114,7 @@ class Engine:
         was taken as a reference is the domain's reference from then on.
 
         Raises:
-            InputError: it cannot be true, or the node has no such domain.
+            InputError: it is implausible, or the node has no such domain.
         """
         return self._world.put_fingerprint(node_id, domain, fingerprint, purpose, now, by)
 
@@ -133,7 +133,7 @@ class Engine:
         self._world.drop_model(app, placement, version)
 
     def put_signatures(self, signatures: Iterable[Signature]) -> None:
-        """Signatures of whatever applications, beside those that are known."""
+        """Signatures of any applications, in addition to those that are known."""
         self._world.put_signatures(signatures)
 
     def drop_signatures(self, app: str, placement: str) -> None:
@@ -215,7 +215,7 @@ class Engine:
             ) from error
 
     def predict_colocation(self, question: ColocationQuestion, now: float) -> Colocation:
-        """The runtime beside named neighbours on an idle node, and what each of them meets.
+        """The runtime on an idle node with named neighbours, and what each of these meets.
 
         Raises:
             UntrainedError: the application has no model, or a neighbour no signature.

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
-from kongming import scale
 from kongming.records.answers import Forecast, RankedNode, RankedSet
 from kongming.records.errors import CannotAnswerError, UnknownNameError, UntrainedError
 from kongming.records.questions import Question
@@ -14,7 +13,7 @@ from kongming.records.scaling import Scaling, SlowedNode
 
 if TYPE_CHECKING:
     # They load SciPy, which takes longer than a prediction: only who asks about a job pays for it.
-    from kongming.scale import ScaleFile, ScaleModel
+    from kongming.scale.fit.model import ScaleFile, ScaleModel
 
 _T = TypeVar("_T")
 
@@ -46,7 +45,9 @@ class ScaleModels:
         name = asked.model or app
         file = self._files.get(name)
         if file is not None:
-            return name, scale.model_for(file, app, asked.machine_type)
+            from kongming.scale.decide.combination import model_for
+
+            return name, model_for(file, app, asked.machine_type)
         if asked.model:
             raise UnknownNameError("scale model", name, self._files)
         known = f"; there are those of {', '.join(sorted(self._files)[:8])}" if self._files else ""
@@ -65,6 +66,9 @@ def forecast_job(
 ) -> Forecast:
     """The forecast of a whole job; ``forecast_of`` answers for one node, and ``named`` gives a
     node's id and name. Raises as ``combine`` and as they do."""
+    from kongming.scale.decide.combination import combine
+    from kongming.scale.fit.model import warnings_of
+
     assert question.scaling is not None
     name, model = found
     driver = "" if question.driver is None else named(question.driver)[0]
@@ -75,7 +79,7 @@ def forecast_job(
     nodes = [
         SlowedNode(f.node_id, named(f.node_id)[1], f.slowdown, f.extrapolating) for f in forecasts
     ]
-    said = scale.combine(
+    said = combine(
         model,
         question.scaling,
         nodes,
@@ -97,7 +101,7 @@ def forecast_job(
         stale=any(f.stale for f in forecasts),
         extrapolating=said.extrapolating,
         residents={key: impact for f in forecasts for key, impact in f.residents.items()},
-        warnings=_once((*(w for f in forecasts for w in f.warnings), *scale.warnings_of([model]))),
+        warnings=_once((*(w for f in forecasts for w in f.warnings), *warnings_of([model]))),
         notes=_once((*(n for f in forecasts for n in f.notes), *said.notes)),
         added=_once(p for f in forecasts for p in f.added),
         removed=_once(p for f in forecasts for p in f.removed),
@@ -121,9 +125,12 @@ def ranked_set(
         return replace(
             alone, warnings=("There is no scale model: no runtime is told, only the slowdown.",)
         )
+    from kongming.scale.decide.combination import combine
+    from kongming.scale.fit.model import warnings_of
+
     name, model = found
     try:
-        said = scale.combine(
+        said = combine(
             model,
             asked,
             [SlowedNode(n.node_id, n.name, n.slowdown, n.extrapolating) for n in nodes],
@@ -139,7 +146,7 @@ def ranked_set(
         runtime_s=said.runtime,
         scaled=said.scaled,
         extrapolating=said.extrapolating,
-        warnings=(*said.scaled.reasons, *scale.warnings_of([model])),
+        warnings=(*said.scaled.reasons, *warnings_of([model])),
     )
 
 

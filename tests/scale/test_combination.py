@@ -12,16 +12,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import kongming.scale
 from kongming.records.errors import CannotAnswerError, ExtrapolationError, InputError
 from kongming.records.prediction import Interval
-from kongming.scale import Configuration, Runs, ScaleModel, Scaling, SlowedNode, combine
-from kongming.scale.decide.combination import Combination, kind_of_term, model_for
+from kongming.records.scaling import Scaling, SlowedNode
+from kongming.scale.decide.combination import Combination, combine, kind_of_term, model_for
 from kongming.scale.fit.fitting import Settings, fit_runs
-from kongming.scale.fit.model import ScaleFile
+from kongming.scale.fit.model import ScaleFile, ScaleModel
 from kongming.scale.fit.nearest import NearestFit
 from kongming.scale.fit.spread import Spread
 from kongming.scale.fit.terms import DEFAULT, EXTENSIONS, SETUP, read_terms
+from kongming.scale.points import Configuration, Runs
 from tests.scale.shapes import grid, measured, published
 
 
@@ -298,12 +298,3 @@ def test_the_model_of_a_file_is_that_of_the_application(kmeans: ScaleModel) -> N
     with pytest.raises(InputError, match="several jobs"):
         model_for(several, "pca")
     assert model_for(ScaleFile(None, "", (kmeans,)), "pca") is kmeans
-
-
-def test_exported_names() -> None:
-    assert kongming.scale.__all__ == sorted(kongming.scale.__all__)
-    for name in kongming.scale.__all__:
-        assert getattr(kongming.scale, name).__name__ == name
-    assert set(kongming.scale.__all__) <= set(dir(kongming.scale))
-    with pytest.raises(AttributeError):
-        kongming.scale.nothing  # noqa: B018

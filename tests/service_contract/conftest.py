@@ -22,7 +22,10 @@ from kongming.records.questions import RankQuestion
 from kongming.rpc.channel import Connection
 from kongming.rpc.client import RemoteService
 from kongming.rpc.protocol import Oracle
-from kongming.scale import ScaleFile, Settings, fit_runs, read_terms, seal
+from kongming.scale.fit.fitting import Settings, fit_runs
+from kongming.scale.fit.model import ScaleFile
+from kongming.scale.fit.model_file import seal
+from kongming.scale.fit.terms import read_terms
 from kongming.store import Store
 from kongming.store.models import SCALE
 from tests import builders

@@ -13,7 +13,9 @@ from kongming.records.answers import RankedSet, Ranking
 from kongming.records.errors import CannotAnswerError, InputError, UnknownNameError, UntrainedError
 from kongming.records.questions import Question, RankQuestion
 from kongming.records.scaling import Scaling
-from kongming.scale import ScaleFile, ScaleModel, Settings, fit_runs, read_terms
+from kongming.scale.fit.fitting import Settings, fit_runs
+from kongming.scale.fit.model import ScaleFile, ScaleModel
+from kongming.scale.fit.terms import read_terms
 from tests.scale.shapes import grid, measured
 from tests.server.core import worlds
 from tests.server.core.worlds import NOW, PRESSURE, bound, expected
