@@ -10,7 +10,6 @@ import shlex
 import subprocess
 import tempfile
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from kongming.campaigns.local_machines import filled
@@ -69,12 +68,7 @@ class _Cluster:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Nothing to clean up: each run removes its files."""
 
 

@@ -8,7 +8,6 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 
 from kongming.probes.aggregation import Chunk
 from kongming.probes.binary import GRACE_S, Microbench
@@ -86,12 +85,7 @@ class Watch:
         self._started_at, self._before = moments.now(), snapshot()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._end()
 
     def chunks(self) -> tuple[Chunk, ...]:
