@@ -1,4 +1,4 @@
-"""KONGMING: how long a program will run on a node as it is loaded now, or beside neighbours."""
+"""KONGMING: how long a program runs on a node as it is loaded now, or co-located with others."""
 
 from kongming.records.application import Application, Metric
 from kongming.records.errors import KongmingError

@@ -140,7 +140,7 @@ class Ranking:
         1.0,
         minimum=0,
         maximum=1000,
-        help="How much slowing the residents counts beside slowing the newcomer.",
+        help="Weight of slowing the residents, where slowing the newcomer has weight 1.",
     )
     apps: int = setting(
         200,

@@ -43,7 +43,7 @@ def _check_together(config: Config) -> None:
         )
     if config.server.store and config.server.store_file:
         raise InputError(
-            "is given beside server.store.",
+            "is given together with server.store.",
             field="server.store_file",
             allowed="one of both",
         )

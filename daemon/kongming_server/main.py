@@ -35,7 +35,7 @@ _COMMANDS = {
         "Make, list and revoke the tokens by which callers are known.",
     ),
 }
-"""Commands beside serving."""
+"""Commands other than serving."""
 
 _OPTIONS = {
     "listen": "server.listen",

@@ -89,7 +89,7 @@ DECLARED: tuple[Declared, ...] = tuple(
         ),
         (
             *("rejected", "counter", "kongming_server_records_rejected_total", "records"),
-            "Reported records that cannot be true or are of the wrong form, by kind.",
+            "Reported records that are implausible or malformed, by kind.",
             ("kind",),
         ),
         (

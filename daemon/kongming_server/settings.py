@@ -87,12 +87,13 @@ class Fleet:
         maximum=86400,
         help="A live fingerprint is used without warning for so long.",
     )
-    sense_before_trust: int = setting(
+    plausible_before_ranked: int = setting(
         3,
         unit="fingerprints",
         minimum=1,
         maximum=100,
-        help="A node that reported nonsense is ranked again after so many plausible ones.",
+        help="A node that reported implausible values is ranked again after so many plausible "
+        "ones.",
     )
     clock_skew_s: float = setting(
         5.0,
@@ -194,7 +195,7 @@ class Matrix:
         unit="versions",
         minimum=1,
         maximum=1000,
-        help="Newest versions of each model that stay in memory beside the one in service.",
+        help="Newest versions of each model that stay in memory in addition to the one in service.",
     )
 
 
@@ -227,7 +228,7 @@ class Security:
         unit="s",
         minimum=0.05,
         maximum=60,
-        help="How soon a token that was added or revoked counts.",
+        help="How often tokens are read: one that was added or revoked counts from then on.",
     )
 
     @property
@@ -366,7 +367,7 @@ class Quotas:
         unit="assignments",
         minimum=1,
         maximum=1000000,
-        help="Assignments of one node that an agent may bind beside those that are there.",
+        help="Assignments of one node that an agent may bind in addition to those that are there.",
     )
     node_bytes: int = setting(
         512 << 20,
@@ -506,7 +507,7 @@ class Retention:
         unit="s",
         minimum=3600,
         maximum=1e10,
-        help="Finished runs beside what had been predicted for them.",
+        help="Finished runs, with what had been predicted for them.",
     )
     operations_s: float = setting(
         90 * 86400.0, unit="s", minimum=3600, maximum=1e10, help="Trainings that have ended."

@@ -164,9 +164,10 @@ class Hub:
         seen_at = agent.last_heartbeat or 0.0
         await self.stored(lambda: self.store.put_agent(node_id, document, seen_at), "agent")
 
-    async def doubt(self, agent: Agent, reason: str) -> None:
-        """It reported what cannot be true: it is not ranked until it reports sense again."""
-        agent.sense = 0
+    async def quarantine(self, agent: Agent, reason: str) -> None:
+        """Quarantine a node that reported an implausible value: it is not ranked until it has sent
+        enough plausible reports."""
+        agent.plausible = 0
         if agent.suspect == reason:
             return
         agent.suspect = reason
@@ -174,12 +175,12 @@ class Hub:
         self.watchers.changed(agent.facts.id)
         await self.keep(agent)
 
-    async def reassure(self, agent: Agent) -> None:
-        """It reported something plausible."""
+    async def count_plausible(self, agent: Agent) -> None:
+        """Count a plausible fingerprint; enough of them end a quarantine."""
         if agent.suspect is None:
             return
-        agent.sense += 1
-        if agent.sense < self.config.fleet.sense_before_trust:
+        agent.plausible += 1
+        if agent.plausible < self.config.fleet.plausible_before_ranked:
             return
         agent.suspect = None
         self.engine.clear_suspect(agent.facts.id)

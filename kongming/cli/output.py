@@ -54,7 +54,7 @@ def console() -> Console:
 
 
 def error_console() -> Console:
-    """Rich console on stderr: progress, warnings, remarks beside a JSON document."""
+    """Rich console on stderr: progress, warnings, remarks that are not part of a JSON document."""
     return _console(stderr=True)
 
 

@@ -1,4 +1,4 @@
-"""What a fingerprint means beside residents. Pure: vectors of log seconds per operation.
+"""What a fingerprint means where residents run. Pure: vectors of log seconds per operation.
 
 A live fingerprint already holds the pressure of whoever ran when it was taken, so nothing is
 added to it that it has seen:
@@ -66,7 +66,7 @@ def met(
     reference, and then nothing bounds what is taken out. ``pressures`` (n, C) are the assignments'
     log slowdowns over idle, 0 or more. A column that the pressure of one who began lacks (NaN) is
     unknown to all but itself; one that the pressure of one who ended lacks stays as it was read.
-    What an assignment would meet beside a newcomer is its row plus the newcomer's pressure.
+    With a newcomer, what an assignment would meet is its row plus the newcomer's pressure.
     """
     unknown = np.isnan(pressures)
     known = np.where(unknown, 0.0, pressures)

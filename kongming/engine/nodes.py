@@ -19,7 +19,7 @@ MOST_DOMAINS = 256
 
 @dataclass(slots=True)
 class NodeView:
-    """What is known of one node beside its readings. ``number`` is its place in arrays by node,
+    """What is known of one node except its readings. ``number`` is its place in arrays by node,
     ``slots`` are by domain, ``last_seen`` the newest sign of life (unix seconds), ``has_agent``
     whether any came from an agent: without one a node is as its stored readings say."""
 

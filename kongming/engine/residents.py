@@ -23,8 +23,8 @@ from kongming.engine.slots import Slots
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Present:
-    """An assignment beside a slot's fingerprint. ``known`` is False where its signature is not, and
-    a typical one stands in; ``here`` whether it is in the slot's own domain."""
+    """An assignment in relation to a slot's fingerprint. ``known`` is False where its signature is
+    not, and a typical one stands in; ``here`` whether it is in the slot's own domain."""
 
     resident: Resident
     phase: Phase

@@ -27,8 +27,8 @@ FEW = 256
 """Candidates up to which all are worked out that could be in the answer."""
 
 MOST = 4
-"""Of more candidates: once so many places with residents were worked out, beside those found first,
-the estimate decides. Each takes some 50 us, and a ranking shall take a few milliseconds."""
+"""Of more candidates: once so many places with residents were worked out, in addition to those
+found first, the estimate decides. Each takes some 50 us; a ranking has a few milliseconds."""
 
 _SPARE = 4
 """Of every so many places that are asked for, one more is worked out at first."""

@@ -89,7 +89,7 @@ def _reading(name: str, chunks: Sequence[Chunk], surrogate: Surrogate | None) ->
         return Reading(
             name=name,
             family=family,
-            error=f"{worst.ops:g} operations in {worst.ns} ns cannot be true.",
+            error=f"{worst.ops:g} operations in {worst.ns} ns are implausible.",
         )
     # fsum: the sum does not depend on the order of the chunks.
     ops = math.fsum(chunk.ops for chunk in plausible)

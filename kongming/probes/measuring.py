@@ -2,7 +2,7 @@
 
 Two campaigns on one CPU time each other: what either calls the idle time is neither's. A lock is a
 file for each CPU, held with flock(2) for as long as something is measured there, so that it ends
-with its process however that ends. Measuring all the same is possible (``beside``); then both sides
+with its process however that ends. Measuring all the same is possible (``anyway``); then both sides
 can tell, and mark what they measured meanwhile.
 """
 
@@ -75,7 +75,7 @@ def locks_folder() -> Path:
 _held: dict[int, int] = {}
 """Handles of the locks that this process holds, by CPU."""
 
-_beside: set[int] = set()
+_shared: set[int] = set()
 """CPUs on which this process measures although somebody else does."""
 
 
@@ -112,7 +112,7 @@ def measuring(
                 _held[cpu] = handle
                 taken.append(cpu)
             elif anyway:
-                stack.enter_context(_measuring_beside(cpu))
+                stack.enter_context(_measuring_anyway(cpu))
             else:
                 for held in taken:
                     del _held[held]
@@ -128,12 +128,12 @@ def disturbed_since(moment: float, cpus: Iterable[int] | None = None) -> Holder 
     """Who else has measured on these CPUs at any time since ``moment`` (Unix seconds), or None.
 
     Tells what was measured with ``anyway``, from both sides: from the one that holds the lock,
-    those that came beside it; from one of these, the holder.
+    those that measure there as well; from one of these, the holder.
     """
     for cpu in sorted(set(os.sched_getaffinity(0) if cpus is None else cpus)):
         if cpu in _held:
-            other = _active(cpu, "beside", moment)
-        elif cpu in _beside:
+            other = _active(cpu, "anyway", moment)
+        elif cpu in _shared:
             other = _active(cpu, "lock", moment)
         else:
             other = None
@@ -143,20 +143,20 @@ def disturbed_since(moment: float, cpus: Iterable[int] | None = None) -> Holder 
 
 
 @contextmanager
-def _measuring_beside(cpu: int) -> Iterator[None]:
-    handle = _open(cpu, "beside")
+def _measuring_anyway(cpu: int) -> Iterator[None]:
+    handle = _open(cpu, "anyway")
     if handle is None:
         yield
         return
     try:
-        # Several may be beside a holder; the lock says that there is one.
+        # Several may measure there besides the holder; the lock says that there is one.
         fcntl.flock(handle, fcntl.LOCK_SH)
         _note(handle, "A measurement with --anyway")
-        _beside.add(cpu)
+        _shared.add(cpu)
         try:
             yield
         finally:
-            _beside.discard(cpu)
+            _shared.discard(cpu)
             _touch(handle)
     finally:
         os.close(handle)

@@ -110,7 +110,7 @@ class NeighbourImpact(Answer):
 
 @dataclass(frozen=True, slots=True)
 class Colocation(Answer):
-    """An application beside neighbours, who come in the order in which they were named."""
+    """An application co-located with neighbours, in the order in which they were named."""
 
     prediction: Forecast
     neighbours: tuple[NeighbourImpact, ...] = ()

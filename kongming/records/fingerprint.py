@@ -34,7 +34,7 @@ def check_number(
 ) -> None:
     """Raises ImplausibleError for what is not finite, below ``least``, or None."""
     if value is None or not least <= value < math.inf or value == -math.inf:
-        raise ImplausibleError("cannot be true.", field=field, found=value, allowed=allowed)
+        raise ImplausibleError("is implausible.", field=field, found=value, allowed=allowed)
 
 
 MALFORMED = (KeyError, TypeError, ValueError, AttributeError, OverflowError)
@@ -102,13 +102,13 @@ class Reading:
             self._refuse()
 
     def _refuse(self) -> None:
-        """Raises ImplausibleError for the first number that cannot be true."""
+        """Raises ImplausibleError for the first implausible number."""
         field = f"surrogates.{self.name}"
         for key in ("seconds_per_op", "median", "p90"):
             value = getattr(self, key)
             if value is None or not 0.0 < value < math.inf:
                 raise ImplausibleError(
-                    "cannot be true.",
+                    "is implausible.",
                     field=f"{field}.{key}",
                     found=value,
                     allowed="a finite time above 0 s",

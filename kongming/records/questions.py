@@ -73,7 +73,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class ColocationQuestion:
-    """The runtime of ``app`` beside named neighbours on an idle node.
+    """The runtime of ``app`` co-located with named neighbours on an idle node.
 
     ``node`` None is the node of the training runs. One name may come several times.
     """

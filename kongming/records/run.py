@@ -21,8 +21,8 @@ from kongming.records.fingerprint import (
 from kongming.records.moments import unix
 
 RUN_KINDS = ("solo", "induced", "corun", "signature", "environment")
-"""solo: idle node; induced: under a load level; corun: beside another application; signature:
-an attempt at a signature that failed (one that succeeded is a Signature, not a Run);
+"""solo: idle node; induced: under a load level; corun: co-located with another application;
+signature: an attempt at a signature that failed (one that succeeded is a Signature, not a Run);
 environment: under limits or neighbours that no model is told of, named in ``config``."""
 
 
@@ -250,7 +250,7 @@ def _check_finite(value: object, field: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """The fingerprint that a neighbour sees beside an application (Algorithm 1, phase 2).
+    """The fingerprint that a neighbour co-located with an application sees (Algorithm 1, phase 2).
 
     Readings are weighted by time over ``iterations`` whole iterations of the application, the
     gaps between iterations left out.

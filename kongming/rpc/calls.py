@@ -31,7 +31,7 @@ Result = TypeVar("Result", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[Result]):
-    """``decode`` takes the response, and raises InputError where it cannot be true."""
+    """``decode`` takes the response, and raises InputError where it is implausible."""
 
     service: Literal["predictor", "fleet", "profiles", "assignments"]
     method: str

@@ -208,7 +208,7 @@ def from_failure(failure: predictor_pb2.Failure) -> KongmingError:
     return _made(kind, failure.message, held, failure.field or None)
 
 
-# -- what an error holds beside its message ----------------------------------------------------
+# -- what an error holds besides its message ---------------------------------------------------
 
 _TEXTS = ("hint", "allowed", "kind", "name", "extra", "reason")
 """Attributes that are texts or None, as they are in the metadata."""

@@ -64,7 +64,7 @@ def answer_from_message(message: predictor_pb2.PredictAnswer) -> Forecast | Kong
     """A question's answer, or the error that it has in place of one.
 
     Raises:
-        InputError: an interval cannot be true.
+        InputError: an interval is implausible.
     """
     if message.WhichOneof("answer") == "failure":
         return from_failure(message.failure)

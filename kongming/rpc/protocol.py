@@ -32,7 +32,7 @@ class Oracle(Protocol):
         """An application that nobody profiled is ranked by the nodes' general slowdown."""
 
     def predict_colocation(self, question: ColocationQuestion) -> Colocation:
-        """On an idle node beside named neighbours, and what each of them meets."""
+        """On an idle node, co-located with named neighbours, and what each of them meets."""
 
     def nodes(self) -> tuple[NodeReport, ...]:
         """All nodes, by name."""

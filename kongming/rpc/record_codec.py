@@ -261,8 +261,8 @@ def run_from_message(
     """A metric of 0 or less is kept, as the store does: such a run is not ok. ``node`` as for
     ``fingerprint_from_message``.
 
-    Raises InputError: a missing part, an unknown placement, kind or direction, or a number that
-    cannot be true.
+    Raises InputError: a missing part, an unknown placement, kind or direction, or an
+    implausible number.
     """
     if not message.HasField("started_at"):
         raise InputError("is missing.", field=f"{field}.started_at")
@@ -343,7 +343,7 @@ def signature_from_message(
 ) -> Signature:
     """``node`` as for ``fingerprint_from_message``.
 
-    Raises InputError: a missing part, an unknown placement, a number that cannot be true."""
+    Raises InputError: a missing part, an unknown placement, an implausible number."""
     if not message.HasField("fingerprint"):
         raise InputError("is missing.", field=f"{field}.fingerprint")
     return Signature(

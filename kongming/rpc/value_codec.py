@@ -44,14 +44,14 @@ _DEEPEST = 32
 def not_negative(value: float, field: str) -> float:
     """A finite number, 0 or more. Raises InputError."""
     if not 0.0 <= value < math.inf:
-        raise InputError("cannot be true.", field=field, found=value, allowed="finite, 0 or more")
+        raise InputError("is implausible.", field=field, found=value, allowed="finite, 0 or more")
     return value
 
 
 def count(value: int, field: str) -> int:
     """A whole number, 0 or more. Raises InputError."""
     if value < 0:
-        raise InputError("cannot be true.", field=field, found=value, allowed="0 or more")
+        raise InputError("is implausible.", field=field, found=value, allowed="0 or more")
     return value
 
 

@@ -63,8 +63,8 @@ class PairTable:
             for value in pair.slowdowns:
                 if not (math.isfinite(value) and value > 0.0):
                     raise InputError(
-                        "cannot be true.",
-                        field=f"slowdown of {pair.app} beside {pair.beside}",
+                        "is implausible.",
+                        field=f"slowdown of {pair.app} next to {pair.beside}",
                         found=value,
                         allowed="a finite number above 0",
                     )
@@ -121,7 +121,7 @@ class PairTable:
             return self
         unmeasured = [(a, b) for a, b in missing if a != b]
         if unmeasured and not everything:
-            shown = ", ".join(f"{a} beside {b}" for a, b in unmeasured[:3])
+            shown = ", ".join(f"{a} next to {b}" for a, b in unmeasured[:3])
             more = f" and {len(unmeasured) - 3} more" if len(unmeasured) > 3 else ""
             raise UntrainedError(
                 f"There is no measurement of {shown}{more}.",
@@ -197,7 +197,7 @@ def beliefs_of(
     for i, j in np.argwhere(missing).tolist():
         if i != j and not everything:
             raise UntrainedError(
-                f"There is no prediction for {table.apps[i]} beside {table.apps[j]}.",
+                f"There is no prediction for {table.apps[i]} next to {table.apps[j]}.",
                 hint="Give every pair a prediction, or profile and train the missing applications.",
             )
     if missing.any():

@@ -261,7 +261,7 @@ def _keep_private(engine: sa.Engine, path: Path) -> None:
         return
 
     def hide(connection: object, record: object) -> None:
-        # There is nothing in it yet; what SQLite makes beside it later has the mode of the file.
+        # There is nothing in it yet; what SQLite adds to its folder later has the mode of the file.
         for name in (path.name, f"{path.name}-wal", f"{path.name}-shm"):
             with suppress(OSError):
                 path.with_name(name).chmod(0o600)

@@ -31,7 +31,7 @@ class Reference:
         for name, seconds in self.times.items():
             if not 0.0 < seconds < math.inf:
                 raise ImplausibleError(
-                    "cannot be true.",
+                    "is implausible.",
                     field=f"times.{name}",
                     found=seconds,
                     allowed="a finite time above 0 s",

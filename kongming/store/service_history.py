@@ -49,7 +49,7 @@ class ServiceHistory(Feed):
             value = getattr(realised, name)
             if not 0.0 < value < math.inf:
                 raise InputError(
-                    "cannot be true.", field=name, found=value, allowed="a finite number above 0"
+                    "is implausible.", field=name, found=value, allowed="a finite number above 0"
                 )
         with self._writing() as connection:
             key = row_id(realised.node_id, realised.run_id)

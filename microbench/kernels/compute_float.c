@@ -1,4 +1,4 @@
-/* compute.float: multiply-adds in registers, eight chains beside each other; each nears a fixed
+/* compute.float: multiply-adds in registers, eight parallel chains; each nears a fixed
  * point and never a value that is slow to compute with. */
 #include "microbench.h"
 
@@ -94,7 +94,7 @@ static void teardown(struct instance *self)
 
 static const struct variant variants[] = {
     {"float", SIZE_NONE, 0, "compute", NOT_QUICK, false, 0, 0,
-     "Double-precision multiply-adds in registers, eight chains beside each other"},
+     "Double-precision multiply-adds in registers, eight parallel chains"},
 };
 
 const struct microbench compute_float_microbench = {

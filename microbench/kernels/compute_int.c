@@ -87,7 +87,7 @@ static void teardown(struct instance *self)
 
 static const struct variant variants[] = {
     {"int", SIZE_NONE, 0, "compute", IN_ALL, false, 0, 0,
-     "Integer arithmetic in registers: dependent multiplications beside six independent chains"},
+     "Integer arithmetic in registers: dependent multiplications and six independent chains"},
 };
 
 const struct microbench compute_int_microbench = {

@@ -68,7 +68,7 @@ class Fleet(fleet_pb2_grpc.FleetServicer):
     ) -> fleet_pb2.RegisterResponse:
         node_from_message(request.node)
         if self.unbelieving and request.references:
-            status = to_status(InputError("cannot be true.", field="references"))
+            status = to_status(InputError("is implausible.", field="references"))
             context.abort_with_status(_Aborted(status))
         self.registered.append(request)
         with self._lock:
@@ -117,7 +117,7 @@ class Fleet(fleet_pb2_grpc.FleetServicer):
         for reported in request.runs:
             run = run_from_message(reported.run)
             if self.broken and run.app == self.broken:
-                status = to_status(InputError("cannot be true.", field="run"))
+                status = to_status(InputError("is implausible.", field="run"))
                 context.abort_with_status(_Aborted(status))
             if self.crashing and run.app == self.crashing:
                 context.abort(grpc.StatusCode.INTERNAL, "unforeseen")

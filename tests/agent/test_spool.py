@@ -94,10 +94,10 @@ def test_a_refused_run_is_put_aside_and_a_refused_fingerprint_dropped(spool: Spo
     bad, print_ = run("sort", 1.0), fingerprint(TIMES)
     spool.add_run(bad)
     spool.add_fingerprint(print_, "live", 0)
-    spool.refused(bad.id, "run.metric: cannot be true.")
+    spool.refused(bad.id, "run.metric: is implausible.")
     spool.refused(print_.id, "no")
     assert spool.oldest() == []
-    assert refused_records(spool) == [(bad.id, "run.metric: cannot be true.")]
+    assert refused_records(spool) == [(bad.id, "run.metric: is implausible.")]
 
 
 def test_a_run_and_its_step_are_kept_together_or_not_at_all(spool: Spool) -> None:

@@ -1,4 +1,4 @@
-"""What cannot be true, or does not belong together, is refused in a prediction, with the reason."""
+"""What is implausible, or does not belong together, is refused in a prediction, with the reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records survive their JSON form, and what cannot be true or is too new is refused."""
+"""Records survive their JSON form, and what is implausible or too new is refused."""
 
 from __future__ import annotations
 

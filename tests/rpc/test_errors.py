@@ -29,7 +29,7 @@ EXAMPLES: list[KongmingError] = [
     KongmingError("It failed.", hint=HINT),
     InputError("is wrong.", field="a.b", found=-1, allowed="0 or more", hint=HINT),
     InputError("Something is wrong."),
-    errors.ImplausibleError("cannot be true.", field="wall_s", found=-1.0, hint=HINT),
+    errors.ImplausibleError("is implausible.", field="wall_s", found=-1.0, hint=HINT),
     errors.UnknownNameError("application", "srot", ["sort", "sore"], hint=HINT),
     errors.ApplicationFileError("The key is wrong."),
     errors.MissingExtraError("Training", "predict", "numpy"),

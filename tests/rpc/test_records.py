@@ -1,4 +1,4 @@
-"""Records survive the wire, and what cannot be true is refused with its field named."""
+"""Records survive the wire, and what is implausible is refused with its field named."""
 
 from __future__ import annotations
 

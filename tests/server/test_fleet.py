@@ -174,7 +174,7 @@ def test_runs_and_signatures_are_kept_once(server: ServerProcess, agent: FakeAge
         assert store.runs()[0].fingerprint is not None
 
 
-def test_a_run_that_cannot_be_true_is_refused_beside_one_that_can(agent: FakeAgent) -> None:
+def test_an_implausible_run_is_refused_and_the_other_is_kept(agent: FakeAgent) -> None:
     good, bad = builders.run("sort", 2.0, IDLE), builders.run("sort", 2.0)
     other = builders.run("sort", 2.0, node_id="node-2")
     reported = [

@@ -116,7 +116,7 @@ def test_a_pair_of_one_application_is_estimated_and_said_so() -> None:
     assert (filled.logs >= 0.0).all()
     del slowdowns["b", "c"]
     lacking = PairTable.of([MeasuredPair(a, b, (s,)) for (a, b), s in slowdowns.items()], {})
-    with pytest.raises(UntrainedError, match="There is no measurement of b beside c"):
+    with pytest.raises(UntrainedError, match="There is no measurement of b next to c"):
         lacking.filled()
     assert ("b", "c") in lacking.filled(everything=True).estimated
 
@@ -134,7 +134,7 @@ def test_estimates_of_a_table_without_interaction_are_exact() -> None:
 
 
 def test_predictions_that_lack_a_pair() -> None:
-    with pytest.raises(UntrainedError, match="There is no prediction for hog beside quiet"):
+    with pytest.raises(UntrainedError, match="There is no prediction for hog next to quiet"):
         beliefs_of({("hog", "victim"): (1.1, None)}, table(), source="a test")
 
 

@@ -1,4 +1,4 @@
-"""HTTP beside gRPC: metrics, health, and Predict and RankNodes as JSON."""
+"""HTTP in addition to gRPC: metrics, health, and Predict and RankNodes as JSON."""
 
 from kongming_server.http.app import make_http
 

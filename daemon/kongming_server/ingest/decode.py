@@ -37,7 +37,7 @@ MOST_SEQUENCE = 2**53
 def sequence_of(value: int, field: str) -> int:
     """Raises InputError for a number that no agent has counted up to."""
     if value > MOST_SEQUENCE:
-        raise InputError("cannot be true.", field=field, found=value, allowed="up to 2^53")
+        raise InputError("is implausible.", field=field, found=value, allowed="up to 2^53")
     return value
 
 
@@ -54,7 +54,7 @@ def check_span(seconds: float, field: str) -> None:
     """Raises ImplausibleError for what would take longer than a year."""
     if not seconds <= LONGEST_S:
         raise ImplausibleError(
-            "cannot be true.", field=field, found=seconds, allowed=f"up to {LONGEST_S:.0f} s"
+            "is implausible.", field=field, found=seconds, allowed=f"up to {LONGEST_S:.0f} s"
         )
 
 

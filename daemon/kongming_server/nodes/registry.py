@@ -23,7 +23,7 @@ class Agent:
     """A node and its agent. Times are unix seconds, None before there was one.
 
     ``registered`` is False for a node that is only known from what was measured there by hand;
-    ``suspect`` says why what the node reports is not believed; ``sense`` counts the plausible
+    ``suspect`` says why the node is in quarantine; ``plausible`` counts the plausible
     fingerprints since then; ``bound_to`` whose node it is (``nodes.ownership``), empty for
     nobody's; ``campaigns`` are the application of each campaign that was asked for, by its id,
     and who asked.
@@ -36,7 +36,7 @@ class Agent:
     allowed_apps: tuple[str, ...] = ()
     wanted_profiles: tuple[str, ...] = ()
     suspect: str | None = None
-    sense: int = 0
+    plausible: int = 0
     silent: bool = False
     last_heartbeat: float | None = None
     last_fingerprint: float | None = None

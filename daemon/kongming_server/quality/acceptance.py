@@ -1,7 +1,7 @@
 """Whether a new model version goes into service: where its validation is no worse, given the noise.
 
 Pure. Two versions are best compared on the same runs, none of which either has learnt from: the
-new one's errors on what its validation left out, beside the errors that the one in service makes
+new one's errors on what its validation left out, with the errors that the one in service makes
 on those of the runs that are newer than itself. Where too few are newer, the two validations are
 compared as they were recorded. "No worse" is the one-standard-error rule (Breiman et al. 1984,
 section 3.4.3): a difference within its standard error is none, and then the newer one is taken,
@@ -120,7 +120,7 @@ def _other_node(new: Judged, found: float, old: Judged) -> Decision:
 
 
 def _compared(found: float, theirs: float, noise: float, whose: str) -> Decision:
-    errors = f"{_percent(found)} beside {_percent(theirs)}, {whose}"
+    errors = f"{_percent(found)} against {_percent(theirs)}, {whose}"
     if found <= theirs + noise:
         return Decision(True, f"its validation error is no worse: {errors}")
     return Decision(False, f"its validation error is worse: {errors} (noise {_percent(noise)})")

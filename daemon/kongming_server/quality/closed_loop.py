@@ -1,4 +1,4 @@
-"""The closed loop: finished runs beside what was predicted for them, drift, and training again.
+"""The closed loop: finished runs compared with their predictions, drift, and training again.
 
 What is predicted when an application starts somewhere is kept; when its run is reported, the two
 are compared and the comparison is kept. A moment later the errors of the model in service are

@@ -215,8 +215,8 @@ def revoke(
     server: ServerSettings,
     as_json: bool,
 ) -> None:
-    """Revoke the token ID, as 'token list' shows it, or a certificate; servers heed it within a
-    second or so.
+    """Revoke the token ID, as 'token list' shows it, or a certificate; it is refused from
+    the next time that a server reads its tokens (security.tokens_period_s, 1 s by default).
 
     A certificate's fingerprint: openssl x509 -in FILE -noout -fingerprint -sha256
     """

@@ -132,7 +132,7 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
                 field="references",
             )
         except ImplausibleError as error:
-            await hub.doubt(agent, error.message)
+            await hub.quarantine(agent, error.message)
             raise
         hub.quotas.name_suite(agent.bound_to, fingerprint.suite_version)
         reported = Reported(agent.facts.id, 0, fingerprint, Purpose.REFERENCE.value)
@@ -179,15 +179,15 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
             answer.rejected.append(_rejected(reported.fingerprint.id, error))
             hub.metrics.rejected.labels("fingerprint").inc()
             if isinstance(error, ImplausibleError):
-                log.warning("%s reported what cannot be true: %s", agent.facts.name, error.message)
-                await hub.doubt(agent, error.message)
+                log.warning("%s reported an implausible value: %s", agent.facts.name, error.message)
+                await hub.quarantine(agent, error.message)
             return None
         hub.alive(agent, now)
         if purpose is Purpose.ESTIMATE:
             hub.use_fingerprint(agent, domain, fingerprint, purpose)
             answer.accepted.append(fingerprint.id)
             return None
-        await hub.reassure(agent)
+        await hub.count_plausible(agent)
         record = Reported(agent.facts.id, sequence, fingerprint, purpose.value)
         return await self._ingest.enqueue(Report((record,), domain, reported.ByteSize()))
 
@@ -240,8 +240,8 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
     ) -> None:
         answer.rejected.append(_rejected(id_, error))
         if isinstance(error, ImplausibleError):
-            log.warning("%s reported what cannot be true: %s", agent.facts.name, error.message)
-            await self._hub.doubt(agent, error.message)
+            log.warning("%s reported an implausible value: %s", agent.facts.name, error.message)
+            await self._hub.quarantine(agent, error.message)
 
     async def _finish(self, finished: FinishedRun) -> None:
         """What follows from a run that is on disk: a repeated delivery does it once more."""

@@ -1,1 +1,1 @@
-"""Training as operations, in worker processes beside the serving one."""
+"""Training as operations, in worker processes of their own."""

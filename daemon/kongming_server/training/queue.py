@@ -1,4 +1,4 @@
-"""Training as operations: queued, run by processes beside the serving one, watched, cancelled."""
+"""Training as operations: queued, run by worker processes, watched, cancelled."""
 
 from __future__ import annotations
 
@@ -490,7 +490,7 @@ def _summary(operation: Operation | None) -> str:
     failed = sum(bool(one.error) for one in trained)
     parts = [f"{promoted} new in service"]
     if len(trained) - promoted - failed:
-        parts.append(f"{len(trained) - promoted - failed} kept beside the one in service")
+        parts.append(f"{len(trained) - promoted - failed} kept, but not in service")
     if failed:
         parts.append(f"{failed} not trained")
     return ", ".join(parts) if trained else "There was nothing new to learn from"

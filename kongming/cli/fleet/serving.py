@@ -106,7 +106,7 @@ def _own_or_group(ctx: click.Context, name: str, value: Any) -> tuple[Any, bool]
 def oracle(
     server: Server, store_url: str | None, scale_files: Mapping[str, ScaleFile] | None = None
 ) -> Iterator[Oracle]:
-    """The server where one is named, else the local store, with scale models beside its own.
+    """The server where one is named, else the local store with scale models added to its own.
 
     Raises:
         InputError: both --server and --store were typed.

@@ -37,7 +37,7 @@ def remarks(document: Mapping[str, Any]) -> list[str]:
     noise = "" if pairs["noise_pct"] is None else f", repeat noise {pairs['noise_pct']:.1f}%"
     lines = [f"pairs: {pairs['measured']} measured ({pairs['source']}{noise})"]
     if pairs["estimated"]:
-        shown = ", ".join(f"{a} beside {b}" for a, b in pairs["estimated"][:3])
+        shown = ", ".join(f"{a} next to {b}" for a, b in pairs["estimated"][:3])
         more = ", ..." if len(pairs["estimated"]) > 3 else ""
         lines.append(
             f"{len(pairs['estimated'])} pairs were not measured, but estimated from the others: "

@@ -1,4 +1,4 @@
-"""A prediction in an environment that was measured by hand, beside what a store knows."""
+"""A prediction in an environment that was measured by hand, with what a store knows."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def predict_measured(
     runs there: by the model in service, with intervals widened so. ``question`` names the
     fingerprint's node and a placement.
 
-    Raises: as ``Engine.predict``, and InputError for a fingerprint that cannot be true.
+    Raises: as ``Engine.predict``, and InputError for an implausible fingerprint.
     """
     node = fingerprint.node
     now = unix(fingerprint.started_at) + fingerprint.elapsed_s / 2.0

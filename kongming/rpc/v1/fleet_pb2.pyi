@@ -60,7 +60,7 @@ class _NodeStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_NodeState.V
     NODE_STATE_SILENT: _NodeState.ValueType  # 2
     """No heartbeat for longer than the server allows."""
     NODE_STATE_SUSPECT: _NodeState.ValueType  # 3
-    """It reported what cannot be true: not ranked until it reports sense again."""
+    """It reported implausible values: not ranked until it has sent enough plausible reports."""
     NODE_STATE_STORED: _NodeState.ValueType  # 4
     """No agent is known, only what was measured there."""
 
@@ -73,7 +73,7 @@ NODE_STATE_READY: NodeState.ValueType  # 1
 NODE_STATE_SILENT: NodeState.ValueType  # 2
 """No heartbeat for longer than the server allows."""
 NODE_STATE_SUSPECT: NodeState.ValueType  # 3
-"""It reported what cannot be true: not ranked until it reports sense again."""
+"""It reported implausible values: not ranked until it has sent enough plausible reports."""
 NODE_STATE_STORED: NodeState.ValueType  # 4
 """No agent is known, only what was measured there."""
 Global___NodeState: _TypeAlias = NodeState  # noqa: Y015
@@ -287,7 +287,7 @@ class ReportResponse(_message.Message):
 
     @_builtins.property
     def rejected(self) -> _containers.RepeatedCompositeFieldContainer[Global___Rejected]:
-        """What cannot be true or is not valid: it will not be accepted later either."""
+        """What is implausible or invalid: it will not be accepted later either."""
 
     @_builtins.property
     def instructions(self) -> Global___Instructions:
@@ -480,7 +480,7 @@ class ReportRunsResponse(_message.Message):
 
     @_builtins.property
     def rejected(self) -> _containers.RepeatedCompositeFieldContainer[Global___Rejected]:
-        """What cannot be true or is not valid: it will not be accepted later either."""
+        """What is implausible or invalid: it will not be accepted later either."""
 
     def __init__(
         self,

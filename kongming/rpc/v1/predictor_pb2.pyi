@@ -814,7 +814,7 @@ Global___PredictColocationResponse: _TypeAlias = PredictColocationResponse  # no
 
 @_typing.final
 class NeighbourImpact(_message.Message):
-    """What a neighbour meets beside the application and the other neighbours."""
+    """What a neighbour meets, co-located with the application and the other neighbours."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

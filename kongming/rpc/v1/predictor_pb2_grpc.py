@@ -70,7 +70,7 @@ class PredictorServicer:
         raise NotImplementedError('Method not implemented!')
 
     def PredictColocation(self, request, context):
-        """The runtime of an application beside named neighbours on an idle node, and what it does to
+        """The runtime of an application co-located with named neighbours on an idle node, and what it does to
         them.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

@@ -38,7 +38,7 @@ class PredictorStub:
     refused on its own.
     """
     PredictColocation: _grpc.UnaryUnaryMultiCallable[_predictor_pb2.PredictColocationRequest, _predictor_pb2.PredictColocationResponse]
-    """The runtime of an application beside named neighbours on an idle node, and what it does to
+    """The runtime of an application co-located with named neighbours on an idle node, and what it does to
     them.
     """
     RankNodes: _grpc.UnaryUnaryMultiCallable[_predictor_pb2.RankNodesRequest, _predictor_pb2.RankNodesResponse]
@@ -56,7 +56,7 @@ class PredictorAsyncStub(PredictorStub):
     refused on its own.
     """
     PredictColocation: _aio.UnaryUnaryMultiCallable[_predictor_pb2.PredictColocationRequest, _predictor_pb2.PredictColocationResponse]  # type: ignore[assignment]
-    """The runtime of an application beside named neighbours on an idle node, and what it does to
+    """The runtime of an application co-located with named neighbours on an idle node, and what it does to
     them.
     """
     RankNodes: _aio.UnaryUnaryMultiCallable[_predictor_pb2.RankNodesRequest, _predictor_pb2.RankNodesResponse]  # type: ignore[assignment]
@@ -83,7 +83,7 @@ class PredictorServicer(metaclass=_abc_1.ABCMeta):
         request: _predictor_pb2.PredictColocationRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_predictor_pb2.PredictColocationResponse, _abc.Awaitable[_predictor_pb2.PredictColocationResponse]]:
-        """The runtime of an application beside named neighbours on an idle node, and what it does to
+        """The runtime of an application co-located with named neighbours on an idle node, and what it does to
         them.
         """
 

@@ -571,7 +571,7 @@ class Run(_message.Message):
 
     @_builtins.property
     def neighbours(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Applications that ran beside it."""
+        """Applications that were co-located with it."""
 
     @_builtins.property
     def fingerprint(self) -> Global___Fingerprint:
@@ -667,7 +667,7 @@ Global___Run: _TypeAlias = Run  # noqa: Y015
 
 @_typing.final
 class Signature(_message.Message):
-    """The fingerprint that a neighbour sees beside an application."""
+    """The fingerprint that a neighbour co-located with an application sees."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
