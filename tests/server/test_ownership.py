@@ -152,12 +152,32 @@ def test_a_token_with_names_is_for_nodes_of_these_names_and_they_are_for_it(
         assert refusals(mine) == OK
 
 
+def test_a_token_with_names_takes_no_id_that_another_token_names(server: ServerProcess) -> None:
+    mine, _ = agent_with(server, nodes=["node-7"])
+    thief, _ = agent_with(server, nodes=["thief"])
+    thief.facts = builders.node(id="node-7", name="thief")
+    assert code_of(thief.register) is grpc.StatusCode.PERMISSION_DENIED
+    mine.facts = builders.node(id="node-7", name="node-7")
+    assert refusals(mine) == OK
+
+
+@pytest.mark.parametrize("text", ["node-1 ", "n\N{CYRILLIC SMALL LETTER O}de-1", "n[1-9]", "a,b"])
+def test_a_node_has_no_name_that_looks_like_another_one(server: ServerProcess, text: str) -> None:
+    mine, _ = agent_with(server)
+    for facts in ({"id": text, "name": "n"}, {"id": "n", "name": text}):
+        mine.facts = builders.node(**facts)
+        assert code_of(mine.register) is grpc.StatusCode.INVALID_ARGUMENT
+
+
 @pytest.mark.parametrize(
     "facts",
     [
         {"id": "other", "name": "node-1"},
         {"id": "other", "name": "node-1.elsewhere"},
         {"id": "node-1.example", "name": "other"},
+        # By which it could bind assignments that are to be given to node-1.
+        {"id": "node-1", "name": "other"},
+        {"id": "other", "name": "id-1.elsewhere"},
     ],
 )
 def test_a_name_is_its_first_holders(server: ServerProcess, facts: dict[str, str]) -> None:
@@ -304,6 +324,17 @@ def test_what_is_free_is_taken_once() -> None:
     assert free.bound_to == ""
     with pytest.raises(AccessError, match="not for a node"):
         claim(ownership, free, fourth)
+
+
+def test_a_certificate_of_the_same_common_name_is_for_its_own_nodes() -> None:
+    ownership = Ownership(FakeTokens(set()))
+    agent = Agent(builders.node(name="n1"))
+    mine, thief = (
+        Caller(Role.AGENT, "n1", f"certificate {name}", nodes=(name,)) for name in ("n1", "thief")
+    )
+    assert claim(ownership, agent, mine)
+    with pytest.raises(AccessError, match="not for a node"):
+        claim(ownership, agent, thief)
 
 
 def test_a_certificate_is_for_the_nodes_that_it_names() -> None:

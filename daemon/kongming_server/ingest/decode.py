@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
@@ -48,6 +49,22 @@ def plain_name(text: str, field: str) -> str:
             "is no name.", field=field, found=text, allowed="printable characters, one at the least"
         )
     return text
+
+
+def node_name(text: str, field: str) -> str:
+    """Raises InputError for an id or a name that a node cannot have: people would take a letter
+    that looks like another one for it, and a batch system a bracket for a list."""
+    if _NODE_NAME.fullmatch(text) is None:
+        raise InputError(
+            "is no name of a node.",
+            field=field,
+            found=text,
+            allowed="letters, digits and . _ : @ + - of ASCII, one at the least",
+        )
+    return text
+
+
+_NODE_NAME = re.compile(r"[A-Za-z0-9._:@+-]+")
 
 
 def check_span(seconds: float, field: str) -> None:

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from kongming.records.errors import AccessError, ConflictError
 from kongming.records.fingerprint import NodeFacts
-from kongming_server.nodes.registry import Agent, Agents
+from kongming_server.nodes.registry import Agent, Agents, first_part
 from kongming_server.security.admission import Caller, current_call
 from kongming_server.security.roles import Role
 
@@ -47,9 +47,12 @@ class Ownership:
         if caller is None:
             return False
         mine = holder_of(caller)
-        if agent.bound_to == mine:
-            return False
         named = covers(caller, agent.facts.name)
+        if agent.bound_to == mine:
+            # Of two certificates of one common name each is for the nodes that it names.
+            if not named:
+                raise _not_named(agent.facts)
+            return False
         if agent.bound_to and (self._counts(agent.bound_to) or not (caller.nodes and named)):
             raise AccessError(
                 f"The node {agent.facts.id} was registered by another agent.",
@@ -74,20 +77,25 @@ class Ownership:
         if not covers(caller, facts.name):
             raise _not_named(facts)
         mine = holder_of(caller)
-        if not caller.nodes:
-            for name in (facts.id, facts.name):
-                if any(_TOKEN + token != mine for token in self._tokens.naming(name)):
-                    raise AccessError(
-                        f"Another token is for the node {name}.",
-                        hint="An operator makes one for it: kongming-server token add --role "
-                        f"agent --node {name}",
-                    )
+        for name in (facts.id, facts.name):
+            if caller.nodes and covers(caller, name):
+                continue
+            if any(_TOKEN + token != mine for token in self._tokens.naming(name)):
+                raise AccessError(
+                    f"Another token is for the node {name}.",
+                    hint="An operator makes one for it: kongming-server token add --role "
+                    f"agent --node {name}",
+                )
         # A batch system may know nodes by the first part of their names alone. That two have one
         # and the same is no mistake where an operator made a token for each.
-        alike = () if caller.nodes else agents.beginning(facts.name)
+        if caller.nodes:
+            named = agents.called(facts.name)
+        else:
+            named = agents.alike(facts.name, first_part(facts.name))
         for what, name, others in (
-            ("node.name", facts.name, (*agents.called(facts.name), *alike)),
-            ("node.id", facts.id, agents.called(facts.id)),
+            ("node.name", facts.name, named),
+            # An agent may bind assignments whose id ends with its node's id.
+            ("node.id", facts.id, agents.alike(facts.id)),
         ):
             for other in others:
                 free = other.registered and not other.bound_to

@@ -117,7 +117,7 @@ class Agents:
     def __init__(self) -> None:
         self._by_id: dict[str, Agent] = {}
         self._by_name: dict[str, set[str]] = {}
-        self._by_first_part: dict[str, set[str]] = {}
+        self._by_alias: dict[str, set[str]] = {}
 
     def __iter__(self) -> Iterator[Agent]:
         return iter(self._by_id.values())
@@ -135,10 +135,12 @@ class Agents:
             agent = self._by_id[facts.id] = Agent(facts)
         elif agent.facts.name != facts.name:
             self._by_name[agent.facts.name].discard(facts.id)
-            self._by_first_part[first_part(agent.facts.name)].discard(facts.id)
+            for alias in aliases(agent.facts):
+                self._by_alias[alias].discard(facts.id)
         agent.facts = facts
         self._by_name.setdefault(facts.name, set()).add(facts.id)
-        self._by_first_part.setdefault(first_part(facts.name), set()).add(facts.id)
+        for alias in aliases(facts):
+            self._by_alias.setdefault(alias, set()).add(facts.id)
         return agent
 
     def _names(self) -> list[str]:
@@ -149,9 +151,9 @@ class Agents:
         ids = {*self._by_name.get(name, ()), *((name,) if name in self._by_id else ())}
         return [self._by_id[node_id] for node_id in sorted(ids)]
 
-    def beginning(self, name: str) -> list[Agent]:
-        """The nodes whose name has the same first part, up to a dot, as this one."""
-        ids = self._by_first_part.get(first_part(name), ())
+    def alike(self, *names: str) -> list[Agent]:
+        """The nodes that have one of these as an alias."""
+        ids = {node_id for name in names for node_id in self._by_alias.get(name, ())}
         return [self._by_id[node_id] for node_id in sorted(ids)]
 
     def count_of(self, holder: str) -> int:
@@ -200,6 +202,11 @@ _LISTED = 1000
 def first_part(name: str) -> str:
     """A host's name without its domain."""
     return name.partition(".")[0]
+
+
+def aliases(facts: NodeFacts) -> set[str]:
+    """What a batch system may call a node: its assignments there end with one of these."""
+    return {facts.id, facts.name, first_part(facts.name)}
 
 
 class Watchers:

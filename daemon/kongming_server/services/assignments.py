@@ -20,7 +20,7 @@ from kongming.rpc.v1 import assignments_pb2, assignments_pb2_grpc
 from kongming_server.ingest.decode import plain_name
 from kongming_server.nodes.access import NodeAccess
 from kongming_server.nodes.ownership import calling_agent
-from kongming_server.nodes.registry import Agent, first_part
+from kongming_server.nodes.registry import Agent, aliases
 from kongming_server.quality.closed_loop import ClosedLoop
 from kongming_server.state import Hub
 
@@ -218,8 +218,7 @@ def _check_own(assignment_id: str, known: list[Resident], agent: Agent) -> None:
     """Raises AccessError where an agent may not bind the assignment on its node: it is on another
     one; or it was never reserved and its id is not of this node's name, so that no agent takes an
     id that a scheduler is to give to an assignment elsewhere."""
-    name = agent.facts.name
-    own = {agent.facts.id, name, first_part(name)}
+    own = aliases(agent.facts)
     here = known[0].node_id == agent.facts.id if known else None
     if here is False or (here is None and assignment_id.rpartition(":")[2] not in own):
         raise _not_here(assignment_id)

@@ -80,7 +80,7 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
         hub = self._hub
         facts = records.node_from_message(request.node)
         for field, name in (("node.id", facts.id), ("node.name", facts.name)):
-            reports.plain_name(name, field)
+            reports.node_name(name, field)
         for app in request.allowed_apps:
             reports.plain_name(app, "allowed_apps")
         known = hub.agents.get(facts.id)
