@@ -12,7 +12,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,8 @@ from tests.server.process import python_path
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOYED = ROOT / "daemon/deploy/slurm"
 PROGRAMS = ("munged", "slurmctld", "slurmd", "scontrol", "sinfo", "squeue", "sbatch", "scancel")
+OWNER = "KONGMING_TEST_SLURM_OWNER"
+"""In the environment of all that a cluster starts: which process of the tests it belongs to."""
 _PR_SET_PDEATHSIG = 1
 _PLUGINS = ("/usr/lib/x86_64-linux-gnu/slurm-wlm", "/usr/lib/slurm-wlm", "/usr/lib/slurm")
 
@@ -103,6 +105,7 @@ class SlurmCluster:
             "SLURM_CONF": str(self._configuration),
             "PYTHONPATH": python_path(),
             "KONGMING_SLURM_RANKINGS": str(rankings),
+            OWNER: str(_identity(os.getpid())),
         }
         # Slurm refuses folders that others may write to, munge those that others may not search.
         for part in (folder, *(folder / name for name in ("munge", "state", "spool"))):
@@ -127,6 +130,7 @@ class SlurmCluster:
             self._install(hook, hooks)
 
     def start(self) -> None:
+        end_abandoned()
         folder = self.folder
         self.spawn(
             "munged",
@@ -239,14 +243,8 @@ class SlurmCluster:
 
     def left(self) -> list[int]:
         """Processes of this cluster that are there still, by what they were started with."""
-        pids = []
-        for entry in Path("/proc").iterdir():
-            if not entry.name.isdigit() or int(entry.name) == os.getpid():
-                continue
-            with contextlib.suppress(OSError):
-                if str(self._configuration).encode() in (entry / "environ").read_bytes():
-                    pids.append(int(entry.name))
-        return pids
+        wanted = f"SLURM_CONF={self._configuration}"
+        return [pid for pid, variables in _environments() if wanted in variables]
 
     def _install(self, hook: str, settings: Path) -> None:
         """The script that is deployed, with this cluster's paths in it."""
@@ -266,6 +264,34 @@ class SlurmCluster:
         script = self.folder / f"{hook}.sh"
         script.write_text(text)
         script.chmod(0o755)
+
+
+def end_abandoned() -> None:
+    """Kill what clusters of tests that are no more have left, as after SIGKILL: steps of jobs are
+    nobody's children, and keep the control groups that they are in from being removed."""
+    marked = f"{OWNER}="
+    for pid, variables in _environments():
+        owner = next((v.removeprefix(marked) for v in variables if v.startswith(marked)), None)
+        if owner is not None and _identity(int(owner.partition(":")[0])) != owner:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def _environments() -> Iterator[tuple[int, list[str]]]:
+    """Every other process, with the environment that it was started with."""
+    for entry in Path("/proc").glob("[0-9]*"):
+        if int(entry.name) != os.getpid():
+            with contextlib.suppress(OSError):
+                yield int(entry.name), (entry / "environ").read_text(errors="replace").split("\0")
+
+
+def _identity(pid: int) -> str | None:
+    """``PID:START`` of a process that runs: its pid alone may be another's later."""
+    try:
+        state, *fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if state in "XZ" else f"{pid}:{fields[18]}"
 
 
 def _prepared(cpu: int) -> Callable[[], None]:
