@@ -3,8 +3,8 @@
 ``python -m kongming_server.main`` takes more than a second of a CPU to import what it needs, and
 the tests start hundreds of programs. One process imports every module once, and is forked for each
 start: what runs is a real process (its own pid, signals, exit status, folder, environment, file
-descriptors), a child of the tests. A start is cold all the same where KONGMING_TEST_COLD is set,
-and where the environment holds what Python reads at its own start.
+descriptors), a child of the tests, and ends when they are killed. A start is cold all the same
+where KONGMING_TEST_COLD is set, and where the environment holds what Python reads at its own start.
 
 As a program (``python -m tests.warm_start FD``) it is the process that is forked.
 """
@@ -27,6 +27,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -42,6 +43,7 @@ COLD = "KONGMING_TEST_COLD"
 """The variable under which nothing is forked: every program is started anew."""
 
 _MESSAGE_BYTES = 1 << 20
+_PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _START = threading.Lock()
 _source: tuple[int, socket.socket, subprocess.Popen[bytes]] | None = None
@@ -107,7 +109,13 @@ def start(
         return subprocess.Popen(
             command, env=given, cwd=cwd, stdout=stdout, stderr=stderr, text=True
         )
-    order = {"module": module, "args": words, "env": given, "cwd": str(cwd or Path.cwd())}
+    order = {
+        "module": module,
+        "args": words,
+        "env": given,
+        "cwd": str(cwd or Path.cwd()),
+        "parent": os.getpid(),
+    }
     with contextlib.ExitStack() as ours:
         nothing = ours.enter_context(open(os.devnull, "r+b"))  # noqa: PTH123
         ends = [nothing.fileno()]
@@ -232,6 +240,7 @@ def _serve(channel: socket.socket) -> tuple[dict[str, Any], list[int]]:
         read, write = os.pipe()
         between = os.fork()
         if not between:
+            between = os.getpid()
             pid = os.fork()
             if pid:
                 os.write(write, str(pid).encode())
@@ -239,12 +248,24 @@ def _serve(channel: socket.socket) -> tuple[dict[str, Any], list[int]]:
             for end in (read, write):
                 os.close(end)
             channel.close()
-            return json.loads(text), ends
+            order = json.loads(text)
+            _end_with(order["parent"], between)
+            return order, ends
         os.close(write)
         os.waitpid(between, 0)
         channel.send(os.read(read, 64))
         for end in (read, *ends):
             os.close(end)
+
+
+def _end_with(parent: int, between: int) -> None:
+    """Get SIGTERM when the process of the tests ends, however it ends."""
+    # The signal comes when that parent ends which the process has when it asks for it.
+    while os.getppid() == between:
+        time.sleep(0.0005)
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    if os.getppid() != parent:
+        os._exit(1)
 
 
 def _become(order: dict[str, Any], ends: Sequence[int]) -> None:
