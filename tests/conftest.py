@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +105,25 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     line = system.left_out()
     if line is not None:
         terminalreporter.write_line(line)
+
+
+@contextmanager
+def on_one_cpu() -> Generator[None]:
+    """This process, and those that it starts, on one CPU: then no other processes share the
+    training, and to start them takes longer than to train small models."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(before)})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+@pytest.fixture
+def one_cpu() -> Generator[None]:
+    """The whole test ``on_one_cpu``."""
+    with on_one_cpu():
+        yield
 
 
 Kongming = Callable[..., "subprocess.CompletedProcess[str]"]

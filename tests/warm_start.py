@@ -115,6 +115,7 @@ def start(
         "env": given,
         "cwd": str(cwd or Path.cwd()),
         "parent": os.getpid(),
+        "cpus": sorted(os.sched_getaffinity(0)),
     }
     with contextlib.ExitStack() as ours:
         nothing = ours.enter_context(open(os.devnull, "r+b"))  # noqa: PTH123
@@ -276,6 +277,7 @@ def _become(order: dict[str, Any], ends: Sequence[int]) -> None:
     os.environ.clear()
     os.environ.update(order["env"])
     os.chdir(order["cwd"])
+    os.sched_setaffinity(0, order["cpus"])
     sys.path[0] = order["cwd"]
     signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.argv = [order["module"], *order["args"]]

@@ -1,4 +1,4 @@
-"""Real campaigns on tiny programs: an I/O folder for all of them, and one good campaign."""
+"""Real campaigns on tiny programs: one good campaign for all tests, and hasty surrogates."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,17 +27,19 @@ NEEDED_BYTES = 6 << 30
 QUICK = ("--levels", "2", "--suite", "quick")
 """Six steps for each application: three solo runs, two load levels, a signature."""
 
-LOADED = f"{sys.executable} {PROGRAMS}/loaded.py $IO"
+LOADED = f"{sys.executable} -IS {PROGRAMS}/loaded.py $IO"
 """A shell condition: an inducer is at work in the I/O folder that IO names."""
 
-GOOD = f"""
+COUNT = """
 [apps.count]
 command = "i=0; while [ $i -lt 80000 ]; do i=$((i+1)); done"
-
+"""
+RATE = f"""
 [apps.rate] # half as fast under load
 command = "sleep 0.25; if {LOADED}; then echo rate 50; else echo rate 100; fi"
 metric = {{ pattern = 'rate (\\d+)', unit = "ops/s", better = "higher" }}
-
+"""
+LINES = f"""
 [apps.lines]
 kind = "service"
 command = ["{sys.executable}", "{PROGRAMS}/server.py", "{{dir}}"]
@@ -49,7 +51,7 @@ metric = {{ pattern = '([0-9.]+) lines/s', unit = "lines/s", better = "higher" }
 
 @dataclass(frozen=True)
 class Profiled:
-    """A finished campaign over GOOD: where it is kept, and what the command printed."""
+    """A finished campaign: where it is kept, and what the command printed."""
 
     folder: Path
     env: dict[str, str]
@@ -79,13 +81,13 @@ class Profiled:
                 store.put_model(app, *version, document)
 
     def copied_to(self, folder: Path) -> Profiled:
-        """The same with a store and an I/O folder of its own, that a test may add to with hasty
-        surrogates."""
-        shutil.copytree(self.folder, folder / "profiled")
-        io = folder / "io"
-        io.mkdir()
-        store = {"KONGMING_STORE": f"sqlite:///{folder / 'profiled' / 'store.db'}"}
-        return Profiled(folder / "profiled", self.env | store | _hasty(io), self.document)
+        """The same with a store of its own, that a test may add to."""
+        own = folder / "profiled"
+        own.mkdir()
+        for name in ("apps.toml", "store.db"):
+            shutil.copy(self.folder / name, own)
+        store = {"KONGMING_STORE": f"sqlite:///{own / 'store.db'}"}
+        return Profiled(own, self.env | store, self.document)
 
 
 def steps(store_url: str) -> list[int]:
@@ -95,32 +97,39 @@ def steps(store_url: str) -> list[int]:
 
 
 @pytest.fixture(scope="session")
-def io_dir(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Where the surrogates keep their files: laid out once, removed at the end."""
-    folder = tmp_path_factory.mktemp("io")
-    free = shutil.disk_usage(folder).free
+def profiled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Profiled]:
+    """One campaign over three good applications, with hasty surrogates."""
+    folder = tmp_path_factory.mktemp("profiled")
+    yield _campaign(folder, COUNT + RATE + LINES, _hasty(folder / "io"))
+    shutil.rmtree(folder / "io")
+
+
+@pytest.fixture
+def profiled_at_full_size(tmp_path: Path) -> Iterator[Profiled]:
+    """A campaign over one of them with the real binary, as users have it."""
+    free = shutil.disk_usage(tmp_path).free
     if free < NEEDED_BYTES:
-        pytest.skip(f"{folder} has {free >> 30} GiB free, and {NEEDED_BYTES >> 30} are needed")
-    yield folder
-    shutil.rmtree(folder, ignore_errors=True)
+        pytest.skip(f"{tmp_path} has {free >> 30} GiB free, and {NEEDED_BYTES >> 30} are needed")
+    yield _campaign(tmp_path, COUNT, {})
+    shutil.rmtree(tmp_path / "io")
 
 
-@pytest.fixture(scope="session")
-def profiled(tmp_path_factory: pytest.TempPathFactory, io_dir: Path) -> Profiled:
-    """One campaign over three good applications, with the real binary as users have it."""
+def _campaign(folder: Path, apps: str, surrogates: Mapping[str, str]) -> Profiled:
     if len(os.sched_getaffinity(0)) < 2:
         pytest.skip("cross-core needs two CPUs")
-    folder = tmp_path_factory.mktemp("profiled")
-    (folder / "apps.toml").write_text(GOOD)
+    (folder / "apps.toml").write_text(apps)
+    io = folder / "io"
+    io.mkdir()
     env = os.environ | {
         "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH")))),
         "KONGMING_STORE": f"sqlite:///{folder / 'store.db'}",
-        "KONGMING_DIR": str(io_dir),
+        "KONGMING_DIR": str(io),
         "XDG_DATA_HOME": str(folder / "data"),
         "XDG_STATE_HOME": str(folder / "state"),
         "XDG_CACHE_HOME": str(folder / "cache"),
         "COLUMNS": "160",
-        "IO": str(io_dir),
+        "IO": str(io),
+        **surrogates,
     }
     made = Profiled(folder, env, {})
     return Profiled(folder, env, made.json("profile", made.file, *QUICK))

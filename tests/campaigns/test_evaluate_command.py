@@ -43,7 +43,7 @@ def asked(kongming: Kongming, tmp_path: Path, hasty: Path) -> Json:
 
 
 def test_pairs_stop_at_a_budget_resume_and_are_not_run_again(
-    asked: Json, kongming: Kongming, tmp_path: Path
+    asked: Json, kongming: Kongming, tmp_path: Path, one_cpu: None
 ) -> None:
     profiled = asked("profile", "apps.toml", *QUICK, "--placement", "same-core")
     common = ("--placement", "same-core", "--repeats", "1", "--models", "RIDGE")

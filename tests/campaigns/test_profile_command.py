@@ -55,6 +55,18 @@ def test_good_programs_are_run_alone_and_under_load_and_get_a_signature(
         assert {"level", "idle"} <= set(store.fingerprint_purposes().values())
 
 
+@pytest.mark.thorough
+def test_surrogates_of_full_size_measure_a_campaign(profiled_at_full_size: Profiled) -> None:
+    document = profiled_at_full_size.document
+    assert (document["complete"], document["failed"]) == (True, 0)
+    with Store.open(profiled_at_full_size.env["KONGMING_STORE"]) as store:
+        runs = store.runs()
+        assert Counter(run.kind for run in runs) == STEPS
+        assert all(run.fingerprint is not None and run.fingerprint.times() for run in runs)
+        (signature,) = store.signatures()
+        assert signature.fingerprint.times()
+
+
 def test_a_slowdown_is_above_one_for_worse_where_higher_is_better(profiled: Profiled) -> None:
     told = profiled.document["apps"]["rate"]
     assert told["solo_s"] == pytest.approx(100.0)
@@ -169,8 +181,9 @@ def test_what_fails_under_load_is_kept_with_its_reason_and_the_campaign_goes_on(
         "killed": ("kill -9 $$", ("SIGKILL",)),
     }
     tables = [
-        f'[apps.{name}]\ncommand = "if {LOADED}; then {way}; fi; echo took 3 s"\ntimeout_s = 5\n'
+        f'[apps.{name}]\ncommand = "if {LOADED}; then {way}; fi; echo took 3 s"\n'
         "metric = { pattern = 'took ([0-9]+) s', unit = \"s\" }\n"
+        + ("timeout_s = 5\n" if name == "hangs" else "")
         for name, (way, _) in ways.items()
     ]
     once = "echo x >> {dir}/n; test $(wc -l < {dir}/n) -lt 2"

@@ -34,7 +34,7 @@ def command(folder: Path, *args: str | Path) -> tuple[str, ...]:
 
 
 def test_each_environment_is_predicted_by_models_of_the_others(
-    folder: Path, capsys: pytest.CaptureFixture[str]
+    folder: Path, one_cpu: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = folder / "out"
     assert run(command(folder, "--models", "RIDGE", "--out", out)) == 0

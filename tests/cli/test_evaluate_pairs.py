@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
+import io
 import json
 import shutil
 from collections.abc import Callable
@@ -17,7 +19,7 @@ from kongming.learning.training import train_application
 from kongming.records.run import geometric_mean
 from kongming.store import Store
 from tests.cli import evaluated
-from tests.conftest import Kongming
+from tests.conftest import Kongming, on_one_cpu
 
 MODELS = ("--models", "RIDGE,LM")
 DRIFT = 0.3
@@ -60,14 +62,16 @@ def others(folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def documents(folder: Path, others: Path) -> dict[str, dict[str, Any]]:
-    """What the command wrote, by what is scored."""
-    found = {}
-    for scored in ("bracketed", "raw"):
-        out = folder / scored
-        asked = (*MODELS, "--scored", scored, "--out", out, "--predictions", others)
-        assert run(command(folder, "whole", *asked)) == 0
-        found[scored] = json.loads((out / "document.json").read_text())
-    return found
+    """What the command wrote and what it printed, by what is scored."""
+    asked = (*MODELS, "--predictions", others)
+    out = folder / "bracketed"
+    assert run(command(folder, "whole", *asked, "--scored", "bracketed", "--out", out)) == 0
+    with contextlib.redirect_stdout(io.StringIO()) as printed, on_one_cpu():
+        assert run(command(folder, "whole", *asked, "--scored", "raw", "--json")) == 0
+    return {
+        "bracketed": json.loads((out / "document.json").read_text()),
+        "raw": json.loads(printed.getvalue()),
+    }
 
 
 def test_every_ordered_pair_is_scored_by_every_model(documents: dict[str, dict[str, Any]]) -> None:
@@ -165,7 +169,7 @@ def test_files_hold_the_document_tables_every_case_and_figures(
 
 
 def test_without_matplotlib_there_are_tables_all_the_same(
-    folder: Path, kongming: Kongming, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, kongming: Kongming, tmp_path: Path, one_cpu: None
 ) -> None:
     blocked = tmp_path / "blocked"
     blocked.mkdir()
@@ -173,7 +177,16 @@ def test_without_matplotlib_there_are_tables_all_the_same(
         "raise ModuleNotFoundError(\"No module named 'matplotlib'\", name='matplotlib')"
     )
     root = Path(__file__).resolve().parents[2]
-    asked = ("--models", "MEAN", "--app", "chaser", "--app", "sums", "--out", tmp_path / "out")
+    asked = (
+        "--models",
+        "MEAN",
+        "--app",
+        "chaser",
+        "--app",
+        "sums",
+        "--out",
+        tmp_path / "out",
+    )
     done = kongming(
         *command(folder, "whole", *asked), env={"PYTHONPATH": f"{blocked}:{root}", "COLUMNS": "60"}
     )
@@ -195,7 +208,7 @@ def test_without_matplotlib_there_are_tables_all_the_same(
 
 
 def test_what_is_not_complete_is_scored_and_said(
-    folder: Path, capsys: pytest.CaptureFixture[str]
+    folder: Path, one_cpu: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(command(folder, "half", "--models", "MEAN")) == 1
     shown = capsys.readouterr().out

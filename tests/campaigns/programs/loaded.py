@@ -1,13 +1,16 @@
 """Whether an inducer works on this I/O folder: `loaded.py FOLDER` ends with 0 if so, else 1."""
 
-import contextlib
+# It runs within programs that are timed: so it imports next to nothing.
+import os
 import sys
-from pathlib import Path
 
-folder = sys.argv[1].encode()
-for file in Path("/proc").glob("[0-9]*/cmdline"):
-    with contextlib.suppress(OSError):
-        words = file.read_bytes().split(b"\0")
-        if b"induce" in words and folder in words:
-            sys.exit(0)
+folder = os.fsencode(sys.argv[1])
+for pid in filter(str.isdigit, os.listdir("/proc")):  # noqa: PTH208
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:  # noqa: PTH123
+            words = file.read().split(b"\0")
+    except OSError:
+        continue
+    if b"induce" in words and folder in words:
+        sys.exit(0)
 sys.exit(1)
