@@ -12,6 +12,10 @@ from kongming.records.run import Run
 WIDTH_S = 300.0
 """Width in seconds of the weights of solo runs: drift is slower, and a single run is noisy."""
 
+TRAINING_WIDTH_S = 900.0
+"""The same for training runs: a profile has a solo run every ten minutes or so, and one of them
+alone is no reference."""
+
 
 @dataclass(frozen=True, slots=True)
 class Bracket:
@@ -24,10 +28,13 @@ class Bracket:
     logs: tuple[float, ...]
     width_s: float = WIDTH_S
 
-    def at(self, moment: float) -> float:
+    def at(self, moment: float, *, without: int | None = None) -> float:
         """Return the solo cost at ``moment`` (seconds since 1970): the mean of the logs, weighted
-        by distance in time (a Gaussian of ``width_s``). The nearest run always counts."""
+        by distance in time (a Gaussian of ``width_s``). The nearest run always counts. ``without``
+        is the position of a run that is left out, if there is another."""
         distances = [abs(time - moment) for time in self.times]
+        if without is not None and len(distances) > 1:
+            distances[without] = math.inf
         # Far from all runs even the nearest would have weight 0, so distances count from it.
         nearest = min(distances)
         weights = [math.exp(-0.5 * ((d - nearest) / self.width_s) ** 2) for d in distances]

@@ -14,6 +14,7 @@ import numpy as np
 
 from kongming.arrays import Floats
 from kongming.learning import reading_pairs
+from kongming.learning.bracketing import TRAINING_WIDTH_S, Bracket
 from kongming.learning.columns import (
     DEVICES,
     NEVER_WAITS,
@@ -25,6 +26,7 @@ from kongming.learning.columns import (
     without_missing,
 )
 from kongming.records.errors import IncompatibleError, UntrainedError
+from kongming.records.moments import unix
 from kongming.records.run import Run, SoloTime, solo_time
 
 
@@ -79,11 +81,6 @@ class Dataset:
     def times(self) -> Floats:
         """Seconds per operation (n, p): the paper's plain models are fitted to these."""
         return np.asarray(np.exp(self.X), dtype=np.float64)
-
-    @property
-    def cost(self) -> Floats:
-        """The cost (n,) of each run (the metric, inverted if higher is better)."""
-        return np.asarray(np.exp(self.y) * self.solo.median, dtype=np.float64)
 
     def select(self, names: Iterable[str]) -> Dataset:
         """Return the same runs with only these columns, in this dataset's order; unknown names are
@@ -190,7 +187,7 @@ def build(
         families=tuple(families.get(name, "") for name in kept),
         X=X,
         known=known[:, varying],
-        y=np.log(np.array([run.cost for run in usable]) / solo.median),
+        y=_log_slowdowns(usable, solo),
         idle=np.median(X[solo_rows] if solo_rows else X, axis=0),
         reading_variance=_reading_variance(X, shift[:, varying], solo_rows, denoise),
         inducers=tuple(_inducers(run) for run in usable),
@@ -201,6 +198,29 @@ def build(
         cpu=_common_cpu(usable),
         dropped_columns=tuple(sorted(dropped, key=lambda d: d.name)),
         dropped_runs=tuple(dropped_runs),
+    )
+
+
+def _log_slowdowns(runs: Sequence[Run], solo: SoloTime) -> Floats:
+    """Return (n,): each run's log cost over the solo cost of the same minutes, as co-runs are
+    scored. A solo run's is over the other solo runs, so that their spread stays what it is however
+    far apart they are."""
+    alone = sorted(
+        (run for run in runs if run.kind == "solo"), key=lambda run: unix(run.started_at)
+    )
+    if not alone:
+        return np.log(np.array([run.cost for run in runs]) / solo.median)
+    solos = Bracket(
+        tuple(unix(run.started_at) for run in alone),
+        tuple(math.log(run.cost) for run in alone),
+        TRAINING_WIDTH_S,
+    )
+    place = {run.id: i for i, run in enumerate(alone)}
+    return np.array(
+        [
+            math.log(run.cost / solos.at(unix(run.started_at), without=place.get(run.id)))
+            for run in runs
+        ]
     )
 
 

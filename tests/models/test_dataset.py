@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from kongming.learning import columns, dataset
+from kongming.records import moments
 from kongming.records.errors import IncompatibleError, InputError, UntrainedError
 from kongming.records.run import Run
 from tests import builders
@@ -48,10 +49,28 @@ def test_log_times_log_slowdowns_and_groups() -> None:
     assert first.fingerprint is not None
     column = data.columns.index("stream.triad")
     assert data.times[0, column] == pytest.approx(first.fingerprint.times()["stream.triad"])
-    assert data.cost[0] == pytest.approx(first.cost)
+    solo = np.mean([math.log(run.cost) for run in runs if run.kind == "solo"])
+    loaded = [i for i, run in enumerate(runs) if run.kind == "induced"]
+    expected = [math.log(runs[i].cost) - solo for i in loaded]
+    assert data.y[loaded] == pytest.approx(expected, abs=1e-3)
     assert np.median(data.y[[kind == "solo" for kind in data.kinds]]) == pytest.approx(0, abs=1e-3)
     assert data.groups == tuple(run.families for run in runs)
     assert dict(zip(data.columns, data.families, strict=True))["iobench.fsync"] == "write"
+
+
+def test_a_node_that_becomes_slower_slows_no_program() -> None:
+    """Slowdowns are over the solo runs of the same minutes, as scores are."""
+    runs = [
+        dataclasses.replace(
+            run,
+            started_at=moments.format(1.8e9 + 600.0 * i),
+            metric=run.metric and run.metric * math.exp(0.01 * i),
+        )
+        for i, run in enumerate(synthetic.campaign("a", {}, solos=12, noise=0.0))
+    ]
+    data = dataset.build(runs)
+    costs = np.log([run.cost for run in runs])
+    assert np.abs(data.y).mean() < 0.2 * np.abs(costs - np.median(costs)).mean()
 
 
 def test_the_order_of_runs_and_of_surrogates_changes_nothing() -> None:
