@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 
 import numpy as np
 
@@ -24,6 +25,13 @@ DEVICES = ("read", "write", "metadata", "network")
 NEVER_WAITS = 0.01
 """A program that is off its processor for less than this share of its solo time waits for no
 device: device inducers slow it only by their use of memory."""
+
+
+_MEDIAN_TO_DEVIATION = 1.0 / NormalDist().inv_cdf(0.75)
+"""Standard deviation of a normal distribution whose median absolute deviation is 1."""
+
+_MEDIAN_VARIANCE = math.pi / 2.0
+"""Variance of the median over that of the mean, of many normal values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +86,52 @@ def waiting_share(runs: Sequence[Run]) -> float | None:
     return float(np.median(shares)) if shares else None
 
 
-def known_times(run: Run) -> dict[str, float]:
-    """Return the readings before the run; of two readings of a surrogate the later one."""
-    return _times(run.fingerprint) | _times(run.before)
+def suite_offsets(runs: Sequence[Run]) -> dict[str, float]:
+    """Return by surrogate how much slower, in logs, a larger suite reads it than the quick one does
+    in the same minute, without any load: the median over the solo runs that have both, shrunk by
+    the share of its square that is not its own variance.
+
+    Suites differ in the order of their readings, and so in what is in the caches and on the disk
+    before each.
+    """
+    differences: dict[str, list[float]] = {}
+    for run in runs:
+        if run.kind == "solo" and _is_quick(run.before) and not _is_quick(run.fingerprint):
+            quick = _times(run.before)
+            for name, seconds in _times(run.fingerprint).items():
+                if name in quick:
+                    differences.setdefault(name, []).append(math.log(seconds / quick[name]))
+    return {name: shrunk_median(values) for name, values in differences.items() if len(values) >= 2}
 
 
-def times_after(run: Run) -> dict[str, float]:
-    return _times(run.after)
+def shrunk_median(values: Sequence[float]) -> float:
+    """Return the median m of ``values``, two or more, as m^3 / (m^2 + v), where v is its variance:
+    near 0 where it could be chance, and hardly changed where it is not."""
+    middle = float(np.median(values))
+    deviation = float(np.median(np.abs(np.asarray(values) - middle))) * _MEDIAN_TO_DEVIATION
+    variance = _MEDIAN_VARIANCE * deviation**2 / len(values)
+    return middle**3 / (middle**2 + variance) if middle else 0.0
+
+
+def known_times(run: Run, offsets: Mapping[str, float]) -> dict[str, float]:
+    """Return the readings before the run as a larger suite reads; of two readings of a surrogate
+    the later one."""
+    return _as_larger(run.fingerprint, offsets) | _as_larger(run.before, offsets)
+
+
+def times_after(run: Run, offsets: Mapping[str, float]) -> dict[str, float]:
+    return _as_larger(run.after, offsets)
+
+
+def _as_larger(fingerprint: Fingerprint | None, offsets: Mapping[str, float]) -> dict[str, float]:
+    times = _times(fingerprint)
+    if not _is_quick(fingerprint):
+        return times
+    return {name: seconds * math.exp(offsets.get(name, 0.0)) for name, seconds in times.items()}
+
+
+def _is_quick(fingerprint: Fingerprint | None) -> bool:
+    return fingerprint is not None and fingerprint.suite == "quick"
 
 
 def _times(fingerprint: Fingerprint | None) -> dict[str, float]:

@@ -21,6 +21,7 @@ from kongming.learning.columns import (
     Dropped,
     families_of,
     known_times,
+    suite_offsets,
     times_after,
     waiting_share,
     without_missing,
@@ -39,7 +40,9 @@ class Dataset:
     of the noise of an entry of ``X``. ``groups`` holds, per row, the resource families of its load:
     empty for a solo run, ``beside:NAME`` for a run co-located with NAME, ``in:NAME`` for one in an
     environment; ``inducers`` the surrogates that loaded it, or that environment. ``idle`` is (p,),
-    the log of the median over the solo rows: the environment of the solo runs.
+    the log of the median over the solo rows: the environment of the solo runs. All readings are as
+    of the larger suite, which signatures are of: ``suite_offset`` (p,) is what was added to the log
+    readings of the quick one (``columns.suite_offsets``).
     """
 
     app: str
@@ -57,6 +60,7 @@ class Dataset:
     y: Floats
     idle: Floats
     reading_variance: Floats
+    suite_offset: Floats
     groups: tuple[frozenset[str], ...]
     inducers: tuple[tuple[str, ...], ...]
     levels: tuple[str, ...]
@@ -95,6 +99,18 @@ class Dataset:
             known=self.known[:, keep],
             idle=self.idle[keep],
             reading_variance=self.reading_variance[keep],
+            suite_offset=self.suite_offset[keep],
+        )
+
+    def as_quick(self) -> Dataset:
+        """Return the same runs with readings as the quick suite's, which live ones are of."""
+        offset = self.suite_offset
+        return replace(
+            self,
+            X=self.X - offset,
+            known=self.known - offset,
+            idle=self.idle - offset,
+            suite_offset=np.zeros(len(offset)),
         )
 
 
@@ -133,7 +149,8 @@ def build(
             f"No solo run of {usable[0].app} succeeded, so its slowdowns are unknown.",
             hint="Profile it again: solo runs are part of every plan.",
         )
-    readings = [known_times(run) for run in usable]
+    offsets = suite_offsets(usable)
+    readings = [known_times(run, offsets) for run in usable]
     families = families_of(usable)
     names = sorted({name for row in readings for name in row})
     if columns is not None:
@@ -159,7 +176,7 @@ def build(
     usable = [usable[i] for i in complete]
     readings = [readings[i] for i in complete]
     known = reading_pairs.log_readings(readings, names)
-    shift = reading_pairs.log_readings([times_after(run) for run in usable], names) - known
+    shift = reading_pairs.log_readings([times_after(run, offsets) for run in usable], names) - known
     met = reading_pairs.met(known, shift) if denoise else known
     varying = [j for j in range(len(names)) if len(usable) and np.ptp(met[:, j]) > 0.0]
     dropped += [Dropped(names[j], "is constant") for j in range(len(names)) if j not in varying]
@@ -189,6 +206,7 @@ def build(
         known=known[:, varying],
         y=_log_slowdowns(usable, solo),
         idle=np.median(X[solo_rows] if solo_rows else X, axis=0),
+        suite_offset=np.array([offsets.get(name, 0.0) for name in kept]),
         reading_variance=_reading_variance(X, shift[:, varying], solo_rows, denoise),
         inducers=tuple(_inducers(run) for run in usable),
         groups=tuple(_groups(run) for run in usable),

@@ -186,9 +186,12 @@ def _company(
     if live is None:
         return colocation.beside(signatures, idle_times(file.variants["full"]))
     check_suite(file, live.suite_version, "The fingerprint")
-    # The idle references of the variants differ only in which columns they have.
+    # Signatures are of the larger suite, as the full variant is.
     idle = {
-        name: seconds for v in file.variants.values() for name, seconds in idle_times(v).items()
+        name: seconds
+        for variant in ("quick", "full")
+        if variant in file.variants
+        for name, seconds in idle_times(file.variants[variant]).items()
     }
     return colocation.compose(live.times(), signatures, idle)
 

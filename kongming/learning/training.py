@@ -80,7 +80,7 @@ def train_application(
     # change the last digits.
     with threadpool_limits(1, user_api="blas"):
         variants = {"full": _train_variant(data, kinds, model, random_state)}
-        quick_data = data.select(quick)
+        quick_data = data.select(quick).as_quick()
         if quick_data.columns:
             variants["quick"] = _train_variant(quick_data, kinds, model, random_state)
     return persist.seal(
