@@ -1,4 +1,4 @@
-"""Requests on the wire: their size, a count of their parts, and only then the message.
+"""Requests on the wire: their size, a count of their parts, only then the message, and its bounds.
 
 A message is far larger in memory than on the wire where it is made of many small parts, so the
 parts are counted before any of them is allocated.
@@ -15,9 +15,11 @@ from typing import Any
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from kongming.records.errors import InputError, OverloadedError
+from kongming.rpc import bounds
+from kongming_server.turns import Turns
 
-OFF_LOOP_BYTES = 256 << 10
-"""A larger message is decoded in a thread: the event loop is not held up by it."""
+OFF_LOOP_BYTES = 64 << 10
+"""A larger message is decoded and checked in a thread: the event loop is not held up by it."""
 
 PARTS_PER_MIB = 64 << 10
 """Texts and messages within a message, for each MiB that it may have. A record on the wire has
@@ -29,36 +31,47 @@ Fields = Mapping[int, Descriptor]
 
 
 class Decoder:
-    """The messages of one method. ``executor`` decodes what is large.
+    """The messages of one method. ``executor`` decodes what is large; one caller has one message
+    there at a time, so that it takes the turns of no other.
 
     ``decode`` is the generated ``FromString``; it raises DecodeError for what is no message.
     """
 
     def __init__(
-        self, decode: Callable[[bytes], Any] | None, most_bytes: int, executor: Executor
+        self,
+        decode: Callable[[bytes], Any] | None,
+        most_bytes: int,
+        executor: Executor,
+        turns: Turns | None = None,
     ) -> None:
         self._decode: Callable[[bytes], Any] = bytes if decode is None else decode
         self._most_bytes = most_bytes
         self._executor = executor
+        self._turns = Turns() if turns is None else turns
         message = getattr(decode, "__self__", None)
         self._descriptor: Descriptor | None = getattr(message, "DESCRIPTOR", None)
 
-    async def message(self, content: bytes) -> Any:
-        """The message that ``content`` is.
+    async def message(self, content: bytes, who: str = "") -> Any:
+        """The message that ``content`` is, of the caller ``who``.
 
         Raises:
             OverloadedError: it is too large.
-            InputError: it has too many parts.
+            InputError: it has too many parts, or a text, list or map that is too large.
             DecodeError: it is no such message.
         """
-        if len(content) <= OFF_LOOP_BYTES:
-            if len(content) > self._most_bytes:
-                raise self._too_large(content)
-            return self._decode(content)
         if len(content) > self._most_bytes:
             raise self._too_large(content)
+        if len(content) <= OFF_LOOP_BYTES:
+            return self._checked(content)
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._executor, self._counted, content)
+        async with self._turns.of(who):
+            return await loop.run_in_executor(self._executor, self._counted, content)
+
+    def _checked(self, content: bytes) -> Any:
+        message = self._decode(content)
+        if self._descriptor is not None:
+            bounds.check(message)
+        return message
 
     def _counted(self, content: bytes) -> Any:
         if self._descriptor is not None:
@@ -67,7 +80,7 @@ class Decoder:
                 raise InputError(
                     "has too many parts.", field="message", allowed=f"up to {most} in one message"
                 )
-        return self._decode(content)
+        return self._checked(content)
 
     def _too_large(self, content: bytes) -> OverloadedError:
         return OverloadedError(

@@ -15,14 +15,13 @@ import logging
 import secrets
 import time
 from collections.abc import AsyncIterator, Callable
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import grpc
 from google.protobuf.message import DecodeError
 
 from kongming.records.errors import AccessError, InputError, KongmingError, StoreError
-from kongming.rpc import bounds
 from kongming.rpc.errors import to_status
 from kongming.rpc.v1 import predictor_pb2
 from kongming_server.decoding import Decoder
@@ -30,6 +29,7 @@ from kongming_server.security.admission import Call, Caller, Guard, Ticket, curr
 from kongming_server.security.connections import Connections
 from kongming_server.security.roles import Role
 from kongming_server.settings import Limits
+from kongming_server.turns import Turns
 
 _log = logging.getLogger(__name__)
 
@@ -132,12 +132,15 @@ _BATCHES = (
 
 
 class RequestIds(logging.Filter):
-    """Puts ``request_id`` and ``caller`` on each record of a log: of the call, or a dash."""
+    """Puts ``request_id`` and ``caller`` on each record of a log: of the call, or a dash; and
+    ``agent``, the credentials of an agent that had to say who it is, empty for others."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         call = current_call.get()
         record.request_id = "-" if call is None else call.request_id
         record.caller = "-" if call is None else call.caller.name
+        by_agent = call is not None and call.caller.role is Role.AGENT
+        record.agent = call.caller.identity if call is not None and by_agent else ""
         return True
 
 
@@ -148,6 +151,7 @@ class _Gate(grpc.aio.ServerInterceptor):
         self._wrapped: dict[str, Handler] = {}
         # One at a time: large messages do not multiply by decoding many of them at once.
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="kongming-decode")
+        self._turns = Turns()
 
     async def intercept_service(
         self, continuation: Any, handler_call_details: grpc.HandlerCallDetails
@@ -168,7 +172,7 @@ class _Gate(grpc.aio.ServerInterceptor):
             "request_deserializer": None,
             "response_serializer": handler.response_serializer,
         }
-        decoder = self._decoder(method, handler.request_deserializer, self._executor)
+        decoder = self._decoder(method, handler.request_deserializer)
         gated = _Method(method, self._guard, self._connections, decoder)
         streaming = bool(handler.request_streaming)
         if handler.response_streaming:
@@ -181,12 +185,10 @@ class _Gate(grpc.aio.ServerInterceptor):
             gated.unary(behaviour, requests=streaming), **coding
         )
 
-    def _decoder(
-        self, method: str, decode: Callable[[bytes], Any] | None, executor: Executor
-    ) -> Decoder:
+    def _decoder(self, method: str, decode: Callable[[bytes], Any] | None) -> Decoder:
         limits = self._guard.limits
         most_bytes = limits.import_bytes if method == IMPORT else limits.message_bytes
-        return Decoder(decode, most_bytes, executor)
+        return Decoder(decode, most_bytes, self._executor, self._turns)
 
 
 class _Method:
@@ -212,7 +214,7 @@ class _Method:
             code = "CANCELLED"
             try:
                 ticket = self._admit(context, peer, stream=requests)
-                request = await self._request(requests, contents, context, ticket)
+                request = await self._request(requests, contents, context, ticket, peer)
                 answered = await behaviour(request, context)
                 code = "OK"
                 return answered
@@ -233,7 +235,7 @@ class _Method:
             code = "CANCELLED"
             try:
                 ticket = self._admit(context, peer, stream=True)
-                request = await self._request(requests, contents, context, ticket)
+                request = await self._request(requests, contents, context, ticket, peer)
                 answers = behaviour(request, context)
                 if hasattr(answers, "__aiter__"):
                     async for one in answers:
@@ -265,10 +267,12 @@ class _Method:
             self._connections.trust(peer)
         return ticket
 
-    async def _request(self, stream: bool, contents: Any, context: Context, ticket: Ticket) -> Any:
+    async def _request(
+        self, stream: bool, contents: Any, context: Context, ticket: Ticket, peer: str
+    ) -> Any:
         """The message, or the stream of them, of a caller that was admitted."""
         if stream:
-            self._begin(None, context, ticket.caller)
+            self._begin(None, context, ticket.caller, peer)
             return self._messages(contents, ticket)
         async with asyncio.timeout(BODY_TIMEOUT_S):
             content = await context.read()
@@ -276,16 +280,16 @@ class _Method:
             raise InputError("There is no message.", field="message")
         # A place is taken by what can be worked on, not by what is still to arrive.
         self._guard.begin(ticket)
-        request = await self._decoder.message(content)
-        self._begin(request, context, ticket.caller)
+        request = await self._decoder.message(content, _who(ticket))
+        self._begin(request, context, ticket.caller, peer)
         return request
 
     async def _messages(self, contents: Any, ticket: Ticket) -> AsyncIterator[Any]:
         async for content in contents:
             self._guard.check(ticket)
-            yield await self._decoder.message(content)
+            yield await self._decoder.message(content, _who(ticket))
 
-    def _begin(self, request: Any, context: Context, caller: Caller) -> None:
+    def _begin(self, request: Any, context: Context, caller: Caller, peer: str) -> None:
         given = getattr(request, "request_id", None)
         if given is None:
             metadata = context.invocation_metadata() or ()
@@ -296,9 +300,7 @@ class _Method:
             if not given:
                 request.request_id = request_id
             check_batch(request, self._guard.limits)
-        current_call.set(Call(self._method, request_id, caller))
-        if request is not None:
-            bounds.check(request)
+        current_call.set(Call(self._method, request_id, caller, peer))
 
     def _left(self, ticket: Ticket | None, peer: str, begun: float, code: str) -> None:
         # Not the call's context: once a call has ended gRPC answers it with a crash.
@@ -310,6 +312,10 @@ class _Method:
             self._ok.inc()
         else:
             self._rpcs.labels(self._method, code).inc()
+
+
+def _who(ticket: Ticket) -> str:
+    return ticket.caller.identity or ticket.peer
 
 
 BODY_TIMEOUT_S = 10.0

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from kongming_server.decoding import OFF_LOOP_BYTES, PARTS_PER_MIB, Decoder, count_parts
 
 from kongming.records.errors import InputError, OverloadedError
-from kongming.rpc.v1 import fleet_pb2, predictor_pb2
+from kongming.rpc.v1 import fleet_pb2, predictor_pb2, profiles_pb2
 from tests.server.messages import messages
 from tests.server.stand import message_class, rpcs
 
@@ -117,3 +117,35 @@ def test_a_message_that_is_too_large_or_none_is_refused() -> None:
     for content in (b"\xff\xff", b"\xff" * (OFF_LOOP_BYTES + 1)):
         with pytest.raises(DecodeError):
             decoded(content, predictor_pb2.PredictRequest, 4 * MIB)
+
+
+def test_one_callers_large_messages_do_not_wait_before_anothers() -> None:
+    """They are decoded one at a time; of each caller one waits for that, and the rest for it."""
+    request = fleet_pb2.ReportRequest(node_id="node-1")
+    request.fingerprints.add().fingerprint.warnings.extend(["w" * 1000] * 64)
+    large = request.SerializeToString() * 2
+    order: list[str] = []
+
+    async def decode(decoder: Decoder, who: str) -> None:
+        await decoder.message(large, who)
+        order.append(who)
+
+    async def test() -> None:
+        with ThreadPoolExecutor(1) as executor:
+            decoder = Decoder(fleet_pb2.ReportRequest.FromString, 4 * MIB, executor)
+            many = [asyncio.create_task(decode(decoder, "thief")) for _ in range(20)]
+            await asyncio.sleep(0)
+            await asyncio.gather(decode(decoder, "honest"), *many)
+
+    assert len(large) > OFF_LOOP_BYTES
+    asyncio.run(test())
+    assert order.index("honest") <= 2
+
+
+@pytest.mark.parametrize("copies", [1, 500], ids=["small", "large"])
+def test_every_message_is_within_its_bounds_once_it_is_decoded(copies: int) -> None:
+    record = profiles_pb2.ImportRunsRequest()
+    record.run.app = "x" * 1000
+    record.run.neighbours.extend(["neighbour"] * copies * 20)
+    with pytest.raises(InputError, match=r"run\.app"):
+        decoded(record.SerializeToString(), profiles_pb2.ImportRunsRequest, 4 * MIB)

@@ -52,11 +52,13 @@ NOBODY = Caller(Role.AGENT, "nobody", "")
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """The call that the current task answers."""
+    """The call that the current task answers. ``peer``: the connection that it came over, as gRPC
+    tells it; the call's own context must not be asked once the call may have ended."""
 
     method: str
     request_id: str
     caller: Caller
+    peer: str = ""
 
 
 current_call: ContextVar[Call | None] = ContextVar("kongming_call", default=None)

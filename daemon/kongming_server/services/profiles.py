@@ -20,7 +20,6 @@ from kongming.records.fingerprint import PLACEMENTS
 from kongming.records.moments import unix
 from kongming.records.questions import placement_or_default
 from kongming.records.run import Run, Signature
-from kongming.rpc import bounds
 from kongming.rpc import record_codec as records
 from kongming.rpc import value_codec as values
 from kongming.rpc.v1 import profiles_pb2, profiles_pb2_grpc
@@ -123,7 +122,6 @@ class ProfilesService(profiles_pb2_grpc.ProfilesServicer):
         waiting: list[Run | Signature] = []
         number = 0
         async for request in request_iterator:
-            bounds.check(request)
             waiting.append(_record(request, number))
             number += 1
             if len(waiting) >= BATCH:
