@@ -367,7 +367,8 @@ class Quotas:
         unit="assignments",
         minimum=1,
         maximum=1000000,
-        help="Assignments of one node that an agent may bind in addition to those that are there.",
+        help="Assignments of one node that an agent may bind in addition to those that are there, "
+        "and in a day a hundred times as many.",
     )
     node_bytes: int = setting(
         512 << 20,

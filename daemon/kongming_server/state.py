@@ -170,10 +170,12 @@ class Hub:
         agent.plausible = 0
         if agent.suspect == reason:
             return
-        agent.suspect = reason
+        new, agent.suspect = agent.suspect is None, reason
         self.engine.mark_suspect(agent.facts.id, reason)
         self.watchers.changed(agent.facts.id)
-        await self.keep(agent)
+        if new:
+            # Not each other reason: a report may give thousands.
+            await self.keep(agent)
 
     async def count_plausible(self, agent: Agent) -> None:
         """Count a plausible fingerprint; enough of them end a quarantine."""

@@ -6,9 +6,6 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-__all__ = ["Turns"]
-
-
 class Turns:
     """A lock for each key, which is forgotten when nobody holds or waits for it."""
 

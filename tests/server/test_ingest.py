@@ -100,9 +100,32 @@ def test_the_queue_counts_bytes_as_well() -> None:
     run(test)
 
 
-def report(*ids: str, node_id: str = "node-1") -> Report:
+def test_who_brings_much_waits_for_itself_and_not_the_others() -> None:
+    async def test() -> None:
+        store = SlowStore()
+        store.go.clear()
+        async with ingest_into(store, batch_records=2, queue_records=20) as ingest:
+            thief = [
+                asyncio.create_task(ingest.add(report(f"t{number}", by="thief")))
+                for number in range(30)
+            ]
+            await asyncio.sleep(0.05)
+            # One caller's reports fill half of the queue, and the other half has room.
+            assert ingest.queued <= 10
+            late = [asyncio.create_task(ingest.add(report(one, by=one))) for one in "ab"]
+            await asyncio.sleep(0.05)
+            store.go.set()
+            await asyncio.gather(*late)
+            assert len(store.transactions) <= 5
+            await asyncio.gather(*thief)
+        assert len(store.kept) == 32
+
+    run(test)
+
+
+def report(*ids: str, node_id: str = "node-1", by: str = "") -> Report:
     taken = (builders.fingerprint({"compute.int": 1e-9}, id=one) for one in ids)
-    return Report(tuple(Reported(node_id, 1, one) for one in taken))
+    return Report(tuple(Reported(node_id, 1, one) for one in taken), by=by)
 
 
 @asynccontextmanager

@@ -41,3 +41,13 @@ def test_nodes_and_assignments_have_an_end() -> None:
         quotas.check_nodes(2)
     with pytest.raises(OverloadedError):
         quotas.check_assignments(3)
+
+
+def test_assignments_that_ended_make_room_for_others_slowly() -> None:
+    quotas = Quotas(Settings(assignments=3))
+    for _ in range(3):
+        quotas.take_assignment("node-1", 0.0)
+    with pytest.raises(OverloadedError, match="assignments"):
+        quotas.take_assignment("node-1", 0.0)
+    quotas.take_assignment("node-2", 0.0)
+    quotas.take_assignment("node-1", 86_400.0 / 300 + 1.0)

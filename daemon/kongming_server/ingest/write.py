@@ -13,7 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from kongming.records.errors import (
@@ -38,11 +38,13 @@ class ReportedStore(Protocol):
 @dataclass(frozen=True, slots=True)
 class Report:
     """Records that one call brought. ``domain`` is the cache domain of its fingerprint, ``size``
-    the bytes that the records had on their way."""
+    the bytes that the records had on their way, ``by`` who brought them: empty for nobody in
+    particular."""
 
     records: tuple[Reported, ...]
     domain: int = 0
     size: int = 0
+    by: str = ""
 
 
 _AT_ONCE = 16
@@ -56,14 +58,28 @@ _LEAST_SHARE = 0.2
 """Of that time, what passes between transactions of few records."""
 
 
+_SHARE = 0.5
+"""Of the queue, what the reports of one caller may take."""
+
+
 @dataclass(slots=True)
 class _Waiting:
     report: Report
     done: asyncio.Future[Accepted]
 
 
+@dataclass(slots=True)
+class _Line:
+    """The reports of one caller, and what they come to."""
+
+    waiting: deque[_Waiting] = field(default_factory=deque)
+    records: int = 0
+    bytes: int = 0
+
+
 class Ingest:
-    """A bounded queue before the store. ``committed`` is called in the order of the commits."""
+    """A bounded queue before the store, in which callers take turns: who brings much waits for
+    itself, and not the others. ``committed`` is called in the order of the commits."""
 
     def __init__(
         self,
@@ -88,7 +104,7 @@ class Ingest:
         self._queue_bytes = queue_bytes
         self._observe = observe
         self._gather_s = gather_s
-        self._queue: deque[_Waiting] = deque()
+        self._lines: dict[str, _Line] = {}
         self._queued = 0
         self._bytes = 0
         self._filled = asyncio.Event()
@@ -127,7 +143,10 @@ class Ingest:
         if self._closing:
             raise UnavailableError("The server is about to end.", hint="Try again later.")
         done: asyncio.Future[Accepted] = asyncio.get_running_loop().create_future()
-        self._queue.append(_Waiting(report, done))
+        line = self._lines.setdefault(report.by, _Line())
+        line.waiting.append(_Waiting(report, done))
+        line.records += len(report.records)
+        line.bytes += report.size
         self._queued += len(report.records)
         self._bytes += report.size
         self._filled.set()
@@ -138,8 +157,16 @@ class Ingest:
         return await (await self.enqueue(report))
 
     def _has_room(self, report: Report) -> bool:
+        size, line = len(report.records), self._lines.get(report.by)
+        if report.by and line is not None:
+            within = (
+                line.records + size <= _SHARE * self._queue_records
+                and line.bytes + report.size <= _SHARE * self._queue_bytes
+            )
+            if not within:
+                return False
         return not self._queued or (
-            self._queued + len(report.records) <= self._queue_records
+            self._queued + size <= self._queue_records
             and self._bytes + report.size <= self._queue_bytes
         )
 
@@ -156,7 +183,7 @@ class Ingest:
         loop = asyncio.get_running_loop()
         earliest = 0.0
         while True:
-            if not self._queue:
+            if not self._lines:
                 if self._closing:
                     return
                 self._filled.clear()
@@ -192,15 +219,24 @@ class Ingest:
         return self._gather_s * min(1.0, max(_LEAST_SHARE, size / _WORTH_GATHERING))
 
     def _take(self) -> list[_Waiting]:
+        """The next reports, one of each caller in turn."""
         group: list[_Waiting] = []
         taken = 0
-        while self._queue and (
-            not group or taken + len(self._queue[0].report.records) <= self._batch_records
-        ):
-            waiting = self._queue.popleft()
-            taken += len(waiting.report.records)
+        while self._lines:
+            by, line = next(iter(self._lines.items()))
+            size = len(line.waiting[0].report.records)
+            if group and taken + size > self._batch_records:
+                break
+            waiting = line.waiting.popleft()
+            taken += size
+            line.records -= size
+            line.bytes -= waiting.report.size
             self._bytes -= waiting.report.size
             group.append(waiting)
+            # Its next one comes after those of all others.
+            del self._lines[by]
+            if line.waiting:
+                self._lines[by] = line
         self._queued -= taken
         return group
 

@@ -13,6 +13,8 @@ from kongming_server.security.rates import Rates
 from kongming_server.settings import Quotas as Settings
 
 _DAY_S = 86_400.0
+_TURNOVER = 100
+"""How often in a day all assignments that a node may have can be replaced by others."""
 
 
 class Quotas:
@@ -26,6 +28,7 @@ class Quotas:
         self._known = known
         self._names: dict[tuple[str, str], set[str]] = defaultdict(set)
         self._bytes = Rates(settings.node_bytes / _DAY_S, float(settings.node_bytes))
+        self._bound = Rates(_TURNOVER * settings.assignments / _DAY_S, float(settings.assignments))
 
     def check_nodes(self, count: int) -> None:
         """Raises OverloadedError where a holder of ``count`` nodes may not have another one."""
@@ -50,6 +53,16 @@ class Quotas:
             raise OverloadedError(
                 f"{count} assignments are reserved or bound on this node.",
                 hint="Release those that have ended, or raise quotas.assignments.",
+            )
+
+    def take_assignment(self, node_id: str, now: float) -> None:
+        """Raises OverloadedError where a node has bound too many new assignments of late: those
+        that ended are remembered for a while, and kept on disk for longer."""
+        wait_s = self._bound.take(node_id, now)
+        if wait_s > 0.0:
+            raise OverloadedError(
+                f"Too many assignments were bound on the node {node_id} of late.",
+                hint=f"Bind again in {wait_s:.0f} s, or raise quotas.assignments.",
             )
 
     def take_bytes(self, node_id: str, size: int, now: float) -> None:

@@ -1,4 +1,4 @@
-"""A bound for what strangers can make libraries write to the log."""
+"""A bound for what strangers and agents can have written to the log."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ OURS = (
 class LogLimits(logging.Filter):
     """Lets ``most`` records of a kind pass in ``period_s``, and says how many others there were.
 
-    A kind is a logger, a level and a text before its values are put in. What connections bring
-    about is one line each: a traceback of a library says nothing of a malformed request.
+    A kind is a logger, a level and a text before its values are put in, of each agent's
+    credentials (``record.agent``) for themselves. What connections bring about is one line each: a
+    traceback of a library says nothing of a malformed request.
     """
 
     def __init__(
@@ -36,7 +37,7 @@ class LogLimits(logging.Filter):
         self._period_s = period_s
         self._clock = clock
         # When the period of a kind began, and how many came in it.
-        self._seen: dict[tuple[str, int, str], tuple[float, int]] = {}
+        self._seen: dict[tuple[str, int, str, str], tuple[float, int]] = {}
 
     def __len__(self) -> int:
         """Kinds that are remembered."""
@@ -44,9 +45,10 @@ class LogLimits(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         library = record.name.split(".", 1)[0] in LIBRARIES
-        if not library and record.name not in OURS:
+        agent = getattr(record, "agent", "")
+        if not library and not agent and record.name not in OURS:
             return True
-        kind = (record.name, record.levelno, str(record.msg)[:_LONGEST_KIND])
+        kind = (record.name, record.levelno, str(record.msg)[:_LONGEST_KIND], agent)
         now = self._clock()
         since, count = self._seen.get(kind, (now, 0))
         more = 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -23,6 +22,7 @@ from kongming_server.nodes.ownership import calling_agent
 from kongming_server.nodes.registry import Agent, aliases
 from kongming_server.quality.closed_loop import ClosedLoop
 from kongming_server.state import Hub
+from kongming_server.turns import Turns
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ class AssignmentsService(assignments_pb2_grpc.AssignmentsServicer):
         self._loop = loop
         self._access = access
         # Two requests for one id are decided one after the other.
-        self._locks: dict[str, tuple[asyncio.Lock, int]] = {}
+        self._turns = Turns()
 
     async def Reserve(
         self, request: assignments_pb2.ReserveRequest, context: Context
@@ -88,6 +88,7 @@ class AssignmentsService(assignments_pb2_grpc.AssignmentsServicer):
                 if not before:
                     count = sum(1 for _ in self._hub.assignments_on(node_id))
                     self._hub.quotas.check_assignments(count)
+                    self._hub.quotas.take_assignment(node_id, self._hub.now())
             resident = book.bind(
                 request.assignment_id,
                 self._hub.now(),
@@ -146,15 +147,8 @@ class AssignmentsService(assignments_pb2_grpc.AssignmentsServicer):
     @asynccontextmanager
     async def _deciding(self, assignment_id: str) -> AsyncIterator[AssignmentBook]:
         """A book of what is known of this id alone: decided on, then kept, and only then known."""
-        lock, waiting = self._locks.get(assignment_id, (asyncio.Lock(), 0))
-        self._locks[assignment_id] = (lock, waiting + 1)
-        try:
-            async with lock:
-                yield AssignmentBook(await self._known(assignment_id))
-        finally:
-            lock, waiting = self._locks.pop(assignment_id)
-            if waiting > 1:
-                self._locks[assignment_id] = (lock, waiting - 1)
+        async with self._turns.of(assignment_id):
+            yield AssignmentBook(await self._known(assignment_id))
 
     async def _known(self, assignment_id: str) -> list[Resident]:
         hub = self._hub

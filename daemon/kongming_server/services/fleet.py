@@ -27,12 +27,19 @@ from kongming_server.ingest.write import Ingest, Report
 from kongming_server.interceptors import check_length
 from kongming_server.nodes.access import NodeAccess
 from kongming_server.nodes.messages import node_message
-from kongming_server.nodes.ownership import spoken_by_an_agent, spoken_by_an_operator
+from kongming_server.nodes.ownership import (
+    calling_agent,
+    holder_of,
+    spoken_by_an_agent,
+    spoken_by_an_operator,
+)
 from kongming_server.nodes.profile_requests import OPERATOR
 from kongming_server.nodes.registry import Agent, allowed
 from kongming_server.quality.closed_loop import ClosedLoop
+from kongming_server.security.admission import current_call
 from kongming_server.services.assignments import AssignmentsService
 from kongming_server.state import Hub
+from kongming_server.turns import Turns
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +47,10 @@ if TYPE_CHECKING:  # Its types take parameters only for a checker.
     Context = grpc.aio.ServicerContext[object, object]
 
 AT_ONCE = 16
-"""Nodes of a page that are written before other calls have their turn."""
+"""Nodes of a page, or records of a report, that are worked on before others have their turn."""
+
+RECORDS = 200
+"""Of one report in one transaction, so that the reports of others do not wait for all of it."""
 
 PAGE = 1000
 """Nodes on a page, at the most and where the request does not say."""
@@ -71,6 +81,7 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
         self._loop = loop
         self._assignments = assignments
         self._access = access
+        self._turns = Turns()
 
     # -- what agents say -----------------------------------------------------------------------
 
@@ -87,6 +98,8 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
         if known is not None:
             # Before anything of it is changed.
             await self._access.speak_for(known)
+        # Of a node that is not known yet by whose it is to be, so that new ones bring no more.
+        hub.quotas.take_bytes(_quota_of(facts.id, known), request.ByteSize(), hub.now())
         new = known is None or not known.registered or known.facts != facts
         agent = self._access.register(facts)
         # Until the new facts are on disk: where that fails, the next call writes them.
@@ -136,7 +149,7 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
             raise
         hub.quotas.name_suite(agent.bound_to, fingerprint.suite_version)
         reported = Reported(agent.facts.id, 0, fingerprint, Purpose.REFERENCE.value)
-        await self._ingest.add(Report((reported,), domain, message.ByteSize()))
+        await self._ingest.add(Report((reported,), domain, message.ByteSize(), _bringing(agent)))
 
     async def Report(
         self, request: fleet_pb2.ReportRequest, context: Context
@@ -148,12 +161,15 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
             agent = hub.agents.known(request.node_id)
             await self._access.speak_for(agent)
             hub.quotas.take_bytes(agent.facts.id, request.ByteSize(), hub.now())
-            taken = [await self._take(agent, each, answer) for each in request.fingerprints]
+            taken = []
+            for number, each in enumerate(request.fingerprints):
+                await _let_others(number)
+                taken.append(await self._take(agent, each, answer))
             for future in taken:
                 if future is not None:
                     _note(await future, answer)
         if request.HasField("heartbeat"):
-            answer.instructions.CopyFrom(await self._heard(request, context))
+            answer.instructions.CopyFrom(await self._heard(request))
         return answer
 
     async def _take(
@@ -189,7 +205,8 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
             return None
         await hub.count_plausible(agent)
         record = Reported(agent.facts.id, sequence, fingerprint, purpose.value)
-        return await self._ingest.enqueue(Report((record,), domain, reported.ByteSize()))
+        report = Report((record,), domain, reported.ByteSize(), _bringing(agent))
+        return await self._ingest.enqueue(report)
 
     async def ReportRuns(
         self, request: fleet_pb2.ReportRunsRequest, context: Context
@@ -203,7 +220,8 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
         finished: dict[str, FinishedRun] = {}
         now, skew_s = hub.now(), hub.config.fleet.clock_skew_s
         references = hub.reference_of(agent)
-        for message in request.runs:
+        for number, message in enumerate(request.runs):
+            await _let_others(number)
             try:
                 run = reports.run_of(message.run, agent, references, now=now, skew_s=skew_s)
                 sequence = reports.sequence_of(message.sequence, "runs.sequence")
@@ -215,7 +233,8 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
             asked = _asked(agent, run)
             kept.append(Reported(agent.facts.id, sequence, run, asked=asked))
             finished[run.id] = FinishedRun(run, message.assignment_id)
-        for each in request.signatures:
+        for number, each in enumerate(request.signatures):
+            await _let_others(number)
             try:
                 signature = reports.signature_of(each, agent, references, now=now, skew_s=skew_s)
                 hub.quotas.name_application(agent.bound_to, signature.app)
@@ -228,11 +247,19 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
         if spoken_by_an_agent():
             hub.alive(agent, now)
         if kept:
-            accepted = await self._ingest.add(Report(tuple(kept), size=request.ByteSize()))
-            _note(accepted, answer)
-            for run_id in accepted.ids:
-                if run_id in finished:
-                    await self._finish(finished[run_id])
+            by = _bringing(agent)
+            size = request.ByteSize() * RECORDS // max(RECORDS, len(kept))
+            parts = [tuple(kept[i : i + RECORDS]) for i in range(0, len(kept), RECORDS)]
+            for future in [
+                await self._ingest.enqueue(Report(part, size=size, by=by)) for part in parts
+            ]:
+                accepted = await future
+                _note(accepted, answer)
+                ended = [finished[run_id] for run_id in accepted.ids if run_id in finished]
+                # One caller has one thread of those that all share.
+                async with self._turns.of(by):
+                    for one in ended:
+                        await self._finish(one)
         return answer
 
     async def _refuse(
@@ -256,9 +283,7 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
         except KongmingError as error:
             log.warning("The run %s was kept but not followed up: %s", finished.run.id, error)
 
-    async def _heard(
-        self, request: fleet_pb2.ReportRequest, context: Context
-    ) -> fleet_pb2.Instructions:
+    async def _heard(self, request: fleet_pb2.ReportRequest) -> fleet_pb2.Instructions:
         """Keep the agent's state; what the server asks of it."""
         hub, beat = self._hub, request.heartbeat
         agent = hub.agents.get(request.node_id)
@@ -269,7 +294,9 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
         agent.probe_cost = beat.probe_cost
         agent.spooled = beat.spooled
         hub.alive(agent, now)
-        wanted = await hub.profile_requests.for_heartbeat(agent, context.peer())
+        call = current_call.get()
+        peer = "" if call is None else call.peer
+        wanted = await hub.profile_requests.for_heartbeat(agent, peer)
         instructions = fleet_pb2.Instructions(
             probe_now=agent.probe_now,
             profile_apps=wanted,
@@ -326,6 +353,21 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
             agent.want(app, OPERATOR)
         await self._hub.keep(agent)
         return fleet_pb2.RequestProfileResponse()
+
+
+def _quota_of(node_id: str, known: Agent | None) -> str:
+    caller = calling_agent()
+    return node_id if known is not None or caller is None else holder_of(caller)
+
+
+def _bringing(agent: Agent) -> str:
+    """Who brings an agent's reports: whose node it is, or the node where nobody is asked."""
+    return agent.bound_to or agent.facts.id
+
+
+async def _let_others(number: int) -> None:
+    if number % AT_ONCE == AT_ONCE - 1:
+        await asyncio.sleep(0)
 
 
 def _asked(agent: Agent, record: Run | Signature) -> bool:

@@ -36,6 +36,18 @@ def test_ten_lines_of_a_kind_in_a_minute_and_the_number_of_the_others() -> None:
     assert late.getMessage() == "from x (990 more of these in a minute were left out)"
 
 
+def test_agents_have_ten_lines_of_a_kind_each() -> None:
+    limits = LogLimits(clock=Clock())
+    passed = {"token a": 0, "token b": 0, "": 0}
+    for number in range(60):
+        for agent in passed:
+            line = record("kongming_server.services.fleet", "%s reported", number)
+            line.agent = agent
+            passed[agent] += limits.filter(line)
+    # What no agent has brought about is told each time.
+    assert passed == {"token a": 10, "token b": 10, "": 60}
+
+
 def test_a_failure_of_a_connection_is_one_line_without_a_traceback() -> None:
     for error in (OSError(24, "Too many open files"), ssl.SSLError("bad\nrecord")):
         one = record("aiohttp.server", "Error handling request\nmore", error=error)
