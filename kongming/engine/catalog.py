@@ -298,8 +298,9 @@ class Catalog:
         fingerprint = signatures[0].fingerprint
         suite = self.suite(fingerprint.suite_version)
         families = {name: reading.family for name, reading in fingerprint.surrogates.items()}
-        logs = self._columns.logs(colocation.mean_signature(signatures), families)
-        idle = self._idle(key, signatures[0].node_id, suite)
+        node_id = signatures[0].node_id
+        logs = self._columns.signature(colocation.mean_signature(signatures), families, node_id)
+        idle = self._idle(key, node_id, suite)
         if idle is None:
             return False
         slowed = np.clip(logs - fitted(idle, len(logs)), 0.0, LARGEST_LOG)

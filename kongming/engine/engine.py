@@ -289,7 +289,7 @@ class Engine:
         if known:
             worst = max(known, key=lambda slot: slots.general[slot])
             general = ratio_of(slots.general[worst])
-            slowdown = _slowdowns(world, worst)
+            slowdown = _slowdowns(world, worst, view.by)
         assignments = sorted(
             world.residents.active_on(view.facts.id), key=lambda one: (one.since, one.assignment_id)
         )
@@ -309,7 +309,7 @@ class Engine:
         )
 
 
-def _slowdowns(world: World, slot: int) -> dict[str, float]:
+def _slowdowns(world: World, slot: int, by: str) -> dict[str, float]:
     slowed = world.slots.slowed[slot]
     places = np.flatnonzero(~np.isnan(slowed)).tolist()
-    return {world.columns.names[j]: ratio_of(slowed[j]) for j in places}
+    return {world.columns.name(j, by): ratio_of(slowed[j]) for j in places}

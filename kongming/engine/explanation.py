@@ -33,7 +33,7 @@ class Explainer:
         logs = self._forecaster.met(question, world.company(slot), view)
         idle = world.slots.idle[slot]
         if model is None:
-            return Explanation(forecast, self._shares(logs, idle))
+            return Explanation(forecast, self._shares(logs, idle, view.by))
         met = Met(logs, idle, world.is_carried(slot, model))
         return Explanation(forecast, self._contributions(model, met))
 
@@ -70,14 +70,14 @@ class Explainer:
         ]
         return tuple(sorted(found, key=lambda one: (-one.log_slowdown, one.surrogate)))
 
-    def _shares(self, logs: Floats, idle: Floats) -> tuple[Contribution, ...]:
+    def _shares(self, logs: Floats, idle: Floats, by: str) -> tuple[Contribution, ...]:
         """Of a general slowdown every surrogate has the same share."""
         slowed = logs - idle
         known = np.flatnonzero(~np.isnan(slowed)).tolist()
         columns = self._world.columns
         found = [
             Contribution(
-                columns.names[j],
+                columns.name(j, by),
                 columns.family(j),
                 math.exp(logs[j]),
                 math.exp(idle[j]),

@@ -21,7 +21,8 @@ MOST_DOMAINS = 256
 class NodeView:
     """What is known of one node except its readings. ``number`` is its place in arrays by node,
     ``slots`` are by domain, ``last_seen`` the newest sign of life (unix seconds), ``has_agent``
-    whether any came from an agent: without one a node is as its stored readings say."""
+    whether any came from an agent: without one a node is as its stored readings say; ``by`` whose
+    its readings are (``columns``)."""
 
     number: int
     facts: NodeFacts
@@ -31,6 +32,7 @@ class NodeView:
     has_agent: bool = False
     suspect: str = ""
     probe_cost: float = 0.0
+    by: str = ""
 
 
 def domain_of(node: NodeFacts, cpu: int) -> int | None:

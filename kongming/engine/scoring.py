@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kongming.arrays import Floats
-from kongming.engine.columns import MOST_COLUMNS, Columns
+from kongming.engine.columns import MOST_SHARED, Columns
 from kongming.engine.environment import LARGEST_LOG
 from kongming.learning.model_file import ModelFile, Variant
 from kongming.learning.readings import VariantName
@@ -166,7 +166,7 @@ def _scorer(variant: Variant, model: str | None, columns: Columns) -> PlacedScor
     places = columns.learn(variant.columns, variant.families)
     if (places < 0).any():
         raise InputError(
-            f"names more surrogates than the {MOST_COLUMNS} that the server holds.",
+            f"names more surrogates than the {MOST_SHARED} that the server holds.",
             field="columns",
             hint="Train it on one of KONGMING's suites.",
         )

@@ -169,6 +169,26 @@ class Slots:
                 setattr(self, name, new)
             self.width = wider
 
+    def clear(self, slot: int, places: Sequence[int]) -> None:
+        """Forget what was read of these surrogates."""
+        for one in self._vectors(slot):
+            one[..., [place for place in places if place < one.shape[-1]]] = math.nan
+        self.version[slot] += 1
+
+    def move(self, slot: int, place: int, to: int) -> None:
+        """What was read of a surrogate has another place from now on."""
+        references = self._references[slot]
+        for suite, one in references.items():
+            references[suite] = fitted(one, self.width)
+        for one in self._vectors(slot):
+            one[..., to] = one[..., place]
+            one[..., place] = math.nan
+        self.version[slot] += 1
+
+    def _vectors(self, slot: int) -> list[Floats]:
+        arrays = (self.idle, self.latest, self.met, self.slowed, self.history)
+        return [*(one[slot] for one in arrays), *self._references[slot].values()]
+
     def _vector(self, logs: Floats) -> Floats:
         self.widen(len(logs))
         return fitted(logs, self.width)

@@ -50,7 +50,7 @@ class World:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.columns = Columns()
+        self.columns = Columns(self._column_moved)
         self.slots = Slots(settings)
         self.nodes = Nodes(settings)
         self.residents = Residents()
@@ -111,6 +111,7 @@ class World:
             suite = times.suite_version
             families = _families(times)
             times = times.times()
+        self._hold(view, by)
         slot = self._slot(view, domain)
         code = ANY_SUITE if suite is None else self.catalog.suite(suite)
         self.slots.put_reference(slot, self.columns.logs(times, families, by), code)
@@ -132,6 +133,7 @@ class World:
         taken_at = min(unix(fingerprint.started_at) + fingerprint.elapsed_s / 2.0, now)
         if purpose is Purpose.REFERENCE:
             self.put_reference(node_id, domain, fingerprint, None, by)
+        self._hold(view, by)
         slot = self._slot(view, domain)
         newest = self.slots.put_fingerprint(
             slot,
@@ -190,14 +192,14 @@ class World:
         """Seconds per operation on the idle node; None without a reference."""
         view = self.nodes.get(node_id)
         slot = None if view is None else view.slots.get(domain)
-        if slot is None:
+        if view is None or slot is None:
             return None
         idle = self.slots.idle[slot]
         # It is asked for with every fingerprint, and hardly ever another one.
         content = idle.tobytes()
         known = self._references.get(slot)
         if known is None or known[0] != content:
-            times = None if np.isnan(idle).all() else self.columns.times(idle)
+            times = None if np.isnan(idle).all() else self.columns.times(idle, view.by)
             known = self._references[slot] = (content, times)
         return known[1]
 
@@ -409,6 +411,27 @@ class World:
                 )
             slot = view.slots[domain] = self.slots.add(view.number, domain)
         return slot
+
+    def _hold(self, view: NodeView, by: str) -> None:
+        """Its readings are of these credentials from now on: to others, places of its own mean
+        something else."""
+        if view.by == by:
+            return
+        view.by = by
+        own = self.columns.own_places()
+        if own:
+            for slot in view.slots.values():
+                self.slots.clear(slot, own)
+                self._changed(slot)
+
+    def _column_moved(self, by: str, place: int, to: int) -> None:
+        """A surrogate that one agent alone had named has a place for all nodes."""
+        self.slots.widen(len(self.columns))
+        for view in self.nodes:
+            if view.by == by:
+                for slot in view.slots.values():
+                    self.slots.move(slot, place, to)
+                    self._changed(slot)
 
     def _changed(self, slot: int, now: float | None = None) -> None:
         self._last_now = max(self._last_now, now or 0.0)

@@ -16,7 +16,7 @@ from kongming.store import Store
 from tests import builders
 from tests.hostile.fleet import HONEST, Answers, Fleet, fingerprint, serving
 from tests.server.core import worlds
-from tests.server.credentials import code_of
+from tests.server.credentials import agent_with, code_of
 from tests.server.fleet import FakeAgent, moment
 from tests.server.process import eventually
 
@@ -100,12 +100,24 @@ def reports_extremes(fleet: Fleet) -> None:
 
 
 def names_surrogates(fleet: Fleet) -> None:
-    """As many as it can, in as many suites."""
-    thief = fleet.thief
-    for number in range(8):
-        times = {f"junk.{number}.{place}": 1e-9 for place in range(128)}
-        suite = {"suite_version": f"9-{number}", "started_at": moment(0.5)}
-        thief.register(references=[builders.fingerprint(times, node=thief.facts, **suite)])
+    """As many as they can, in as many suites; who comes later has a place for its own."""
+    second, _ = agent_with(fleet.server)
+    second.facts = builders.node(id="thief-2", name="thief-2")
+    second.register()
+    for thief in (fleet.thief, second):
+        for number in range(8):
+            times = {f"{thief.facts.id}.{number}.{place}": 1e-9 for place in range(128)}
+            suite = {"suite_version": f"9-{number}", "started_at": moment(0.5)}
+            thief.register(references=[builders.fingerprint(times, node=thief.facts, **suite)])
+    late, _ = agent_with(fleet.server)
+    late.facts = builders.node(id="late", name="late")
+    own = {f"own.{place}": 1e-9 for place in range(30)}
+    values = {"node": late.facts, "suite_version": "1-own"}
+    late.register(references=[builders.fingerprint(own, started_at=moment(9.0), **values)])
+    twice = dict.fromkeys(own, 2e-9)
+    late.report(builders.fingerprint(twice, started_at=moment(1.0), elapsed_s=0.5, **values))
+    listed = fleet.operator.node_of("late").slowdown
+    assert dict(listed) == pytest.approx(dict.fromkeys(own, 2.0))
 
 
 def reports_sizes(fleet: Fleet) -> None:

@@ -8,7 +8,13 @@ from contextlib import suppress
 
 import pytest
 
-from kongming.engine.columns import MOST_COLUMNS, MOST_OF_ONE, MOST_REPORTED, Columns
+from kongming.engine.columns import (
+    MOST_COLUMNS,
+    MOST_OF_ONE,
+    MOST_REPORTED,
+    MOST_SHARED,
+    Columns,
+)
 from kongming.engine.engine import Engine
 from kongming.records.answers import Ranking
 from kongming.records.errors import KongmingError
@@ -115,12 +121,61 @@ def test_one_agents_credentials_do_not_use_up_the_columns() -> None:
 
 def test_models_have_a_place_for_their_surrogates_whatever_agents_report() -> None:
     columns = Columns()
-    for holder in range(10):
-        names = [f"{holder}-{number}" for number in range(100)]
-        places = columns.learn(names, [""] * 100, by=f"token {holder}")
-        assert (places >= 0).sum() <= MOST_OF_ONE
-    assert len(columns) == MOST_REPORTED
-    names = [f"model-{number}" for number in range(MOST_COLUMNS - MOST_REPORTED)]
-    assert (columns.learn(names, [""] * len(names)) >= 0).all()
+    for pair in range(10):
+        names = [f"{pair}-{number}" for number in range(100)]
+        for holder in "ab":
+            columns.learn(names, [""] * 100, by=f"token {pair}{holder}")
+    for node in range(10):
+        columns.signature({f"{node}.{number}": 1.0 for number in range(100)}, {}, f"node-{node}")
+    assert len(columns) <= MOST_REPORTED + MOST_OF_ONE
+    names = [f"model-{number}" for number in range(MOST_SHARED - MOST_REPORTED)]
+    places = columns.learn(names, [""] * len(names))
+    assert (places >= 0).all()
     # What is known already costs nobody anything.
-    assert (columns.learn(names, [""] * len(names), by="token 3") >= 0).all()
+    assert (columns.learn(names, [""] * len(names), by="token 3a") == places).all()
+    assert len(columns) <= MOST_COLUMNS
+
+
+def test_what_agents_name_alone_takes_no_place_of_others() -> None:
+    """Each has as many for itself, whoever came before."""
+    made = Engine()
+    for number in range(4):
+        thief = f"thief-{number}"
+        made.put_node(builders.node(id=thief, name=thief), NOW)
+        junk = {f"{number}.{place}": 1e-9 for place in range(100)}
+        made.put_reference(thief, 0, junk, f"9-{number}", by=f"token {thief}")
+    own = {f"own.{place}": 1e-6 for place in range(MOST_OF_ONE)}
+    live = worlds.fingerprint({name: 2e-6 for name in own}, node_id="node-0")
+    made.put_node(builders.node(id="node-0", name="node-0"), NOW)
+    made.put_reference("node-0", 0, own, worlds.SUITE, by="token honest")
+    made.put_fingerprint("node-0", 0, live, now=NOW, by="token honest")
+    assert made.node("node-0", NOW).slowdown == pytest.approx(dict.fromkeys(own, 2.0))
+    assert made.reference("node-0") == pytest.approx(own)
+    assert set(made.node("thief-0", NOW).slowdown) <= {f"0.{place}" for place in range(100)}
+
+    # Once another agent names them they are known to all, and what was read before stays.
+    made.put_node(builders.node(id="node-1", name="node-1"), NOW)
+    few = dict(list(own.items())[:20])
+    made.put_reference("node-1", 0, few, worlds.SUITE, by="token other")
+    assert made.node("node-0", NOW).slowdown == pytest.approx(dict.fromkeys(own, 2.0))
+    assert made.reference("node-0") == pytest.approx(own)
+    assert made.reference("node-1") == pytest.approx(few)
+    # A node in new hands forgets what only the old ones could name.
+    made.put_fingerprint("node-0", 0, live, now=NOW, by="token new")
+    assert made.reference("node-0") == pytest.approx(few)
+
+
+def test_one_agent_does_not_say_of_which_resource_a_surrogate_is() -> None:
+    """It decides what the cache domains of all nodes share."""
+    columns = Columns()
+    [alone] = columns.learn(["stream"], ["network"], by="token thief")
+    columns.learn(["stream"], ["memory"], by="token a")
+    assert not columns.devices().any()
+    [place] = columns.learn(["stream"], ["memory"], by="token b")
+    assert place != alone
+    assert columns.family(int(place)) == "memory"
+    columns.learn(["stream"], ["network"], by="token thief")
+    assert columns.family(int(place)) == "memory"
+    # A model is believed before them.
+    columns.learn(["stream"], ["cache"])
+    assert columns.family(int(place)) == "cache"
