@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from kongming.records.errors import IncompatibleError, InputError
+from kongming.records.errors import MALFORMED, IncompatibleError, InputError
 
 Content = TypeVar("Content")
 
@@ -38,8 +38,8 @@ class DocumentKind:
         return {**document, "checksum": _checksum(document)}
 
     def read(self, document: object, parse: Callable[[Mapping[str, Any]], Content]) -> Content:
-        """Check a document, and return its content by ``parse``, which may raise KeyError,
-        TypeError, ValueError, AttributeError and IndexError where it is damaged.
+        """Check a document, and return its content by ``parse``, which may raise ``MALFORMED``
+        errors where it is damaged.
 
         Raises:
             InputError: it is another kind of document, or is damaged.
@@ -60,13 +60,13 @@ class DocumentKind:
         payload = {key: value for key, value in document.items() if key != "checksum"}
         try:
             intact = document.get("checksum") == _checksum(payload)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, RecursionError):
             intact = False
         if not intact:
             raise self.damaged("its checksum does not match")
         try:
             return parse(document)
-        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        except MALFORMED as error:
             raise self.damaged(f"{error!r}") from error
 
     def damaged(self, reason: str) -> InputError:

@@ -14,6 +14,7 @@ import json
 import math
 import tomllib
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -136,7 +137,9 @@ class Setting:
         """The value as it is used. Raises InputError where it is not allowed."""
         kind = self.kind
         if kind is float and type(value) is int:
-            value = float(value)
+            # TOML has integers that no float holds.
+            with suppress(OverflowError):
+                value = float(value)
         if kind is tuple and isinstance(value, list) and all(isinstance(v, str) for v in value):
             value = tuple(value)
         if type(value) is not kind:

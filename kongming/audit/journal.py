@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from kongming.audit.steps import Step
-from kongming.records.errors import IncompatibleError, InputError, StoreError
+from kongming.records.errors import MALFORMED, IncompatibleError, InputError, StoreError
 
 FORMAT = 1
 """Version of the format."""
@@ -188,7 +188,7 @@ def header_of(path: Path) -> Header | None:
         return Header(
             document["session"], int(document["seed"]), document["key"], document["document"]
         )
-    except (ValueError, KeyError, TypeError) as error:
+    except MALFORMED as error:
         raise _not_a_journal(path) from error
 
 
@@ -204,7 +204,7 @@ def steps_of(path: Path) -> Iterator[Step]:
                 continue
             try:
                 yield Step.from_dict(json.loads(line))
-            except (ValueError, KeyError, TypeError) as error:
+            except MALFORMED as error:
                 raise InputError(
                     f"{path}, line {number}: this is not a step of an observation.",
                     hint="Remove the line to keep the others.",

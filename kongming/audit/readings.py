@@ -32,7 +32,7 @@ import pyarrow.compute as compute
 import pyarrow.parquet as parquet
 
 from kongming.atomic_file import replacing
-from kongming.records.errors import IncompatibleError, InputError, StoreError
+from kongming.records.errors import MALFORMED, IncompatibleError, InputError, StoreError
 
 FORMAT = 1
 """Version of the file."""
@@ -226,7 +226,7 @@ def _document(path: Path, text: bytes | None) -> dict[str, Any]:
                 hint="Upgrade kongming to read it.",
             )
         valid = isinstance(version, int) and all("machine" in facts for facts in sessions.values())
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except MALFORMED:
         valid = False
     if not valid:
         raise InputError(f"{path} is not an observation of kongming.", hint=_HINT)

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from kongming.records.errors import IncompatibleError, InputError, StoreError
+from kongming.records.errors import MALFORMED, IncompatibleError, InputError, StoreError
 from kongming.records.run import Run, Signature
 
 FORMAT = 1
@@ -119,7 +119,7 @@ class Journal:
         for number, text in enumerate(whole.splitlines()):
             try:
                 self._take(json.loads(text), number)
-            except (ValueError, KeyError, TypeError) as error:
+            except MALFORMED as error:
                 raise IncompatibleError(
                     f"{self.path}: line {number + 1} is not a line of a campaign's journal.",
                     hint="Remove the file to start the campaign again.",

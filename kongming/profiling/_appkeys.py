@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import difflib
-import math
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -66,7 +66,8 @@ class Table:
     def number(self, key: str, default: float, *, above_zero: bool) -> float:
         value = self._values.get(key, default)
         valid = isinstance(value, int | float) and not isinstance(value, bool)
-        if not valid or not math.isfinite(value) or value < 0 or (above_zero and value == 0):
+        # TOML has integers that no float holds.
+        if not valid or not 0 <= value <= sys.float_info.max or (above_zero and value == 0):
             limit = "above 0" if above_zero else "from 0"
             raise self._wrong(key, value, f"a number of seconds {limit}")
         return float(value)

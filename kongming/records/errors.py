@@ -34,6 +34,10 @@ from typing import Literal
 
 AccessReason = Literal["unauthenticated", "forbidden"]
 
+MALFORMED = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
+"""What reading a document raises where a part of it is missing, of another kind, too deep, or a
+number beyond what a float holds: JSON and TOML have integers of any length."""
+
 
 class KongmingError(Exception):
     """Base of all errors. ``hint`` is the way out, in a sentence, or None."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from kongming.records.errors import ImplausibleError, IncompatibleError, InputError
+from kongming.records.errors import MALFORMED, ImplausibleError, IncompatibleError, InputError
 from kongming.records.moments import unix
 
 SCHEMA = 1
@@ -35,10 +35,6 @@ def check_number(
     """Raises ImplausibleError for what is not finite, below ``least``, or None."""
     if value is None or not least <= value < math.inf or value == -math.inf:
         raise ImplausibleError("is implausible.", field=field, found=value, allowed=allowed)
-
-
-MALFORMED = (KeyError, TypeError, ValueError, AttributeError, OverflowError)
-"""What reading a document raises where a part of it is missing, or of another kind."""
 
 
 def check_schema(document: Mapping[str, Any], what: str, newest: int = SCHEMA) -> None:

@@ -10,14 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from kongming.records.errors import InputError
-from kongming.records.fingerprint import (
-    MALFORMED,
-    SCHEMA,
-    Fingerprint,
-    check_number,
-    check_schema,
-)
+from kongming.records.errors import MALFORMED, InputError
+from kongming.records.fingerprint import SCHEMA, Fingerprint, check_number, check_schema
 from kongming.records.moments import unix
 
 RUN_KINDS = ("solo", "induced", "corun", "signature", "environment")

@@ -114,7 +114,7 @@ def waiting(folder: Path) -> Iterator[tuple[Path, Report | str]]:
             yield path, _read(path)
         except FileNotFoundError:
             continue
-        except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+        except (OSError, ValueError, TypeError, KeyError, ArithmeticError, RecursionError) as error:
             yield path, f"{error}"
 
 

@@ -7,6 +7,7 @@ arithmetic, comparisons and a few functions are accepted, and the tree is evalua
 from __future__ import annotations
 
 import ast
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -80,7 +81,10 @@ def parse(text: str, *, field: str = "--terms") -> Expression:
             allowed=_ALLOWED,
         )
     try:
-        tree = ast.parse(stripped, mode="eval").body
+        with warnings.catch_warnings():
+            # What Python thinks of "1if" is no message of ours.
+            warnings.simplefilter("ignore", SyntaxWarning)
+            tree = ast.parse(stripped, mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise InputError(
             "cannot be read as a term or an expression.",

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from kongming.csv_rows import Row, read_rows
-from kongming.records.errors import InputError
+from kongming.records.errors import MALFORMED, InputError
 from kongming.records.run import geometric_mean
 from kongming.simulate.pairs import MeasuredPair, PairTable
 
@@ -87,7 +87,7 @@ def _of_document(path: Path, model: str) -> PairFile:
         document = json.loads(path.read_text("utf-8"))
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}.") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{path} is not JSON ({error}).") from error
     if not isinstance(document, dict) or document.get("kind") != "pairs":
         raise InputError(
@@ -100,7 +100,7 @@ def _of_document(path: Path, model: str) -> PairFile:
     for number, entry in enumerate(document.get("pairs", []), start=1):
         try:
             pair, solo, prediction = _entry(entry, model)
-        except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
+        except MALFORMED as error:
             raise InputError(f"{path}: pair {number} is not valid ({error!r}).") from error
         pairs.append(pair)
         solos.setdefault(pair.app, []).append(solo)

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kongming.records.errors import ImplausibleError, InputError
-from kongming.records.fingerprint import MALFORMED, SCHEMA, check_schema
+from kongming.records.errors import MALFORMED, ImplausibleError, InputError
+from kongming.records.fingerprint import SCHEMA, check_schema
 from kongming.records.moments import unix
 
 

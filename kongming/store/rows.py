@@ -7,7 +7,13 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from kongming.records.errors import IncompatibleError, InputError, KongmingError, UnknownNameError
+from kongming.records.errors import (
+    MALFORMED,
+    IncompatibleError,
+    InputError,
+    KongmingError,
+    UnknownNameError,
+)
 from kongming.records.fingerprint import Fingerprint, NodeFacts
 from kongming.records.run import Run, Signature
 from kongming.store import Store, StoredApplication
@@ -129,7 +135,7 @@ def to_records(rows: Iterable[Row], source: str) -> dict[str, list[Any]]:
             if kind not in records:
                 raise InputError("is unknown.", field="record", found=row["record"])
             records[kind].append(_record(kind, json.loads(row["document"]), row["kind"], prints))
-        except (KongmingError, ValueError, KeyError, TypeError, AttributeError) as error:
+        except (KongmingError, *MALFORMED) as error:
             reason = error.message if isinstance(error, KongmingError) else repr(error)
             error_class = IncompatibleError if isinstance(error, IncompatibleError) else InputError
             raise error_class(f"Row {number} of {source} is not valid: {reason}") from error

@@ -1,63 +1,43 @@
-"""Everything that reads what others wrote: with whatever it is given it answers, or refuses with an
-error of ours. Anything else that it raises is a defect.
-
-``TARGETS`` are by name what draws an input, and what is tried with it.
-"""
+"""``TARGETS``: everything that reads what others wrote, by name."""
 
 from __future__ import annotations
 
 import json
 import tempfile
 import tomllib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from google.protobuf.message import DecodeError, Message
 from hypothesis import strategies as st
 from kongming_extender.pods import demand_of, pod_of
 from kongming_extender.protocol import read_args
+from kongming_server.decoding import count_parts
 from kongming_server.settings import Config
 from kongming_slurm import hostlist, ranking_file, tags
 
 from kongming import settings
-from kongming.csv_rows import read_rows
 from kongming.learning import model_file
 from kongming.learning.training import train_application
 from kongming.profiling import appfile
 from kongming.records.errors import KongmingError
 from kongming.records.fingerprint import Fingerprint, NodeFacts
 from kongming.records.run import Run, Signature
-from kongming.rpc import fleet_codec, handover, predictor_codec, record_codec
+from kongming.rpc import bounds, fleet_codec, handover, predictor_codec, record_codec
 from kongming.rpc.v1 import assignments_pb2, fleet_pb2, predictor_pb2, profiles_pb2, records_pb2
 from kongming.scale import expressions, ranges
-from kongming.simulate.trace import read_trace
 from kongming.store import Store
 from kongming.store.parquet import export_runs, read_export
 from kongming.store.reference import Reference
 from tests import builders
+from tests.fuzz import studies
 from tests.fuzz.mutations import contents, documents, texts
+from tests.fuzz.target import Target, file_of
 from tests.models import synthetic
 from tests.server.profiles.profiled import campaign
-
-
-class Target(NamedTuple):
-    """``examples``: of how many a smoke run is."""
-
-    draws: Callable[[], st.SearchStrategy[Any]]
-    tries: Callable[[Any], object]
-    examples: int = 10
-
-
-@contextmanager
-def file_of(content: bytes) -> Iterator[Path]:
-    with tempfile.NamedTemporaryFile() as file:
-        file.write(content)
-        file.flush()
-        yield Path(file.name)
-
 
 # -- the wire
 
@@ -105,10 +85,12 @@ def wire_draws() -> st.SearchStrategy[tuple[str, bytes]]:
 def wire(drawn: tuple[str, bytes]) -> None:
     name, content = drawn
     kind = _messages()[name]
+    assert count_parts(content, kind.DESCRIPTOR, 1 << 40) <= len(content)
     try:
         message = kind.FromString(content)
     except DecodeError:
         return
+    bounds.check(message)
     if kind in DECODERS:
         DECODERS[kind](message)
 
@@ -170,8 +152,6 @@ TOML = [
     '[apps.a]\ncommand = ["a", "b"]\n[apps.a.env]\nX = "1"\n',
 ]
 
-TRACES = ["submit_s,app,work_s\n0,sort,1\n2.5,scan,3\n", "app,submit_s\nsort,0\n"]
-
 RANKINGS = [
     "kongming-rankings 1\nwritten 1\ngood-for 2\nlimit 1.2\nnodes a b\nup 1 1\ncpus 2 2\n"
     "memory 10 10\npartition p 1 2\napp sort 1.0 2.0\nend 10\n",
@@ -185,19 +165,6 @@ def apps(text: str) -> None:
         tomllib.loads(text)
     with file_of(text.encode("utf-8", "replace")) as path:
         appfile.load(path)
-
-
-def table(content: bytes) -> None:
-    with file_of(content) as path:
-        with suppress(KongmingError):
-            list(read_rows(path, ("machines", "scale"), separators=",;\t"))
-        read_trace(path, ("sort", "scan"), synthetic_solos(), 1.5)
-
-
-def synthetic_solos() -> Any:
-    import numpy as np
-
-    return np.array([1.0, 2.0])
 
 
 @cache
@@ -286,7 +253,7 @@ def toml_settings(text: str) -> None:
         settings.load(Config, path)
 
 
-TARGETS: dict[str, Target] = {
+TARGETS: dict[str, Target] = studies.TARGETS | {
     "apps": Target(lambda: texts(TOML), apps),
     "expressions, host lists and tags": Target(lambda: texts(WORDS), words),
     "extender": Target(extender_draws, extender),
@@ -297,12 +264,5 @@ TARGETS: dict[str, Target] = {
     "reports": Target(spool_draws, spool),
     "rows": Target(rows_draws, rows),
     "settings": Target(lambda: texts([settings.as_file(Config)[:3000]]), toml_settings),
-    "tables": Target(lambda: contents([text.encode() for text in TRACES]), table),
     "wire": Target(wire_draws, wire),
 }
-
-
-def attempt(target: Target, drawn: Any) -> None:
-    """Raises what is a defect."""
-    with suppress(KongmingError):
-        target.tries(drawn)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -57,6 +59,14 @@ def test_expressions(text: str, found: list[float]) -> None:
 def test_what_is_no_expression_is_refused(text: str) -> None:
     with pytest.raises(InputError):
         parse(text)
+
+
+def test_what_python_thinks_of_it_is_not_shown() -> None:
+    with warnings.catch_warnings(record=True) as shown:
+        warnings.simplefilter("always")
+        with pytest.raises(InputError):
+            parse("1if machines else 2")
+    assert not shown
 
 
 def test_huge_powers_end_at_once() -> None:

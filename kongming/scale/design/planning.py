@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from kongming.atomic_file import replacing
 from kongming.csv_rows import read_rows
-from kongming.records.errors import InputError
+from kongming.records.errors import MALFORMED, InputError
 
 if TYPE_CHECKING:
     from kongming.arrays import Floats
@@ -195,7 +195,7 @@ def read_design(file: Path) -> list[tuple[Configuration, int]]:
         document = json.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(f"{file} cannot be read: {error.strerror}.", field="--design") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{file} is not JSON.", field="--design") from error
     entries = document.get("experiments") if isinstance(document, dict) else None
     if isinstance(document, dict) and document.get("version", VERSION) != VERSION:
@@ -211,7 +211,7 @@ def read_design(file: Path) -> list[tuple[Configuration, int]]:
         try:
             at = Configuration(float(int(entry["machines"])), float(entry["scale"]))
             count = int(entry.get("runs", 1))
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except MALFORMED as error:
             raise InputError(
                 "is not an experiment.",
                 field=f"experiments[{number}]",
