@@ -94,10 +94,13 @@ def _of_document(path: Path, model: str) -> PairFile:
             f"{path} is not an evaluation of pairs.",
             hint="Create one: kongming evaluate APPS.toml --pairs --json > FILE.json",
         )
+    entries = document.get("pairs", [])
+    if not isinstance(entries, list):
+        raise InputError("is no list.", field="pairs", found=entries)
     pairs: list[MeasuredPair] = []
     predicted: Predicted = {}
     solos: dict[str, list[float]] = {}
-    for number, entry in enumerate(document.get("pairs", []), start=1):
+    for number, entry in enumerate(entries, start=1):
         try:
             pair, solo, prediction = _entry(entry, model)
         except MALFORMED as error:

@@ -14,11 +14,12 @@ def test_ten_kills_lose_no_run_and_double_none(fake: Path, tmp_path: Path) -> No
     done = subprocess.run(
         [
             sys.executable,
-            str(ROOT / "benchmarks/soak/kill.py"),
+            *("-m", "benchmarks.soak.kill"),
             *("--kills", "10", "--seed", "7", "--folder", str(tmp_path / "soak")),
             *("--server", f"{sys.executable} {ROOT / 'tests/agent/fleet.py'} {{folder}} {{port}}"),
             "--check",
         ],
+        cwd=ROOT,
         capture_output=True,
         text=True,
         timeout=170,

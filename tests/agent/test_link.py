@@ -1,10 +1,11 @@
 from __future__ import annotations
 
 import random
+import sqlite3
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import grpc
@@ -169,6 +170,28 @@ def test_a_record_that_the_server_never_copes_with_does_not_hold_up_the_others_f
     assert [row[0] for row in servicer.kept()] == [runs[0].id, runs[2].id]
     ((id, _),) = refused_records(spool)
     assert id == runs[1].id
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [("body", b"\xff\xff"), ("body", b""), ("body", 7), ("body", ""), ("kind", "signature")],
+)
+def test_a_damaged_record_is_put_aside_and_holds_up_no_other(
+    fleet: tuple[Fleet, str], spool: Spool, column: str, value: object
+) -> None:
+    servicer, address = fleet
+    runs = [run("sort", 1.0) for _ in range(3)]
+    for each in runs:
+        spool.add_run(each)
+    with closing(sqlite3.connect(spool.path)) as database, database:
+        database.execute(f"UPDATE records SET {column} = ? WHERE id = ?", (value, runs[1].id))
+    with linked(address, spool) as link:
+        link.step()
+        assert link.connected
+    assert [row[0] for row in servicer.kept()] == [runs[0].id, runs[2].id]
+    ((id, reason),) = refused_records(spool)
+    assert id == runs[1].id
+    assert "damaged" in reason
 
 
 def test_an_impossible_acknowledgement_changes_no_number(

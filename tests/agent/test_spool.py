@@ -177,6 +177,23 @@ def test_a_damaged_file_is_put_aside_and_the_agent_goes_on(tmp_path: Path) -> No
     spool.close()
 
 
+def test_a_page_that_cannot_be_read_is_found_before_anything_is_delivered(tmp_path: Path) -> None:
+    path = tmp_path / "spool.db"
+    spool = Spool(path)
+    spool.add_run(run("sort", 1.0))
+    ((root,),) = spool._read("SELECT rootpage FROM sqlite_master WHERE name = 'records'")
+    spool.close()
+    content = bytearray(path.read_bytes())
+    content[4096 * (root - 1) : 4096 * (root - 1) + 8] = b"\xff" * 8
+    path.write_bytes(content)
+    spool = Spool(path)
+    assert spool.oldest() == []
+    spool.add_run(run("sort", 1.0))
+    aside = [each for each in tmp_path.iterdir() if "damaged" in each.name]
+    assert aside[0].read_bytes() == content
+    spool.close()
+
+
 OLDER = Path(__file__).with_name("fixtures") / "spool-1"
 """Written by version 1; the JSON says what it held."""
 

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from google.protobuf.message import DecodeError
 from hypothesis import strategies as st
 from kongming_agent.reporting import delivery
 from kongming_agent.reporting.spool import Spool
@@ -229,7 +228,7 @@ def spool(drawn: tuple[bytes, bytes | None]) -> None:
                 database.execute("UPDATE records SET body = ?", (body,))
         with closing(Spool(path)) as opened:
             for entry in opened.oldest():
-                with suppress(DecodeError):
+                with suppress(KongmingError):
                     delivery.runs_of("node-1", [entry])
             opened.add_run(builders.run("sort", 1.0))
             opened.counts()

@@ -44,6 +44,7 @@ INPUTS: dict[str, tuple[str, Any]] = {
     "a setting": ("settings", f"[limits]\nidle_s = {HUGE}\n"),
     "a step of an observation": ("observation journals", _step()),
     "a measured pair": ("studies", ("pairs", _pairs())),
+    "no pairs": ("studies", ("pairs", b'{"kind": "pairs", "pairs": null}')),
 }
 
 

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from google.protobuf.message import DecodeError, Message
+
 from kongming.records.errors import InputError
 from kongming.records.fingerprint import Fingerprint
 from kongming.records.run import Run, Signature
@@ -55,11 +57,16 @@ def report_of(
     node_id: str, entries: Iterable[Entry], estimates: Mapping[int, Fingerprint]
 ) -> fleet_pb2.ReportRequest:
     """Return a report of spooled fingerprints, and of ``estimates`` by domain, which are not
-    spooled and have no sequence, since their loss is harmless."""
+    spooled and have no sequence, since their loss is harmless.
+
+    Raises:
+        InputError: a record is damaged.
+    """
     request = fleet_pb2.ReportRequest(node_id=node_id)
     for entry in entries:
         reported = request.fingerprints.add()
-        reported.MergeFromString(entry.body)
+        _merge(reported, entry)
+        _check(reported.fingerprint.id, entry)
         reported.sequence = entry.sequence
     for domain, estimate in estimates.items():
         request.fingerprints.append(_reported(estimate, "estimate", domain))
@@ -67,16 +74,36 @@ def report_of(
 
 
 def runs_of(node_id: str, entries: Iterable[Entry]) -> fleet_pb2.ReportRunsRequest:
-    """Return a report of spooled runs and signatures."""
+    """Return a report of spooled runs and signatures. Raises InputError for a damaged record."""
     request = fleet_pb2.ReportRunsRequest(node_id=node_id)
     for entry in entries:
         if entry.kind == "run":
             reported = request.runs.add()
-            reported.MergeFromString(entry.body)
+            _merge(reported, entry)
+            _check(reported.run.id, entry)
             reported.sequence = entry.sequence
         else:
-            request.signatures.add().MergeFromString(entry.body)
+            signature = request.signatures.add()
+            _merge(signature, entry)
+            _check(signature.id, entry)
     return request
+
+
+def _merge(message: Message, entry: Entry) -> None:
+    try:
+        message.MergeFromString(entry.body)
+    except DecodeError as error:
+        raise _damaged(entry) from error
+
+
+def _check(id: str, entry: Entry) -> None:
+    # The server answers by the id in the message: by another one, the record would never go.
+    if id != entry.id:
+        raise _damaged(entry)
+
+
+def _damaged(entry: Entry) -> InputError:
+    return InputError("is damaged in the spool.", field=entry.kind, found=entry.id)
 
 
 def _reported(fingerprint: Fingerprint, purpose: str, domain: int) -> fleet_pb2.ReportedFingerprint:

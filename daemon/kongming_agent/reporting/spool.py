@@ -155,7 +155,8 @@ class Spool:
     def oldest(self, limit: int = 64, most_bytes: int = 1 << 20) -> list[Entry]:
         """Return the next records in order: at least one, up to ``most_bytes`` as stored."""
         rows = self._read(
-            "SELECT sequence, kind, id, body FROM records ORDER BY sequence LIMIT ?", (limit,)
+            "SELECT sequence, kind, id, CAST(body AS BLOB) FROM records ORDER BY sequence LIMIT ?",
+            (limit,),
         )
         found: list[Entry] = []
         size = 0

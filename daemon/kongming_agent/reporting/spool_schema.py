@@ -59,6 +59,10 @@ def open_file(path: Path) -> sqlite3.Connection:
         database.execute("PRAGMA journal_mode = WAL")
         database.execute("PRAGMA synchronous = FULL")
         database.execute("PRAGMA journal_size_limit = 1048576")
+        # Else a page that cannot be read is found when what lies behind it cannot be delivered.
+        (found,) = database.execute("PRAGMA quick_check(1)").fetchone()
+        if found != "ok":
+            raise sqlite3.DatabaseError(found)
         database.execute("BEGIN IMMEDIATE")
         (version,) = database.execute("PRAGMA user_version").fetchone()
         if version > VERSION:
