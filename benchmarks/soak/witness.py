@@ -50,7 +50,8 @@ class Witness(grpc.GenericRpcHandler):
     def _passed_on(
         self, method: str, requests: Iterator[bytes], context: grpc.ServicerContext
     ) -> Iterator[bytes]:
-        call = self._channel.stream_stream(method)(requests, timeout=_LONGEST_S)
+        shown = [one for one in context.invocation_metadata() if one[0] == "authorization"]
+        call = self._channel.stream_stream(method)(requests, timeout=_LONGEST_S, metadata=shown)
         context.add_callback(call.cancel)
         try:
             for answer in call:

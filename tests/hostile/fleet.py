@@ -43,18 +43,22 @@ class Fleet:
             agent, _ = agent_with(server)
             agent.facts = builders.node(id=node_id, name=node_id)
             agent.register(references=[fingerprint(agent, {})])
-            agent.report(fingerprint(agent, {"stream.triad": 0.1 * number}))
+            agent.report(self.live(number, agent))
             self.honest.append(agent)
         self.thief, _ = agent_with(server)
         self.thief.facts = builders.node(id="thief", name="thief")
         self.thief.register(references=[fingerprint(self.thief, {})])
         self.thief.report(fingerprint(self.thief, {}))
 
+    def live(self, number: int, agent: FakeAgent) -> Fingerprint:
+        """What an honest agent reads, each time anew."""
+        return fingerprint(agent, {"stream.triad": 0.1 * number})
+
     def ingest(self) -> bool:
         """Whether each honest agent's next reports are taken."""
         taken = []
         for number, agent in enumerate(self.honest):
-            live = fingerprint(agent, {"stream.triad": 0.1 * number})
+            live = self.live(number, agent)
             run = builders.run("sort", 1.0, node_id=agent.facts.id)
             taken.append(list(agent.report(live).accepted) == [live.id])
             taken.append(list(agent.report_runs([run]).accepted) == [run.id])
@@ -103,15 +107,19 @@ def fingerprint(agent: FakeAgent, logs: Mapping[str, float], age_s: float = 1.0)
     )
 
 
-@contextmanager
-def serving(folder: Path) -> Iterator[Fleet]:
-    """The fleet; two applications have models and signatures that an operator brought."""
-    server = ServerProcess(folder, settings=SETTINGS)
-    with Store.open(server.store_url) as store:
+def fill(store_url: str) -> None:
+    """Two applications have models and signatures that an operator brought."""
+    with Store.open(store_url) as store:
         for app, sensitivity, pressure in worlds.APPS[:2]:
             document = worlds.document(app, sensitivity, trained_at="2026-01-01T00:00:00Z")
             store.put_model(app, document["identity"], "trainer", "cross-core", document)
             store.add_signature(worlds.signature(app, pressure))
+
+
+@contextmanager
+def serving(folder: Path) -> Iterator[Fleet]:
+    server = ServerProcess(folder, settings=SETTINGS)
+    fill(server.store_url)
     server.start()
     try:
         yield Fleet(server)
