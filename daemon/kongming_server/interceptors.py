@@ -343,7 +343,6 @@ def _told(error: Exception) -> Exception:
     if isinstance(error, StoreError):
         call = current_call.get()
         if call is not None and call.caller.role is Role.AGENT:
-            _log.warning("The store failed in request %s: %s", call.request_id, error)
             # Where it is and of what kind is none of an agent's business.
             return StoreError("The store failed.", hint="Try again later.")
     if isinstance(error, DecodeError):
@@ -355,9 +354,12 @@ async def _end(error: Exception, context: Context) -> NoReturn:
     """End the call with the status of ``error``."""
     if isinstance(error, grpc.aio.AbortError):
         raise error
-    error = _told(error)
     call = current_call.get()
     request_id = "-" if call is None else call.request_id
+    told = _told(error)
+    if isinstance(error, StoreError) and told is not error:
+        _log.warning("The store failed in request %s: %s", request_id, error)
+    error = told
     if not isinstance(error, KongmingError | TimeoutError):
         # The caller is told nothing of it but the id to ask for.
         _log.error("Unforeseen error in request %s", request_id, exc_info=error)

@@ -1,4 +1,4 @@
-"""A bound for what strangers and agents can have written to the log."""
+"""A bound for what callers can make libraries, and us, write to the log."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ LIBRARIES = ("asyncio", "aiohttp", "grpc")
 
 OURS = (
     "kongming_server.http.listener",
+    # A line of each call that fails, while the disk is full that the log is on.
+    "kongming_server.interceptors",
     "kongming_server.security.sockets",
 )
-"""Our own that do."""
+"""Our own that do, or write of each call."""
 
 
 class LogLimits(logging.Filter):

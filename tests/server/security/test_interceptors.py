@@ -10,6 +10,8 @@ import grpc
 import pytest
 from kongming_server.interceptors import RequestIds
 from kongming_server.security import current_call
+from kongming_server.security.tokens import issue
+from kongming_server.settings import Security
 
 from benchmarks.service.echo_server import METHOD, SERVICE, EchoServer, echo_call, echo_request
 from kongming.records.errors import (
@@ -22,6 +24,7 @@ from kongming.records.errors import (
 )
 from kongming.rpc.errors import from_rpc_error
 from kongming.rpc.v1 import predictor_pb2, profiles_pb2
+from kongming.store import StoredToken
 from tests.server.process import eventually
 from tests.server.stand import Stand, call
 
@@ -80,6 +83,30 @@ def test_what_was_not_foreseen_tells_nothing_of_the_inside(
             lambda: stand.sample("kongming_server_rpc_total", method=method, code="INTERNAL") == 1
         )
     assert any(request_id in line for line in caplog.messages)
+
+
+def test_where_the_store_is_no_agent_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    failed = StoreError("The store postgresql://kongming@db:5432/kongming failed: disk full.")
+    secrets = {role: issue() for role in ("agent", "operator")}
+    rows = [StoredToken(one.id, role, one.digest, created_at=0.0) for role, one in secrets.items()]
+    told = {}
+    with (
+        Stand(
+            Security(authenticate="always"),
+            tokens=lambda: rows,
+            behaviours={"ReportRuns": raising(failed)},
+        ) as stand,
+        stand.channel() as channel,
+    ):
+        for role, secret in secrets.items():
+            with pytest.raises(grpc.RpcError) as met:
+                call(channel, "/kongming.rpc.v1.Fleet/ReportRuns", token=secret.text)
+            told[role] = str(met.value.details())
+            assert met.value.code() is grpc.StatusCode.UNAVAILABLE
+    assert "postgresql" in told["operator"]
+    assert "postgresql" not in told["agent"]
+    # Once: whoever looks after the store finds it by the request's id.
+    assert sum("postgresql" in line for line in caplog.messages) == 1
 
 
 def test_an_abort_of_the_servicer_stays_as_it_is() -> None:

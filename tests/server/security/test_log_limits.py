@@ -68,6 +68,12 @@ def test_our_own_lines_are_not_counted() -> None:
     assert all(limits.filter(record("kongming_server.state", "line")) for _ in range(100))
 
 
+def test_calls_that_fail_while_the_disk_is_full_do_not_fill_it() -> None:
+    limits = LogLimits(clock=Clock())
+    name = "kongming_server.interceptors"
+    assert sum(limits.filter(record(name, "request %s", n)) for n in range(100)) == 10
+
+
 def test_kinds_do_not_pile_up() -> None:
     limits = LogLimits(clock=Clock())
     for number in range(5000):
