@@ -43,7 +43,7 @@ def pairs_of(source: Source, warn: Callable[[str], object] = lambda text: None) 
         return read_pairs(Path(source.pairs), source.model)
     from kongming.store import Store
 
-    with Store.open(source.store_url) as store:
+    with Store.open(source.store_url, create=False) as store:
         return _pairs_of_store(store, source.placement or DEFAULT_PLACEMENT, warn)
 
 
@@ -59,7 +59,7 @@ def beliefs_for(source: Source, file: PairFile, table: PairTable) -> Beliefs | N
     if source.predicted == STORE:
         from kongming.store import Store
 
-        with Store.open(source.store_url) as store:
+        with Store.open(source.store_url, create=False) as store:
             placement = source.placement or file.placement or DEFAULT_PLACEMENT
             predicted = _predictions(store, table.apps, placement, source.model)
         where = f"stored models, {placement}" + (f", {source.model}" * (source.model != "auto"))

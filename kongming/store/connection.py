@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import os
 import re
@@ -72,6 +73,11 @@ def default_url() -> str:
     file = os.environ.get("KONGMING_STORE_FILE")
     if file:
         return url_in_file(Path(file))
+    return _own_url()
+
+
+def _own_url() -> str:
+    """Return the URL of the SQLite file in the XDG data folder."""
     data = os.environ.get("XDG_DATA_HOME")
     folder = Path(data) if data else Path.home() / ".local" / "share"
     return f"sqlite:///{folder / 'kongming' / 'kongming.db'}"
@@ -91,15 +97,23 @@ class Connection:
         """Rows that cannot be decoded are left out and told to this; without it, an error."""
 
     @classmethod
-    def open(cls, url: str | None = None) -> Self:
+    def open(cls, url: str | None = None, *, create: bool = True) -> Self:
         """Open or create the store at ``url`` (None: ``default_url()``); migrate an older one.
 
+        Without ``create`` no SQLite file is made, for commands that only read: the user's own one,
+        which nobody named, is then an empty store in memory.
+
         Raises:
-            InputError: the URL is not valid.
+            InputError: the URL is not valid, or its file is missing and is not to be created.
             IncompatibleError: the store was written by a newer KONGMING.
             StoreError: it cannot be opened, or is not a store.
         """
         store_url = url or default_url()
+        shown = None
+        if not create and (missing := _missing_file(store_url)) is not None:
+            if store_url != _own_url():
+                raise _no_such_file(missing)
+            shown, store_url = store_url, "sqlite://"
         engine = _engine(store_url)
         try:
             with _translate_errors(engine.url):
@@ -107,7 +121,7 @@ class Connection:
         except BaseException:
             engine.dispose()
             raise
-        made = cls(engine, engine.url.render_as_string(hide_password=True))
+        made = cls(engine, shown or engine.url.render_as_string(hide_password=True))
         made.is_new = is_new
         return made
 
@@ -221,6 +235,44 @@ def _engine(store_url: str) -> sa.Engine:
         if url.database not in (None, "", ":memory:"):
             _keep_private(engine, Path(str(url.database)))
     return engine
+
+
+def shown_url(store_url: str | None) -> str:
+    """Return the URL of a store (None: ``default_url()``) without its password."""
+    try:
+        return sa.make_url(store_url or default_url()).render_as_string(hide_password=True)
+    except exc.ArgumentError:
+        return re.sub("//[^/]*@", "//***@", store_url or "")
+
+
+def _missing_file(store_url: str) -> Path | None:
+    """Return the file of a SQLite store that does not exist; None for others."""
+    try:
+        url = sa.make_url(store_url)
+    except exc.ArgumentError:
+        return None
+    if url.get_backend_name() != "sqlite" or url.database in (None, "", ":memory:"):
+        return None
+    path = Path(str(url.database)).expanduser()
+    return None if path.exists() else path
+
+
+def _no_such_file(path: Path) -> InputError:
+    """Return the error for a store that a command only reads, with the nearest names next to it."""
+    with suppress(OSError):
+        there = [entry.name for entry in path.parent.iterdir() if entry.suffix == path.suffix]
+        near = difflib.get_close_matches(path.name, there, n=3, cutoff=0.5)
+        if near:
+            names = " or ".join(str(path.with_name(name)) for name in near)
+            return InputError(
+                "does not exist.", field="store", found=str(path), hint=f"Did you mean {names}?"
+            )
+    return InputError(
+        "does not exist.",
+        field="store",
+        found=str(path),
+        hint="'kongming profile' and 'kongming import' create it.",
+    )
 
 
 def _document(text: str) -> Any:

@@ -30,7 +30,7 @@ def filled(store_url: str) -> str:
             "chosen": "GBM",
             "columns": ["stream.triad"],
             "noise_floor_pct": 1.5,
-            "models": {"GBM": {"scores": {"median_pct": 4.2}}},
+            "models": {"GBM": {"scores": {"median_pct": 4.2, "mean_pct": 5.3}}},
         }
         for _ in range(2):
             store.put_model(
@@ -76,8 +76,9 @@ def test_tables_for_people(kongming: Kongming) -> None:
     assert "sort" in apps
     assert "500 ops/s" in apps
     models = kongming("models").stdout
-    assert "4.2%" in models
-    assert "full (1)" in models
+    assert "5.3 %" in models
+    assert "4.2 %" not in models
+    assert "1 (full suite)" in models
 
 
 @pytest.mark.usefixtures("filled")
@@ -87,6 +88,7 @@ def test_apps(kongming: Kongming) -> None:
     assert serve["profiles"][0]["solo"] == pytest.approx(500.0)
     [profile] = sort["profiles"]
     assert (profile["solo"], profile["runs"], profile["failed"]) == (1.0, 5, 1)
+    assert profile["judged"]["verdict"] == "good"
     assert profile["signature"]
     assert profile["node"] == "example"
 
@@ -98,6 +100,7 @@ def test_models(kongming: Kongming) -> None:
     assert model["variants"]["full"] == {
         "model": "GBM",
         "columns": 1,
+        "mean_error_pct": 5.3,
         "median_error_pct": 4.2,
         "noise_floor_pct": 1.5,
     }
@@ -112,6 +115,17 @@ def test_empty_store_is_no_error(kongming: Kongming) -> None:
     assert "kongming profile" in kongming("apps").stdout
     assert "kongming train" in kongming("models").stdout
     assert listed(kongming, "runs") == {"total": 0, "runs": []}
+
+
+def test_reading_makes_no_store(kongming: Kongming, tmp_path: Path) -> None:
+    for command in (("apps",), ("models",), ("train",), ("nodes",), ("model", "sort")):
+        assert kongming(*command, "--store", "sqlite:///new.db").returncode == 2
+    assert not (tmp_path / "new.db").exists()
+    # Nobody named the store of one's own: it is empty before the first profile.
+    own = kongming("apps", env={"KONGMING_STORE": ""})
+    assert own.returncode == 0
+    assert str(tmp_path / "data" / "kongming" / "kongming.db") in " ".join(own.stdout.split())
+    assert not (tmp_path / "data").exists()
 
 
 @pytest.mark.usefixtures("filled")
@@ -142,8 +156,10 @@ def test_export_and_import(kongming: Kongming, tmp_path: Path) -> None:
         (["runs", "--store", "store.db"], 2, "not a database URL"),
         (["runs", "--store", "mongodb://host/x"], 2, "unknown kind"),
         (["runs", "--store", "sqlite:///letter.txt"], 1, "is not a database"),
-        (["runs", "--store", "sqlite:////proc/x.db"], 1, "cannot be opened"),
-        (["runs", "--store", "sqlite:///nowhere/x.db"], 1, "does not exist"),
+        (["runs", "--store", "sqlite:////proc/x.db"], 2, "does not exist"),
+        (["runs", "--store", "sqlite:///nowhere/x.db"], 2, "does not exist"),
+        (["runs", "--store", "sqlite:///stroe.db"], 2, "Did you mean store.db?"),
+        (["train", "--store", "sqlite:///stroe.db"], 2, "Did you mean store.db?"),
     ],
 )
 def test_bad_input_gets_a_sentence(

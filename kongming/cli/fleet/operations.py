@@ -86,7 +86,7 @@ def _stored(store_url: str | None, ended: bool, limit: int) -> list[dict[str, An
     from kongming.store import Store
 
     states = None if ended else ("queued", "running")
-    with Store.open(store_url) as store:
+    with Store.open(store_url, create=False) as store:
         rows = store.operations(kind="train", states=states, limit=limit)
     return [
         {

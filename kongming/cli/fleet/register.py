@@ -38,7 +38,7 @@ def command(
     apps = load(file)
     if names:
         apps = select(apps, names)
-    with oracle(server, store_url) as service:
+    with oracle(server, store_url, create=True) as service:
         made = [
             service.register_application(name, identity(app), app.to_dict())
             for name, app in apps.items()

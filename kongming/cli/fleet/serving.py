@@ -104,12 +104,17 @@ def _own_or_group(ctx: click.Context, name: str, value: Any) -> tuple[Any, bool]
 
 @contextmanager
 def oracle(
-    server: Server, store_url: str | None, scale_files: Mapping[str, ScaleFile] | None = None
+    server: Server,
+    store_url: str | None,
+    scale_files: Mapping[str, ScaleFile] | None = None,
+    *,
+    create: bool = False,
 ) -> Iterator[Oracle]:
     """The server where one is named, else the local store with scale models added to its own.
 
     Raises:
-        InputError: both --server and --store were typed.
+        InputError: both --server and --store were typed, or the store does not exist and is not
+            to be created.
     """
     if asks_server(server):
         with remote(server) as service:
@@ -119,7 +124,7 @@ def oracle(
     from kongming.local_service import LocalService
     from kongming.store import Store
 
-    with Store.open(store_url) as store:
+    with Store.open(store_url, create=create) as store:
         yield LocalService(store, scale_files=scale_files or {})
 
 
@@ -141,6 +146,15 @@ def asks_server(server: Server) -> bool:
             hint="A server has a store of its own: choose who answers.",
         )
     return False
+
+
+def answerer(server: Server, store_url: str | None) -> str:
+    """Return who was asked, in words: the server or the store, and the option for the other."""
+    from kongming.store.connection import shown_url
+
+    if asks_server(server):
+        return f"the server {server.target} (--store asks a local store)"
+    return f"the store {shown_url(store_url)}"
 
 
 def changes_server(server: Server) -> bool:

@@ -73,7 +73,7 @@ def command(
             found=str(plot_file),
             allowed="a name that ends in .svg or .png",
         )
-    with Store.open(store_url) as store:
+    with Store.open(store_url, create=False) as store:
         where = placement_for(store, app, placement)
         entry, document = _newest(store, app, where, node)
         file = read(document)

@@ -54,7 +54,7 @@ def command(
 
     if limit is None:
         limit = 0 if as_json else SHOWN
-    with Store.open(store_url) as store:
+    with Store.open(store_url, create=False) as store:
         known = {entry.name for entry in store.applications()}
         if app is not None and app not in known:
             raise UnknownNameError("profiled application", app, known)

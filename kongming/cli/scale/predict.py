@@ -34,7 +34,7 @@ def load(model: str, store_url: str | None) -> ScaleFile:
     from kongming.store import Store
     from kongming.store.models import SCALE, SCALE_PREFIX
 
-    with Store.open(store_url) as store:
+    with Store.open(store_url, create=False) as store:
         document = store.model(SCALE_PREFIX + model, SCALE)
         if document is None:
             names = {

@@ -36,7 +36,7 @@ def command(out: Path, apps: tuple[str, ...], store_url: str | None, as_json: bo
     from kongming.store import Store
     from kongming.store.parquet import export_runs
 
-    with Store.open(store_url) as store:
+    with Store.open(store_url, create=False) as store:
         counts = export_runs(store, out, apps or None)
     if as_json:
         output.emit_json({"file": str(out), "bytes": out.stat().st_size, "records": counts})
