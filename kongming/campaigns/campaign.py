@@ -132,6 +132,7 @@ def drive(
     """
     from kongming.probes.measuring import disturbed_since
     from kongming.profiling.events import Measured
+    from kongming.profiling.judging import DISTURBED
 
     runs = []
     with closing(events):
@@ -141,7 +142,7 @@ def drive(
             elif isinstance(event, Run):
                 other = disturbed_since(moments.unix(event.started_at))
                 if other is not None:
-                    warning = f"{other} measured on CPU {other.cpu} meanwhile."
+                    warning = f"{other} measured on CPU {other.cpu} {DISTURBED}"
                     event = replace(event, warnings=(*event.warnings, warning))
                 recorder.add_run(event)
                 runs.append(event)

@@ -34,4 +34,14 @@ class Dropped:
     reason: str
 
 
-Event = Measured | Doing | Dropped | Run | Signature
+@dataclass(frozen=True, slots=True)
+class Short:
+    """An application that runs for ``wall_s`` seconds, fewer than the ``needed_s`` in which every
+    surrogate is surely seen next to it: its signature may lack some."""
+
+    app: str
+    wall_s: float
+    needed_s: float
+
+
+Event = Measured | Doing | Dropped | Short | Run | Signature

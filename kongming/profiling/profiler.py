@@ -11,13 +11,13 @@ from kongming.inducers import Mix, induce_all
 from kongming.probes import passive
 from kongming.probes.fingerprinting import take_fingerprint
 from kongming.probes.suite import Suite
-from kongming.profiling.events import Doing, Dropped, Event, Measured
+from kongming.profiling.events import Doing, Dropped, Event, Measured, Short
 from kongming.profiling.plans.campaign_plan import Plan, Step
 from kongming.profiling.plans.identity import identity
 from kongming.profiling.plans.placement import choose
 from kongming.profiling.runs.runner import AnyRunner, Outcome, open_runner
 from kongming.profiling.runs.settle import settle
-from kongming.profiling.runs.signature import take_signature
+from kongming.profiling.runs.signature import needed_seconds, take_signature
 from kongming.profiling.site import Site, sharing
 from kongming.records.application import Application
 from kongming.records.errors import (
@@ -192,8 +192,9 @@ def _timed_block(state: _Campaign, steps: Sequence[Step]) -> Iterator[Event]:
 
 def _finish_step(
     state: _Campaign, step: Step, run: Run, inducers: Mix | None
-) -> Iterator[Run | Dropped]:
-    """Yield the run, marked as failed if its load ended; drop the application if needed."""
+) -> Iterator[Run | Dropped | Short]:
+    """Yield the run, marked as failed if its load ended; drop the application if needed, and say
+    after its first run whether it is too short."""
     if inducers is not None:
         try:
             inducers.check()
@@ -202,7 +203,13 @@ def _finish_step(
     state.completed += 1
     yield run
     if run.ok:
+        first = step.app not in state.walls
         state.walls[step.app] = run.wall_s
+        needed = needed_seconds(
+            state.plan.suite, len(state.names), shared_core=state.plan.placement == "same-core"
+        )
+        if first and run.wall_s < needed:
+            yield Short(step.app, run.wall_s, needed)
     elif step.kind == "solo" and step.repeat == 0:
         state.runners.pop(step.app).close()
         yield Dropped(step.app, run.error or "its first solo run failed")

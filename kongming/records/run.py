@@ -320,6 +320,12 @@ def solo_time(runs: Iterable[Run]) -> SoloTime | None:
     return SoloTime(median, 100.0 * (high - low) / 2.0 / median, len(costs))
 
 
+def median_wall_s(runs: Iterable[Run]) -> float | None:
+    """Median seconds of the runs that succeeded; None without any."""
+    walls = [run.wall_s for run in runs if run.ok]
+    return statistics.median(walls) if walls else None
+
+
 def geometric_mean(costs: Sequence[float]) -> float:
     """Of costs above 0: what repeats of one run are combined by."""
     return math.exp(statistics.fmean(math.log(cost) for cost in costs))

@@ -16,7 +16,9 @@ from click.testing import CliRunner
 
 from kongming.cli.main import run
 from kongming.cli.predict.predict import command
+from kongming.cli.predict.usefulness import not_better_than
 from kongming.learning import model_names, training
+from kongming.learning.model_file import read, seal
 from kongming.learning.training import train_application
 from kongming.records.errors import IncompatibleError
 from kongming.store import Store
@@ -106,7 +108,7 @@ def test_train_tells_errors_beside_mean_and_noise(profiled: str, train: Callable
         full = model["variants"]["full"]
         assert full["noise_floor_pct"] > 0
         assert full["errors"][full["chosen"]]["mean_pct"] < full["errors"]["MEAN"]["mean_pct"]
-    table = train("chaser", "--model", "CART")
+    table = train("chaser", "--model", "CART", "-v")
     for word in ("MEAN", "CART", "noise floor", "28 runs (6 solo, 22 induced)", "it was requested"):
         assert word in table
     assert "writer" not in table
@@ -125,7 +127,7 @@ def test_train_tells_errors_beside_mean_and_noise(profiled: str, train: Callable
         (("predict", "chaser", "--with", "writer"), 3, "kongming train chaser"),
         (("predict", "chasr", "--with", "writer"), 2, "Did you mean chaser?"),
         (("pair", "chaser", "writer"), 3, "kongming train chaser"),
-        (("pair", "nothing", "writer"), 2, "no profiled application named 'nothing'"),
+        (("pair", "nothing", "writer"), 2, "named 'nothing'"),
     ],
 )
 def test_what_cannot_be_done_says_the_way_out(
@@ -230,6 +232,31 @@ def test_pair_tells_both_ways(trained: str, kongming: Kongming) -> None:
     assert itself["predictions"][0]["slowdown"]["median"] > 1.2
 
 
+def test_a_pair_of_which_one_direction_is_known(trained: str, kongming: Kongming) -> None:
+    short = synthetic.signature("brief", {})
+    times = short.fingerprint.times()
+    kept = dict(list(times.items())[: len(times) // 2])
+    with Store.open(trained) as store:
+        store.put_application("brief", short.identity, {})
+        store.add_run(builders.run("brief", 0.1))
+        store.add_signature(builders.signature("brief", kept))
+        document = store.model("chaser", "cross-core")
+        assert document is not None
+        payload = {key: value for key, value in document.items() if key != "checksum"}
+        payload |= {"app": "brief", "identity": builders.identity_of("brief")}
+        store.put_model("brief", payload["identity"], "node-1", "cross-core", seal(payload))
+    done = kongming("pair", "chaser", "brief", "--json")
+    assert done.returncode == 3, done.stderr
+    said = json.loads(done.stdout)
+    assert [known["app"] for known in said["predictions"]] == ["brief"]
+    [refused] = said["refused"]
+    assert "brief was profiled with runs of 100 ms, too short to see" in refused["message"]
+    assert "--app brief --placement cross-core" in refused["hint"]
+    beside = kongming("predict", "chaser", "--with", "brief")
+    assert beside.returncode == 3
+    assert refused["message"] in beside.stderr
+
+
 def test_a_neighbour_without_a_signature_is_said(
     trained: str, store_url: str, kongming: Kongming
 ) -> None:
@@ -284,3 +311,35 @@ def test_now_refuses_a_model_of_another_suite(
     done = CliRunner().invoke(command, ["chaser", "--store", trained])
     assert isinstance(done.exception, IncompatibleError)
     assert "1-other" in str(done.exception)
+
+
+def test_a_spoiled_profile_is_said_by_every_prediction_and_training(
+    trained: str, kongming: Kongming
+) -> None:
+    with Store.open(trained) as store:
+        campaign = store.runs(app="chaser", kind="solo")[0].campaign
+        for seconds in (1.0, 9.0, 2.0, 8.0, 4.0):
+            store.add_run(builders.run("chaser", seconds, campaign=campaign))
+    said = " ".join(kongming("predict", "chaser", "--with", "writer").stdout.split())
+    assert "! The profile of chaser is spoiled: its runs alone differ by" in said
+    assert "--again" in said
+    profiles = json.loads(kongming("apps", "--json").stdout)["apps"]
+    verdicts = {app["app"]: app["profiles"][0]["judged"]["verdict"] for app in profiles}
+    assert verdicts == {"chaser": "spoiled", "writer": "good"}
+
+
+def test_a_model_that_says_no_more_than_one_is_said(trained: str) -> None:
+    """Of a program that nothing slows every model is as good as saying so."""
+    with Store.open(trained) as store:
+        document = store.model("chaser", "cross-core")
+    file = read(document)
+    frozen = file.variants["full"].model("NNLS")
+    site = {"identity": file.identity, "levels": (builders.level(),)}
+    slowed = [builders.run("chaser", metric, **site) for metric in (5.0, 6.0, 8.0)]
+    alone = [builders.run("chaser", 3.0, identity=file.identity) for _ in range(3)]
+    assert frozen.scores["mean_abs_log"] < 0.2
+    assert not_better_than(file.variants["full"], [*alone, *slowed]) is None
+    unslowed = [builders.run("chaser", 3.0, **site) for _ in range(3)]
+    said = not_better_than(file.variants["full"], [*alone, *unslowed])
+    assert "nothing slows it" in str(said)
+    assert "the mean" in str(not_better_than(file.variants["full"], [], "MEAN"))

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kongming.cli import output
+from kongming.cli.predict.errors_view import chosen_lines, distinct, errors_table, percent, size
 
 Card = Mapping[str, Any]
 
@@ -35,9 +36,10 @@ def show(card: Card) -> None:
         facts.add_row(name, Text(text))
     console.print(facts)
     console.print()
-    console.print(_errors(card))
-    for name, variant in card["variants"].items():
-        console.print(f"* {name}: {variant['chosen']}, because {variant['reason']}.", markup=False)
+    variants = distinct(card["variants"])
+    console.print(errors_table(variants))
+    for line in chosen_lines(variants):
+        console.print(line, markup=False)
     console.print()
     for line in _selected(card):
         console.print(line, markup=False)
@@ -49,11 +51,14 @@ def _facts(card: Card) -> list[tuple[str, str]]:
     runs, solo, node = card["runs"], card["solo"], card["node"]
     unit = solo["metric_unit"]
     value = output.format_seconds(solo["value"]) if unit == "s" else f"{solo['value']:.4g} {unit}"
-    noise = "" if solo["noise_pct"] is None else f", repeats within {solo['noise_pct']:.1f} %"
+    noise = "" if solo["noise_pct"] is None else f", repeat noise {solo['noise_pct']:.1f} %"
     dropped = f", {len(runs['dropped'])} left out" if runs["dropped"] else ""
     when = "" if runs["first_at"] is None else f", {_span(runs['first_at'], runs['last_at'])}"
-    columns = [f"{name} {len(one['columns'])}" for name, one in card["variants"].items()]
+    columns = [f"{size(one)} ({name} suite)" for name, one in distinct(card["variants"]).items()]
+    full = card["variants"]["full"]
+    error = full["errors"][full["chosen"]].get("mean_pct")
     facts = [
+        ("model", f"{full['chosen']}, mean error {percent(error)} on loads that were left out"),
         ("solo", f"{value}{noise} ({_count(solo['runs'], 'run')})"),
         (
             "runs",
@@ -95,26 +100,6 @@ def _sureness(said: Mapping[str, Any]) -> str:
         f"{100.0 * said['level']:g} %, {sure}: {said['left_out']} groups left out in turn, "
         f"{learnt}; {said['idle']['lower']:.2f} to {said['idle']['upper']:.2f} when idle"
     )
-
-
-def _errors(card: Card) -> Any:
-    """Return a row for each model: median and mean error on left-out families, by variant."""
-    variants = card["variants"]
-    columns = ["model"]
-    for name in variants:
-        columns += [f"{name}: median", f"{name}: mean"]
-    names = list(dict.fromkeys(key for one in variants.values() for key in one["errors"]))
-    rows = []
-    for name in names:
-        cells = [name]
-        for variant in variants.values():
-            scores = variant["errors"].get(name, {})
-            mark = " *" if name == variant["chosen"] else "  "
-            cells += [_percent(scores.get("median_pct")), _percent(scores.get("mean_pct")) + mark]
-        rows.append(cells)
-    floors = [_percent(variant["noise_floor_pct"]) for variant in variants.values()]
-    rows.append(["noise floor", *[cell for floor in floors for cell in (floor, "  ")]])
-    return output.table(columns, rows, title="Error on left-out families", right=columns[1:])
 
 
 def _selected(card: Card) -> list[str]:
@@ -187,10 +172,6 @@ def _listed(names: Sequence[str]) -> str:
 
 def _count(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
-
-
-def _percent(value: float | None) -> str:
-    return "-" if value is None else f"{value:.1f} %"
 
 
 def _moment(at: str) -> str:

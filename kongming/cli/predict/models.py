@@ -9,7 +9,8 @@ import click
 
 from kongming.cli import options, output
 from kongming.cli.examples import examples
-from kongming.cli.fleet.serving import Server, oracle, server_options
+from kongming.cli.fleet.serving import Server, answerer, oracle, server_options
+from kongming.cli.predict.errors_view import distinct, percent
 from kongming.records import moments
 
 if TYPE_CHECKING:
@@ -39,7 +40,8 @@ def command(
 ) -> None:
     """List trained models: the newest of each application, node and placement.
 
-    The error is the median over resource families that were left out of training in turn.
+    The error is the mean over resource families that were left out of training in turn; the noise
+    is that of repeats of the same run, alone.
     """
     from kongming.records.errors import UnknownNameError
 
@@ -65,7 +67,10 @@ def command(
         return
     console = output.console()
     if not documents:
-        console.print("No model is trained yet. Train one: kongming train")
+        console.print(
+            f"No model is trained yet in {answerer(server, store_url)}. Train one: kongming train",
+            markup=False,
+        )
         return
     console.print(
         output.table(
@@ -75,16 +80,16 @@ def command(
                 "version",
                 "",
                 "node",
-                "columns",
+                "surrogates",
                 "model",
-                "error",
-                "noise",
+                "mean error",
+                "repeat noise",
                 "runs",
                 "trained",
             ),
             [row for document in documents for row in _rows(document, names)],
-            right=("version", "error", "noise", "runs"),
-            minor=("trained", "columns", "runs", "node", "noise"),
+            right=("version", "mean error", "repeat noise", "runs"),
+            minor=("trained", "surrogates", "runs", "node", "repeat noise"),
         )
     )
     for document in documents:
@@ -155,6 +160,7 @@ def _described(service: Oracle, entry: ModelReport) -> dict[str, Any]:
         "in_service": entry.in_service,
         "problem": problem,
         "runs": _within(model, "runs", "total"),
+        "solo_noise_pct": _within(model, "solo", "noise_pct"),
         "variants": _variants(model),
     }
 
@@ -176,6 +182,7 @@ def _variants(model: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
         found[name] = {
             "model": chosen,
             "columns": len(_within(variant, "columns") or ()),
+            "mean_error_pct": _within(variant, "models", str(chosen), "scores", "mean_pct"),
             "median_error_pct": _within(variant, "models", str(chosen), "scores", "median_pct"),
             "noise_floor_pct": _within(variant, "noise_floor_pct"),
         }
@@ -184,7 +191,7 @@ def _variants(model: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 def _rows(document: Mapping[str, Any], names: Mapping[str, str]) -> list[tuple[object, ...]]:
     node = names.get(document["node_id"]) or document["node_id"][:12]
-    variants = document["variants"] or {"-": {}}
+    variants = distinct(document["variants"]) if document["variants"] else {"-": {}}
     return [
         (
             document["app"],
@@ -192,10 +199,10 @@ def _rows(document: Mapping[str, Any], names: Mapping[str, str]) -> list[tuple[o
             document["version"],
             _state(document),
             node,
-            f"{name} ({variant['columns']})" if variant else None,
+            f"{variant['columns']} ({name} suite)" if variant else None,
             variant.get("model"),
-            _percent(variant.get("median_error_pct")),
-            _percent(variant.get("noise_floor_pct")),
+            percent(variant.get("mean_error_pct")),
+            percent(document["solo_noise_pct"]),
             document["runs"],
             (document["trained_at"] or "")[:19].replace("T", " ") or None,
         )
@@ -209,7 +216,3 @@ def _state(document: Mapping[str, Any]) -> str | None:
         "damaged" if document["problem"] else "",
     ]
     return ", ".join(filter(None, parts)) or None
-
-
-def _percent(value: float | None) -> str | None:
-    return None if value is None else f"{value:.1f}%"

@@ -45,27 +45,49 @@ def command(
     """Predict A next to B, and B next to A, on an otherwise idle node.
 
     Co-runs of other applications widen the intervals (or, with enough applications, narrow them)
-    to their nominal coverage.
+    to their nominal coverage. If only one direction is known, it is shown, and the exit status
+    is 3.
     """
     from kongming.cli.predict.predict import check_model
     from kongming.cli.predict.prediction_view import show
     from kongming.cli.predict.trained import placement_for
     from kongming.engine.load.models import Widenings
+    from kongming.records.errors import CannotAnswerError
     from kongming.store import Store
 
     check_model(model)
-    with Store.open(store_url) as store:
+    with Store.open(store_url, create=False) as store:
         where = placement_for(store, first, placement)
         widenings = Widenings(store, model)
-        predictions = [
-            predict_pair_member(store, app, other, where, widenings, model=model, strict=strict)
-            for app, other in ((first, second), (second, first))
-        ]
+        predictions: list[Prediction] = []
+        refused: list[tuple[str, str, CannotAnswerError]] = []
+        for app, other in ((first, second), (second, first)):
+            try:
+                predictions.append(
+                    predict_pair_member(
+                        store, app, other, where, widenings, model=model, strict=strict
+                    )
+                )
+            except CannotAnswerError as error:
+                refused.append((app, other, error))
+    if not predictions:
+        raise refused[0][2]
     if as_json:
-        output.emit_json({"placement": where, "predictions": [p.to_dict() for p in predictions]})
-        return
-    for prediction in predictions:
-        show(prediction)
+        output.emit_json(
+            {
+                "placement": where,
+                "predictions": [prediction.to_dict() for prediction in predictions],
+                "refused": [
+                    {"app": app, "beside": [other], "message": error.message, "hint": error.hint}
+                    for app, other, error in refused
+                ],
+            }
+        )
+    else:
+        for prediction in predictions:
+            show(prediction)
+    for _, _, error in refused:
+        raise error
 
 
 def predict_pair_member(
@@ -82,22 +104,23 @@ def predict_pair_member(
 
     Raises:
         UnknownNameError: one of them was never profiled.
-        UntrainedError: ``app`` has no model, or ``other`` no signature.
+        UntrainedError: ``app`` has no model, or ``other`` no signature, or one that is too short.
         ExtrapolationError: under ``strict``.
     """
-    from kongming.cli.predict.trained import model_of, signatures_of
+    from kongming.cli.predict.trained import model_of, naming_short, signatures_of
     from kongming.cli.predict.widening import note
     from kongming.learning.predict import predict_beside
 
-    file, warnings = model_of(store, app, placement)
+    file, warnings = model_of(store, app, placement, model)
     signatures = signatures_of(store, other, file)
     widening = widenings.of(file)
-    prediction = predict_beside(
-        file,
-        {other: signatures},
-        model=model,
-        strict=strict,
-        widening=widening.factor,
-        widening_groups=widening.groups,
-    )
+    with naming_short(store, file, {other: signatures}):
+        prediction = predict_beside(
+            file,
+            {other: signatures},
+            model=model,
+            strict=strict,
+            widening=widening.factor,
+            widening_groups=widening.groups,
+        )
     return replace(prediction, warnings=(*prediction.warnings, *warnings), notes=note(widening))

@@ -142,7 +142,12 @@ def command(
             stale=stale,
         )
         return
-    from kongming.cli.predict.trained import model_of, placement_for, signatures_of
+    from kongming.cli.predict.trained import (
+        model_of,
+        naming_short,
+        placement_for,
+        signatures_of,
+    )
     from kongming.cli.predict.widening import note
     from kongming.engine.load.measured import predict_measured
     from kongming.engine.load.models import Widenings
@@ -158,10 +163,10 @@ def command(
             field="--now",
             hint="Choose the current environment (--now) or the earlier one (--fingerprint).",
         )
-    with Store.open(store_url) as store:
+    with Store.open(store_url, create=False) as store:
         where = placement_for(store, app, placement)
         measuring = file is None and (now or not others)
-        trained, warnings = model_of(store, app, where)
+        trained, warnings = model_of(store, app, where, model)
         neighbours = {other: signatures_of(store, other, trained) for other in others}
         live: Fingerprint | None = None
         if file is not None:
@@ -171,15 +176,16 @@ def command(
         widenings = Widenings(store, model)
         widening = widenings.of(trained)
         if others:
-            prediction = predict_beside(
-                trained,
-                neighbours,
-                live=live,
-                model=model,
-                strict=strict,
-                widening=widening.factor,
-                widening_groups=widening.groups,
-            )
+            with naming_short(store, trained, neighbours):
+                prediction = predict_beside(
+                    trained,
+                    neighbours,
+                    live=live,
+                    model=model,
+                    strict=strict,
+                    widening=widening.factor,
+                    widening_groups=widening.groups,
+                )
             residents, unknown = _residents(store, trained, neighbours, live, model, widenings)
             prediction = replace(prediction, residents=residents, notes=note(widening))
             warnings = (*warnings, *unknown)

@@ -12,6 +12,7 @@ import click
 from kongming.cli import options, output
 from kongming.cli.examples import examples
 from kongming.cli.fleet.serving import Server, changes_server, remote, server_options
+from kongming.cli.predict.errors_view import chosen_lines, distinct, errors_table, percent
 from kongming.learning.registry import AUTO, model_kind, model_names
 from kongming.records.errors import InputError
 
@@ -52,6 +53,7 @@ _OPTIONAL = tuple(name for name in model_names(optional=True) if name not in mod
     is_flag=True,
     help="With --server: start the training, print its operation, and do not wait.",
 )
+@click.option("-v", "--verbose", is_flag=True, help="Show the errors of every model too.")
 @server_options
 @options.store_option
 @options.wide_option
@@ -63,15 +65,18 @@ def command(
     seed: int,
     jobs: int | None,
     no_wait: bool,
+    verbose: bool,
     server: Server,
     store_url: str | None,
     as_json: bool,
 ) -> int:
     """Train and validate every model on the profile of each APP (default: all).
 
-    Validation leaves out one resource family of inducers at a time. Compare the errors with those
-    of MEAN, which ignores the environment, and with the noise floor, the difference between repeats
-    of the same run.
+    Validation leaves out one resource family of inducers at a time; the error of a model is the
+    mean over the runs that were left out. With -v compare it with that of MEAN, which ignores the
+    environment, and with the noise floor, the difference between repeats of the same run.
+
+    Runs of a profile that was spoiled are left out if it was measured again.
 
     With --server (KONGMING_SERVER is not enough) the server trains on its own data; Ctrl-C does not
     stop it.
@@ -89,6 +94,7 @@ def command(
             "needs --server.", field="--no-wait", hint="A local training always runs to its end."
         )
     from kongming.cli.extras import require
+    from kongming.cli.predict.usefulness import remarks
     from kongming.process_pool import available_cpus, in_order
     from kongming.records.errors import UntrainedError
     from kongming.store import Store
@@ -97,10 +103,12 @@ def command(
         model_kind(model)
     for module in ("numpy", "scipy", "sklearn", "lightgbm", "deap", "loky"):
         require("kongming train", "predict", module)
+    from kongming.learning.model_file import read
+
     trained: list[dict[str, Any]] = []
     failed: list[dict[str, str]] = []
     notes: list[str] = []
-    with Store.open(store_url) as store:
+    with Store.open(store_url, create=False) as store:
         names = _names(store, apps)
         tasks = _tasks(store, names, placement, model, seed, notes, failed)
         shared = closing(in_order(_train, tasks, jobs or available_cpus()))
@@ -114,7 +122,8 @@ def command(
                 version = store.put_model(
                     task.app, answer["identity"], task.node_id, task.placement, answer
                 )
-                trained.append(summary(answer, version))
+                said = remarks(read(answer), task.runs)
+                trained.append(summary(answer, version) | {"warnings": list(said)})
     failed.sort(key=lambda failure: names.index(failure["app"]))
     if not trained:
         raise UntrainedError(
@@ -125,9 +134,10 @@ def command(
         output.emit_json({"models": trained, "failed": failed, "notes": notes})
     else:
         for entry in trained:
-            _show(entry)
+            _show(entry, verbose=verbose)
         for line in notes:
             output.error_console().print(f"Note: {line}.", markup=False)
+        output.console().print(f"Next: kongming predict {trained[0]['app']}", markup=False)
     for failure in failed:
         output.error_console().print(
             f"Not trained: {failure['app']}: {failure['error']}", markup=False
@@ -201,10 +211,14 @@ def _tasks(
 ) -> Iterator[_Task]:
     """Return a task for each node and placement at which an application has runs."""
     from kongming.learning.training import training_sets
+    from kongming.profiling.judging import without_spoiled
 
     for app in names:
-        sets, left_out = training_sets(store.runs(app=app, placement=placement, asked=True))
+        runs, spoiled = without_spoiled(store.runs(app=app, placement=placement, asked=True))
+        sets, left_out = training_sets(runs)
         notes += left_out
+        if spoiled:
+            notes.append(f"{app}: {spoiled} runs of spoiled profiles are left out")
         if not sets:
             at = f" at {placement}" if placement else ""
             error = f"{app} has no runs{at}. Profile it: kongming profile APPS.toml --app {app}"
@@ -265,31 +279,31 @@ def _evaluations(models: Mapping[str, Any]) -> dict[str, dict[str, int]]:
     }
 
 
-def _show(entry: Mapping[str, Any]) -> None:
+def _show(entry: Mapping[str, Any], *, verbose: bool) -> None:
+    """Print the result in a line, what to think of it, and with ``verbose`` every model's error."""
     console = output.console()
-    variants = entry["variants"]
-    runs = entry["runs"]
-    full = variants["full"]
-    title = (
-        f"{entry['app']}, {entry['placement']}: {runs['total']} runs "
-        f"({runs['solo']} solo, {runs['induced']} induced), model version {entry['version']}"
+    full, runs = entry["variants"]["full"], entry["runs"]
+    error = full["errors"][full["chosen"]].get("mean_pct")
+    noise = entry["solo_noise_pct"]
+    console.print(
+        f"{entry['app']}, {entry['placement']}: {full['chosen']}, mean error "
+        f"{percent(error)} on loads that were left out, repeat noise {percent(noise)}; "
+        f"{runs['total']} runs ({runs['solo']} solo, {runs['induced']} induced), model version "
+        f"{entry['version']}",
+        markup=False,
     )
-    columns = ["model"]
-    for name, variant in variants.items():
-        columns += [f"{name} ({variant['columns']}): median", f"{name}: mean"]
-    rows: list[list[str]] = []
-    for model in full["errors"]:
-        cells = [model]
-        for variant in variants.values():
-            scores = variant["errors"][model]
-            mark = " *" if model == variant["chosen"] else "  "
-            cells += [_percent(scores.get("median_pct")), _percent(scores.get("mean_pct")) + mark]
-        rows.append(cells)
-    floors = [_percent(variant["noise_floor_pct"]) for variant in variants.values()]
-    rows.append(["noise floor", *[cell for floor in floors for cell in (floor, "  ")]])
-    console.print(output.table(columns, rows, title=title, right=columns[1:]))
-    for name, variant in variants.items():
-        console.print(f"* {name}: {variant['chosen']}, because {variant['reason']}.", markup=False)
+    for warning in entry["warnings"]:
+        console.print(f"! {warning}", markup=False)
+    if runs["dropped"]:
+        console.print(
+            f"{len(runs['dropped'])} runs were left out; --json shows the reasons.", markup=False
+        )
+    if not verbose:
+        return
+    variants = distinct(entry["variants"])
+    console.print(errors_table(variants))
+    for line in chosen_lines(variants):
+        console.print(line, markup=False)
     for name, variant in variants.items():
         for model, tried in variant["evaluations"].items():
             console.print(
@@ -297,11 +311,4 @@ def _show(entry: Mapping[str, Any]) -> None:
                 "more were tried to validate it.",
                 markup=False,
             )
-    dropped = len(runs["dropped"])
-    if dropped:
-        console.print(f"{dropped} runs were left out; --json shows the reasons.", markup=False)
     console.print()
-
-
-def _percent(value: float | None) -> str:
-    return "-" if value is None else f"{value:.1f} %"

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import click
 
-from kongming.records.errors import UnknownNameError, UntrainedError
+from kongming.records.errors import InputError, UnknownNameError, UntrainedError
 from kongming.records.fingerprint import PLACEMENTS
 from kongming.records.questions import placement_or_default
 
@@ -38,12 +41,19 @@ def check_known(store: Store, app: str) -> None:
     known |= {entry.app for entry in store.models()}
     if app not in known:
         raise UnknownNameError(
-            "profiled application", app, known, hint="Profile it first: kongming profile APPS.toml"
+            f"profiled application in {store.url}",
+            app,
+            known,
+            hint="Profile it first: kongming profile APPS.toml."
+            + (" --server asks the server." if os.environ.get("KONGMING_SERVER") else ""),
         )
 
 
-def model_of(store: Store, app: str, placement: str) -> tuple[ModelFile, tuple[str, ...]]:
-    """Return the checked model of ``app`` in service at ``placement``, and warnings about it.
+def model_of(
+    store: Store, app: str, placement: str, model: str | None = None
+) -> tuple[ModelFile, tuple[str, ...]]:
+    """Return the checked model of ``app`` in service at ``placement``, and warnings about it: its
+    age, its profile, and whether ``model`` (None: the chosen one) says more than a trivial answer.
 
     Raises:
         UnknownNameError: the application was never profiled.
@@ -61,7 +71,11 @@ def model_of(store: Store, app: str, placement: str) -> tuple[ModelFile, tuple[s
             hint=f"Train it: kongming train {app} --placement {placement}",
         )
     file = ModelFiles(store).read(app, placement, version)
-    return file, _stale(store, file)
+    from kongming.cli.predict.usefulness import remarks
+
+    runs = store.runs(app=app, node_id=file.node_id, placement=placement, fingerprints=False)
+    known = file.variants["full"].models
+    return file, (*_stale(store, file), *remarks(file, runs, model if model in known else None))
 
 
 def signatures_of(store: Store, app: str, file: ModelFile) -> list[Signature]:
@@ -77,6 +91,68 @@ def signatures_of(store: Store, app: str, file: ModelFile) -> list[Signature]:
     if not found:
         check_known(store, app)
     return found
+
+
+@contextmanager
+def naming_short(
+    store: Store, file: ModelFile, neighbours: Mapping[str, Sequence[Signature]]
+) -> Iterator[None]:
+    """Turn the error about missing readings into one about the neighbour whose signature lacks
+    them.
+
+    Raises:
+        UntrainedError: a neighbour was profiled with runs that are too short.
+    """
+    try:
+        yield
+    except InputError as error:
+        if type(error) is not InputError:
+            raise
+        short = _short(file, neighbours)
+        if short is None:
+            raise
+        raise _too_short(store, file, *short) from error
+
+
+def _short(
+    file: ModelFile, neighbours: Mapping[str, Sequence[Signature]]
+) -> tuple[Signature, list[str]] | None:
+    """Return a signature of the neighbour that lacks most surrogates of the model, and those."""
+    from kongming.learning.colocation import mean_signature
+
+    columns = file.variants["full"].columns
+    lacking = {
+        name: [column for column in columns if column not in mean_signature(signatures)]
+        for name, signatures in neighbours.items()
+        if signatures
+    }
+    worst = max(lacking, key=lambda name: len(lacking[name]), default=None)
+    if worst is None or not lacking[worst]:
+        return None
+    return neighbours[worst][0], lacking[worst]
+
+
+def _too_short(
+    store: Store, file: ModelFile, signature: Signature, lacking: Sequence[str]
+) -> UntrainedError:
+    from kongming.profiling.runs.signature import needed_seconds
+    from kongming.quantities import format_seconds
+    from kongming.records.run import median_wall_s
+
+    name, placement, seen = signature.app, signature.placement, signature.fingerprint
+    wall_s = median_wall_s(
+        store.runs(app=name, identity=signature.identity, kind="solo", fingerprints=False)
+    )
+    of = "" if wall_s is None else f" of {format_seconds(wall_s)}"
+    needed = needed_seconds(seen.suite, len(seen.surrogates), shared_core=placement == "same-core")
+    named = ", ".join(lacking[:4]) + (f" and {len(lacking) - 4} more" if len(lacking) > 4 else "")
+    return UntrainedError(
+        f"What {name} does to {file.app} is unknown: {name} was profiled with runs{of}, too short "
+        f"to see {named} next to it.",
+        hint=f"Let a run of {name} last {format_seconds(max(needed, 2.0 * (wall_s or 0.0)))} or "
+        f"more (a larger input, or a loop in its command), then: kongming profile APPS.toml "
+        f"--app {name} --placement {placement}",
+    )
 
 
 def _stale(store: Store, file: ModelFile) -> tuple[str, ...]:

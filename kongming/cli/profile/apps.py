@@ -24,7 +24,7 @@ def command(store_url: str | None, as_json: bool) -> None:
     """
     from kongming.store import Store
 
-    with Store.open(store_url) as store:
+    with Store.open(store_url, create=False) as store:
         entries = store.applications()
         groups: dict[tuple[str, str], dict[tuple[str, str], list[Run]]] = {}
         for run in store.runs(fingerprints=False):
@@ -32,6 +32,7 @@ def command(store_url: str | None, as_json: bool) -> None:
             places.setdefault((run.node_id, run.placement), []).append(run)
         signed = {(s.app, s.identity, s.node_id, s.placement) for s in store.signatures()}
         names = {node.id: node.name for node in store.nodes()}
+        where = store.url
     documents = []
     for entry in entries:
         places = groups.get((entry.name, entry.identity), {})
@@ -54,7 +55,10 @@ def command(store_url: str | None, as_json: bool) -> None:
         return
     console = output.console()
     if not documents:
-        console.print("No application was profiled yet: kongming profile APPS.toml")
+        console.print(
+            f"No application was profiled yet in {where}. Profile one: kongming profile APPS.toml",
+            markup=False,
+        )
         return
     console.print(
         output.table(
@@ -65,6 +69,7 @@ def command(store_url: str | None, as_json: bool) -> None:
                 "placement",
                 "solo",
                 "noise",
+                "profile",
                 "runs",
                 "failed",
                 "signature",
@@ -78,7 +83,12 @@ def command(store_url: str | None, as_json: bool) -> None:
 
 
 def _profile(node_id: str, node: str | None, placement: str, runs: Sequence[Run]) -> dict[str, Any]:
-    solo = solo_time(runs)
+    from kongming.profiling.judging import judge, without_spoiled
+
+    # What is trained on is what is judged.
+    kept, _ = without_spoiled(runs)
+    profiled = any(run.kind == "induced" for run in kept)
+    solo = solo_time(kept)
     # Cost is 1/metric where higher is better; people know the metric.
     turned = bool(runs) and runs[0].better == "higher"
     return {
@@ -89,6 +99,7 @@ def _profile(node_id: str, node: str | None, placement: str, runs: Sequence[Run]
         "noise_pct": None if solo is None else solo.noise_pct,
         "runs": len(runs),
         "failed": sum(not run.ok for run in runs),
+        "judged": judge(kept).to_dict() if profiled else None,
     }
 
 
@@ -96,7 +107,7 @@ def _rows(document: dict[str, Any]) -> list[tuple[object, ...]]:
     unit = document["metric_unit"]
     last = (document["last_run_at"] or "-")[:19].replace("T", " ")
     if not document["profiles"]:
-        return [(document["app"], document["identity"][:8], *[None] * 7, last)]
+        return [(document["app"], document["identity"][:8], *[None] * 8, last)]
     return [
         (
             document["app"],
@@ -104,7 +115,8 @@ def _rows(document: dict[str, Any]) -> list[tuple[object, ...]]:
             profile["node"] or profile["node_id"][:12],
             profile["placement"],
             _value(profile["solo"], unit),
-            None if profile["noise_pct"] is None else f"{profile['noise_pct']:.1f}%",
+            None if profile["noise_pct"] is None else f"{profile['noise_pct']:.1f} %",
+            None if profile["judged"] is None else profile["judged"]["verdict"],
             profile["runs"],
             profile["failed"] or None,
             "yes" if profile["signature"] else "no",

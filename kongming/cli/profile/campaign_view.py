@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from kongming.cli import output
 from kongming.cli.output import LINE_EVERY_S
-from kongming.profiling.events import Doing, Dropped, Event
+from kongming.profiling.events import Doing, Dropped, Event, Short
 from kongming.records.run import Run, Signature, solo_time
 
 if TYPE_CHECKING:
@@ -21,22 +21,37 @@ if TYPE_CHECKING:
 class AppRow:
     """The runs of one application so far."""
 
-    solo: list[Run] = field(default_factory=list)
-    runs: int = 0
+    measured: list[Run] = field(default_factory=list)
     failed: int = 0
-    worst: float = 1.0
     signatures: int = 0
     lacking: set[str] = field(default_factory=set)
     dropped: str | None = None
     reasons: list[str] = field(default_factory=list)
 
     @property
+    def runs(self) -> int:
+        return len(self.measured)
+
+    @property
+    def solo(self) -> list[Run]:
+        return [run for run in self.measured if run.kind == "solo" and run.ok]
+
+    @property
+    def worst(self) -> float | None:
+        """Return the largest slowdown, below 1 where every load made it faster; None before a run
+        alone and one under a load.
+        """
+        solo = solo_time(self.solo)
+        costs = [run.cost for run in self.measured if run.kind != "solo" and run.ok]
+        return None if solo is None or not costs else max(costs) / solo.median
+
+    @property
     def solo_metric(self) -> float | None:
         """Return the median of the solo runs, in the application's metric unit."""
-        solo = solo_time(self.solo)
+        solo = solo_time(self.measured)
         if solo is None:
             return None
-        return solo.median if self.solo[0].better == "lower" else 1.0 / solo.median
+        return solo.median if self.measured[0].better == "lower" else 1.0 / solo.median
 
 
 class CampaignView:
@@ -96,6 +111,13 @@ class CampaignView:
             if event.reason not in row.reasons:
                 row.failed += 1
                 row.reasons.append(event.reason)
+        elif isinstance(event, Short):
+            self._say(
+                f"{event.app} runs for {output.format_seconds(event.wall_s)}. Below "
+                f"{output.format_seconds(event.needed_s)} some surrogates may not be seen next to "
+                "it, and no program next to it can be predicted. Ctrl-C stops here; a larger "
+                "input, or a loop in its command, makes it longer."
+            )
         elif isinstance(event, Signature):
             row = self.rows[event.app]
             row.signatures += 1
@@ -106,15 +128,14 @@ class CampaignView:
 
     def _run(self, run: Run) -> None:
         row = self.rows[run.app]
-        row.runs += 1
+        row.measured.append(run)
         if not run.ok:
             row.failed += 1
             row.reasons.append(run.error or "no metric")
-            return
-        if run.kind == "solo":
-            row.solo.append(run)
-        elif (solo := solo_time(row.solo)) is not None:
-            row.worst = max(row.worst, run.cost / solo.median)
+
+    def _say(self, text: str) -> None:
+        console = output.error_console() if self._live is None else self._live.console
+        console.print(text, markup=False, highlight=False)
 
     def _line(self) -> None:
         if self.quiet or self._live is not None:
@@ -144,7 +165,7 @@ class CampaignView:
                     app,
                     None if row.solo_metric is None else f"{row.solo_metric:.3g}",
                     None if solo is None or solo.noise_pct is None else f"{solo.noise_pct:.1f} %",
-                    "left out" if row.dropped else f"{row.worst:.2f}",
+                    "left out" if row.dropped else format_slowdown(row.worst),
                     row.runs,
                     row.failed or "",
                 )
@@ -154,3 +175,7 @@ class CampaignView:
             columns, rows, title=title, right=columns[1:], minor=("runs", "noise", "failed")
         )
         return Group(table, Text(self.doing, style="dim"))
+
+
+def format_slowdown(value: float | None) -> str | None:
+    return None if value is None else f"{value:.2f}"

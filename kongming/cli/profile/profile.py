@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from kongming.campaigns.campaign import Sink
     from kongming.campaigns.profile_campaign import ProfileCampaign, ProfileSettings
     from kongming.cli.profile.campaign_view import CampaignView
+    from kongming.profiling.judging import Judgement
     from kongming.profiling.plans.campaign_plan import Plan
     from kongming.store import Store
 
@@ -142,7 +143,7 @@ def command(
             if campaign.key == settings.key and campaign.finished_at is not None
         ]
         if finished and not again:
-            return _already(finished[0].id, apps, as_json=as_json)
+            return _already(store, finished[0].id, apps, as_json=as_json)
         started = time.monotonic()
         sink: Sink = store
         if journal is not None:
@@ -163,9 +164,19 @@ def _report(
     *,
     as_json: bool,
 ) -> None:
+    from kongming.cli.profile.campaign_view import format_slowdown
+    from kongming.profiling.judging import judge
+    from kongming.profiling.runs.signature import needed_seconds
     from kongming.records.run import solo_time
 
     plan = campaign.plan
+    settings = campaign.settings
+    needed_s = needed_seconds(
+        plan.suite,
+        len(settings.suite.names_of(plan.suite)),
+        shared_core=plan.placement == "same-core",
+    )
+    judged = {app: judge(row.measured) for app, row in view.rows.items()}
     document: dict[str, Any] = {
         "campaign": campaign.id,
         "plan": plan.name,
@@ -186,7 +197,8 @@ def _report(
             "solo_s": row.solo_metric,
             "metric_unit": units[app],
             "noise_pct": None if solo is None else solo.noise_pct,
-            "worst_slowdown": row.worst if row.solo else None,
+            "worst_slowdown": row.worst,
+            "judged": judged[app].to_dict(),
             "dropped": row.dropped,
             "reasons": sorted(set(row.reasons)),
         }
@@ -199,7 +211,7 @@ def _report(
             app,
             None if seen["solo_s"] is None else f"{seen['solo_s']:.3g} {seen['metric_unit']}",
             None if seen["noise_pct"] is None else f"{seen['noise_pct']:.1f} %",
-            None if seen["worst_slowdown"] is None else f"{seen['worst_slowdown']:.2f}",
+            format_slowdown(seen["worst_slowdown"]),
             seen["runs"],
             seen["failed"],
         )
@@ -213,9 +225,10 @@ def _report(
     for app, seen in document["apps"].items():
         if seen["signature_lacks"]:
             console.print(
-                f"{app}: its signature lacks {', '.join(seen['signature_lacks'])}: its "
-                "iterations are too short to measure them. Make them longer, or fewer "
-                "predictions are possible.",
+                f"{app}: its signature lacks {', '.join(seen['signature_lacks'])}: its runs are "
+                f"too short to see them, so that programs next to {app} may not be predicted. Let "
+                f"a run last {output.format_seconds(needed_s)} or more (a larger input, or a loop "
+                "in its command), then profile it again.",
                 style="yellow",
             )
         for reason in seen["reasons"]:
@@ -228,17 +241,45 @@ def _report(
         )
     if not campaign.complete:
         console.print("The budget is spent; the same command continues where this one stopped.")
-    elif kept := [app for app, row in view.rows.items() if row.solo and row.dropped is None]:
+        return
+    show_judged(judged)
+    kept = [
+        app
+        for app, row in view.rows.items()
+        if row.dropped is None and judged[app].verdict != "spoiled"
+    ]
+    if kept:
         console.print(f"Next: kongming train {' '.join(kept)}")
 
 
-def _already(campaign: str, apps: Iterable[str], *, as_json: bool) -> int:
+def show_judged(judged: Mapping[str, Judgement]) -> None:
+    """Print the verdict on each application's profile, and once what to do about those that are
+    not good."""
+    console = output.console()
+    styles = {"good": "green", "usable": "yellow", "spoiled": "red"}
+    for verdict, style in styles.items():
+        for app, judgement in judged.items():
+            if judgement.verdict == verdict:
+                console.print(f"The profile of {app} is {judgement}", style=style, markup=False)
+    for advice in dict.fromkeys(filter(None, (one.advice for one in judged.values()))):
+        console.print(advice, markup=False)
+
+
+def _already(store: Store, campaign: str, apps: Iterable[str], *, as_json: bool) -> int:
+    from kongming.profiling.judging import judge
+
+    runs = store.runs(campaign=campaign, fingerprints=False)
+    judged = {app: judge(run for run in runs if run.app == app) for app in sorted(apps)}
     if as_json:
-        output.emit_json({"campaign": campaign, "complete": True, "failed": 0, "apps": {}})
+        apps_document = {app: {"judged": one.to_dict()} for app, one in judged.items()}
+        output.emit_json(
+            {"campaign": campaign, "complete": True, "failed": 0, "apps": apps_document}
+        )
     else:
+        show_judged(judged)
         output.console().print(
-            f"This plan is complete for {', '.join(sorted(apps))}. "
-            "--again repeats it and adds the runs."
+            f"This plan is complete for {', '.join(judged)}. --again repeats it; of a spoiled "
+            "profile the runs are then left out, of others they are added."
         )
     return 0
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 from kongming.cli import output
@@ -41,9 +42,23 @@ def profile_applications(
     for run in campaign.earlier:
         if run.ok or run.step in done:
             view.see(run)
-    with measuring("kongming profile", anyway=anyway), view:
+    with measuring("kongming profile", anyway=anyway), _resumable(view), view:
         campaign.drive(stop_when, view.see)
     return campaign, view
+
+
+@contextmanager
+def _resumable(view: CampaignView) -> Iterator[None]:
+    """On Ctrl-C say what is kept, and how to go on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        output.error_console().print(
+            f"{view.step} of {view.steps} steps are done and kept; the same command goes on from "
+            "here.",
+            highlight=False,
+        )
+        raise
 
 
 class _Resumable(Protocol):
@@ -82,5 +97,5 @@ def drive_shown(
         output.error_console().print(f"resuming: {len(done)} of {total} runs are done")
     for run in campaign.earlier:
         view.see(run)
-    with measuring("kongming evaluate", anyway=anyway), view:
+    with measuring("kongming evaluate", anyway=anyway), _resumable(view), view:
         campaign.drive(stop_when, view.see)

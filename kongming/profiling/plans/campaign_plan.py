@@ -104,7 +104,8 @@ _QUICK_SIGNATURES = 3
 _PAPER_SIGNATURES = 3
 
 SIGNATURE_ITERATIONS = (2, 3)
-"""Minimum and maximum number of complete iterations per signature."""
+"""Minimum and usual maximum number of complete iterations per signature; a program that is too
+short to see every surrogate in so many is looped for longer."""
 
 
 @dataclass(frozen=True, slots=True)

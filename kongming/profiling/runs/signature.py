@@ -24,6 +24,16 @@ so long that few would lie inside one iteration."""
 SHORTEST_SLICE_S = 0.004
 """Shorter slices would be dominated by their warm-up."""
 
+LONGEST_ROTATIONS = 6.0
+"""A short program is looped until every surrogate was seen, or this many rounds of the suite have
+passed: what was not seen by then hardly ever will be."""
+
+
+def needed_seconds(suite: str, surrogates: int, *, shared_core: bool) -> float:
+    """Return the shortest iteration in which a slice of every surrogate surely fits: two slices."""
+    chunk = schedule(suite, surrogates, steady=shared_core).chunk
+    return 2.0 * (chunk if shared_core else min(chunk, SHORTEST_SLICE_S))
+
 
 def covered(chunks: Sequence[Chunk], windows: Sequence[tuple[int, int]]) -> frozenset[str]:
     """Return the surrogates with at least one chunk completely inside a window (nanoseconds)."""
@@ -95,6 +105,7 @@ def take_signature(
     ):
         # Count only iterations that begin after the probe's set-up.
         ready_ns = time.monotonic_ns()
+        patience = time.monotonic() + LONGEST_ROTATIONS * len(names) * chunk
         deadline = (
             time.monotonic() + 60.0 + (most + 2) * max(20.0 * iteration_s, len(names) * chunk * 2.0)
         )
@@ -104,14 +115,12 @@ def take_signature(
             windows = [
                 (start, end) for start, end, ok in running.iterations() if ok and start >= ready_ns
             ]
-            if len(windows) >= most:
-                break
             if len(windows) >= fewest:
                 measured = covered(probe.chunks(), joined(windows, gap_ns))
                 missing = set(names) - measured - set(probe.errors())
-                if not missing:
+                if not missing or (len(windows) >= most and time.monotonic() > patience):
                     break
-            if time.monotonic() > deadline:
+            if len(windows) < fewest and time.monotonic() > deadline:
                 raise ApplicationRunError(
                     f"{runner.app.name} did not finish {fewest} iterations in time while the "
                     "co-located suite was timed."

@@ -1,0 +1,61 @@
+"""The errors of all models as a table, the same in ``train`` and in ``model``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kongming.cli import output
+from kongming.cli.tables import Table
+
+Variants = Mapping[str, Mapping[str, Any]]
+"""By suite: ``columns`` (number or names), ``chosen``, ``reason``, ``errors``, noise floor."""
+
+
+def distinct(variants: Variants) -> dict[str, Mapping[str, Any]]:
+    """Return the variants without a quick one of the same surrogates as the full one."""
+    full = size(variants["full"])
+    return {name: one for name, one in variants.items() if name == "full" or size(one) != full}
+
+
+def size(variant: Mapping[str, Any]) -> int:
+    """Return the number of surrogates that the models of a variant read."""
+    columns = variant["columns"]
+    return columns if isinstance(columns, int) else len(columns)
+
+
+def errors_table(variants: Variants) -> Table:
+    """Return a row for each model, with its median and mean error on left-out families by
+    variant, and one for the noise floor."""
+    columns = ["model"]
+    for name, variant in variants.items():
+        columns += [f"{name} suite, {size(variant)} surrogates: median", f"{name}: mean"]
+    rows = []
+    for model in dict.fromkeys(key for one in variants.values() for key in one["errors"]):
+        cells = [model]
+        for variant in variants.values():
+            scores = variant["errors"].get(model, {})
+            mark = " *" if model == variant["chosen"] else "  "
+            cells += [percent(scores.get("median_pct")), percent(scores.get("mean_pct")) + mark]
+        rows.append(cells)
+    floors = [percent(variant["noise_floor_pct"]) for variant in variants.values()]
+    rows.append(["noise floor", *[cell for floor in floors for cell in (floor, "  ")]])
+    return output.table(
+        columns, rows, title="Errors on resource families left out in turn", right=columns[1:]
+    )
+
+
+def chosen_lines(variants: Variants) -> list[str]:
+    """Return why each variant's model was chosen, and what the noise floor is."""
+    return [
+        *(
+            f"* {name}: {variant['chosen']}, because {variant['reason']}."
+            for name, variant in variants.items()
+        ),
+        "The noise floor is the repeat noise of the runs alone and of loads that were repeated, "
+        "widened where there are few repeats.",
+    ]
+
+
+def percent(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1f} %"
