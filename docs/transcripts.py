@@ -50,8 +50,10 @@ TRANSCRIPTS = (
         "make demo",
         keep=(
             (r"^\$ kongming profile", r"^\[0/"),
-            (r"^ *Profiled in", r"^Next: kongming train"),
-            (r"^\$ kongming train", r"^\* quick"),
+            (r"^ *Profiled in", r"^ xz"),
+            (r"^Next: kongming train", r"^Next: kongming train"),
+            (r"^\$ kongming train", r"^xz, cross-core"),
+            (r"^ *Errors on resource", r"^\* full"),
             (r"^\$ kongming corun", r"^\$ kongming corun"),
             (r"^ *Slowdown of one program", END),
         ),

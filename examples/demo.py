@@ -177,7 +177,7 @@ def walk_through(kongming: Kongming) -> str:
         *("--levels", LEVELS[placement], "--suite", "quick"),
         *place,
     )
-    kongming("train", *APPS, "--placement", placement)
+    kongming("train", *APPS, "--placement", placement, "--verbose")
     return report(compare(kongming, placement), placement)
 
 

@@ -165,7 +165,7 @@ class Bench:
             *("profile", str(file), "--store", self.store, "--dir", str(self.folder)),
             *("--levels", str(self.options.levels), "--suite", "standard", "--seed", "1"),
             # Half an hour would be too long; what was measured until then is kept.
-            *("--budget", f"{max(self.left() / 2.0, 20.0) / 60.0:.3f}"),
+            *("--budget", f"{max(self.left() / 2.0, 20.0):.1f}s"),
         )
         say("training")
         for name in self.options.program:

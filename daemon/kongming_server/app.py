@@ -31,7 +31,7 @@ from kongming.rpc.v1 import (
 )
 from kongming.settings import split_address
 from kongming.store import Change, Store, default_url
-from kongming.store.integrity import check_file, refuse_empty_file
+from kongming.store.integrity import check_file, refuse_empty_file, serve_alone
 from kongming_server import garbage_collection as garbage
 from kongming_server.clock import SteadyClock
 from kongming_server.http.app import make_http
@@ -339,6 +339,7 @@ def _open(url: str, settings: ServerSettings) -> Store:
         refuse_empty_file(url)
     store = Store.open(url)
     try:
+        serve_alone(store)
         if settings.check_store_s > 0.0 and not check_file(store, settings.check_store_s):
             log.warning(
                 "The store %s was checked for %g s, and not to its end.",

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+
 class Turns:
     """A lock for each key, which is forgotten when nobody holds or waits for it."""
 

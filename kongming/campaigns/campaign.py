@@ -77,26 +77,26 @@ def seed_of(asked: int | None) -> int:
     return random.SystemRandom().randrange(2**31) if asked is None else asked
 
 
-def budget(minutes: float | None) -> Callable[[], bool]:
-    """Return a function that is true when ``minutes`` have passed since its first call.
+def budget(seconds: float | None) -> Callable[[], bool]:
+    """Return a function that is true when ``seconds`` have passed since its first call.
 
     None is no limit. Called before each measurement, it lets the first one through, so that every
     command makes progress.
 
     Raises:
-        InputError: ``minutes`` is not a positive finite number.
+        InputError: ``seconds`` is not a positive finite number.
     """
-    if minutes is None:
+    if seconds is None:
         return lambda: False
-    if not 0 < minutes < float("inf"):
-        raise InputError("is out of range.", field="budget", found=minutes, allowed="above 0")
+    if not 0 < seconds < float("inf"):
+        raise InputError("is out of range.", field="budget", found=seconds, allowed="above 0")
     deadline: float | None = None
 
     def spent() -> bool:
         nonlocal deadline
         now = time.monotonic()
         if deadline is None:
-            deadline = now + 60.0 * minutes
+            deadline = now + seconds
         return now > deadline
 
     return spent

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from statistics import median
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -12,6 +13,9 @@ if TYPE_CHECKING:
     from kongming.records.application import Application
     from kongming.store import Store
 
+LIKELY_BYTES_PER_S = 2e8
+"""Assumed usual rate of a surrogate that writes, before it was timed on this node."""
+
 ASSUMED_APP_S = 5.0
 """Assumed seconds of an application that never ran here."""
 
@@ -19,17 +23,22 @@ ASSUMED_APP_S = 5.0
 def cost_of(store: Store, settings: ProfileSettings, plan: Plan) -> Estimate:
     """Estimate the cost of all steps of ``plan``, from the store."""
     from kongming.profiling.plans.campaign_plan import estimate
+    from kongming.profiling.write_limit import FASTEST_BYTES_PER_S
 
     seconds, _ = solo_seconds(store, settings.apps, settings.node.id)
     latest = store.fingerprints(
         node_id=settings.node.id, suite_version=settings.suite.version, limit=20
     )
     rates = {}
+    shares = []
     for surrogate in settings.suite.surrogates:
         times = [f.times()[surrogate.name] for f in latest if surrogate.name in f.times()]
         if surrogate.family == "write" and surrogate.bytes_per_op:
-            # Never timed here: assume a gigabyte a second, so that the estimate is rather too high.
-            rates[surrogate.name] = surrogate.bytes_per_op / min(times) if times else 1e9
+            fastest = surrogate.bytes_per_op / min(times) if times else FASTEST_BYTES_PER_S
+            rates[surrogate.name] = fastest
+            # Never timed here: assume what a SATA or a cloud disk writes.
+            usual = surrogate.bytes_per_op / median(times) if times else LIKELY_BYTES_PER_S
+            shares.append(usual / fastest)
     names = settings.suite.names_of(plan.suite)
     shared = plan.placement == "same-core"
     chunks = _chunk_seconds(plan.suite, len(names), shared)
@@ -40,6 +49,8 @@ def cost_of(store: Store, settings: ProfileSettings, plan: Plan) -> Estimate:
         quick_seconds=suite_seconds(settings.suite, "quick", shared_core=shared),
         suite_bytes=sum(rates[name] for name in names if name in rates) * chunks,
         write_bytes_per_second=rates,
+        # On a shared core a load has half the time.
+        likely_share=(median(shares) if shares else 1.0) * (0.5 if shared else 1.0),
     )
 
 

@@ -115,6 +115,10 @@ class ProfileCampaign:
     done: frozenset[int]
     dropped: dict[str, str] = field(default_factory=dict)
     complete: bool = False
+    written_bytes: float = 0.0
+    """Written by loads and probes in this command."""
+    left_out: int = 0
+    """Steps that the limit on writing left out."""
 
     @classmethod
     def begin(cls, settings: ProfileSettings, sink: Sink) -> ProfileCampaign:
@@ -136,13 +140,20 @@ class ProfileCampaign:
         return cls(settings, sink, campaign.id, plan, runs, done)
 
     def drive(
-        self, stop_when: Callable[[], bool], observe: Callable[[Event], object]
+        self,
+        stop_when: Callable[[], bool],
+        observe: Callable[[Event], object],
+        write_limit_bytes: float | None = None,
     ) -> ProfileCampaign:
         """Measure the remaining steps, until ``stop_when``; return the campaign. A campaign with
-        applications that were left out stays unfinished: they are tried again.
+        applications that were left out stays unfinished: they are tried again. So are steps whose
+        load would write more than ``write_limit_bytes`` in this command.
         """
         from kongming.profiling.events import Dropped
         from kongming.profiling.profiler import profile
+        from kongming.profiling.write_limit import WriteLimit
+
+        writing = WriteLimit(self.settings.suite, write_limit_bytes)
 
         def see(event: Event) -> None:
             if isinstance(event, Dropped):
@@ -159,9 +170,13 @@ class ProfileCampaign:
             campaign=self.id,
             done=self.done,
             walls={run.app: run.wall_s for run in self.earlier if run.ok},
+            write_limit=writing,
             stop_when=stop_when,
         )
-        drive(events, self.sink, see)
+        try:
+            drive(events, self.sink, see)
+        finally:
+            self.written_bytes, self.left_out = writing.written_bytes, writing.refused
         recorded = self.sink.campaign_steps_done(self.id)
         self.complete = complete(self.plan.steps, recorded, self.dropped)
         if self.complete and not self.dropped:

@@ -1,26 +1,49 @@
-"""Durations as people write them: ``90s``, ``30m``, ``1h30m``, ``2d``."""
+"""Durations on the command line: ``90`` (seconds), ``90s``, ``5m``, ``1h30m``, ``2d``."""
 
 from __future__ import annotations
 
+import math
 import re
 
 import click
 
-_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_PART = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
-_WHOLE = re.compile(r"(?:\d+(?:\.\d+)?[smhd])+")
+__all__ = ["DURATION", "DURATION_OR_NONE", "Duration"]
+
+_UNITS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_NUMBER = r"\d+(?:\.\d+)?|\.\d+"
+_PART = re.compile(rf"({_NUMBER})(ms|[smhd])")
+_WHOLE = re.compile(rf"(?:(?:{_NUMBER})(?:ms|[smhd]))+")
 
 
-def duration(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
-    """Seconds above 0, from a number with a unit (s, m, h or d), or several of them; the callback
-    of an option. Raises BadParameter for anything else."""
-    if value is None:
-        return None
-    text = value.strip().lower()
-    if _WHOLE.fullmatch(text):
-        seconds = sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(text))
-        if seconds > 0:
-            return seconds
-    raise click.BadParameter(
-        f"{value!r} is not a duration such as 90s, 30m, 1h30m or 2d.", ctx, param
-    )
+class Duration(click.ParamType[float]):
+    """Gives seconds: above 0, or with ``zero`` 0 too."""
+
+    name = "duration"
+
+    def __init__(self, *, zero: bool = False) -> None:
+        self.zero = zero
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        if isinstance(value, float):
+            return value
+        text = str(value).strip().lower()
+        seconds = math.nan
+        if _WHOLE.fullmatch(text):
+            seconds = sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(text))
+        elif re.fullmatch(_NUMBER, text):
+            seconds = float(text)
+        if not (0.0 < seconds < math.inf or (self.zero and seconds == 0.0)):
+            least = "0 or more" if self.zero else "above 0"
+            self.fail(
+                f"{str(value)!r} is not an allowed duration. Allowed: {least}, as 90 (seconds), "
+                "5m, 1h30m or 2d.",
+                param,
+                ctx,
+            )
+        return seconds
+
+
+DURATION = Duration()
+DURATION_OR_NONE = Duration(zero=True)

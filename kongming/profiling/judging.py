@@ -74,7 +74,8 @@ def judge(runs: Iterable[Run]) -> Judgement:
             ("no run alone succeeded",),
             "See why ('kongming runs --failed'), then profile it again.",
         )
-    spoiled, doubtful = [], []
+    spoiled: list[str] = []
+    doubtful: list[str] = []
     ratio = spread(solos)
     if ratio > USUAL_SPREAD:
         clause = f"its runs alone differ by {ratio:.2f} times ({_extent(solos)}){_cause(solos)}"

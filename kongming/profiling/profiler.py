@@ -9,7 +9,7 @@ from pathlib import Path
 
 from kongming.inducers import Mix, induce_all
 from kongming.probes import passive
-from kongming.probes.fingerprinting import take_fingerprint
+from kongming.probes.fingerprinting import schedule, take_fingerprint
 from kongming.probes.suite import Suite
 from kongming.profiling.events import Doing, Dropped, Event, Measured, Short
 from kongming.profiling.plans.campaign_plan import Plan, Step
@@ -19,6 +19,7 @@ from kongming.profiling.runs.runner import AnyRunner, Outcome, open_runner
 from kongming.profiling.runs.settle import settle
 from kongming.profiling.runs.signature import needed_seconds, take_signature
 from kongming.profiling.site import Site, sharing
+from kongming.profiling.write_limit import WriteLimit
 from kongming.records.application import Application
 from kongming.records.errors import (
     ApplicationRunError,
@@ -48,6 +49,7 @@ class _Campaign:
     identities: dict[str, str]
     work_dir: Path
     stack: ExitStack
+    writing: WriteLimit
     runners: dict[str, AnyRunner] = field(default_factory=dict)
     neighbours: dict[str, AnyRunner] = field(default_factory=dict)
     walls: dict[str, float] = field(default_factory=dict)
@@ -83,6 +85,7 @@ def profile(
     campaign: str = "",
     done: frozenset[int] = frozenset(),
     walls: Mapping[str, float] | None = None,
+    write_limit: WriteLimit | None = None,
     stop_when: Callable[[], bool] = lambda: False,
 ) -> Generator[Event, None, None]:
     """Execute the steps of ``plan`` that are not in ``done``, and yield events.
@@ -93,6 +96,7 @@ def profile(
 
     Args:
         walls: seconds per iteration of an application, where known.
+        write_limit: blocks whose loads would write more are left out, and not recorded.
         stop_when: called before each block; true ends the campaign early.
 
     Raises:
@@ -119,6 +123,7 @@ def profile(
             identities={name: identity(app) for name, app in apps.items()},
             work_dir=work_dir,
             stack=stack,
+            writing=write_limit or WriteLimit(suite),
             walls=dict(walls or {}),
             completed=len(done),
         )
@@ -138,10 +143,22 @@ def profile(
             state.completed += sum(1 for s in block if s.index not in done) - len(steps)
             if not steps:
                 continue
+            if not state.writing.allows(steps[0].levels, _longest_s(state, steps)):
+                state.writing.refused += len(steps)
+                continue
             if steps[0].kind == "signature":
                 yield from _signature_block(state, steps)
             else:
                 yield from _timed_block(state, steps)
+
+
+def _longest_s(state: _Campaign, steps: Sequence[Step]) -> float:
+    """Return for how long the load of a block may have to run: its runs at half speed, and the
+    fingerprints around them."""
+    shared = state.plan.placement == "same-core"
+    timing = schedule(state.plan.suite, len(state.names), steady=shared).seconds
+    runs = sum(2.0 * state.walls.get(step.app, UNKNOWN_ITERATION_S) + timing for step in steps)
+    return timing + runs
 
 
 def _timed_block(state: _Campaign, steps: Sequence[Step]) -> Iterator[Event]:
@@ -159,26 +176,28 @@ def _timed_block(state: _Campaign, steps: Sequence[Step]) -> Iterator[Event]:
             inducers = None
             if levels:
                 yield state.doing(f"starting {load}")
-                inducers = stack.enter_context(
-                    induce_all(
-                        levels,
-                        cpu=site.neighbour_cpu,
-                        directory=site.io_dir,
-                        cgroup_procs=site.load_procs,
-                        node=site.node,
-                    )
+                inducers = induce_all(
+                    levels,
+                    cpu=site.neighbour_cpu,
+                    directory=site.io_dir,
+                    seconds=state.writing.seconds(levels),
+                    cgroup_procs=site.load_procs,
+                    node=site.node,
                 )
+                # Called when they have ended and said what they did.
+                stack.callback(_count_written, state.writing, inducers)
+                stack.enter_context(inducers)
             yield state.doing(f"timing the suite under {load}", remaining[0].app)
-            level = before = site_fingerprint(site, state.plan.suite, state.names)
+            level = before = _fingerprint(state, site, state.plan.suite, state.names)
             yield Measured(level, "level" if levels else "idle")
             if state.plan.suite != QUICK:
-                before = site_fingerprint(site, QUICK)
+                before = _fingerprint(state, site, QUICK)
             while remaining:
                 yield state.doing(f"{remaining[0].app} under {load}", remaining[0].app)
                 # A quick suite serves as the quick fingerprint before the first run.
                 fingerprint = before if state.plan.suite == QUICK else level
                 run = _timed_run(state, remaining[0], site, fingerprint, settled)
-                after = site_fingerprint(site, QUICK)
+                after = _fingerprint(state, site, QUICK)
                 run = replace(run, before=before, after=after)
                 before = after
                 yield from _finish_step(state, remaining.pop(0), run, inducers)
@@ -213,6 +232,22 @@ def _finish_step(
     elif step.kind == "solo" and step.repeat == 0:
         state.runners.pop(step.app).close()
         yield Dropped(step.app, run.error or "its first solo run failed")
+
+
+def _fingerprint(
+    state: _Campaign, site: Site, suite: str, names: Sequence[str] | None = None
+) -> Fingerprint:
+    taken = site_fingerprint(site, suite, names)
+    state.writing.add_fingerprint(taken)
+    return taken
+
+
+def _count_written(writing: WriteLimit, inducers: Mix) -> None:
+    writing.add_operations(
+        (inducer.level.surrogate, inducer.result.ops)
+        for inducer in inducers.inducers
+        if inducer.result is not None
+    )
 
 
 def site_fingerprint(site: Site, suite: str, names: Sequence[str] | None = None) -> Fingerprint:

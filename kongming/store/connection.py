@@ -93,6 +93,7 @@ class Connection:
         """Unique id of this connection; changes written through it carry it."""
         self.is_new = False
         """Whether the tables were made when it was opened."""
+        self._handles: list[int] = []
         self.damage: Damage | None = None
         """Rows that cannot be decoded are left out and told to this; without it, an error."""
 
@@ -127,6 +128,12 @@ class Connection:
 
     def close(self) -> None:
         self._engine.dispose()
+        while self._handles:
+            os.close(self._handles.pop())
+
+    def hold(self, handle: int) -> None:
+        """Close this file together with the store."""
+        self._handles.append(handle)
 
     def __enter__(self) -> Self:
         return self
@@ -205,6 +212,8 @@ def _engine(store_url: str) -> sa.Engine:
                 "has too few slashes.", field="store", found=store_url, allowed="sqlite:///file.db"
             )
         url = _with_folder(url, is_default=store_url == default_url())
+    elif url.get_backend_name() not in ("postgresql", "postgres"):
+        raise _unknown_kind(url)
     options: dict[str, Any] = {}
     if url.get_backend_name() in ("postgresql", "postgres"):
         if url.drivername in ("postgresql", "postgres"):
@@ -219,9 +228,7 @@ def _engine(store_url: str) -> sa.Engine:
             json_deserializer=_document,
         )
     except exc.NoSuchModuleError as error:
-        raise InputError(
-            "is of an unknown kind.", field="store", found=str(url), allowed=URL_FORMS
-        ) from error
+        raise _unknown_kind(url) from error
     except ModuleNotFoundError as error:
         raise InputError(
             f"needs the Python module {error.name}, which is not installed.",
@@ -235,6 +242,10 @@ def _engine(store_url: str) -> sa.Engine:
         if url.database not in (None, "", ":memory:"):
             _keep_private(engine, Path(str(url.database)))
     return engine
+
+
+def _unknown_kind(url: sa.URL) -> InputError:
+    return InputError("is of an unknown kind.", field="store", found=str(url), allowed=URL_FORMS)
 
 
 def shown_url(store_url: str | None) -> str:
@@ -289,14 +300,17 @@ def _with_folder(url: sa.URL, *, is_default: bool) -> sa.URL:
         return url
     path = Path(str(url.database)).expanduser()
     if path.is_dir():
-        raise StoreError(f"The store {path} is a folder.", hint="Name a file in it.")
+        raise InputError("is a folder.", field="store", found=str(path), hint="Name a file in it.")
     try:
         if is_default:
             # What is measured tells of users and their programs: others read it by being let in.
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         elif not path.parent.is_dir():
-            raise StoreError(
-                f"The folder of the store {path} does not exist.", hint="Create it first."
+            raise InputError(
+                "is in a folder that does not exist.",
+                field="store",
+                found=str(path),
+                hint="Create the folder first.",
             )
     except OSError as error:
         raise StoreError(

@@ -1,8 +1,10 @@
-"""What is looked at before a server trusts a store: that its file is whole, and not a new one by
-mistake."""
+"""What is looked at before a server trusts a store: that its file is whole, not a new one by
+mistake, and not that of another server."""
 
 from __future__ import annotations
 
+import fcntl
+import os
 import sqlite3
 import time
 from pathlib import Path
@@ -44,6 +46,37 @@ def refuse_empty_file(url: str) -> None:
                 hint="Restore it from a copy; or give --new-store to begin with nothing.",
             )
         time.sleep(0.05)
+
+
+def serve_alone(store: Connection) -> None:
+    """Be the only server of a SQLite file until the store is closed, however this process ends; of
+    PostgreSQL there may be several.
+
+    A server keeps in memory what only it writes. The lock is a file of its own: to close the
+    database's file would release the locks that SQLite has on it.
+
+    Raises:
+        StoreError: another server has it.
+    """
+    url = store._engine.url
+    if url.get_backend_name() != "sqlite" or url.database in (None, "", ":memory:"):
+        return
+    path = Path(f"{url.database}-server")
+    try:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except OSError:
+        # Where no file can be made the store cannot be written either, which is said elsewhere.
+        return
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(handle)
+        raise StoreError(
+            f"Another kongming-server serves the store {url.database}.",
+            hint="A SQLite file has one server. End the other one, name another --store, or use "
+            "PostgreSQL for several.",
+        ) from error
+    store.hold(handle)
 
 
 def check_file(store: Connection, budget_s: float) -> bool:

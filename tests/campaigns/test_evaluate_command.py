@@ -58,7 +58,7 @@ def test_pairs_stop_at_a_budget_resume_and_are_not_run_again(
     assert missing["runs"] > 300
     assert asked("runs")["total"] == before
 
-    part = kongming(*evaluate, "--budget", "0.0001")
+    part = kongming(*evaluate, "--budget", "6ms")
     assert part.returncode == 1
     assert "The same command continues" in part.stdout + part.stderr
     assert asked("runs")["total"] == before + 1
@@ -141,7 +141,7 @@ def test_ctrl_c_while_it_profiles_leaves_nothing_and_keeps_what_was_measured(
     kept = steps(store_url)
     assert kept
     # The next one goes on, and runs no pairs before the profiles are complete.
-    done = kongming(*evaluate, "--budget", "0.0001", "--json")
+    done = kongming(*evaluate, "--budget", "6ms", "--json")
     assert done.returncode == 1
     assert "before every application was profiled" in json.loads(done.stdout)["error"]["message"]
     assert set(kept) < set(steps(store_url))

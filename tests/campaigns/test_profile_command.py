@@ -110,7 +110,12 @@ def test_a_dry_run_tells_what_it_would_cost(profiled: Profiled) -> None:
     for word in ("runs", "min", "GB written"):
         assert word in shown
     writing = profiled.json("profile", profiled.file, "--levels", "5", "--dry-run")
-    assert writing["written_bytes"] > told["written_bytes"]
+    assert writing["written_bytes"]["at_most"] > told["written_bytes"]["at_most"]
+    assert writing["written_bytes"]["likely"] < writing["written_bytes"]["at_most"]
+    limited = profiled.json(
+        "profile", profiled.file, "--levels", "5", "--dry-run", "--write-limit", "1M"
+    )
+    assert limited["written_bytes"] == {"likely": 1_000_000, "at_most": 1_000_000}
     assert profiled.json("runs")["total"] == before
 
 
@@ -121,7 +126,7 @@ def test_a_budget_stops_early_and_the_same_command_goes_on(
     file.write_text('[apps.a]\ncommand = "sleep 0.3"\n')
     command = ("profile", file, *SAME_CORE)
 
-    first = kongming(*command, "--budget", "0.02")
+    first = kongming(*command, "--budget", "1.2s")
     assert first.returncode == 0, first.stderr
     assert "the same command continues" in first.stdout
     part = steps(store_url)
@@ -135,7 +140,7 @@ def test_a_budget_stops_early_and_the_same_command_goes_on(
     assert complete["apps"]["a"] == {"judged": rest["apps"]["a"]["judged"]}
     assert len(steps(store_url)) == 6
 
-    again = told(kongming(*command, "--again", "--budget", "0.02", "--json"))
+    again = told(kongming(*command, "--again", "--budget", "1.2s", "--json"))
     assert again["campaign"] != rest["campaign"]
     assert again["complete"] is False
     assert len(steps(store_url)) > 6

@@ -50,9 +50,9 @@ def test_one_cpu() -> None:
     here = machine(1, 1, 1)
     assert available(here) == {
         "same-core": None,
-        "smt-sibling": "this node has one CPU",
-        "cross-core": "this node has one CPU",
-        "cross-socket": "this node has one CPU",
+        "smt-sibling": "this process may use one CPU of this node",
+        "cross-core": "this process may use one CPU of this node",
+        "cross-socket": "this process may use one CPU of this node",
     }
     with pytest.raises(InputError, match=r"placement: .*one CPU.*Allowed: same-core\."):
         choose(here, "cross-core")
@@ -84,7 +84,10 @@ def test_caches_that_are_not_shared() -> None:
 def test_too_many_cpus() -> None:
     here = machine(1, 2, 1)
     assert available(here, 2)["cross-core"] is not None
-    assert available(here, 3)["same-core"] == "the application uses 3 CPUs and this node has 2 CPUs"
+    assert (
+        available(here, 3)["same-core"]
+        == "the application uses 3 CPUs and this process may use 2 CPUs"
+    )
     with pytest.raises(InputError, match="none for this many CPUs"):
         choose(here, "same-core", 3)
 

@@ -138,5 +138,13 @@ def test_estimate_counts_time_and_bytes() -> None:
     assert slow.seconds > fast.seconds > 28 * 2.0
     # Three levels write, at intensity 1, 0.5 and 0.4, for 1 s of start, 2 s of suite and a run;
     # nothing else does, as the suite is said to write nothing.
-    assert slow.written_bytes == pytest.approx(1.9 * 100e6 * 7.0)
+    assert slow.most_written_bytes == pytest.approx(1.9 * 100e6 * 7.0)
+    likely = estimate(
+        made,
+        app_seconds={"a": 4.0},
+        suite_seconds=2.0,
+        write_bytes_per_second=rates,
+        likely_share=0.25,
+    )
+    assert likely.written_bytes == pytest.approx(slow.most_written_bytes / 4.0)
     assert slow.runs == {"a": made.runs_of("a")}

@@ -68,6 +68,10 @@ def test_fit_predict_recommend(kongming: Kongming, runs: Path, tmp_path: Path) -
     assert best["recommendation"]["type"] == "small"
     assert best["probability"] >= 0.95
     assert plot.read_text().startswith("<?xml")
+    said = kongming("scale", "recommend", model, "--deadline", "1m", "--prices", prices).stdout
+    assert said.startswith("Take ")
+    assert "(required: 95 %)" in said.splitlines()[0]
+    assert said.count("\n") < 20
     none = answer(kongming, "recommend", model, "--deadline", "0.1", "--prices", prices, status=3)
     assert none["recommendation"] is None
     answer(kongming, "recommend", model, "--deadline", "60", status=2)
@@ -138,7 +142,7 @@ def test_design_run_fit(kongming: Kongming, tmp_path: Path) -> None:
     after = answer(
         kongming,
         *("next", table, "--machines", "1..8", "--scale", "0.1..0.4:4"),
-        *("--target", "16@1.0", "--stop-at", "0.001"),
+        *("--target", "16@1.0", "--stop-at", "0.001%"),
     )
     assert after["stop"] is False
     assert 1 <= after["next"]["machines"] <= 8

@@ -62,7 +62,15 @@ def test_rank_of_a_stranger_says_what_it_rests_on(ask: Kongming) -> None:
     done = ask("rank", "stranger", "--slowdown-limit", "1.2", "--node", "calm", "--node", "busy")
     assert done.returncode == 0, done.stderr
     assert "stranger has no model" in done.stdout
-    assert "1 left out" in done.stdout
+    assert "1 node left out: the application would be slowed by more than" in done.stdout
+    near = ask("rank", "chasr", "--node", "calm")
+    assert "Did you mean chaser?" in near.stdout
+
+
+def test_rank_without_a_usable_node_is_no_answer(ask: Kongming) -> None:
+    none = ask("rank", "stranger", "--slowdown-limit", "1", "--node", "busy")
+    assert none.returncode == 3, none.stdout
+    assert "No node can be ranked, of 1 node." in none.stdout
 
 
 def test_predict_on_a_node(ask: Kongming) -> None:

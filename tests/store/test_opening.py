@@ -19,6 +19,7 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 
 from kongming.records.errors import IncompatibleError, InputError, StoreError
 from kongming.store import Store, default_url
+from kongming.store.integrity import serve_alone
 from kongming.store.migrations import config
 from kongming.store.schema import HEAD, VERSION_TABLE, metadata
 from tests import builders
@@ -139,6 +140,7 @@ def test_damaged_database_is_a_store_error(tmp_path: Path, sqlite_url: str) -> N
         ("store.db", "not a database URL"),
         ("sqlite://store.db", "too few slashes"),
         ("mongodb://host/x", "unknown kind"),
+        ("mysql://host/x", "unknown kind"),
         ("sqlite:////proc/store.db", "cannot be opened"),
         ("sqlite:////nowhere/at/all.db", "does not exist"),
         ("sqlite:////tmp", "is a folder"),
@@ -183,3 +185,14 @@ def test_the_default_folder_is_its_owners_alone(
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     Store.open(None).close()
     assert stat.S_IMODE((tmp_path / "data" / "kongming").stat().st_mode) == 0o700
+
+
+def test_a_file_has_one_server(sqlite_url: str) -> None:
+    with Store.open(sqlite_url) as first, Store.open(sqlite_url) as second:
+        serve_alone(first)
+        with pytest.raises(StoreError, match="Another kongming-server serves"):
+            serve_alone(second)
+        # Commands on the same machine are no servers.
+        second.put_node(builders.node())
+    with Store.open(sqlite_url) as next_one:
+        serve_alone(next_one)

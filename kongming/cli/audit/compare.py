@@ -10,7 +10,7 @@ import click
 
 from kongming.cli import options, output
 from kongming.cli.examples import examples
-from kongming.cli.percent import PERCENT
+from kongming.cli.shares import FRACTION
 
 if TYPE_CHECKING:
     from kongming.audit.analysis.comparison import Comparison, Estimate
@@ -36,12 +36,12 @@ DIFFERS, NOTHING = 4, 3
 )
 @click.option(
     "--tolerance",
-    type=PERCENT,
+    type=FRACTION,
     default="5%",
     show_default=True,
     help="Differences up to this are equivalence.",
 )
-@click.option("--confidence", type=PERCENT, default="95%", show_default=True)
+@click.option("--confidence", type=FRACTION, default="95%", show_default=True)
 @options.wide_option
 @options.json_option
 def command(

@@ -10,8 +10,8 @@ import click
 
 from kongming.cli import options, output
 from kongming.cli.examples import examples
-from kongming.cli.percent import PERCENT
 from kongming.cli.scale.options import prices_option
+from kongming.cli.shares import FRACTION
 from kongming.records.errors import InputError
 
 
@@ -46,7 +46,7 @@ from kongming.records.errors import InputError
 @prices_option
 @click.option(
     "--confidence",
-    type=PERCENT,
+    type=FRACTION,
     default="95%",
     show_default=True,
     help="Confidence of intervals and of claims.",
@@ -54,7 +54,7 @@ from kongming.records.errors import InputError
 @click.option(
     "--precision",
     "precisions",
-    type=PERCENT,
+    type=FRACTION,
     multiple=True,
     default=("1%", "5%"),
     show_default=True,

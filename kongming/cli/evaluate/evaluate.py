@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kongming.cli import options
+from kongming.cli.durations import DURATION
 from kongming.cli.evaluate.request import Request
 from kongming.cli.examples import examples
 
@@ -96,7 +97,7 @@ _MEASURING = (
     default=None,
     help="With --nodes: how many environments (default: two of each kind, and the idle node).",
 )
-@click.option("--budget", type=float, metavar="MINUTES", help="Stop after this; resumable.")
+@click.option("--budget", type=DURATION, metavar="TIME", help="Stop after this; resumable.")
 @click.option(
     "--scored",
     type=click.Choice(SCORED),

@@ -81,7 +81,7 @@ def _print_cost(store: Store, request: Request, site: ProfileSettings, repeats: 
     if lacking:
         missing = replace(site, apps=lacking)
         cost = cost_of(store, missing, missing.plan(seed_of(request.seed)))
-        runs, seconds, written = sum(cost.runs.values()), cost.seconds, cost.written_bytes
+        runs, seconds, written = sum(cost.runs.values()), cost.seconds, cost.most_written_bytes
     solo, assumed = solo_seconds(store, site.apps, site.node.id)
     around = 0.0
     if request.placement != "same-core":

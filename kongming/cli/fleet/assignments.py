@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kongming.cli import options, output
+from kongming.cli.durations import DURATION
 from kongming.cli.examples import examples
 from kongming.cli.fleet.nodes import ago
 from kongming.cli.fleet.serving import Server, remote, server_options
@@ -85,8 +86,8 @@ def command(
 @click.option(
     "--ttl",
     "ttl_s",
-    type=click.FloatRange(min=0.0, min_open=True),
-    metavar="SECONDS",
+    type=DURATION,
+    metavar="TIME",
     help="It ends by itself after so long. Default: the server's.",
 )
 @click.option("--domain", type=click.IntRange(min=0), default=0, help="Last-level cache domain.")

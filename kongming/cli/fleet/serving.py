@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from kongming.cli.durations import DURATION
 from kongming.cli.extras import require
 from kongming.records.errors import InputError
 
@@ -58,10 +59,10 @@ def server_options(function: _Function) -> _Function:
     for option in (
         click.option(
             "--timeout",
-            type=click.FloatRange(min=0.0, min_open=True),
-            default=10.0,
+            type=DURATION,
+            default="10s",
             show_default=True,
-            metavar="SECONDS",
+            metavar="TIME",
             help="How long the server may take to answer.",
         ),
         click.option("--tls", is_flag=True, help="TLS with the system's authorities."),

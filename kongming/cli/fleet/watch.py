@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kongming.cli import options, output
+from kongming.cli.durations import DURATION
 from kongming.cli.examples import examples
 from kongming.cli.fleet.serving import Server, remote, server_options
 from kongming.printable import printable
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
 @click.option(
     "--for",
     "for_s",
-    type=click.FloatRange(min=0.0, min_open=True),
-    metavar="SECONDS",
+    type=DURATION,
+    metavar="TIME",
     help="End after so long.",
 )
 @server_options

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 import click
 
 from kongming.cli import options, output
+from kongming.cli.durations import DURATION
 from kongming.cli.examples import examples
+from kongming.cli.shares import SHARE
 
 if TYPE_CHECKING:
     from kongming.inducers import Inducer
@@ -23,14 +25,14 @@ if TYPE_CHECKING:
 )
 @click.argument("name")
 @click.option(
-    "--intensity", type=float, default=1.0, show_default=True, help="Duty cycle: above 0, up to 1."
+    "--intensity", type=SHARE, default=1.0, show_default=True, help="Duty cycle: above 0, up to 1."
 )
 @click.option(
     "--copies", type=int, default=1, show_default=True, help="Number of worker processes."
 )
 @click.option("--cpu", type=int, metavar="N", help="CPU of all workers. Default: not pinned.")
 @click.option(
-    "--seconds", type=float, metavar="S", help="End after this time. Default: until Ctrl-C."
+    "--seconds", type=DURATION, metavar="TIME", help="End after this time. Default: until Ctrl-C."
 )
 @click.option(
     "--dir",

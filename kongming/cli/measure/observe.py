@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from kongming.cli import options, output
-from kongming.cli.durations import duration
+from kongming.cli.durations import DURATION
 from kongming.cli.examples import examples
 from kongming.cli.measure.observe_export import export
 from kongming.records.fingerprint import PLACEMENTS
@@ -55,7 +55,7 @@ def _tags(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> 
 @click.option(
     "--for",
     "for_s",
-    callback=duration,
+    type=DURATION,
     metavar="TIME",
     default="30m",
     show_default=True,
@@ -80,11 +80,11 @@ def _tags(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> 
 @click.option(
     "--every",
     "every_s",
-    callback=duration,
+    type=DURATION,
     metavar="TIME",
     help="Interval between the starts of rounds.",
 )
-@click.option("--pause", "pause_s", callback=duration, metavar="TIME", help="Wait after each run.")
+@click.option("--pause", "pause_s", type=DURATION, metavar="TIME", help="Wait after each run.")
 @click.option(
     "--tag",
     "tags",

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from kongming.cli import options, output
+from kongming.cli.durations import DURATION_OR_NONE
 from kongming.cli.examples import examples
 
 KEPT_FOR_S = 24 * 3600.0
@@ -17,17 +18,17 @@ KEPT_FOR_S = 24 * 3600.0
 
 @click.command(
     "reference",
-    epilog=examples("kongming reference", "kongming reference --readings 20 --spread 3600"),
+    epilog=examples("kongming reference", "kongming reference --readings 20 --spread 1h"),
 )
 @click.option(
     "--readings", type=int, default=10, show_default=True, help="Number of readings (10 or more)."
 )
 @click.option(
     "--spread",
-    type=float,
-    default=30.0,
+    type=DURATION_OR_NONE,
+    default="30s",
     show_default=True,
-    metavar="SECONDS",
+    metavar="TIME",
     help="Time from the start of the first reading to that of the last.",
 )
 @click.option(

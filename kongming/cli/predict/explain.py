@@ -14,18 +14,18 @@ from kongming.cli.predict.trained import placement_of_model
 from kongming.records.questions import STALE_POLICIES, Question
 
 if TYPE_CHECKING:
-    from kongming.records.answers import Explanation
+    from kongming.records.answers import Contribution, Explanation
 
 
 @click.command(
     "explain",
     epilog=examples(
-        "kongming explain xz --node n1",
+        "kongming explain xz",
         "kongming explain xz --node n1 --limit 5 --server 127.0.0.1:7400",
     ),
 )
 @click.argument("app", metavar="APP")
-@click.option("--node", required=True, metavar="NODE", help="The node (id or name).")
+@click.option("--node", metavar="NODE", help="The node (id or name). Default: this one.")
 @click.option(
     "-n",
     "--limit",
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 @options.json_option
 def command(
     app: str,
-    node: str,
+    node: str | None,
     limit: int,
     placement: str | None,
     model: str | None,
@@ -66,6 +66,13 @@ def command(
     slowdown of APP would be with the idle cost. These parts need not sum to the slowdown: two
     resources can be short together.
     """
+    if node is None:
+        from kongming.probes.node import node_facts
+
+        facts = node_facts()
+        node, name = facts.id, facts.name or "this node"
+    else:
+        name = node
     question = Question(
         app=app,
         node=node,
@@ -78,7 +85,16 @@ def command(
     if as_json:
         output.emit_json(answer.to_dict())
     else:
-        _show(answer, node, limit)
+        _show(answer, name, limit)
+
+
+_MOVED = 1.2
+"""Ratio to idle from which a surrogate is expected to have a part."""
+
+
+def _is_unweighted(one: Contribution) -> bool:
+    ratio = one.seconds_per_op / one.idle_seconds_per_op
+    return abs(one.log_slowdown) < 0.0005 and not 1.0 / _MOVED < ratio < _MOVED
 
 
 def _show(answer: Explanation, node: str, limit: int) -> None:
@@ -105,6 +121,10 @@ def _show(answer: Explanation, node: str, limit: int) -> None:
             minor=("idle", "now", "family"),
         )
     )
+    if any(_is_unweighted(one) for one in parts):
+        console.print(
+            "A part of 0 % at a ratio far from 1: the model gives that surrogate no weight."
+        )
     left = len(answer.contributions) - len(parts)
     if left:
         console.print(f"{left} more have smaller parts; --limit or --json shows them.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ import click
 
 from kongming.cli import output
 from kongming.cli.fleet.serving import Server, asks_server
+from kongming.cli.shares import Share
 from kongming.records.errors import InputError
 from kongming.records.scaling import Scaling
 
@@ -138,7 +140,7 @@ _OPTIONS = (
     ),
     click.option(
         "--scale",
-        type=click.FloatRange(min=0.0, min_open=True),
+        type=Share(math.inf),
         help="With --machines: share of the input; 1, the default, is all of it.",
     ),
     click.option(

@@ -8,6 +8,7 @@ from typing import Any
 
 from kongming.cli import output
 from kongming.cli.predict.errors_view import chosen_lines, distinct, errors_table, percent, size
+from kongming.quantities import count
 
 Card = Mapping[str, Any]
 
@@ -59,7 +60,7 @@ def _facts(card: Card) -> list[tuple[str, str]]:
     error = full["errors"][full["chosen"]].get("mean_pct")
     facts = [
         ("model", f"{full['chosen']}, mean error {percent(error)} on loads that were left out"),
-        ("solo", f"{value}{noise} ({_count(solo['runs'], 'run')})"),
+        ("solo", f"{value}{noise} ({count(solo['runs'], 'run')})"),
         (
             "runs",
             f"{runs['total']} ({runs['solo']} solo, {runs['induced']} induced{dropped}){when}",
@@ -83,7 +84,7 @@ def _machine(node: Mapping[str, Any]) -> str:
         return f"{node['id']} (the store has no facts of it)"
     cache = f", {output.format_bytes(node['llc_bytes'])} cache" if node["llc_bytes"] else ""
     return (
-        f"{node['name']}: {node['cpu_model']}, {_count(node['cpus'], 'CPU')}{cache}, "
+        f"{node['name']}: {node['cpu_model']}, {count(node['cpus'], 'CPU')}{cache}, "
         f"{output.format_bytes(node['memory_bytes'])} memory, {node['id'][:12]}"
     )
 
@@ -91,8 +92,8 @@ def _machine(node: Mapping[str, Any]) -> str:
 def _sureness(said: Mapping[str, Any]) -> str:
     sure = "calibrated" if said["calibrated"] else "not calibrated"
     learnt = (
-        f"widening {said['widening']:.2f} by {_count(said['coruns'], 'co-run')} of "
-        f"{_count(said['applications'], 'other application')}"
+        f"widening {said['widening']:.2f} by {count(said['coruns'], 'co-run')} of "
+        f"{count(said['applications'], 'other application')}"
         if said["applications"]
         else "no co-runs of other applications"
     )
@@ -168,10 +169,6 @@ def bars(values: Sequence[float], low: float, high: float, width: int) -> str:
 def _listed(names: Sequence[str]) -> str:
     more = len(names) - _NAMED
     return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _moment(at: str) -> str:

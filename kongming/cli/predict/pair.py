@@ -78,16 +78,16 @@ def command(
                 "placement": where,
                 "predictions": [prediction.to_dict() for prediction in predictions],
                 "refused": [
-                    {"app": app, "beside": [other], "message": error.message, "hint": error.hint}
-                    for app, other, error in refused
+                    {"app": app, "beside": [other], "message": why.message, "hint": why.hint}
+                    for app, other, why in refused
                 ],
             }
         )
     else:
         for prediction in predictions:
             show(prediction)
-    for _, _, error in refused:
-        raise error
+    if refused:
+        raise refused[0][2]
 
 
 def predict_pair_member(

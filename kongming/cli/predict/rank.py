@@ -6,17 +6,23 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kongming import quantities
 from kongming.cli import options, output
 from kongming.cli.examples import examples
 from kongming.cli.fleet.serving import Server, oracle, server_options
 from kongming.cli.predict.job import Job, job_options, show_sets
 from kongming.cli.predict.trained import placement_of_model
+from kongming.records.errors import CannotAnswerError, UnknownNameError
 from kongming.records.questions import STALE_POLICIES, RankQuestion
 
 if TYPE_CHECKING:
-    from kongming.records.answers import Ranking
+    from collections.abc import Sequence
 
-_RATIO = click.FloatRange(min=0.0, max=1e6)
+    from kongming.records.answers import Ranking
+    from kongming.rpc.protocol import Oracle
+
+_WEIGHT = click.FloatRange(min=0.0, max=1e6)
+_LIMIT = click.FloatRange(min=1.0, max=1e6)
 
 
 @click.command(
@@ -44,26 +50,24 @@ _RATIO = click.FloatRange(min=0.0, max=1e6)
 @placement_of_model
 @click.option(
     "--slowdown-limit",
-    type=_RATIO,
-    default=0.0,
+    type=_LIMIT,
     help="Leave out nodes where the slowdown of APP is higher.",
 )
 @click.option(
     "--resident-slowdown-limit",
-    type=_RATIO,
-    default=0.0,
+    type=_LIMIT,
     help="Leave out nodes where the slowdown of a resident would be higher.",
 )
 @click.option(
     "--newcomer-weight",
-    type=_RATIO,
+    type=_WEIGHT,
     default=1.0,
     show_default=True,
     help="Weight of APP's own slowdown.",
 )
 @click.option(
     "--resident-weight",
-    type=_RATIO,
+    type=_WEIGHT,
     default=1.0,
     show_default=True,
     help="Weight of the increase of the residents' slowdowns.",
@@ -90,16 +94,19 @@ def command(
     nodes: tuple[str, ...],
     stale: Any,
     limit: int | None,
+    slowdown_limit: float | None,
+    resident_slowdown_limit: float | None,
     job: Job,
     server: Server,
     store_url: str | None,
     as_json: bool,
     **asked: Any,
-) -> None:
+) -> int:
     """Rank nodes for APP: by its own slowdown there, and by the slowdown of the residents.
 
     Without --server the newest stored fingerprint of each node is used, and its residents are
-    unknown. An application without a profile is ranked by the nodes' general slowdown.
+    unknown. An application without a profile is ranked by the nodes' general slowdown. Exit status
+    3 if no node can be ranked.
 
     With --machines, sets of this many nodes are ranked for one job: by the slowest node of the set,
     or with a scale model of the job by its runtime there.
@@ -111,18 +118,43 @@ def command(
         stale_policy=stale,
         limit=limit or (1 if job.is_asked else 10),
         scaling=job.scaling() if job.is_asked else None,
+        slowdown_limit=slowdown_limit or 0.0,
+        resident_slowdown_limit=resident_slowdown_limit or 0.0,
         **asked,
     )
     with oracle(server, store_url, job.scale_files(server)) as service:
         ranking = service.rank(question)
+        near = _near(service, app) if ranking.basis == "node-only" else None
     if as_json:
         output.emit_json({"app": app, **ranking.to_dict()})
     else:
-        show(app, ranking, job.machines)
+        show(app, ranking, job.machines, near)
+    return 0 if ranking.nodes or ranking.sets else CannotAnswerError.exit_status
 
 
-def show(app: str, ranking: Ranking, machines: int | None = None) -> None:
-    """Print a table of nodes and remarks on it; ``machines`` for a ranking of sets."""
+def _near(service: Oracle, app: str) -> tuple[str, ...]:
+    """Return the names of trained applications that are like this one."""
+    known = {entry.app for entry in service.models()}
+    return () if app in known else UnknownNameError("application", app, known).suggestions
+
+
+_REASONS = {
+    "unpredictable": "for them there is no fingerprint, no idle reference or no compatible model",
+    "slowdown_limit": "the application would be slowed by more than --slowdown-limit",
+    "resident_slowdown_limit": "a program there would be slowed by more than "
+    "--resident-slowdown-limit",
+    "stale": "their fingerprint is too old",
+    "memory": "they have too little free memory",
+    "full": "they have no free slot",
+}
+"""In words the reasons for which nodes are left out."""
+
+
+def show(
+    app: str, ranking: Ranking, machines: int | None = None, near: Sequence[str] | None = None
+) -> None:
+    """Print a table of nodes and remarks on it; ``machines`` for a ranking of sets, ``near`` known
+    names like ``app``, which itself is unknown."""
     console = output.console()
     if machines is not None:
         show_sets(app, ranking.sets, machines, ranking.candidates)
@@ -157,14 +189,23 @@ def show(app: str, ranking: Ranking, machines: int | None = None) -> None:
         if sum(node.tied_with_first for node in ranking.nodes) > 1:
             console.print("= : as good as the first within the error; ties are in random order.")
     else:
-        console.print(f"None of {ranking.candidates} nodes can be ranked.")
+        console.print(
+            "There is no node to rank."
+            if not ranking.candidates
+            else f"No node can be ranked, of {quantities.count(ranking.candidates, 'node')}."
+        )
     if ranking.basis == "node-only":
         console.print(
             f"! {app} has no model: the ranking uses the nodes' general slowdown, which does "
             "not depend on the application."
+            + (f" Did you mean {' or '.join(near)}?" if near else ""),
+            markup=False,
         )
     for reason, count in ranking.refused.items():
-        console.print(f"{count} left out: {reason}")
+        console.print(
+            f"{quantities.count(count, 'node')} left out: {_REASONS.get(reason, reason)}",
+            markup=False,
+        )
 
 
 def _age(seconds: float | None) -> str | None:

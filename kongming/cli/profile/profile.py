@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kongming.cli import options, output
+from kongming.cli.durations import DURATION
 from kongming.cli.examples import examples
 from kongming.cli.profile.request import request_options
+from kongming.cli.sizes import SIZE
 
 if TYPE_CHECKING:
     from kongming.campaigns.campaign import Sink
@@ -54,7 +56,14 @@ if TYPE_CHECKING:
     default=None,
     help="Surrogates timed under each level (default: standard; quick where cores are shared).",
 )
-@click.option("--budget", type=float, metavar="MINUTES", help="Stop after this time; resumable.")
+@click.option("--budget", type=DURATION, metavar="TIME", help="Stop after this time; resumable.")
+@click.option(
+    "--write-limit",
+    "write_limit_bytes",
+    type=SIZE,
+    metavar="SIZE",
+    help="Write at most this (as 5G) in this command: loads that would write more are left out.",
+)
 @click.option(
     "--dry-run",
     is_flag=True,
@@ -95,6 +104,7 @@ def command(
     levels: int | None,
     suite_name: str | None,
     budget: float | None,
+    write_limit_bytes: float | None,
     dry_run: bool,
     again: bool,
     anyway: bool,
@@ -136,7 +146,7 @@ def command(
     with ExitStack() as stack:
         store = stack.enter_context(Store.open(store_url))
         if dry_run:
-            return _dry_run(store, settings, plan, as_json=as_json)
+            return _dry_run(store, settings, plan, write_limit_bytes, as_json=as_json)
         finished = [
             campaign
             for campaign in store.campaigns()
@@ -149,7 +159,12 @@ def command(
         if journal is not None:
             sink = stack.enter_context(closing(JournaledStore(store, journal)))
         campaign, view = profile_applications(
-            sink, settings, stop_when, quiet=as_json, anyway=anyway
+            sink,
+            settings,
+            stop_when,
+            quiet=as_json,
+            anyway=anyway,
+            write_limit_bytes=write_limit_bytes,
         )
     units = {name: app.metric_unit for name, app in apps.items()}
     _report(campaign, view, units, time.monotonic() - started, as_json=as_json)
@@ -184,6 +199,8 @@ def _report(
         "seed": plan.seed,
         "complete": campaign.complete,
         "elapsed_s": elapsed_s,
+        "written_bytes": round(campaign.written_bytes),
+        "left_out_steps": campaign.left_out,
         "failed": view.failed,
         "apps": {},
     }
@@ -239,7 +256,12 @@ def _report(
         console.print(
             f"{view.failed} of {sum(row.runs for row in view.rows.values())} runs failed."
         )
-    if not campaign.complete:
+    if campaign.left_out:
+        console.print(
+            f"{campaign.left_out} steps would write more than --write-limit allows "
+            f"({campaign.written_bytes / 1e9:.1f} GB are written); the same command measures them."
+        )
+    elif not campaign.complete:
         console.print("The budget is spent; the same command continues where this one stopped.")
         return
     show_judged(judged)
@@ -284,18 +306,30 @@ def _already(store: Store, campaign: str, apps: Iterable[str], *, as_json: bool)
     return 0
 
 
-def _dry_run(store: Store, settings: ProfileSettings, plan: Plan, *, as_json: bool) -> int:
+def _dry_run(
+    store: Store,
+    settings: ProfileSettings,
+    plan: Plan,
+    write_limit_bytes: float | None,
+    *,
+    as_json: bool,
+) -> int:
     from kongming.campaigns.cost import ASSUMED_APP_S, cost_of, solo_seconds
+    from kongming.cli.profile.preflight import problems
 
     cost = cost_of(store, settings, plan)
     _, assumed = solo_seconds(store, settings.apps, settings.node.id)
+    limit = float("inf") if write_limit_bytes is None else write_limit_bytes
+    likely, most = min(cost.written_bytes, limit), min(cost.most_written_bytes, limit)
+    missing = problems(settings.apps)
     document = {
         "plan": plan.name,
         "placement": plan.placement,
         "steps": len(plan.steps),
         "runs": dict(cost.runs),
         "seconds": cost.seconds,
-        "written_bytes": round(cost.written_bytes),
+        "written_bytes": {"likely": round(likely), "at_most": round(most)},
+        "problems": missing,
         "assumed_seconds": {name: ASSUMED_APP_S for name in assumed},
     }
     if as_json:
@@ -304,8 +338,11 @@ def _dry_run(store: Store, settings: ProfileSettings, plan: Plan, *, as_json: bo
     console = output.console()
     console.print(
         f"{sum(cost.runs.values())} runs of {len(settings.apps)} applications at most, about "
-        f"{cost.seconds / 60:.0f} min, up to {cost.written_bytes / 1e9:.0f} GB written."
+        f"{cost.seconds / 60:.0f} min, about {likely / 1e9:.1f} GB written, {most / 1e9:.1f} GB at "
+        "the most (--write-limit caps it)."
     )
+    for name, reason in missing.items():
+        console.print(f"! {name}: {reason}", markup=False)
     if assumed:
         console.print(
             f"Not yet run here, assumed to take {ASSUMED_APP_S:g} s: {', '.join(sorted(assumed))}."

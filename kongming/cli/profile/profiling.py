@@ -23,6 +23,7 @@ def profile_applications(
     *,
     quiet: bool = False,
     anyway: bool = False,
+    write_limit_bytes: float | None = None,
 ) -> tuple[ProfileCampaign, CampaignView]:
     """Run the campaign, or its remaining steps; ``quiet`` prints nothing about resuming.
 
@@ -43,7 +44,7 @@ def profile_applications(
         if run.ok or run.step in done:
             view.see(run)
     with measuring("kongming profile", anyway=anyway), _resumable(view), view:
-        campaign.drive(stop_when, view.see)
+        campaign.drive(stop_when, view.see, write_limit_bytes)
     return campaign, view
 
 

@@ -11,9 +11,11 @@ from typing import Any
 import click
 
 from kongming.cli import options, output
+from kongming.cli.durations import DURATION
 from kongming.cli.examples import examples
 from kongming.cli.scale import options as scale_options
 from kongming.cli.scale.predict import interval, load, print_warnings
+from kongming.cli.shares import Share
 
 DEFAULT_EXPERIMENTS = 7
 """Default number of experiments: as in Table 1 of Ernest."""
@@ -40,8 +42,8 @@ DEFAULT_EXPERIMENTS = 7
 @click.option(
     "--budget-machine-seconds",
     "budget",
-    type=click.FloatRange(min=0.0, min_open=True),
-    metavar="X",
+    type=DURATION,
+    metavar="TIME",
     help="Limit on the total cost of all experiments.",
 )
 @click.option(
@@ -200,10 +202,9 @@ def design(
 )
 @click.option(
     "--stop-at",
-    type=click.FloatRange(min=0.0, min_open=True),
-    default=10.0,
+    type=Share(10.0),
+    default="10%",
     show_default=True,
-    metavar="PCT",
     help="Stop when the 90% interval at the target reaches at most this far above the median.",
 )
 @click.option(
@@ -260,12 +261,12 @@ def next_experiment(
     prediction = fitted.predict(aim)
     reach = 100.0 * (prediction.upper / prediction.median - 1.0)
     # The width of an interval from too few runs is random.
-    enough = reach <= stop_at and plan.runs.count > len(plan.experiments.terms)
+    enough = reach <= 100.0 * stop_at and plan.runs.count > len(plan.experiments.terms)
     document: dict[str, Any] = {
         "stop": enough,
         "runtime_s": prediction.runtime_s,
         "reach_pct": reach,
-        "stop_at_pct": stop_at,
+        "stop_at_pct": 100.0 * stop_at,
         "next": None,
         "warnings": warnings,
     }
@@ -285,14 +286,14 @@ def next_experiment(
     if enough:
         console.print(
             f"Enough: the interval reaches {reach:.1f}% above the median; the limit is "
-            f"{stop_at:g}%.",
+            f"{100.0 * stop_at:g}%.",
             markup=False,
         )
     else:
         chosen = document["next"]
         console.print(
             f"Next: {chosen['machines']} machines at scale {chosen['scale']:g} (the interval "
-            f"reaches {reach:.1f}% above the median; the limit is {stop_at:g}%).",
+            f"reaches {reach:.1f}% above the median; the limit is {100.0 * stop_at:g}%).",
             markup=False,
         )
 

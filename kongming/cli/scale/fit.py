@@ -11,6 +11,7 @@ import click
 from kongming.cli import options, output
 from kongming.cli.examples import examples
 from kongming.cli.scale import options as scale_options
+from kongming.cli.shares import Share
 from kongming.records import moments
 
 if TYPE_CHECKING:
@@ -49,10 +50,9 @@ KINDS = (
 )
 @click.option(
     "--threshold",
-    type=click.FloatRange(min=0.0, min_open=True),
-    default=20.0,
+    type=Share(10.0),
+    default="20%",
     show_default=True,
-    metavar="PCT",
     help="A leave-one-out error above this is a bad fit.",
 )
 @click.option("--drop-first", is_flag=True, help="Leave out each configuration's first run.")
@@ -122,7 +122,7 @@ def command(
         terms=read_terms(terms, items=items),
         items=items,
         kind=kind,
-        threshold_pct=threshold,
+        threshold_pct=100.0 * threshold,
         drop_first=drop_first,
         memory_load=memory_load,
     )

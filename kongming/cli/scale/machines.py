@@ -9,6 +9,7 @@ import click
 
 from kongming.cli import options, output
 from kongming.cli.examples import examples
+from kongming.cli.shares import FRACTION
 
 _fingerprints = click.argument(
     "fingerprints",
@@ -106,7 +107,7 @@ def drop(fingerprints: Sequence[Path], keep: int, families: str, as_json: bool) 
 )
 @click.option(
     "--risk",
-    type=click.FloatRange(0.0, 1.0, min_open=True, max_open=True),
+    type=FRACTION,
     default=0.95,
     show_default=True,
     help="Probability of meeting the target.",

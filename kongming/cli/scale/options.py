@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from kongming.cli import options
+from kongming.cli.shares import FRACTION, Share
 
 if TYPE_CHECKING:
     from kongming.scale.fit.model import ScaleModel
@@ -35,7 +37,7 @@ def question_options(function: _Function) -> _Function:
     for option in (
         click.option(
             "--level",
-            type=click.FloatRange(0.0, 1.0, min_open=True, max_open=True),
+            type=FRACTION,
             default=0.9,
             show_default=True,
             help="Probability that the interval holds the runtime.",
@@ -47,7 +49,7 @@ def question_options(function: _Function) -> _Function:
         ),
         click.option(
             "--scale",
-            type=click.FloatRange(min=0.0, min_open=True),
+            type=Share(math.inf),
             default=1.0,
             show_default=True,
             help="Share of the input; 1 is all of it.",

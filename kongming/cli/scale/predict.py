@@ -11,8 +11,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kongming.cli import options, output
+from kongming.cli.durations import DURATION
 from kongming.cli.examples import examples
 from kongming.cli.scale import options as scale_options
+from kongming.cli.shares import FRACTION
+from kongming.quantities import count
 from kongming.records.errors import UnknownNameError
 
 if TYPE_CHECKING:
@@ -176,14 +179,14 @@ def show_curve(asked: scale_options.CurveOptions) -> None:
     "recommend",
     short_help="Choose the cheapest by a deadline, or the fastest within a budget.",
     epilog=examples(
-        "kongming scale recommend sort --deadline 600",
+        "kongming scale recommend sort --deadline 10m",
         "kongming scale recommend sort --budget 20 --prices prices.csv",
     ),
 )
 @click.option(
     "--deadline",
-    type=click.FloatRange(min=0.0, min_open=True),
-    metavar="SECONDS",
+    type=DURATION,
+    metavar="TIME",
     help="Choose the cheapest that ends within this time.",
 )
 @click.option(
@@ -194,15 +197,19 @@ def show_curve(asked: scale_options.CurveOptions) -> None:
 )
 @click.option(
     "--risk",
-    type=click.FloatRange(0.0, 1.0, min_open=True, max_open=True),
+    type=FRACTION,
     default=0.95,
     show_default=True,
     help="Required probability of keeping the limit.",
+)
+@click.option(
+    "--all", "everything", is_flag=True, help="Show every count, not only those around the advice."
 )
 @scale_options.curve_options
 @options.wide_option
 def recommend_machines(
     asked: scale_options.CurveOptions,
+    everything: bool,
     deadline: float | None,
     budget: float | None,
     risk: float,
@@ -210,7 +217,8 @@ def recommend_machines(
     """Recommend a number of machines and their type.
 
     Without --prices a machine costs 1 an hour, so that costs are machine-hours. If nothing keeps
-    the limit, the most likely choice is shown, with exit status 3.
+    the limit, the most likely choice is shown, with exit status 3. The advice is followed by the
+    counts around it.
     """
     from kongming.records.errors import CannotAnswerError, InputError
     from kongming.scale.decide.recommendation import read_prices, recommend
@@ -218,7 +226,7 @@ def recommend_machines(
     from kongming.scale.fit.tracked_files import changes as changes_of
 
     if (deadline is None) == (budget is None):
-        raise InputError("Give a deadline or a budget: --deadline SECONDS or --budget MONEY.")
+        raise InputError("Give a deadline or a budget: --deadline TIME or --budget MONEY.")
     file = load(asked.model, asked.store_url)
     models = file.of_group(asked.group)
     warnings: list[str] = []
@@ -258,23 +266,42 @@ def recommend_machines(
             document.update(_row(best))
         output.emit_json(document)
     else:
-        _show(judged, best)
         goal = f"ends within {deadline:g} s" if deadline is not None else f"costs up to {budget:g}"
         offer = best or likeliest
         of = f" of type {offer.machine_type}" if offer.machine_type is not None else ""
         advice = (
             "Take"
             if best is not None
-            else f"Nothing {goal} with the required probability. The most likely are"
+            else f"Nothing {goal} with the required probability. Most likely does"
         )
-        output.console().print(
-            f"{advice} {offer.machines} machines{of}: "
-            f"{interval(offer.prediction.runtime_s)}, cost {offer.cost:.4g}, "
-            f"{goal} with probability {offer.probability:.2f}.",
+        unit = " machine-hours" if asked.prices_file is None else ""
+        console = output.console()
+        console.print(
+            f"{advice} {count(offer.machines, 'machine')}{of}: "
+            f"{interval(offer.prediction.runtime_s)}, cost {offer.cost:.4g}{unit}; "
+            f"{goal} with probability {100 * (offer.probability or 0.0):.1f} % (required: "
+            f"{100 * risk:g} %)."
+            + "".join(f" It extrapolates: {reason}." for reason in offer.prediction.reasons),
             markup=False,
         )
+        shown = judged if everything else _around(judged, offer)
+        _show(shown, best)
+        if len(shown) < len(judged):
+            console.print(f"{len(shown)} of {len(judged)} counts; --all shows every one.")
         print_warnings(warnings)
     return 0 if best is not None else 3
+
+
+_AROUND = 3
+"""Counts of machines that are shown below and above the advice."""
+
+
+def _around(offers: Sequence[Offer], chosen: Offer) -> list[Offer]:
+    """Return the offers next to the chosen one, of its type."""
+    same = [offer for offer in offers if offer.machine_type == chosen.machine_type]
+    machines = [offer.machines for offer in same]
+    place = machines.index(chosen.machines)
+    return same[max(0, place - _AROUND) : place + _AROUND + 1]
 
 
 def _answer(model: ScaleModel, prediction: ScalePrediction) -> dict[str, Any]:
@@ -347,7 +374,7 @@ def _show(offers: Sequence[Offer], best: Offer | None = None) -> None:
         cells += [marks]
         cells += [None if offer.cost is None else f"{offer.cost:.4g}"] if priced else []
         cells += (
-            [None if offer.probability is None else f"{100 * offer.probability:.0f} %"]
+            [None if offer.probability is None else f"{100 * offer.probability:.1f} %"]
             if judged
             else []
         )

@@ -14,6 +14,7 @@ import click
 from kongming.campaigns.study_inputs import STORE, Source
 from kongming.cli import options, output
 from kongming.cli.examples import examples
+from kongming.cli.shares import Share
 from kongming.records.fingerprint import PLACEMENTS
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ class Jobs:
 )
 @click.option(
     "--load",
-    type=click.FloatRange(min=0.0, min_open=True),
+    type=Share(1.5),
     default=0.7,
     show_default=True,
     help="Offered load of generated jobs: their solo work over the capacity of all slots.",

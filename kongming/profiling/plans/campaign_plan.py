@@ -267,11 +267,13 @@ def _parts(apps: Sequence[str], rng: random.Random) -> list[list[str]]:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Cost of a plan: runs by application, total seconds, bytes written by inducers."""
+    """Cost of a plan: runs by application, total seconds, bytes that loads and probes write, likely
+    and at most."""
 
     runs: Mapping[str, int]
     seconds: float
     written_bytes: float
+    most_written_bytes: float
 
 
 def estimate(
@@ -282,6 +284,7 @@ def estimate(
     quick_seconds: float = 0.0,
     suite_bytes: float = 0.0,
     write_bytes_per_second: Mapping[str, float],
+    likely_share: float = 1.0,
     start_seconds: float = 1.0,
 ) -> Estimate:
     """Estimate the cost of a plan on a node that is otherwise idle.
@@ -291,7 +294,8 @@ def estimate(
         suite_seconds: duration of the plan's suite.
         quick_seconds: duration of the quick suite that is timed before and after each run.
         suite_bytes: bytes written by one pass of the suite.
-        write_bytes_per_second: by inducer, its write rate at intensity 1.
+        write_bytes_per_second: by inducer, its highest write rate at intensity 1.
+        likely_share: the usual rate over the highest one.
         start_seconds: time to start and settle a block.
     """
     apps = sorted({step.app for step in plan.steps})
@@ -310,4 +314,6 @@ def estimate(
         for level in block[0].levels:
             rate = write_bytes_per_second.get(level.surrogate, 0.0)
             written += rate * level.intensity * level.copies * time
-    return Estimate({app: plan.runs_of(app) for app in apps}, seconds, written)
+    return Estimate(
+        {app: plan.runs_of(app) for app in apps}, seconds, likely_share * written, written
+    )

@@ -11,7 +11,7 @@ import shlex
 import shutil
 from pathlib import Path
 
-from kongming.records.application import SCRATCH, Application
+from kongming.records.application import SCRATCH, Application, Command
 
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 
@@ -50,7 +50,7 @@ def find_executable(app: Application, search_path: str | None = None) -> Path | 
     None for a shell builtin and for a file that set-up creates in the scratch folder (set-up
     is part of the identity).
     """
-    name = _first_word(app)
+    name = first_word(app.command)
     if not name or SCRATCH in name:
         return None
     if "/" in name:
@@ -77,13 +77,15 @@ def _hash(path: str, mtime_ns: int, size: int) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _first_word(app: Application) -> str:
-    if not isinstance(app.command, str):
-        return app.command[0]
+def first_word(command: Command) -> str:
+    """Return the program of a command: argv[0], or the first word of a shell line that is not an
+    assignment; empty without any."""
+    if not isinstance(command, str):
+        return command[0]
     try:
-        words = shlex.split(app.command, comments=True)
+        words = shlex.split(command, comments=True)
     except ValueError:  # an unbalanced quote: the shell will report it
-        words = app.command.split()
+        words = command.split()
     # A line may begin with variable assignments: LC_ALL=C sort ...
     command_words = [word for word in words if not _ASSIGNMENT.match(word)]
     if command_words[:1] in (["exec"], ["env"], ["command"]) and len(command_words) > 1:

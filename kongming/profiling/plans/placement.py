@@ -39,6 +39,7 @@ def choose(node: NodeFacts, placement: str, app_cpus: int = 1) -> Seats:
         field="placement",
         found=placement,
         allowed=", ".join(possible) or "none for this many CPUs",
+        hint=f"Choose another one: --placement {possible[0]}" if possible else None,
     )
 
 
@@ -136,13 +137,14 @@ def _nearest(node: NodeFacts, first: int, others: list[int]) -> list[int]:
 
 def _reason(node: NodeFacts, placement: str, app_cpus: int) -> str:
     count = len(node.cpus)
+    # Those that this process may use: taskset or a control group may hide others.
     size = "one CPU" if count == 1 else f"{count} CPUs"
     if app_cpus < 1:
         return "an application has at least one CPU"
     if app_cpus > count:
-        return f"the application uses {app_cpus} CPUs and this node has {size}"
+        return f"the application uses {app_cpus} CPUs and this process may use {size}"
     if count == 1:
-        return "this node has one CPU"
+        return "this process may use one CPU of this node"
     if app_cpus > 1 and _search(node, placement, 1) is not None:
         return f"an application of {app_cpus} CPUs leaves no such CPU of this node's {size}"
     if placement == "smt-sibling":

@@ -45,7 +45,7 @@ class Ranges:
         )
         return tuple(
             f"{name} {value:g} is {'above' if value > highest else 'below'} the trained "
-            f"{lowest:g} to {highest:g}"
+            f"{lowest:g} to {highest:g} ({max(value / highest, lowest / value):.3g} times)"
             for name, value, (lowest, highest) in quantities
             if value > highest * (1.0 + SLACK) or value < lowest * (1.0 - SLACK)
         )

@@ -1,0 +1,100 @@
+"""One grammar of durations and of shares on the command line."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+
+import click
+import pytest
+
+from kongming.cli.durations import DURATION, DURATION_OR_NONE
+from kongming.cli.main import cli, run
+from kongming.cli.shares import FRACTION, SHARE, Share
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("90", 90.0), ("0.5", 0.5), ("90s", 90.0), ("5m", 300.0), ("1h30m", 5400.0), ("2d", 172800.0)],
+)
+def test_durations(text: str, seconds: float) -> None:
+    assert DURATION.convert(text, None, None) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "0s", "5 minutes", "m", "1h30", "nan", "inf", ""])
+def test_no_durations(text: str) -> None:
+    with pytest.raises(click.BadParameter, match=r"Allowed: above 0, as 90 \(seconds\), 5m"):
+        DURATION.convert(text, None, None)
+
+
+def test_a_duration_that_may_be_none() -> None:
+    assert DURATION_OR_NONE.convert("0", None, None) == 0.0
+    with pytest.raises(click.BadParameter, match="0 or more"):
+        DURATION_OR_NONE.convert("-1", None, None)
+
+
+@pytest.mark.parametrize(("text", "share"), [("0.5", 0.5), ("50%", 0.5), ("100%", 1.0), ("1", 1.0)])
+def test_shares(text: str, share: float) -> None:
+    assert SHARE.convert(text, None, None) == pytest.approx(share)
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "said"),
+    [
+        (SHARE, "1.5", r"above 0, up to 1 \(100 %\)"),
+        (SHARE, "50", r"Did you mean 50%\?"),
+        (FRACTION, "100%", "below 1"),
+        (FRACTION, "5", r"Did you mean 5%\?"),
+        (Share(1.5), "85", r"up to 1\.5 \(150 %\).*Did you mean 85%\?"),
+        (Share(math.inf), "0", "above 0"),
+        (SHARE, "half", "not an allowed share"),
+    ],
+)
+def test_no_shares(kind: Share, text: str, said: str) -> None:
+    with pytest.raises(click.BadParameter, match=said):
+        kind.convert(text, None, None)
+
+
+def options() -> Iterator[tuple[str, click.Option]]:
+    waiting: list[tuple[str, click.Command]] = [("kongming", cli)]
+    while waiting:
+        name, command = waiting.pop()
+        if isinstance(command, click.Group):
+            context = click.Context(command)
+            for child in command.list_commands(context):
+                found = command.get_command(context, child)
+                assert found is not None
+                waiting.append((f"{name} {child}", found))
+        for parameter in command.params:
+            if isinstance(parameter, click.Option):
+                yield f"{name} {parameter.opts[0]}", parameter
+
+
+def test_every_duration_and_share_has_the_grammar() -> None:
+    """No option takes seconds, minutes or per cent as a bare number of its own kind."""
+    bare = (click.types.FloatParamType, click.FloatRange)
+    words = re.compile("seconds|minutes|per cent|probability|share of", re.IGNORECASE)
+    wrong = [
+        name
+        for name, option in options()
+        if isinstance(option.type, bare) and words.search(f"{option.metavar} {option.help}")
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("rank", "xz", "--slowdown-limit", "0.5"),
+        ("rank", "xz", "--resident-slowdown-limit", "0"),
+        ("simulate", "--load", "85"),
+        ("profile", "apps.toml", "--budget", "5 minutes"),
+        ("induce", "compute.int", "--intensity", "200%"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_at_once(
+    words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(list(words)) == 2
+    assert words[-1] in capsys.readouterr().err
