@@ -24,7 +24,9 @@ class Configuration:
     scale: float = 1.0
 
     def __str__(self) -> str:
-        return f"{self.machines:g} machines at scale {self.scale:g}"
+        return (
+            f"{self.machines:g} machine{'' if self.machines == 1 else 's'} at scale {self.scale:g}"
+        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -70,7 +70,7 @@ def test_a_card_for_a_person(corun: str, kongming: Kongming) -> None:
         "not calibrated: 8 groups left out in turn",
         "noise floor",
         "LM.GA selected",
-        "inflicts",
+        "slows others",
     ):
         assert words in shown
     row = next(line for line in shown.splitlines() if line.startswith(" memory ("))

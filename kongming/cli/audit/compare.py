@@ -67,6 +67,13 @@ def command(
     pairing = pair(read_observations([a]), read_observations([b]), by)
     comparisons = compare(pairing.sides, tolerance, confidence)
     notes = _notes(pairing, comparisons)
+    if len(comparisons) > 1:
+        notes.insert(
+            0,
+            f"Each interval has {100.0 * confidence:g} % confidence by itself. The verdicts allow "
+            f"for {len(comparisons)} comparisons at once, so that an interval beyond the tolerance "
+            "may still be 'cannot tell'.",
+        )
     verdicts = {comparison.verdict for comparison in comparisons}
     status = DIFFERS if "differs" in verdicts else NOTHING if verdicts == {"cannot tell"} else 0
     if as_json:

@@ -12,6 +12,7 @@ from kongming.cli import options, output
 from kongming.cli.examples import examples
 from kongming.cli.scale.options import prices_option
 from kongming.cli.shares import FRACTION
+from kongming.quantities import count
 from kongming.records.errors import InputError
 
 
@@ -134,7 +135,8 @@ def _show(document: Mapping[str, Any], items: Sequence[Mapping[str, str]]) -> No
     console = output.console()
     counts = document["counts"]
     console.print(
-        f"{counts['good']} readings of {counts['machines']} machines of {counts['types']} types, "
+        f"{count(counts['good'], 'reading')} of {count(counts['machines'], 'machine')} of "
+        f"{count(counts['types'], 'type')}, "
         f"{counts['failed']} missing; {counts['from']} to {counts['to']}.",
         markup=False,
     )

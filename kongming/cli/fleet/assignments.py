@@ -119,7 +119,7 @@ def reserve(
             ttl_s=ttl_s,
             memory_bytes=memory_bytes,
         )
-    _tell(made, as_json)
+    _tell(made, as_json, node)
 
 
 @command.command("bind", epilog=examples("kongming assignments bind job-1"))
@@ -133,7 +133,7 @@ def bind(assignment_id: str, app: str, node: str, server: Server, as_json: bool)
     """Tell that the application of ID has started."""
     with remote(server) as service:
         made = service.bind(assignment_id, app=app, node=node)
-    _tell(made, as_json)
+    _tell(made, as_json, node)
 
 
 @command.command("release", epilog=examples("kongming assignments release job-1"))
@@ -148,7 +148,8 @@ def release(assignment_id: str, server: Server, as_json: bool) -> None:
     _tell(made, as_json)
 
 
-def _tell(placement: Assignment, as_json: bool) -> None:
+def _tell(placement: Assignment, as_json: bool, node: str = "") -> None:
+    """Print the assignment; ``node`` as the user named it."""
     group = click.get_current_context().parent
     if as_json or (group is not None and group.params.get("as_json")):
         output.emit_json(placement.to_dict())
@@ -157,7 +158,7 @@ def _tell(placement: Assignment, as_json: bool) -> None:
     until = f", for {expires} unless it is bound" if expires else ""
     output.console().print(
         f"{placement.assignment_id}: {placement.app} is {placement.state} on "
-        f"{placement.node_id[:12]}{until}",
+        f"{node or placement.node_id[:12]}{until}",
         markup=False,
     )
 

@@ -15,7 +15,7 @@ from kongming.cli.examples import examples
 
 if TYPE_CHECKING:
     from kongming.probes.fingerprinting import Progress
-    from kongming.records.fingerprint import Fingerprint, NodeFacts
+    from kongming.records.fingerprint import Fingerprint, NodeFacts, Reading
 
 
 @click.command(
@@ -135,7 +135,8 @@ def show(
             continue
         seconds = reading.seconds_per_op
         times = [output.format_seconds(t) for t in (seconds, reading.median, reading.p90)]
-        rate = _rate(seconds, moved.get(name)) + (" (part of a block)" if reading.partial else "")
+        rate = _rate(seconds, moved.get(name)) + (" *" if reading.partial else "")
+        rate += " ~" if _is_uneven(reading) else ""
         row: list[object] = [name, reading.op, *times, reading.n, rate]
         if reference is not None:
             idle = reference.get(name)
@@ -150,10 +151,23 @@ def show(
         console.print(output.table(columns, rows, title=title, right=right, minor=minor))
     for name, reason in failed:
         console.print(f"{name}: {reason}", style="red", markup=False)
+    shown = [reading for reading in fingerprint.surrogates.values() if reading.ok]
+    if any(reading.partial for reading in shown):
+        console.print("* : timed over a part of its block, which is too large for its slice.")
+    if any(map(_is_uneven, shown)):
+        console.print(
+            "~ : mean and median differ by more than a third: something else used this resource "
+            "for a part of the time."
+        )
     if reference is None:
         console.print(
             "There is no idle reference yet. Measure one: kongming reference", style="dim"
         )
+
+
+def _is_uneven(reading: Reading) -> bool:
+    mean, median = reading.seconds_per_op, reading.median
+    return bool(mean and median) and not 0.75 < (mean or 1.0) / (median or 1.0) < 4.0 / 3.0
 
 
 def _rate(seconds: float, moved: int | None) -> str:

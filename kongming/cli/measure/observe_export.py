@@ -9,6 +9,7 @@ import click
 from kongming.cli import options, output
 from kongming.cli.examples import examples
 from kongming.cli.extras import require
+from kongming.quantities import count
 
 
 @click.command(
@@ -83,7 +84,7 @@ def export(
         )
         return
     output.console().print(
-        f"{out}: {found.table.num_rows} readings of {len(found.machines)} machines"
+        f"{out}: {found.table.num_rows} readings of {count(len(found.machines), 'machine')}"
         f"{', anonymised' if found.anonymised else ''} ({output.format_bytes(size)})",
         markup=False,
     )

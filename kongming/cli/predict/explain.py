@@ -10,6 +10,7 @@ import click
 from kongming.cli import options, output
 from kongming.cli.examples import examples
 from kongming.cli.fleet.serving import Server, oracle, server_options
+from kongming.cli.help_groups import GroupedCommand
 from kongming.cli.predict.trained import placement_of_model
 from kongming.records.questions import STALE_POLICIES, Question
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 @click.command(
     "explain",
+    cls=GroupedCommand,
     epilog=examples(
         "kongming explain xz",
         "kongming explain xz --node n1 --limit 5 --server 127.0.0.1:7400",

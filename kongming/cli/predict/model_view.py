@@ -147,13 +147,15 @@ def _curves(card: Card, width: int) -> list[Any]:
                 ("-" if pressure is None else f"{pressure:.2f}") if family else "",
             )
         )
-    columns = ("family or surrogate", "most seen", "slowdown", "on the way", "inflicts")
+    columns = ("family or surrogate", "highest load", "slowdown", "idle to highest", "slows others")
     title = f"Sensitivity by {sensitivity['model']}, one family or one surrogate at a time"
+    right = ("highest load", "slowdown", "slows others")
     return [
-        output.table(columns, rows, title=title, right=("most seen", "slowdown", "inflicts")),
-        "The slowdown is predicted at the maximum of the surrogates in training; the bars "
-        f"show its rise from idle to there, on a scale of {math.exp(low):.2f} to "
-        f"{math.exp(high):.2f}. Inflicts: the slowdown of surrogates next to {card['app']}.",
+        output.table(columns, rows, title=title, right=right),
+        "Highest load: the largest cost of the surrogates in training over their idle cost. The "
+        "slowdown is predicted there; the bars show its rise from idle to there, on a scale of "
+        f"{math.exp(low):.2f} to {math.exp(high):.2f}. Slows others: the slowdown of surrogates "
+        f"next to {card['app']}.",
     ]
 
 

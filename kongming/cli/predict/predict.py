@@ -13,6 +13,7 @@ import click
 from kongming.cli import options, output
 from kongming.cli.examples import examples
 from kongming.cli.fleet.serving import Server, asks_server, server_options
+from kongming.cli.help_groups import GroupedCommand
 from kongming.cli.predict.job import Job, job_options
 from kongming.cli.predict.trained import placement_of_model
 from kongming.records.questions import STALE_POLICIES
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 @click.command(
     "predict",
+    cls=GroupedCommand,
     short_help="Predict an application's runtime, now or next to others.",
     epilog=examples("kongming predict xz", "kongming predict xz --with redis"),
 )

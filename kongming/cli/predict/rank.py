@@ -10,6 +10,7 @@ from kongming import quantities
 from kongming.cli import options, output
 from kongming.cli.examples import examples
 from kongming.cli.fleet.serving import Server, oracle, server_options
+from kongming.cli.help_groups import GroupedCommand
 from kongming.cli.predict.job import Job, job_options, show_sets
 from kongming.cli.predict.trained import placement_of_model
 from kongming.records.errors import CannotAnswerError, UnknownNameError
@@ -27,6 +28,7 @@ _LIMIT = click.FloatRange(min=1.0, max=1e6)
 
 @click.command(
     "rank",
+    cls=GroupedCommand,
     epilog=examples(
         "kongming rank xz --limit 3",
         "kongming rank xz --resident-slowdown-limit 1.2 --server 127.0.0.1:7400",

@@ -12,6 +12,7 @@ import click
 from kongming.cli import options, output
 from kongming.cli.examples import examples
 from kongming.cli.fleet.serving import Server, changes_server, remote, server_options
+from kongming.cli.help_groups import GroupedCommand
 from kongming.cli.predict.errors_view import chosen_lines, distinct, errors_table, percent
 from kongming.learning.registry import AUTO, model_kind, model_names
 from kongming.records.errors import InputError
@@ -26,6 +27,7 @@ _OPTIONAL = tuple(name for name in model_names(optional=True) if name not in mod
 
 @click.command(
     "train",
+    cls=GroupedCommand,
     short_help="Train models on profiled applications.",
     epilog=examples("kongming train", "kongming train xz --placement cross-core"),
 )

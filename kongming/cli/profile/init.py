@@ -38,15 +38,11 @@ def template() -> str:
 
 def _write(file: Path, text: str, *, force: bool) -> None:
     if file.is_dir():
-        raise InputError("is a folder.", field="FILE", found=str(file), allowed="a file name")
+        raise InputError(f"{file} is a folder.", hint="Give the name of a file.")
     if file.exists() and not force:
-        raise InputError(
-            "already exists.", field="FILE", found=str(file), hint="Use --force to overwrite it."
-        )
+        raise InputError(f"{file} already exists.", hint="Use --force to overwrite it.")
     try:
         with replacing(file) as stream:
             stream.write(text.encode())
     except OSError as error:
-        raise InputError(
-            f"cannot be written: {error.strerror}.", field="FILE", found=str(file)
-        ) from error
+        raise InputError(f"{file} cannot be written: {error.strerror}.") from error

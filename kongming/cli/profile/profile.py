@@ -13,6 +13,7 @@ import click
 from kongming.cli import options, output
 from kongming.cli.durations import DURATION
 from kongming.cli.examples import examples
+from kongming.cli.help_groups import GroupedCommand
 from kongming.cli.profile.request import request_options
 from kongming.cli.sizes import SIZE
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 @click.command(
     "profile",
+    cls=GroupedCommand,
     short_help="Run applications under load levels and keep the runs.",
     epilog=examples(
         "kongming profile apps.toml --dry-run",

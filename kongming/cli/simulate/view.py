@@ -24,6 +24,10 @@ def show(document: Mapping[str, Any]) -> None:
     console.print(
         output.table(*_utilisation(document["policies"]), minor=("forced", "below alone"))
     )
+    console.print(
+        "Undegraded: jobs at 95 % of their speed alone or more. Below alone: how far the mean "
+        "speed is below it. Forced: jobs that took a slot beyond the limits, after waiting."
+    )
     if document["quality"]:
         console.print("Work gained per node in use, and the share of jobs that held the quality:")
         console.print(output.table(*_quality(document["quality"])))

@@ -177,10 +177,13 @@ def read_costs(file: Path, points: Points, items: float | None) -> Floats:
 
 
 def write_design(file: Path, document: Mapping[str, Any]) -> None:
-    """Write a design for 'scale run'. Raises OSError."""
+    """Write a design for 'scale run'. Raises InputError where that is not possible."""
     versioned = {"format": FORMAT, "version": VERSION, **document}
-    with replacing(file) as stream:
-        stream.write(json.dumps(versioned, indent=1, allow_nan=False).encode() + b"\n")
+    try:
+        with replacing(file) as stream:
+            stream.write(json.dumps(versioned, indent=1, allow_nan=False).encode() + b"\n")
+    except OSError as error:
+        raise InputError(f"{file} cannot be written: {error.strerror}.") from error
 
 
 def read_design(file: Path) -> list[tuple[Configuration, int]]:

@@ -45,9 +45,12 @@ def seal(file: ScaleFile) -> dict[str, Any]:
 
 
 def write_file(path: str | Path, file: ScaleFile) -> None:
-    """Write a model atomically. Raises OSError."""
-    with replacing(Path(path)) as stream:
-        stream.write(json.dumps(seal(file), indent=1, allow_nan=False).encode() + b"\n")
+    """Write a model atomically. Raises InputError where that is not possible."""
+    try:
+        with replacing(Path(path)) as stream:
+            stream.write(json.dumps(seal(file), indent=1, allow_nan=False).encode() + b"\n")
+    except OSError as error:
+        raise InputError(f"{path} cannot be written: {error.strerror}.") from error
 
 
 def read_file(path: str | Path) -> ScaleFile:
