@@ -11,6 +11,7 @@ import numpy as np
 
 from kongming.arrays import Floats
 from kongming.learning import spaces
+from kongming.learning.consensus import consensus
 from kongming.learning.predictor_loading import Predictor, load
 from kongming.learning.registry import Space
 from kongming.records.errors import UnknownNameError
@@ -19,7 +20,8 @@ from kongming.sealed_document import DocumentKind, finite, positive
 
 __all__ = ["FrozenModel", "ModelFile", "Selection", "Variant", "read", "seal"]
 
-_KIND = DocumentKind("kongming-model", 1, "model document", "train it again", "kongming train")
+_KIND = DocumentKind("kongming-model", 2, "model document", "train it again", "kongming train")
+"""Version 2 has stacks of equal weights that are shrunk, of type ``consensus``; 1 is read as it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,30 +188,38 @@ def _variant(name: str, document: Mapping[str, Any]) -> Variant:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Stack:
-    """A weighted mean of models' log slowdowns: from seconds per operation to cost / solo."""
+    """From seconds per operation to cost / solo by several models: the weighted mean of their log
+    slowdowns, or without weights their consensus."""
 
-    members: tuple[tuple[FrozenModel, float], ...]
+    members: tuple[FrozenModel, ...]
+    weights: Floats | None
 
     def predict(self, X: Floats) -> Floats:
-        logs = np.zeros(len(X))
+        logs = np.empty((len(X), len(self.members)))
         # Members of one space share the same features, since they are of one variant.
         features: dict[Space, Floats] = {}
-        for model, weight in self.members:
+        for place, model in enumerate(self.members):
             if model.space not in features:
                 features[model.space] = model.features(X)
-            logs += weight * model.answer(features[model.space])
-        return np.asarray(np.exp(logs), dtype=np.float64)
+            logs[:, place] = model.answer(features[model.space])
+        mean = consensus(logs) if self.weights is None else logs @ self.weights
+        return np.asarray(np.exp(mean), dtype=np.float64)
 
 
 def _is_stack(document: Mapping[str, Any]) -> bool:
-    return bool(document["frozen"]["type"] == "stack")
+    return document["frozen"]["type"] in ("stack", "consensus")
 
 
 def _stack(document: Mapping[str, Any], models: Mapping[str, FrozenModel]) -> Predictor:
-    weights = {str(name): finite(weight) for name, weight in document["members"].items()}
-    if not weights or min(weights.values()) < 0.0 or not math.isclose(sum(weights.values()), 1.0):
+    names = [str(name) for name in document["members"]]
+    if document["type"] == "consensus":
+        if len(set(names)) < max(len(names), 2):
+            raise ValueError("members")
+        return _Stack(tuple(models[name] for name in names), None)
+    weights = np.array([finite(document["members"][name]) for name in names])
+    if not names or min(weights) < 0.0 or not math.isclose(float(weights.sum()), 1.0):
         raise ValueError("members")
-    return _Stack(tuple((models[name], weight) for name, weight in weights.items()))
+    return _Stack(tuple(models[name] for name in names), weights)
 
 
 def _frozen_model(

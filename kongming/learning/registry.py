@@ -3,10 +3,10 @@
 A kind has a place here if one of these holds:
 
 - it is of the paper (MEAN, and LM, CART, SVM and GBM, each with and without genetic selection);
-- it is a member of STACK, which ``auto`` averages (FAMILY, PLS, NNEIV, HUBER, GP);
-- ``auto`` chose it more than once over all recorded data in ``benchmarks/`` (NNLS);
-- it is a member without its extension, and so shows the effect of that (NNLOG of NNEIV, RIDGE of
-  HUBER).
+- it is a member of STACK, which ``auto`` is: every penalised model (FAMILY, PLS, NNLOG, NNEIV,
+  RIDGE, HUBER, GP);
+- ``auto`` chose it more than once over all recorded data in ``benchmarks/`` when it still chose
+  (NNLS).
 
 ``docs/models.md`` has the counts, also of the kinds that this rule removed.
 
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 __all__ = ["AUTO", "KINDS", "REMOVED", "STACK", "Kind", "Space", "model_kind", "model_names"]
 
 AUTO = "auto"
-"""The name for the best model of the validation."""
+"""The name for STACK, or where there are too few runs for it the simplest of the best models."""
 
 STACK = "STACK"
-"""The weighted mean of the ``member`` models (see ``stacking``)."""
+"""The mean of the ``member`` models, shrunk by their disagreement (see ``consensus``)."""
 
 Space = Literal["raw", "log", "ratio"]
 """The space of a model's features and target (see ``spaces``)."""
@@ -109,6 +109,7 @@ _TABLE = (
         20,
         "slowdown as a product of surrogate slowdowns to non-negative powers",
         context=True,
+        member=True,
     ),
     Kind(
         "NNEIV",
@@ -126,6 +127,7 @@ _TABLE = (
         30,
         "ridge regression in logs, penalty by left-out families",
         context=True,
+        member=True,
     ),
     Kind(
         "HUBER",
@@ -205,7 +207,7 @@ REMOVED = ("RIDGE.EIV", "SIMEX", "MONO", "FOREST")
 """Kinds of earlier versions. A model document with one of them still predicts with it, since a
 document consists of coefficients and trees."""
 
-_STACK = Kind(STACK, "", "raw", 80, "weighted mean of several models, weights from left-out runs")
+_STACK = Kind(STACK, "", "raw", 80, "mean of the penalised models, shrunk by their disagreement")
 
 
 def model_names(*, optional: bool = False) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from kongming.learning import intervals
 from kongming.learning import model_file as persist
 from kongming.learning.columns import quick_columns as quick_columns_of
 from kongming.learning.dataset import Dataset
-from kongming.learning.estimators.stacking import Stack, stacked, worse
+from kongming.learning.estimators.stacking import better, stacked
 from kongming.learning.fitting import Fitted, fit
 from kongming.learning.registry import AUTO, KINDS, STACK, Kind, model_kind, model_names
 from kongming.learning.validation import (
@@ -138,15 +138,9 @@ def _train_variant(
     }
     runs, columns = data.X.shape
     determined = [kind for kind in kinds if runs > columns or not kind.unpenalised]
-    stack = stacked([validations[kind.name] for kind in kinds if kind.member], data.y, folds)
-    best = choose(list(validations.values()), determined, noise)
-    if stack is not None:
-        # The best of all models is partly the best by chance, so the stack is compared only with
-        # its members.
-        rivals = [kind for kind in kinds if kind.member or kind.name == "MEAN"]
-        rival = choose([validations[kind.name] for kind in rivals], rivals, noise)
-        if not worse(stack.validation, validations[rival], noise):
-            best = STACK
+    members = [kind.name for kind in kinds if kind.member]
+    stack = stacked([validations[name] for name in members], data.y)
+    best = choose(list(validations.values()), determined, noise) if stack is None else STACK
     chosen = best if model == AUTO else model
     spread = data.spread
     severities = intervals.severity(np.exp(data.known), np.exp(data.idle), spread)
@@ -156,8 +150,8 @@ def _train_variant(
         fitted = fit(kind, data, noise=noise, inner=inner, random_state=random_state)
         models[kind.name] = _model(kind, fitted, data, validations[kind.name], folds, severities)
     if stack is not None:
-        validations[STACK] = stack.validation
-        models[STACK] = _stack(stack, models, folds, severities)
+        validations[STACK] = stack
+        models[STACK] = _stack(stack, {name: models[name] for name in members}, folds, severities)
     return {
         "columns": list(data.columns),
         "families": dict(zip(data.columns, data.families, strict=True)),
@@ -170,9 +164,7 @@ def _train_variant(
         "noise_floor_pct": None if measured is None else 100.0 * measured,
         "groups": [fold.name for fold in folds],
         "chosen": chosen,
-        "reason": _reason(
-            chosen, model, {kind.name: validations[kind.name] for kind in determined}
-        ),
+        "reason": _reason(chosen, model, validations, determined, data.y),
         "models": models,
     }
 
@@ -199,26 +191,25 @@ def _model(
 
 
 def _stack(
-    stack: Stack,
-    models: Mapping[str, Mapping[str, Any]],
+    validation: Validation,
+    members: Mapping[str, Mapping[str, Any]],
     folds: Sequence[Fold],
     severities: Floats,
 ) -> dict[str, Any]:
     """Return the stack as a model; its members are in the same variant."""
-    shares = [(weight, models[name]) for name, weight in stack.weights.items()]
-    columns = shares[0][1]["weights"]
+    models = list(members.values())
     return {
         "space": "raw",
         "bounds": [
-            min(model["bounds"][0] for _, model in shares),
-            max(model["bounds"][1] for _, model in shares),
+            min(model["bounds"][0] for model in models),
+            max(model["bounds"][1] for model in models),
         ],
-        "frozen": {"type": "stack", "members": dict(stack.weights)},
+        "frozen": {"type": "consensus", "members": list(members)},
         "weights": {
-            column: float(sum(weight * model["weights"][column] for weight, model in shares))
-            for column in columns
+            column: float(np.mean([model["weights"][column] for model in models]))
+            for column in models[0]["weights"]
         },
-        **_judged(stack.validation, folds, severities),
+        **_judged(validation, folds, severities),
     }
 
 
@@ -261,12 +252,27 @@ def _named(data: Dataset, values: Floats) -> dict[str, float]:
     return dict(zip(data.columns, values.tolist(), strict=True))
 
 
-def _reason(chosen: str, asked: str, validations: Mapping[str, Validation]) -> str:
+def _reason(
+    chosen: str,
+    asked: str,
+    validations: Mapping[str, Validation],
+    determined: Sequence[Kind],
+    y: Floats,
+) -> str:
+    """Return why ``chosen`` answers, and what it is not clearly better than on left-out runs."""
     if asked != AUTO:
         return "it was requested"
     if chosen == STACK:
-        return "it is no worse on left-out families than the best of its members"
-    errors = {name: validation.error for name, validation in validations.items()}
+        stack, mean = validations[STACK], validations["MEAN"]
+        rivals = {"MEAN": mean.residuals, "saying that nothing slows it": y[stack.rows]}
+        equal = [
+            name
+            for name, residuals in rivals.items()
+            if not better(stack.residuals, residuals, stack.weights)
+        ]
+        doubt = f"; on left-out families no model is clearly better than {' or '.join(equal)}"
+        return f"it is the mean of the penalised models{doubt if equal else ''}"
+    errors = {kind.name: validations[kind.name].error for kind in determined}
     least = min(errors, key=lambda name: errors[name])
     if not np.isfinite(errors[least]):
         return "there are too few runs to validate any other"

@@ -1,4 +1,4 @@
-"""A stack weighs its members by what they predicted of runs that they had not seen."""
+"""A stack is the mean of its members as far as they agree that something slows the program."""
 
 from __future__ import annotations
 
@@ -6,56 +6,59 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
 
-from kongming.learning.estimators.stacking import nested, stack_weights
+from kongming.learning.consensus import consensus
+from kongming.learning.estimators.stacking import better
+from kongming.learning.training import train_application
+from tests.models import synthetic
 
-
-def members(seed: int, noises: tuple[float, ...], n: int = 200) -> tuple[np.ndarray, np.ndarray]:
-    random = np.random.default_rng(seed)
-    y = random.normal(0.3, 0.3, n)
-    return np.stack([y + noise * random.standard_normal(n) for noise in noises], axis=1), y
-
-
-def error(predicted: np.ndarray, y: np.ndarray) -> float:
-    return float(np.mean(np.abs(predicted - y)))
+logs = st.floats(-5.0, 5.0, allow_subnormal=False)
+many = arrays.arrays(np.float64, st.tuples(st.integers(1, 5), st.integers(2, 8)), elements=logs)
 
 
-@given(st.integers(0, 1000), st.integers(1, 6), st.integers(0, 30))
-def test_weights_are_a_share_of_the_whole(seed: int, k: int, n: int) -> None:
-    random = np.random.default_rng(seed)
-    found = stack_weights(random.normal(size=(n, k)), random.normal(size=n))
-    assert (found >= 0.0).all()
-    assert found.sum() == pytest.approx(1.0)
+@given(many)
+def test_a_consensus_lies_between_saying_nothing_and_the_mean(predictions: np.ndarray) -> None:
+    found, mean = consensus(predictions), predictions.mean(axis=1)
+    assert np.isfinite(found).all()
+    assert (np.abs(found) <= np.abs(mean)).all()
+    assert (found * mean >= 0.0).all()
 
 
-def test_a_better_member_weighs_more_and_a_useless_one_next_to_nothing() -> None:
-    predictions, y = members(1, (0.02, 0.05, 1.0))
-    found = stack_weights(predictions, y, pull=0.01)
-    assert found[0] > found[1] > found[2]
-    assert found[2] < 0.05
+@given(st.floats(0.001, 3.0), st.floats(0.0, 2.0), st.floats(0.0, 2.0))
+def test_the_more_members_differ_the_less_is_said(mean: float, one: float, other: float) -> None:
+    spread = np.array([[-1.0, 1.0]])
+    less, more = sorted((one, other))
+    assert consensus(mean + more * spread)[0] <= consensus(mean + less * spread)[0] + 1e-12
+    assert consensus(mean + 0.0 * spread)[0] == pytest.approx(mean)
 
 
-def test_two_members_that_err_differently_do_better_together() -> None:
-    predictions, y = members(2, (0.1, 0.1))
-    alone = [error(predictions[:, j], y) for j in range(2)]
-    folds = [np.arange(start, len(y), 5) for start in range(5)]
-    assert error(nested(predictions, y, folds), y) < 0.85 * min(alone)
+@given(many)
+def test_the_order_of_members_changes_nothing(predictions: np.ndarray) -> None:
+    order = np.random.default_rng(0).permutation(predictions.shape[1])
+    np.testing.assert_allclose(consensus(predictions[:, order]), consensus(predictions), atol=1e-12)
 
 
-def test_equal_members_weigh_the_same_and_change_nothing() -> None:
-    predictions, y = members(3, (0.1,))
-    doubled = np.repeat(predictions, 3, axis=1)
-    found = stack_weights(doubled, y)
-    np.testing.assert_allclose(found, 1.0 / 3.0)
-    np.testing.assert_allclose(doubled @ found, predictions[:, 0])
+def test_members_that_contradict_each_other_say_nothing() -> None:
+    assert abs(consensus(np.array([[0.30, -0.28]]))[0]) < 1e-4
+    assert consensus(np.array([[0.30, 0.28]]))[0] == pytest.approx(0.29, rel=0.01)
+    assert consensus(np.zeros((1, 3)))[0] == 0.0
 
 
-def test_a_row_is_predicted_by_weights_that_never_saw_it() -> None:
-    predictions, y = members(4, (0.05, 0.3), n=20)
-    folds = [np.arange(10), np.arange(10, 20)]
-    changed = y.copy()
-    changed[:10] += 5.0
-    np.testing.assert_array_equal(
-        nested(predictions, y, folds)[:10], nested(predictions, changed, folds)[:10]
-    )
-    assert np.isnan(nested(predictions, y, folds[:1])[10:]).all()
+def test_an_advantage_counts_beyond_chance_only() -> None:
+    random = np.random.default_rng(5)
+    residuals, weights = random.normal(0.0, 0.1, 40), np.ones(40)
+    assert better(residuals, 3.0 * residuals, weights)
+    assert not better(residuals, random.permutation(residuals), weights)
+    assert not better(residuals, residuals, weights)
+
+
+def test_training_says_when_no_model_is_better_than_saying_nothing() -> None:
+    insensitive = train_application(synthetic.campaign("still", {}), models=("STACK",))
+    variant = insensitive["variants"]["full"]
+    assert variant["chosen"] == "STACK"
+    assert "no model is clearly better than" in variant["reason"]
+    assert "saying that nothing slows it" in variant["reason"]
+    runs = synthetic.campaign("loaded", {"memory.random.128M": 0.8, "iobench.read.4M": 0.5})
+    sensitive = train_application(runs, models=("STACK",))["variants"]["full"]
+    assert sensitive["reason"] == "it is the mean of the penalised models"

@@ -27,7 +27,6 @@ from threadpoolctl import threadpool_limits
 from kongming.arrays import Floats
 from kongming.audit.instances.joining import Joined
 from kongming.learning.dataset import Dataset
-from kongming.learning.estimators.stacking import stacked
 from kongming.learning.fitting import Fitted, fit
 from kongming.learning.registry import AUTO, STACK, Kind
 from kongming.learning.validation import (
@@ -172,7 +171,7 @@ class _Part:
             answers[kind.name] = self.answer(kind, source[reference], folds, noise)
         best = self.best(kinds, validations, noise)
         answers[AUTO] = answers[best]
-        self.stack(kinds, validations, answers, raw, folds)
+        self.stack(kinds, answers)
         return answers, used, f"{best}, {used[best]}" if best in used else best
 
     def answer(self, kind: Kind, data: Dataset, folds: Sequence[Fold], noise: float) -> Floats:
@@ -199,25 +198,12 @@ class _Part:
         ]
         return choose([validations[kind.name] for kind in allowed], allowed, noise)
 
-    def stack(
-        self,
-        kinds: Sequence[Kind],
-        validations: Mapping[str, Validation],
-        answers: dict[str, Floats],
-        data: Dataset,
-        folds: Sequence[Fold],
-    ) -> None:
-        """Add the weighted mean of the members, with weights from the training part."""
-        members = [kind.name for kind in kinds if kind.member]
-        if len(members) < 2:
-            return
-        stack = stacked([validations[name] for name in members], data.y, folds)
-        weights = stack.weights if stack is not None else dict.fromkeys(members, 1.0)
-        total = sum(weights.values())
-        answers[STACK] = np.asarray(
-            sum(weight / total * answers[name] for name, weight in weights.items()),
-            dtype=np.float64,
-        )
+    @staticmethod
+    def stack(kinds: Sequence[Kind], answers: dict[str, Floats]) -> None:
+        """Add the mean of the members."""
+        members = [answers[kind.name] for kind in kinds if kind.member]
+        if len(members) >= 2:
+            answers[STACK] = np.asarray(np.mean(members, axis=0), dtype=np.float64)
 
     def dataset(self, reference: Reference, *, denoise: bool = True) -> Dataset:
         """All rows, as ratios over a reference from the training rows alone."""

@@ -172,7 +172,7 @@ def _card(
                     if "selection" in one
                 },
                 "members": {
-                    key: one["frozen"]["members"]
+                    key: _shares(one["frozen"]["members"])
                     for key, one in variant["models"].items()
                     if "members" in one["frozen"]
                 },
@@ -265,6 +265,13 @@ def _interval(file: ModelFile, frozen: FrozenModel, widening: Widening) -> dict[
         "coruns": widening.pairs,
         "idle": {"lower": idle.lower, "upper": idle.upper},
     }
+
+
+def _shares(members: Mapping[str, float] | Sequence[str]) -> dict[str, float]:
+    """Return the weight of each member of a stack; equal ones unless the document has them."""
+    if isinstance(members, Mapping):
+        return dict(members)
+    return dict.fromkeys(members, 1.0 / len(members))
 
 
 def _pressure(store: Store, file: ModelFile, variant: Variant) -> dict[str, float]:

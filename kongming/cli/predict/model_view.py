@@ -110,7 +110,10 @@ def _selected(card: Card) -> list[str]:
     for name, members in variant["members"].items():
         heaviest = sorted(members, key=lambda member: (-members[member], member))
         shares = [f"{100.0 * members[member]:.0f} % {member}" for member in heaviest]
-        lines.append(f"{name} is {_listed(shares)}")
+        equal = len(set(members.values())) == 1
+        lines.append(
+            f"{name} is " + (f"the mean of {_listed(heaviest)}" if equal else _listed(shares))
+        )
     for name, selection in variant["selected"].items():
         taken = {key: n for key, n in selection["observations"].items() if n}
         observations = [f"{key} x{n}" if n > 1 else key for key, n in sorted(taken.items())]
