@@ -63,13 +63,20 @@ class Cases:
         return np.array([100.0 * mean(row) for row in logs])
 
     def spearman(self) -> Floats:
-        """(models,): rank correlation of predicted and measured slowdown over all cases.
+        """(models,): rank correlation of predicted and measured slowdown over an application's
+        cases, mean over applications.
 
-        NaN where either is constant or there are fewer than three cases.
+        An application counts where neither is constant and there are three cases; NaN for none.
         """
         measured = np.log(self.measured / self.solo)
         predicted = np.log(self.predicted / self.solo)
-        return np.array([rank_correlation(row, measured) for row in predicted])
+        masks = [self.of_app(a) for a in range(len(self.apps))]
+        return np.array(
+            [
+                mean(np.array([rank_correlation(row[own], measured[own]) for own in masks]))
+                for row in predicted
+            ]
+        )
 
 
 def mean(values: Floats) -> float:
@@ -83,6 +90,12 @@ def median(values: Floats | Sequence[float]) -> float:
     array = np.asarray(values, dtype=np.float64)
     known = array[np.isfinite(array)]
     return float(np.median(known)) if len(known) else float("nan")
+
+
+def floored(figures: Floats, floors: Floats) -> Floats:
+    """(models, apps): figures that are not below the application's noise floor, where it is known:
+    an error below the noise is luck."""
+    return np.asarray(np.fmax(figures, floors) + 0.0 * figures, dtype=np.float64)
 
 
 def geometric(per_app: Floats) -> float:

@@ -32,9 +32,8 @@ def coverage(
     upper: Floats,
     predicted: Floats,
     app_of: NDArray[np.intp],
-    level: float | None,
 ) -> dict[str, object]:
-    """Compute {level, actual, interval, median_width_pct}; all arrays (n,), NaN bounds for no
+    """Compute {actual, interval, median_width_pct}; all arrays (n,), NaN bounds for no
     interval.
 
     ``median_width_pct`` is the median of 100 x (upper - lower) / predicted. Figures are NaN if
@@ -44,7 +43,6 @@ def coverage(
     nan = float("nan")
     if not known.any():
         return {
-            "level": level,
             "actual": nan,
             "interval": [nan, nan],
             "median_width_pct": nan,
@@ -52,7 +50,6 @@ def coverage(
     held = (lower[known] <= measured[known]) & (measured[known] <= upper[known])
     widths = 100.0 * (upper[known] - lower[known]) / predicted[known]
     return {
-        "level": level,
         "actual": float(np.mean(held)),
         "interval": list(_interval(held, app_of[known])),
         "median_width_pct": float(np.median(widths)),

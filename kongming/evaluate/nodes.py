@@ -7,13 +7,17 @@ programs, or instances; ``synthetic`` substitutes are scored separately.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from kongming.evaluate.cases import Cases, geometric, median
-from kongming.evaluate.environment_cases import Environments, arranged
+from kongming.evaluate.cases import Cases, Floats, geometric, mean, median
+from kongming.evaluate.coverage import one_level
+from kongming.evaluate.noise import errors_of_runs, floors, repeat_variances
 from kongming.evaluate.records import (
     EnvironmentMeasurement,
     EnvironmentPrediction,
@@ -29,7 +33,8 @@ from kongming.evaluate.summary import (
     summary,
     unpredicted,
 )
-from kongming.evaluate.trivial import MEAN, SOLO
+from kongming.evaluate.trivial import MEAN, SOLO, of_others
+from kongming.records.errors import InputError
 
 _TRIVIAL = (MEAN, SOLO)
 
@@ -53,12 +58,12 @@ def score_environments(
     is the median over all its runs, each predicted by a model that was not trained on its
     environment. MEAN, added here, is the mean over the application's runs in the other
     environments, and SOLO its ``solo`` time; predictions under these names are not used.
+    ``excess`` is the headline (see ``excess``; the clusters are applications and environments).
     ``ratio_to_mean`` is a model's geomean over MEAN's, and ``skill`` the same with the noise floor
-    taken off both, over the informative applications; their intervals are bootstrapped over
-    applications.
+    taken off both; their intervals are bootstrapped over applications.
 
-    The noise floor is the error of a perfect predictor of the environment on single runs: the noise
-    of repeats in one environment, median over environments. Changes between two runs in one
+    The noise floor is the error of a perfect predictor of the environment on single runs, from the
+    differences of repeats in one environment. Changes between two runs in one
     environment count as noise, so a model that observes them may have a smaller error.
 
     The figures at the top are those of real environments; ``synthetic`` holds the same for the
@@ -71,7 +76,7 @@ def score_environments(
             of ``auto`` have different levels.
     """
     models = model_order([prediction.model for prediction in predicted], _TRIVIAL)
-    everything = arranged(measured, predicted, models, solo)
+    everything = _arranged(measured, predicted, models, solo)
     real = everything.part(synthetic=False)
     synthetic = everything.part(synthetic=True)
     return document(
@@ -92,20 +97,33 @@ def score_environments(
     )
 
 
-def _figures(environments: Environments, seed: int) -> dict[str, Any]:
+def _figures(environments: _Environments, seed: int) -> dict[str, Any]:
     cases = environments.cases()
     medians = cases.quartiles()[1]
     logs, ranks = cases.mean_abs_log_pct(), cases.spearman()
+    truth = environments.truth()
+    floor = floors(truth, cases.app_of, len(cases.apps))
     ratios = {}
     for model, row in zip(cases.models, medians, strict=True):
         value, interval = ratio(row, medians[cases.models.index(MEAN)], seed=seed)
         ratios[model] = {"value": value, "interval": interval}
     return {
-        **summary(cases, environments.floors(cases), trivial=MEAN, seed=seed),
+        **summary(
+            cases,
+            floor,
+            environments.variances(),
+            environments.environment_of(),
+            trivial=MEAN,
+            seed=seed,
+        ),
         "ratio_to_mean": ratios,
         "all": {
             model: {"mean_abs_log_pct": logs[m], "spearman": ranks[m]}
             for m, model in enumerate(cases.models)
+        },
+        "truth": {
+            "geomean_pct": geometric(floor),
+            "mean_abs_log_pct": 100.0 * mean(truth.ravel()),
         },
         "per_environment": _per_environment(cases, environments),
         "coverage": _coverage(cases, environments),
@@ -114,7 +132,7 @@ def _figures(environments: Environments, seed: int) -> dict[str, Any]:
     }
 
 
-def _per_environment(cases: Cases, environments: Environments) -> dict[str, dict[str, float]]:
+def _per_environment(cases: Cases, environments: _Environments) -> dict[str, dict[str, float]]:
     """{ENVIRONMENT: {MODEL: median error in per cent over all runs in it}}."""
     errors, environment_of = cases.errors, environments.environment_of()
     return {
@@ -125,7 +143,7 @@ def _per_environment(cases: Cases, environments: Environments) -> dict[str, dict
     }
 
 
-def _coverage(cases: Cases, environments: Environments) -> dict[str, Any]:
+def _coverage(cases: Cases, environments: _Environments) -> dict[str, Any]:
     bounds: list[tuple[float, float] | None] = []
     levels = set()
     for record, k in environments.runs:
@@ -135,25 +153,29 @@ def _coverage(cases: Cases, environments: Environments) -> dict[str, Any]:
             continue
         bounds.append((prediction.lower[k], prediction.upper[k]))
         levels.add(prediction.level)
-    return interval_coverage(cases, bounds, levels)
+    return {
+        "level": one_level(levels),
+        "run": interval_coverage(cases, bounds, cases.measured[:, None].tolist()),
+    }
 
 
-def _marked(environments: Environments) -> dict[str, Any] | None:
+def _marked(environments: _Environments) -> dict[str, Any] | None:
     """Share of marked runs, and the errors without them; None if no run was checked."""
     marks = [mark for record in environments.measured for mark in record.marked]
     if not marks:
         return None
     unmarked = environments.without_marked()
     cases = unmarked.cases()
+    floor = floors(unmarked.truth(), cases.app_of, len(cases.apps))
     return {
         "share": float(np.mean(marks)),
         "runs_left": len(cases.measured),
         "geomean_pct": geomeans(cases, cases.quartiles()[1]),
-        "noise_floor_pct": geometric(unmarked.floors(cases)),
+        "noise_floor_pct": geometric(floor),
     }
 
 
-def _rows(environments: Environments) -> list[dict[str, Any]]:
+def _rows(environments: _Environments) -> list[dict[str, Any]]:
     cases = environments.cases()
     errors = cases.errors
     return [
@@ -200,7 +222,7 @@ def _scored_prediction(
     return entry
 
 
-def _environments(everything: Environments) -> list[dict[str, Any]]:
+def _environments(everything: _Environments) -> list[dict[str, Any]]:
     by_name: dict[str, dict[str, Any]] = {}
     for record in sorted(everything.measured, key=lambda record: record.environment):
         entry = by_name.setdefault(
@@ -216,3 +238,157 @@ def _environments(everything: Environments) -> list[dict[str, Any]]:
         entry["apps"].append(record.app)
         entry["runs"] += len(record.values)
     return list(by_name.values())
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Environments:
+    """Applications in environments with a successful run, by name, and their predictions."""
+
+    measured: tuple[EnvironmentMeasurement, ...]
+    predicted: Mapping[tuple[str, str, str], EnvironmentPrediction]
+    models: tuple[str, ...]
+    solo: Mapping[str, float]
+
+    @property
+    def runs(self) -> list[tuple[EnvironmentMeasurement, int]]:
+        """The cases: each run, as its record and its index therein."""
+        return [(record, k) for record in self.measured for k in range(len(record.values))]
+
+    @property
+    def names(self) -> list[str]:
+        return sorted({record.environment for record in self.measured})
+
+    def environment_of(self) -> NDArray[np.intp]:
+        """(runs,) positions in ``names``."""
+        names = self.names
+        return np.array([names.index(record.environment) for record, _ in self.runs], dtype=np.intp)
+
+    def prediction(
+        self, record: EnvironmentMeasurement, model: str
+    ) -> EnvironmentPrediction | None:
+        """Prediction of a model for the runs of a record, if there is one."""
+        return self.predicted.get((record.app, record.environment, model))
+
+    def part(self, *, synthetic: bool) -> _Environments:
+        """Select the synthetic environments, or the others."""
+        selected = tuple(record for record in self.measured if record.synthetic is synthetic)
+        return _Environments(selected, self.predicted, self.models, self.solo)
+
+    def cases(self) -> Cases:
+        """Arrange the runs as cases and add the trivial predictors."""
+        runs = self.runs
+        apps = tuple(dict.fromkeys(record.app for record in self.measured))
+        app_of = np.array([apps.index(record.app) for record, _ in runs], dtype=np.intp)
+        costs = np.array([record.values[k] for record, k in runs], dtype=np.float64)
+        solos = np.array([self.solo[record.app] for record, _ in runs], dtype=np.float64)
+        predicted = np.full((len(self.models), len(runs)), np.nan)
+        for m, model in enumerate(self.models):
+            for i, (record, k) in enumerate(runs):
+                prediction = self.prediction(record, model)
+                if prediction is not None:
+                    predicted[m, i] = prediction.values[k]
+        predicted[self.models.index(MEAN)] = of_others(
+            costs, app_of, self.environment_of(), np.mean
+        )
+        predicted[self.models.index(SOLO)] = solos
+        return Cases(apps, app_of, costs, solos, self.models, predicted)
+
+    def variances(self) -> Floats:
+        """(runs,): variance of the log of one run among the repeats in its environment."""
+        groups = [record.values for record in self.measured]
+        return np.repeat(repeat_variances(groups), [len(values) for values in groups])
+
+    def truth(self) -> Floats:
+        """(draws, runs): absolute log errors of a perfect predictor of single runs."""
+        return errors_of_runs([record.values for record in self.measured])
+
+    def without_marked(self) -> _Environments:
+        """Return the same records with unmarked runs only."""
+        measured = []
+        predicted = dict(self.predicted)
+        for record in self.measured:
+            app, environment, marked = record.app, record.environment, record.marked
+            unmarked = [k for k in range(len(record.values)) if not (marked and marked[k])]
+            if unmarked:
+                measured.append(
+                    EnvironmentMeasurement(
+                        app,
+                        environment,
+                        record.kind,
+                        record.synthetic,
+                        tuple(record.values[k] for k in unmarked),
+                    )
+                )
+            for model in self.models:
+                prediction = self.prediction(record, model)
+                if prediction is not None:
+                    values = tuple(prediction.values[k] for k in unmarked)
+                    predicted[app, environment, model] = EnvironmentPrediction(
+                        app, environment, model, values
+                    )
+        return _Environments(tuple(measured), predicted, self.models, self.solo)
+
+
+def _arranged(
+    measured: Sequence[EnvironmentMeasurement],
+    predicted: Sequence[EnvironmentPrediction],
+    models: tuple[str, ...],
+    solo: Mapping[str, float],
+) -> _Environments:
+    """Validate and sort the records. Raises InputError as ``score_environments`` documents."""
+    ordered = sorted(measured, key=lambda record: (record.app, record.environment))
+    if not any(record.values for record in ordered):
+        raise InputError("holds no successful run.", field="measured", allowed="one or more")
+    sizes: dict[tuple[str, str], int] = {}
+    kinds: dict[str, tuple[str, bool]] = {}
+    for record in ordered:
+        if (record.app, record.environment) in sizes:
+            raise InputError(
+                "is there twice.",
+                field="measured",
+                found=f"{record.app} in {record.environment}",
+                allowed="one record for all runs of an application in an environment",
+            )
+        sizes[record.app, record.environment] = len(record.values)
+        kind = kinds.setdefault(record.environment, (record.kind, record.synthetic))
+        if kind != (record.kind, record.synthetic):
+            raise InputError(
+                f"of {record.environment} differs between its applications.",
+                field="kind",
+                found=[kind, (record.kind, record.synthetic)],
+                allowed="one kind, real or synthetic",
+            )
+        if not (math.isfinite(solo.get(record.app, math.nan)) and solo[record.app] > 0.0):
+            raise InputError(
+                f"is missing or not a cost for {record.app}.",
+                field="solo",
+                found=solo.get(record.app),
+                allowed="a finite number above 0 by application",
+            )
+    successful = tuple(record for record in ordered if record.values)
+    return _Environments(successful, _by_key(predicted, sizes), models, solo)
+
+
+def _by_key(
+    predicted: Sequence[EnvironmentPrediction], sizes: Mapping[tuple[str, str], int]
+) -> dict[tuple[str, str, str], EnvironmentPrediction]:
+    by_key: dict[tuple[str, str, str], EnvironmentPrediction] = {}
+    for prediction in predicted:
+        app, environment, model = prediction.app, prediction.environment, prediction.model
+        if (app, environment, model) in by_key:
+            raise InputError(
+                "is there twice.",
+                field="predicted",
+                found=f"{model} for {app} in {environment}",
+                allowed="one record of a model for all runs in an environment",
+            )
+        runs = sizes.get((app, environment))
+        if runs is not None and runs != len(prediction.values):
+            raise InputError(
+                f"of {model} for {app} in {environment} do not match the runs.",
+                field="values",
+                found=len(prediction.values),
+                allowed=f"{runs}, one for each successful run",
+            )
+        by_key[app, environment, model] = prediction
+    return by_key

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import permutations
+from dataclasses import dataclass, replace
+from itertools import combinations, pairwise, permutations
+from operator import mul
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -15,6 +16,7 @@ from kongming.records.errors import InputError, KongmingError
 
 if TYPE_CHECKING:
     from kongming.evaluate import PairMeasurement, PairPrediction
+    from kongming.learning.bracketing import Bracket
     from kongming.learning.intervals import Widening
     from kongming.learning.model_file import ModelFile
     from kongming.records.run import Run, Signature
@@ -55,16 +57,43 @@ def measured_pairs(runs: Sequence[Run], apps: Sequence[str], scale: Scale) -> li
             (run for run in runs if run.app == app and run.neighbours == (other,) and run.ok),
             key=lambda run: (run.started_at, run.step),
         )
-        values = [run.cost for run in coruns]
+        values, shared = [run.cost for run in coruns], 0.0
         if scale.scored == "bracketed":
             solos = bracket(run for run in runs if run.app == app)
             coruns = [] if solos is None else coruns
             values = [] if solos is None else slowdowns(coruns, solos)
+            shared = 0.0 if solos is None else shared_solo_variance(coruns, solos)
         marks = [changed(run, usual) for run in coruns]
         # Without a fingerprint around any run, no run was checked.
         marked = () if all(mark is None for mark in marks) else tuple(map(bool, marks))
-        measurements.append(PairMeasurement(app, other, tuple(values), marked))
+        measurements.append(PairMeasurement(app, other, tuple(values), marked, shared))
     return measurements
+
+
+def shared_solo_variance(coruns: Sequence[Run], solos: Bracket) -> float:
+    """Variance that the solo runs' errors add to the mean log slowdown of ``coruns`` beyond what
+    the spread of the slowdowns shows.
+
+    Each slowdown is over a weighted mean of solo logs. What two of them share is the inner product
+    of their weights times the variance of one solo log, which is taken from consecutive solo runs,
+    so that slow drift is not counted; 0 below two co-runs or solo runs.
+    """
+    count = len(solos.logs)
+    if len(coruns) < 2 or count < 2:
+        return 0.0
+    moment = [moments.unix(run.started_at) for run in coruns]
+    # The weight of solo run k at a moment is the bracket of a log of 1 there and 0 elsewhere.
+    weights = [
+        [
+            math.log(replace(solos, logs=tuple(float(j == k) for j in range(count))).at(t))
+            for k in range(count)
+        ]
+        for t in moment
+    ]
+    products = [math.fsum(map(mul, a, b)) for a, b in combinations(weights, 2)]
+    steps = [later - earlier for earlier, later in pairwise(solos.logs)]
+    variance = math.fsum(step**2 for step in steps) / len(steps) / 2.0
+    return variance * math.fsum(products) / len(products)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,19 +113,19 @@ def predicted_pairs(
 ) -> Predicted:
     """Predict every ordered pair by every trained model, and by the chosen one as ``auto``.
 
-    The widening of an application's intervals is calibrated on the measured pairs of the others,
-    without those co-located with it.
+    The widening of an application's intervals is calibrated on the single co-runs of the others,
+    without those co-located with it: intervals are of one run.
     """
     from kongming.evaluate import PairPrediction
     from kongming.learning.calibration import CoRun, calibrate
     from kongming.learning.predict import predict_beside
     from kongming.learning.registry import AUTO
-    from kongming.records.run import geometric_mean
 
     coruns = [
-        CoRun(pair.app, (pair.beside,), geometric_mean(pair.values) / scale.solo[pair.app])
+        CoRun(pair.app, (pair.beside,), value / scale.solo[pair.app])
         for pair in measured
-        if pair.values and pair.app in files
+        if pair.app in files
+        for value in pair.values
     ]
     names = dict.fromkeys(name for file in files.values() for name in file.variants["full"].models)
     pairs: list[PairPrediction] = []
@@ -161,16 +190,49 @@ def worst_slowdown(profile_runs: Iterable[Run], file: ModelFile) -> float:
     return max(induced, default=file.solo.median) / file.solo.median
 
 
+def awake_predictions(profiles: Mapping[str, Sequence[Run]], scale: Scale) -> list[PairPrediction]:
+    """Predict every ordered pair by the applications' awake factors, from their profiles alone."""
+    from kongming.evaluate import PairPrediction
+    from kongming.evaluate.awake import awake_slowdowns
+    from kongming.evaluate.trivial import AWAKE
+
+    return [
+        PairPrediction(app, other, AWAKE, slowdown * scale.solo[app])
+        for (app, other), slowdown in awake_slowdowns(profiles).items()
+    ]
+
+
+def minutes_of(
+    profile_records: Iterable[Iterable[Run | Signature]],
+    coruns: Sequence[Run],
+    models: Iterable[str],
+    others: Iterable[Mapping[str, Any]] = (),
+) -> dict[str, float]:
+    """Minutes of measuring by predictor. ``profile_records`` are of each application, whose
+    campaigns may be one; ``others`` are external predictions, which may state their own."""
+    from kongming.evaluate.minutes import machine_seconds, minutes_needed
+
+    campaigns: dict[str, list[Run | Signature]] = {}
+    for records in profile_records:
+        for record in records:
+            campaigns.setdefault(record.campaign, []).append(record)
+    profiles = [cost for records in campaigns.values() for cost in machine_seconds(records)]
+    stated = {
+        str(entry["model"]): float(entry["minutes"]) for entry in others if "minutes" in entry
+    }
+    return minutes_needed(profiles, machine_seconds(coruns), models) | stated
+
+
 def read_predictions(files: Iterable[Path]) -> list[dict[str, Any]]:
-    """Read predictions of external predictors: {app, beside, model, slowdown} each.
+    """Read predictions of external predictors: {app, beside, model, slowdown} each, and minutes.
 
     Raises:
         InputError: a file is not a list of those, or a model has the name of a KONGMING model.
     """
-    from kongming.evaluate.trivial import TRIVIAL
+    from kongming.evaluate.trivial import AWAKE, TRIVIAL
     from kongming.learning.registry import AUTO, model_names
 
-    reserved = {AUTO, *TRIVIAL, *model_names(optional=True)}
+    reserved = {AUTO, AWAKE, *TRIVIAL, *model_names(optional=True)}
     predictions = []
     for file in files:
         try:
@@ -218,7 +280,19 @@ def _checked(entry: object, where: str, reserved: set[str]) -> dict[str, Any]:
             found=entry["model"],
             allowed="any other name",
         )
-    return {key: entry[key] for key in keys}
+    minutes = entry.get("minutes", 0.0)
+    if (
+        isinstance(minutes, bool)
+        or not isinstance(minutes, int | float)
+        or not 0 <= minutes < math.inf
+    ):
+        raise InputError(
+            f"{where}: is not a time.",
+            field="minutes",
+            found=minutes,
+            allowed="minutes of measuring that the predictor needs, 0 or more; may be left out",
+        )
+    return {key: entry[key] for key in (*keys, "minutes") if key in entry}
 
 
 def others_predictions(

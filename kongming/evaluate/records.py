@@ -23,16 +23,26 @@ class PairMeasurement:
 
     ``values`` has the successful repeats only, and is empty if all failed. ``marked``: for each
     value, whether the node visibly changed meanwhile; empty if that was not checked.
+    ``solo_variance`` is what the errors of the solo runs add to the variance of the mean log beyond
+    what the values show: repeats over the same solo run share its error.
     """
 
     app: str
     beside: str
     values: tuple[float, ...]
     marked: tuple[bool, ...] = ()
+    solo_variance: float = 0.0
 
     def __post_init__(self) -> None:
         _check_costs(self.values, "values")
         _check_length("marked", self.marked, self.values)
+        if not (math.isfinite(self.solo_variance) and self.solo_variance >= 0.0):
+            raise InputError(
+                "is not a variance.",
+                field="solo_variance",
+                found=self.solo_variance,
+                allowed="a finite number, 0 or more",
+            )
 
 
 @dataclass(frozen=True, slots=True)

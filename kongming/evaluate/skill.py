@@ -2,7 +2,8 @@
 predictor.
 
 Skill is 0 for a predictor whose error equals the repeat noise, 1 for one that is no better than the
-trivial predictor, and may be below 0 or above 1.
+trivial predictor, and may be below 0 or above 1. It is a ratio of geometric means of medians, which
+a single application can move much: ``excess`` is what models are judged by.
 """
 
 from __future__ import annotations
@@ -10,28 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kongming.evaluate.cases import LEAST_PCT, Floats
-
-INFORMATIVE = 1.5
-"""Minimum ratio of the trivial error to the noise floor at which an application can distinguish
-models."""
-
-RESAMPLES = 2000
-"""Bootstrap samples of the applications."""
-
-INTERVAL = 0.95
-"""Probability of the interval of a skill."""
-
-
-def informative(trivial: Floats, floors: Floats) -> NDArray[np.bool_]:
-    """(apps,): whether the trivial error is at least 1.5 times the noise floor.
-
-    An application is not informative if either is unknown (NaN).
-    """
-    enough = np.maximum(trivial, LEAST_PCT) >= INFORMATIVE * np.maximum(floors, LEAST_PCT)
-    return np.asarray(enough & np.isfinite(trivial) & np.isfinite(floors), dtype=np.bool_)
+from kongming.evaluate.excess import INTERVAL, RESAMPLES
 
 
 def skill(
@@ -39,12 +21,11 @@ def skill(
 ) -> tuple[float, tuple[float, float]]:
     """(geomean error - floor) / (geomean trivial error - floor), with a 95 % interval.
 
-    All three are (apps,) in per cent, of informative applications; those without a figure (NaN)
-    are left out. The interval is the bootstrap's percentiles over applications, the same
-    resamples for every model of one seed. NaN without applications, and for the interval below
-    two of them.
+    All three are (apps,) in per cent; applications without all of them (NaN) are left out. The
+    interval is the bootstrap's percentiles over applications, the same resamples for every model of
+    one seed. NaN without applications, and for the interval below two of them.
     """
-    known = np.isfinite(figures)
+    known = np.isfinite(figures) & np.isfinite(trivial) & np.isfinite(floors)
     logs = _logs((figures[known], trivial[known], floors[known]))
     return _ratio(logs, seed)
 
@@ -78,3 +59,16 @@ def _ratio(logs: Floats, seed: int) -> tuple[float, tuple[float, float]]:
 def _quotient(means: Floats) -> Floats:
     floor = means[2] if len(means) > 2 else 0.0
     return np.asarray((means[0] - floor) / (means[1] - floor), dtype=np.float64)
+
+
+def resampled_mean(per_app: Floats, *, seed: int) -> tuple[float, tuple[float, float]]:
+    """Mean over applications with an interval as ``skill``'s; those without a figure are left
+    out."""
+    known = per_app[np.isfinite(per_app)]
+    nan = float("nan")
+    if len(known) < 2:
+        return (float(known[0]) if len(known) else nan), (nan, nan)
+    drawn = np.random.default_rng(seed).integers(0, len(known), (RESAMPLES, len(known)))
+    tail = (1.0 - INTERVAL) / 2.0
+    low, high = np.quantile(np.mean(known[drawn], axis=1), [tail, 1.0 - tail])
+    return float(np.mean(known)), (float(low), float(high))

@@ -7,11 +7,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from kongming.evaluate.cases import Cases, Floats, geometric
-from kongming.evaluate.coverage import coverage, one_level
-from kongming.evaluate.skill import informative, skill
-from kongming.evaluate.trivial import TRIVIAL
+from kongming.evaluate.cases import Cases, Floats, floored, geometric
+from kongming.evaluate.coverage import coverage
+from kongming.evaluate.excess import excess
+from kongming.evaluate.skill import skill
+from kongming.evaluate.trivial import AWAKE, TRIVIAL
 
 AUTO = "auto"
 """The model whose intervals are scored."""
@@ -22,38 +24,51 @@ def model_order(names: Sequence[str], trivial: Sequence[str]) -> tuple[str, ...]
 
     Other trivial predictors, which are not part of this evaluation, are dropped.
     """
-    others = [name for name in names if name not in TRIVIAL and name != AUTO]
+    others = [name for name in names if name not in (*TRIVIAL, AWAKE, AUTO)]
+    awake = [AWAKE] if AWAKE in names else []
     last = [AUTO] if AUTO in names else []
-    return tuple(dict.fromkeys([*trivial, *others, *last]))
+    return tuple(dict.fromkeys([*trivial, *awake, *others, *last]))
 
 
-def summary(cases: Cases, floors: Floats, *, trivial: str, seed: int) -> dict[str, Any]:
-    """Compute table, geomean_pct, geomean_iqr_pct, noise_floor_pct, skill over ``trivial`` and
-    uninformative.
+def summary(
+    cases: Cases,
+    floors: Floats,
+    variances: Floats,
+    beside_of: NDArray[np.intp],
+    *,
+    trivial: str,
+    seed: int,
+) -> dict[str, Any]:
+    """Compute excess, noise, table, geomean_pct, floored_geomean_pct, geomean_iqr_pct,
+    noise_floor_pct and skill over ``trivial``.
 
-    ``floors`` (apps,) in per cent, NaN without repeats.
+    ``floors`` (apps,) in per cent, NaN without repeats; ``variances`` (n,) of the measured logs;
+    ``beside_of`` (n,) numbers the other side of a case.
     """
     low, medians, high = quartiles = cases.quartiles()
     reference = medians[cases.models.index(trivial)]
-    is_informative = informative(reference, floors)
+    beyond = excess(cases, variances, beside_of, seed=seed)
     skills = {}
     for model, row in zip(cases.models, medians, strict=True):
-        value, interval = skill(
-            row[is_informative], reference[is_informative], floors[is_informative], seed=seed
-        )
+        value, interval = skill(row, reference, floors, seed=seed)
         skills[model] = {"value": value, "interval": interval}
     return {
+        "excess": {
+            model: {"value": value, "interval": tuple(interval)}
+            for model, value, interval in zip(
+                cases.models, beyond.values, beyond.intervals, strict=True
+            )
+        },
+        "noise": {"share_of_solo": beyond.noise_share, "too_noisy": beyond.too_noisy},
         "table": _table(cases, quartiles),
         "geomean_pct": geomeans(cases, medians),
+        "floored_geomean_pct": geomeans(cases, floored(medians, floors)),
         "geomean_iqr_pct": geomeans(cases, high - low),
         "noise_floor_pct": {
             "per_app": dict(zip(cases.apps, floors, strict=True)),
             "geomean": geometric(floors),
         },
         "skill": skills,
-        "uninformative": [
-            app for app, useful in zip(cases.apps, is_informative, strict=True) if not useful
-        ],
     }
 
 
@@ -69,15 +84,25 @@ def unpredicted(cases: Cases) -> dict[str, int]:
 
 
 def interval_coverage(
-    cases: Cases, bounds: Sequence[tuple[float, float] | None], levels: set[float]
+    cases: Cases, bounds: Sequence[tuple[float, float] | None], measured: Sequence[Sequence[float]]
 ) -> dict[str, Any]:
-    """Coverage of ``auto``'s intervals: ``bounds`` (n,), None for no interval."""
+    """Coverage of ``auto``'s intervals over ``measured`` costs of each case, one or more.
+
+    ``bounds`` (n,), None for no interval.
+    """
     missing = (math.nan, math.nan)
     array = np.array([missing if pair is None else pair for pair in bounds], dtype=np.float64)
-    lower, upper = array.reshape(-1, 2).T
+    counts = [len(costs) for costs in measured]
+    lower, upper = np.repeat(array.reshape(-1, 2), counts, axis=0).T
     known = AUTO in cases.models
-    predicted = cases.predicted[cases.models.index(AUTO)] if known else lower
-    return coverage(cases.measured, lower, upper, predicted, cases.app_of, one_level(levels))
+    predicted = cases.predicted[cases.models.index(AUTO)] if known else cases.solo
+    return coverage(
+        np.array([cost for costs in measured for cost in costs], dtype=np.float64),
+        lower,
+        upper,
+        np.repeat(predicted, counts),
+        np.repeat(cases.app_of, counts),
+    )
 
 
 def document(entries: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -21,24 +22,32 @@ _NODES = (
     "application's runs, each in an environment that was not trained on."
 )
 _LEGEND = (
-    "geo.mean: over applications. Noise floor: the error of a perfect predictor, from the spread "
-    "of the repeats."
+    "geo.mean: over applications; floored: no application's error below its noise floor, the error "
+    "of a perfect predictor, from the spread of the repeats."
+)
+_EXCESS = (
+    "Excess: squared log error over SOLO's, with the variance of what was measured taken off both "
+    "(0: the truth, 1: no better than the solo time); 95 % interval over {clusters}."
 )
 _TRIVIAL = {
     "pairs": (
-        "MEAN: mean over the training runs. SOLO: the solo time. PAIRMEAN: mean of the "
-        "application's measured pairs, the scored partner left out."
+        "MEAN: mean over the training runs. SOLO: the solo time. AWAKE: the solo time, shorter "
+        "beside a busy CPU for a program that waits. PAIRMEAN, PAIRMEDIAN: of the application's "
+        "measured pairs; ROW+COL: effects of application and partner, additive in logs; the scored "
+        "pair left out. Minutes: measuring that a predictor of all these pairs needs."
     ),
     "nodes": "MEAN: mean over the runs in the other environments. SOLO: the solo time.",
 }
 _SKILL = (
-    "Skill: (geo.mean - floor) / ({trivial}'s geo.mean - floor) with a 95 % interval over "
-    "applications; 0: the error equals the noise floor, 1: no better than {trivial}."
+    "Skill (secondary): (geo.mean - floor) / ({trivial}'s geo.mean - floor); 0: the error equals "
+    "the noise floor, 1: no better than {trivial}."
 )
 _ALL = (
-    "Log error: mean of |ln(predicted / measured)|. Heavy: mean error on pairs slowed by more "
-    "than 1.25. Regret: the loss with each application's best predicted partner against the best "
-    "measured one. Both select on one half of the repeats and score on the other, both ways."
+    "Log error: mean of |ln(predicted / measured)|. Spearman: within an application. Heavy: mean "
+    "error on pairs slowed by more than 1.25; quiet: mean log error on those slowed by 1.05 at the "
+    "most. Regret: the loss with each application's best predicted partner against the fastest one "
+    "of a round. One round of repeats names, the others score. Truth: what a predictor would score "
+    "that knows every pair's true mean."
 )
 
 
@@ -48,11 +57,12 @@ def to_markdown(document: Document) -> str:
     A second table has the figures over all pairs or runs. Synthetic environments follow separately.
     """
     kind = document["kind"]
-    parts = [f"# {title(document)}", _grid(*accuracy(document)), _grid(*overall(document, kind))]
+    parts = [f"# {title(document)}", _grid(*overall(document, kind)), _grid(*accuracy(document))]
     parts += remarks(document)
     caption = _PAIRS.format(repeats=document["repeats"]) if kind == "pairs" else _NODES
-    legend = [caption, _LEGEND, _TRIVIAL[kind]]
-    legend.append(_SKILL.format(trivial="PAIRMEAN" if kind == "pairs" else "MEAN"))
+    clusters = "victims and pressers" if kind == "pairs" else "applications and environments"
+    legend = [_EXCESS.format(clusters=clusters), caption, _LEGEND, _TRIVIAL[kind]]
+    legend.append(_SKILL.format(trivial="PAIRMEDIAN" if kind == "pairs" else "MEAN"))
     if kind == "pairs":
         legend.append(_ALL)
     parts.append("\n".join(f"- {line}" for line in legend))
@@ -60,8 +70,8 @@ def to_markdown(document: Document) -> str:
         block = document["synthetic"]
         parts += [
             "## Synthetic environments",
-            _grid(*accuracy(block)),
             _grid(*overall(block, kind)),
+            _grid(*accuracy(block)),
         ]
         parts += remarks(block)
     return "\n\n".join(parts) + "\n"
@@ -75,14 +85,14 @@ def to_csv(document: Document) -> str:
     pairs = document["kind"] == "pairs"
     cases = document["pairs"] if pairs else document["scored_runs"]
     names = ["app", "beside"] if pairs else ["app", "environment", "kind", "synthetic", "run"]
-    case_columns = ["repeats", "noise_floor_pct"] if pairs else ["marked"]
+    case_columns = ["repeats", "standard_error_pct"] if pairs else ["marked"]
     prediction_columns = ["error_pct", "lower", "upper", "level", "extrapolating"]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     header = [*names, "model", "predicted", "measured", "slowdown"]
     writer.writerow([*header, *case_columns, *prediction_columns])
     for case in cases:
-        cells = [len(case["repeats"]), case["noise_floor_pct"]] if pairs else [case["marked"]]
+        cells = [len(case["repeats"]), case["standard_error_pct"]] if pairs else [case["marked"]]
         for model, prediction in case["predictions"].items():
             row = [case[name] for name in names]
             row += [model, prediction["value"], case["measured"], case["slowdown"], *cells]
@@ -124,43 +134,67 @@ def accuracy(block: Document) -> Table:
 
 
 def overall(block: Document, kind: str) -> Table:
-    """Columns and rows of the figures over all pairs or runs: one row per model."""
-    columns = ["model", "skill", "95 % interval", "log error %", "Spearman"]
-    columns += ["heavy %", "regret %"] if kind == "pairs" else ["ratio to MEAN"]
+    """Columns and rows of the figures over all pairs or runs: one row per model, best first."""
+    pairs = kind == "pairs"
+    columns = ["model", "excess", "95 % interval", "floored %", "log error %", "Spearman"]
+    columns += ["heavy %", "quiet %", "regret %", "minutes"] if pairs else ["ratio to MEAN"]
+    columns.append("skill")
     rows = []
-    for model, figures in block["all"].items():
-        skill = block["skill"][model]
-        row = [model, _number(skill["value"], 2), _range(skill["interval"])]
+    for model in sorted(block["all"], key=lambda model: _rank(block, model)):
+        figures, beyond = block["all"][model], block["excess"][model]
+        row = [model, _number(beyond["value"], 2), _range(beyond["interval"])]
+        row += [_number(block["floored_geomean_pct"][model], 2)]
         row += [_number(figures["mean_abs_log_pct"]), _number(figures["spearman"], 2)]
-        if kind == "pairs":
-            row += [_number(figures["heavy_pct"]), _number(figures["regret_pct"])]
+        if pairs:
+            row += [_number(figures[name]) for name in _NAMED]
+            row.append(_number(block["minutes"][model], 0))
         else:
             row.append(_number(block["ratio_to_mean"][model]["value"], 2))
-        rows.append(row)
-    if kind == "pairs":
-        perfect = block["perfect"]
-        cells = [_number(perfect["heavy_pct"]), _number(perfect["regret_pct"])]
-        rows.append(["perfect predictor", *["-"] * 4, *cells])
-        rows.append(["any partner", *["-"] * 5, _number(block["random_regret_pct"])])
+        rows.append([*row, _number(block["skill"][model]["value"], 2)])
+    truth = block["truth"]
+    row = ["truth", "0.00", "-", _number(truth["geomean_pct"], 2)]
+    row += [_number(truth["mean_abs_log_pct"]), "-"]
+    row += [*(_number(truth[name]) for name in _NAMED), "-"] if pairs else ["-"]
+    rows.append([*row, "0.00"])
+    if pairs:
+        regret = _number(block["random_regret_pct"])
+        rows.append(["any partner", *["-"] * 7, regret, "-", "-"])
     return columns, rows
 
 
+_NAMED = ("heavy_pct", "quiet_pct", "regret_pct")
+"""Figures over pairs that one round names and the others score."""
+
+
+def _rank(block: Document, model: str) -> tuple[float, float]:
+    value, error = block["excess"][model]["value"], block["floored_geomean_pct"][model]
+    return tuple(math.inf if figure is None else figure for figure in (value, error))  # type: ignore[return-value]
+
+
 def remarks(block: Document) -> list[str]:
-    """Sentences on coverage, uninformative applications, marked runs and missing predictions."""
+    """Sentences on noise, coverage, marked runs and missing predictions."""
     sentences = []
+    noise = block["noise"]
+    if noise["too_noisy"]:
+        sentences.append(
+            f"Too noisy to compare models: {100 * noise['share_of_solo']:.0f} % of SOLO's squared "
+            "error is the noise of what was measured (30 % at the most would do)."
+        )
+    elif noise["too_noisy"] is None:
+        sentences.append("The noise is not known: no case was measured twice. No excess.")
     coverage = block["coverage"]
-    if coverage["actual"] is not None:
-        inside = f"{100 * coverage['actual']:.0f} %"
-        low, high = coverage["interval"]
+    for kind, costs in (("run", "single runs"), ("mean", "means of repeats")):
+        figures = coverage.get(kind)
+        if figures is None or figures["actual"] is None:
+            continue
+        inside = f"{100 * figures['actual']:.0f} %"
+        low, high = figures["interval"]
         if low is not None and high is not None:
             inside += f" ({100 * low:.0f} to {100 * high:.0f} %)"
         sentences.append(
-            f"Intervals of auto at {100 * coverage['level']:.0f} %: {inside} of the measured costs "
-            f"lie within, median width {_number(coverage['median_width_pct'])} %."
+            f"Intervals of auto at {100 * coverage['level']:.0f} %, over {costs}: {inside} lie "
+            f"within, median width {_number(figures['median_width_pct'])} %."
         )
-    if block["uninformative"]:
-        names = ", ".join(block["uninformative"])
-        sentences.append(f"Excluded from skill, as the noise is too large: {names}.")
     marked = block["marked"]
     if marked is not None and marked["share"] > 0:
         errors = ", ".join(

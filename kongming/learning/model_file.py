@@ -21,7 +21,7 @@ from kongming.sealed_document import DocumentKind, finite, positive
 __all__ = ["FrozenModel", "ModelFile", "Selection", "Variant", "read", "seal"]
 
 _KIND = DocumentKind("kongming-model", 2, "model document", "train it again", "kongming train")
-"""Version 2 has stacks of equal weights that are shrunk, of type ``consensus``; 1 is read as it is."""
+"""Version 2 has shrunk stacks of equal weights, of type ``consensus``; 1 is read as it is."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,7 +76,8 @@ def documents(folder: Path, others: Path) -> dict[str, dict[str, Any]]:
 
 def test_every_ordered_pair_is_scored_by_every_model(documents: dict[str, dict[str, Any]]) -> None:
     document = documents["bracketed"]
-    models = {"MEAN", "SOLO", "PAIRMEAN", "RIDGE", "LM", "oracle", "auto"}
+    trivial = {"MEAN", "SOLO", "PAIRMEAN", "PAIRMEDIAN", "ROW+COL", "AWAKE"}
+    models = {*trivial, "RIDGE", "LM", "oracle", "auto"}
     assert set(document["geomean_pct"]) == models
     assert set(document["table"]) == set(evaluated.PROGRAMS)
     assert (document["kind"], document["placement"], document["repeats"]) == (
@@ -103,9 +104,26 @@ def test_what_was_learned_under_load_holds_beside_programs(
     error = documents["bracketed"]["geomean_pct"]
     assert error["auto"] < 0.5 * min(error["MEAN"], error["SOLO"], error["PAIRMEAN"])
     assert error["oracle"] < 3.0 * documents["bracketed"]["noise_floor_pct"]["geomean"]
-    skill = documents["bracketed"]["skill"]
-    assert skill["auto"]["value"] < 0.3
-    assert skill["PAIRMEAN"]["value"] == pytest.approx(1.0)
+    excess = documents["bracketed"]["excess"]
+    assert excess["SOLO"] == {"value": 1.0, "interval": [1.0, 1.0]}
+    assert abs(excess["oracle"]["value"]) < 0.1
+    assert excess["auto"]["value"] < 0.2 < excess["PAIRMEDIAN"]["value"]
+    assert documents["bracketed"]["noise"]["too_noisy"] is False
+    # These programs never wait, so AWAKE says what SOLO says.
+    assert excess["AWAKE"] == excess["SOLO"]
+
+
+def test_each_predictor_has_the_minutes_of_its_measuring(
+    documents: dict[str, dict[str, Any]],
+) -> None:
+    document = documents["bracketed"]
+    minutes = document["minutes"]
+    assert minutes["SOLO"] < minutes["AWAKE"] < minutes["MEAN"] <= minutes["auto"]
+    assert minutes["auto"] == minutes["RIDGE"]
+    assert minutes["oracle"] is None
+    # One of the pairs' runs begins every minute.
+    assert minutes["ROW+COL"] == pytest.approx(4 * (12 + 4) - 1, rel=0.05)
+    assert document["measuring"]["measured"][0][0] == pytest.approx(minutes["ROW+COL"] / 4)
 
 
 def test_slow_drift_divides_out_of_bracketed_costs_only(
@@ -147,8 +165,8 @@ def test_intervals_are_widened_by_what_other_programs_need(
 ) -> None:
     widening = documents["bracketed"]["widening"]
     assert set(widening) == set(evaluated.PROGRAMS)
-    # Of twelve pairs six are left without a program, of the three others.
-    assert {(one["groups"], one["pairs"]) for one in widening.values()} == {(3, 6)}
+    # Of twelve pairs six are left without a program, of the three others, with four runs each.
+    assert {(one["groups"], one["pairs"]) for one in widening.values()} == {(3, 24)}
     assert all(one["factor"] >= 1.0 for one in widening.values())
 
 
@@ -161,8 +179,8 @@ def test_files_hold_the_document_tables_every_case_and_figures(
         assert word in table
     with (out / "pairs.csv").open() as file:
         rows = list(csv.DictReader(file))
-    assert len(rows) == 12 * 7
-    for name in ("error-cdf", "heat-map", "sensitivity-pressure"):
+    assert len(rows) == 12 * 10
+    for name in ("error-cdf", "error-minutes", "heat-map", "sensitivity-pressure"):
         assert (out / f"{name}-light.svg").stat().st_size > 0
         assert (out / f"{name}-dark.png").stat().st_size > 0
     assert documents["bracketed"]["sensitivity"]["writer"] > 1.2
@@ -276,6 +294,10 @@ def test_programs_that_have_changed_since_are_not_those_that_were_run(
         ('[{"app": "a", "beside": "b", "model": "x", "slowdown": 0}]', ("slowdown", "above 0")),
         ('[{"app": "a", "beside": "b", "model": "x", "slowdown": Infinity}]', ("slowdown",)),
         ('[{"app": "a", "beside": "b", "model": "LM", "slowdown": 1}]', ("model", "'LM'")),
+        (
+            '[{"app": "a", "beside": "b", "model": "x", "slowdown": 1, "minutes": -1}]',
+            ("minutes", "0 or more"),
+        ),
         (None, ("cannot be read",)),
     ],
 )

@@ -33,9 +33,10 @@ def covered(held: dict[str, list[bool]], **changes: Any) -> dict[str, Any]:
         elapsed_s=0.0,
         scored="raw",
     )
-    found = document["coverage"]
-    assert isinstance(found, dict)
-    return found
+    coverage = document["coverage"]
+    # With one repeat a run is the mean.
+    assert coverage["run"] == coverage["mean"]
+    return {"level": coverage["level"], **coverage["run"]}
 
 
 def test_share_width_and_interval_by_hand() -> None:
@@ -107,11 +108,31 @@ def test_the_interval_holds_the_truth_about_as_often_as_it_says() -> None:
     """Applications whose own coverage varies around 0.9, eleven partners each."""
     rng = random.Random(5)
     hits = 0
-    for _ in range(300):
+    for _ in range(100):
         held = {}
         for k in range(12):
             own = rng.betavariate(9.0, 1.0)
             held[f"a{k}"] = [rng.random() < own for _ in range(11)]
         low, high = covered(held)["interval"]
         hits += low <= 0.9 <= high
-    assert hits >= 0.9 * 300
+    assert hits >= 0.9 * 100
+
+
+def test_single_runs_and_means_are_covered_apart() -> None:
+    measured = [PairMeasurement(app, "x", (0.7, 1.0, 1.3)) for app in "ab"]
+    predicted = [PairPrediction(app, "x", "auto", 1.0, 0.9, 1.1) for app in "ab"]
+    coverage = score_pairs(
+        measured,
+        predicted,
+        solo={"a": 1.0, "b": 1.0},
+        training_mean={},
+        repeats=3,
+        chosen={},
+        placement="",
+        node={},
+        runs=6,
+        elapsed_s=0.0,
+        scored="raw",
+    )["coverage"]
+    assert coverage["run"]["actual"] == pytest.approx(1 / 3)
+    assert coverage["mean"]["actual"] == 1.0

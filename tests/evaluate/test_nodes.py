@@ -56,6 +56,12 @@ def test_errors_of_single_runs_by_hand() -> None:
     # Two repeats that differ by 0.1 in logs: half of it for their mean, sqrt(2) that for one.
     floor = (100 * 0.05 * math.sqrt(2) + 0.0) / 2
     assert document["noise_floor_pct"]["per_app"]["a"] == pytest.approx(floor)
+    # One run of four is off by 10 % of its cost; the noise is that of one run.
+    squares = math.log(1.1) ** 2 + math.log(1.02) ** 2 + math.log(1.04) ** 2
+    solos = math.log(2.0) ** 2 + (math.log(2.0) + 0.1) ** 2
+    noise = 2 * 0.1**2 / 2
+    excess = document["excess"]["LM"]["value"]
+    assert excess == pytest.approx((squares - noise) / (solos - noise))
     mean = document["geomean_pct"]["MEAN"]
     assert document["ratio_to_mean"]["LM"]["value"] == pytest.approx(3.0 / mean)
     assert document["ratio_to_mean"]["MEAN"]["value"] == pytest.approx(1.0)
@@ -103,8 +109,8 @@ def test_intervals_and_marks_by_run() -> None:
         for one in measured
     ]
     document = score(measured, said)
-    assert document["coverage"]["actual"] == 0.5
-    assert document["coverage"]["median_width_pct"] == pytest.approx((20.0 + 40.0) / 2)
+    assert document["coverage"]["run"]["actual"] == 0.5
+    assert document["coverage"]["run"]["median_width_pct"] == pytest.approx((20.0 + 40.0) / 2)
     assert document["geomean_pct"]["auto"] == pytest.approx((0.0 + 50.0) / 2)
     assert document["marked"]["share"] == 0.5
     assert document["marked"]["geomean_pct"]["auto"] == pytest.approx(1e-3)

@@ -5,19 +5,21 @@ from __future__ import annotations
 import json
 import math
 import random
+import statistics
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kongming.evaluate import PairMeasurement, PairPrediction, pressures, score_pairs
+from kongming.evaluate import PairMeasurement, PairPrediction, pressures, score_pairs, to_markdown
 from kongming.records.errors import InputError
 from tests.evaluate.programs import NAMES, noisy, score, truth
 
 KEYS = (
-    *("kind", "placement", "node", "apps", "runs", "repeats", "elapsed_s", "table"),
-    *("geomean_pct", "noise_floor_pct", "skill", "uninformative", "all", "coverage", "chosen"),
+    *("kind", "placement", "node", "apps", "runs", "repeats", "elapsed_s", "excess", "noise"),
+    *("table", "geomean_pct", "floored_geomean_pct", "noise_floor_pct", "skill", "all", "truth"),
+    *("minutes", "coverage", "chosen"),
 )
 
 
@@ -49,60 +51,71 @@ def test_trivial_predictors_by_hand() -> None:
     document = score(two_repeats(), {"LM": {}}, training_mean={"a": 1.6}, solo={"a": 1.25})
     values = {
         model: [pair["predictions"][model]["value"] for pair in document["pairs"]]
-        for model in ("MEAN", "SOLO", "PAIRMEAN")
+        for model in ("MEAN", "SOLO", "PAIRMEAN", "PAIRMEDIAN")
     }
     assert values["MEAN"] == [1.6, 1.6, 1.6]
     assert values["SOLO"] == [1.25, 1.25, 1.25]
     # The mean of the two others each: of 1 and 1.5, of 2 and 1.5, of 2 and 1.
     assert values["PAIRMEAN"] == pytest.approx([1.25, 1.75, 1.5])
+    assert values["PAIRMEDIAN"] == pytest.approx([1.25, 1.75, 1.5])
+    # One application: nothing is known of a partner without the scored pair.
+    assert document["unpredicted"]["ROW+COL"] == 3
     assert [pair["slowdown"] for pair in document["pairs"]] == pytest.approx([1.6, 0.8, 1.2])
 
 
 def test_skill_by_hand() -> None:
-    """Two informative applications and one whose pairs are all alike."""
+    """Two applications whose repeats differ by 6 %."""
     values: dict[tuple[str, str], tuple[float, ...]] = {}
     said: dict[tuple[str, str], float] = {}
     for app, off in (("a", 1.06), ("b", 1.12)):
         for beside, cost in (("x", 1.0), ("y", 2.0)):
             values[app, beside] = (cost * math.exp(0.03), cost * math.exp(-0.03))
             said[app, beside] = cost * off
-    values["c", "x"] = values["c", "y"] = (math.exp(0.03), math.exp(-0.03))
-    said["c", "x"] = said["c", "y"] = 1.5
     document = score(values, {"LM": said})
-    assert document["uninformative"] == ["c"]
-    # PAIRMEAN says 2 for 1 and 1 for 2: 100 and 50 %, the median of which is 75 in both.
+    # PAIRMEDIAN says 2 for 1 and 1 for 2: 100 and 50 %, the median of which is 75 in both.
     expected = (math.sqrt(6.0 * 12.0) - 3.0) / (75.0 - 3.0)
     assert document["skill"]["LM"]["value"] == pytest.approx(expected)
-    assert document["skill"]["PAIRMEAN"]["value"] == pytest.approx(1.0)
+    assert document["skill"]["PAIRMEDIAN"]["value"] == pytest.approx(1.0)
     low, high = document["skill"]["LM"]["interval"]
     assert low == pytest.approx((6.0 - 3.0) / 72.0)
     assert high == pytest.approx((12.0 - 3.0) / 72.0)
+    # No error counts as less than the noise.
+    exact = score(values, {"LM": said | {("a", "x"): 1.0, ("a", "y"): 2.0}})
+    assert exact["floored_geomean_pct"]["LM"] == pytest.approx(math.sqrt(3.0 * 12.0))
 
 
 def test_heavy_pairs_and_regret_by_hand() -> None:
     """One partner is always at 1.3; repeats beside the other are 1.2, 1.2, 1.6 and 1.6.
 
-    Of the six divisions of the latter, one picks on 1.2 (not heavy), one picks on 1.6 and scores
-    on 1.2, and four pick and score on their geometric mean.
+    Each of the latter names once: the rest has a geometric mean of ``low`` without a 1.6, and of
+    ``high`` without a 1.2.
     """
-    middle = math.sqrt(1.2 * 1.6)
+    low, high = (1.2 * 1.2 * 1.6) ** (1 / 3), (1.2 * 1.6 * 1.6) ** (1 / 3)
     values = {("a", "b"): (1.3, 1.3, 1.3, 1.3), ("a", "c"): (1.2, 1.2, 1.6, 1.6)}
     document = score(values, {"LM": {("a", "b"): 1.3, ("a", "c"): 1.25}})
-    heavy = 6 * 0.0 + (1.25 - 1.2) / 1.2 + 4 * (middle - 1.25) / middle
-    assert document["all"]["LM"]["heavy_pct"] == pytest.approx(100 * heavy / 11)
-    assert document["perfect"]["heavy_pct"] == pytest.approx(100 * (0.4 / 1.2) / 11)
+    # All repeats of b name it, and half of those of c do.
+    heavy = (1.0 * 0.0 + 0.5 * (low - 1.25) / low) / 1.5
+    assert document["all"]["LM"]["heavy_pct"] == pytest.approx(100 * heavy)
+    assert document["all"]["LM"]["quiet_pct"] is None
     assert document["heavy_pairs"] == 2
-    # LM chooses c. Where 1.2 was picked on, c is the measured choice too; in the five others
-    # it is b, at 1.3, and c costs 1.2 once and the geometric mean four times.
-    regret = (1.2 / 1.3 - 1) + 4 * (middle / 1.3 - 1)
-    assert document["all"]["LM"]["regret_pct"] == pytest.approx(100 * regret / 6)
-    assert document["perfect"]["regret_pct"] == 0.0
-    anybody = regret / 2 + ((1.6 + 1.3) / 2 / 1.6 - 1)
-    assert document["random_regret_pct"] == pytest.approx(100 * anybody / 6)
-    # The measured choice, where it turns out not to be the best: c at 1.6 and b at 1.3, and
-    # b at 1.3 and c at 1.2.
-    noise = (1.6 / 1.3 - 1) + (1.3 / 1.2 - 1)
-    assert document["regret_noise_pct"] == pytest.approx(100 * noise / 6)
+    # The truth errs on c only: its repeats' standard deviation, without the bias of four of them,
+    # over the root of three scoring rounds; times that of a mean absolute normal value.
+    spread = statistics.stdev(map(math.log, values["a", "c"])) / 0.9213 / math.sqrt(3)
+    truth = 0.5 * spread * math.sqrt(2 / math.pi) / 1.5
+    assert document["truth"]["heavy_pct"] == pytest.approx(100 * truth, rel=0.02)
+    # LM chooses c, as do the rounds in which it took 1.2; in the two others b is the choice.
+    regret = (2 * 0.0 + 2 * (low / 1.3 - 1)) / 4
+    assert document["all"]["LM"]["regret_pct"] == pytest.approx(100 * regret)
+    anybody = (2 * ((high + 1.3) / 2 / high - 1) + 2 * ((low + 1.3) / 2 / 1.3 - 1)) / 4
+    assert document["random_regret_pct"] == pytest.approx(100 * anybody)
+    gain = document["all"]["LM"]["regret_gain"]["value"]
+    assert gain == pytest.approx(100 * (anybody - regret))
+
+
+def test_a_pair_is_quiet_by_another_round_than_it_is_scored_by() -> None:
+    values = {("a", "b"): (1.0, 1.2), ("a", "c"): (1.5, 1.5)}
+    document = score(values, {"LM": {("a", "b"): 1.1, ("a", "c"): 1.0}})
+    assert document["all"]["LM"]["quiet_pct"] == pytest.approx(100 * math.log(1.2 / 1.1))
 
 
 def test_predictors_that_cannot_choose_lose_as_much_as_any_choice() -> None:
@@ -112,37 +125,137 @@ def test_predictors_that_cannot_choose_lose_as_much_as_any_choice() -> None:
     assert document["all"]["MEAN"]["regret_pct"] == pytest.approx(anybody)
     assert document["all"]["SOLO"]["regret_pct"] == pytest.approx(anybody)
     assert document["all"]["PAIRMEAN"]["regret_pct"] is None
+    assert document["all"]["PAIRMEDIAN"]["spearman"] is None
 
 
-@pytest.mark.parametrize("repeats", [2, 3])
-def test_too_few_repeats_pick_nothing(repeats: int) -> None:
-    document = score(noisy(truth(), 0.05, repeats), {"LM": truth()})
+def test_single_repeats_name_nothing_and_have_no_noise() -> None:
+    document = score(noisy(truth(), 0.05, 1), {"LM": truth()})
     assert document["all"]["LM"]["heavy_pct"] is None
     assert document["all"]["LM"]["regret_pct"] is None
-    assert document["perfect"] == {"heavy_pct": None, "regret_pct": None}
+    assert set(document["truth"].values()) == {None}
     assert document["random_regret_pct"] is None
+    assert document["noise"] == {"share_of_solo": None, "too_noisy": None}
+    assert document["excess"]["LM"] == {"value": None, "interval": [None, None]}
 
 
-@pytest.mark.parametrize("repeats", [4, 5, 8, 12])
+@pytest.mark.parametrize("repeats", [2, 5, 12])
 def test_knowing_the_truth_beats_every_other_choice(repeats: int) -> None:
     values = noisy(truth(10), 0.03, repeats)
     wrong = {pair: 1 / value for pair, value in truth(10).items()}
     document = score(values, {"GBM": truth(10), "LM": wrong})
     assert document["all"]["GBM"]["regret_pct"] < 2.0
     assert document["random_regret_pct"] < document["all"]["LM"]["regret_pct"]
-    assert document["all"]["GBM"]["heavy_pct"] < document["perfect"]["heavy_pct"]
+    low, high = document["all"]["GBM"]["regret_gain"]["interval"]
+    assert 0.0 < low < high
+    heavy = document["all"]["GBM"]["heavy_pct"]
+    assert heavy == pytest.approx(document["truth"]["heavy_pct"], rel=0.35)
 
 
 @pytest.mark.parametrize("repeats", [2, 3, 4, 6])
-def test_the_floor_is_what_a_perfect_predictor_shows(repeats: int) -> None:
-    floors, errors = [], []
+def test_the_truth_scores_what_it_is_said_to(repeats: int) -> None:
+    """Floors are unbiased, the mean error is that of the noise, and the excess is about 0."""
+    floors, errors, logs, truths, excesses = [], [], [], [], []
     for seed in range(12):
         document = score(noisy(truth(10, seed), 0.05, repeats, seed), {"LM": truth(10, seed)})
         floors.append(document["noise_floor_pct"]["geomean"])
         errors.append(document["geomean_pct"]["LM"])
-    # Above two repeats a pair's floor is a mean over divisions, whose median over partners lies
-    # a little above that of single differences.
-    assert sum(errors) / sum(floors) == pytest.approx(1.0, abs=0.2)
+        logs.append(document["all"]["LM"]["mean_abs_log_pct"])
+        truths.append(document["truth"]["mean_abs_log_pct"])
+        excesses.append(document["excess"]["LM"]["value"])
+    assert sum(errors) / sum(floors) == pytest.approx(1.0, abs=0.09)
+    assert sum(logs) / sum(truths) == pytest.approx(1.0, abs=0.09)
+    assert statistics.fmean(excesses) == pytest.approx(0.0, abs=0.003)
+
+
+def test_excess_by_hand() -> None:
+    """Two pairs slowed to 2 and 1.5; repeats differ by 0.2 and 0.1, so their means have a variance
+    of 0.02 / 2 and 0.005 / 2."""
+    values = {
+        ("a", "b"): (2 * math.exp(0.1), 2 * math.exp(-0.1)),
+        ("c", "b"): (1.5 * math.exp(0.05), 1.5 * math.exp(-0.05)),
+    }
+    document = score(values, {"LM": {("a", "b"): 1.6, ("c", "b"): 1.5}})
+    noise = 0.01 + 0.0025
+    solo = math.log(2) ** 2 + math.log(1.5) ** 2
+    found = document["excess"]["LM"]
+    assert found["value"] == pytest.approx((math.log(1.25) ** 2 - noise) / (solo - noise))
+    # One presser; of two victims one may be drawn twice.
+    low = (0.0 - 0.0025) / (math.log(1.5) ** 2 - 0.0025)
+    high = (math.log(1.25) ** 2 - 0.01) / (math.log(2) ** 2 - 0.01)
+    assert found["interval"] == pytest.approx([low, high])
+    assert document["noise"] == {
+        "share_of_solo": pytest.approx(noise / solo),
+        "too_noisy": False,
+    }
+    # What solo runs add to the noise is taken off too.
+    shared = [PairMeasurement(app, "b", values[app, "b"], solo_variance=0.1) for app in ("a", "c")]
+    again = rescore(shared)
+    assert again["noise"] == {
+        "share_of_solo": pytest.approx((noise + 0.2) / solo),
+        "too_noisy": True,
+    }
+    assert "Too noisy to compare models" in to_markdown(again)
+
+
+def rescore(measured: list[PairMeasurement]) -> dict[str, Any]:
+    return score_pairs(
+        measured,
+        [],
+        solo=dict.fromkeys((pair.app for pair in measured), 1.0),
+        training_mean={},
+        repeats=2,
+        chosen={},
+        placement="",
+        node={},
+        runs=4,
+        elapsed_s=0.0,
+        scored="raw",
+    )
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.integers(0, 10_000), st.integers(2, 5), st.floats(0.001, 0.3))
+def test_solo_has_an_excess_of_one(seed: int, repeats: int, noise: float) -> None:
+    values = noisy(truth(4, seed), noise, repeats, seed)
+    document = score(values, {"LM": dict.fromkeys(values, 1.0)})
+    assert document["excess"]["LM"] == document["excess"]["SOLO"]
+    if document["excess"]["SOLO"]["value"] is not None:
+        assert document["excess"]["SOLO"]["value"] == pytest.approx(1.0)
+        assert document["excess"]["SOLO"]["interval"][0] == pytest.approx(1.0)
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.integers(0, 10_000), st.integers(3, 6))
+def test_row_and_column_effects_are_found_without_the_scored_pair(seed: int, apps: int) -> None:
+    rng = random.Random(seed)
+    names = NAMES[:apps]
+    row, column = ({name: rng.uniform(0.0, 0.7) for name in names} for _ in range(2))
+    values = {(a, b): (math.exp(row[a] + column[b]),) for a in names for b in names if a != b}
+    values["xz", "stencil"] = (9.0,)
+    document = score(values, {})
+    said = {
+        (pair["app"], pair["beside"]): pair["predictions"]["ROW+COL"]["value"]
+        for pair in document["pairs"]
+    }
+    # The scored pair is an outlier, and does not predict itself.
+    assert said["xz", "stencil"] == pytest.approx(math.exp(row["xz"] + column["stencil"]))
+
+
+def test_minutes_make_curves_of_error() -> None:
+    values = noisy(truth(6), 0.02, 4)
+    document = score(values, {"auto": truth(6)}, minutes={"ROW+COL": 60.0, "auto": 30.0})
+    assert document["minutes"]["auto"] == 30.0
+    assert document["minutes"]["SOLO"] is None
+    curves = document["measuring"]
+    minutes, errors = zip(*curves["ROW+COL"], strict=True)
+    assert list(minutes) == pytest.approx([12.0, 24.0, 36.0, 48.0])
+    # The more pairs are known, the better the others are predicted.
+    assert errors[-1] < errors[0]
+    (once, _), (twice, better) = curves["measured"]
+    assert (once, twice) == pytest.approx((15.0, 30.0))
+    # Two repeats against the mean of two others.
+    assert better == pytest.approx(100 * 0.02 * math.sqrt(2 / math.pi), rel=0.2)
+    assert score(values, {})["measuring"] == {}
 
 
 def test_only_pairs_that_succeeded_are_scored() -> None:
@@ -153,7 +266,7 @@ def test_only_pairs_that_succeeded_are_scored() -> None:
     }
     document = score(values, {"LM": {("a", "b"): 1.0, ("a", "d"): 1.0}}, repeats=4)
     assert document["unmeasured"] == [["a", "d"]]
-    assert document["unpredicted"] == {"LM": 1}
+    assert document["unpredicted"] == {"LM": 1, "ROW+COL": 2}
     assert [pair["beside"] for pair in document["pairs"]] == ["b", "c"]
     assert document["pairs"][1]["noise_floor_pct"] is None
     # One pair that was both measured and predicted is nothing to choose among.
@@ -164,7 +277,7 @@ def test_a_model_named_mean_gives_way_to_the_training_mean() -> None:
     values = two_repeats()
     document = score(values, {"MEAN": dict.fromkeys(values, 9.0)}, training_mean={"a": 1.5})
     assert [p["predictions"]["MEAN"]["value"] for p in document["pairs"]] == [1.5, 1.5, 1.5]
-    assert list(document["all"]) == ["MEAN", "SOLO", "PAIRMEAN"]
+    assert list(document["all"]) == ["MEAN", "SOLO", "PAIRMEAN", "PAIRMEDIAN", "ROW+COL"]
     without = score(values, {"MEAN": dict.fromkeys(values, 9.0)}, training_mean={})
     assert [p["predictions"]["MEAN"]["value"] for p in without["pairs"]] == [9.0, 9.0, 9.0]
 
@@ -172,9 +285,10 @@ def test_a_model_named_mean_gives_way_to_the_training_mean() -> None:
 def test_the_document_has_the_keys_in_order() -> None:
     document = score(noisy(truth(), 0.05, 4), {"LM": truth(), "auto": truth(), "CART": truth()})
     assert [key for key in document if key in KEYS] == list(KEYS)
-    assert list(document["all"]) == ["MEAN", "SOLO", "PAIRMEAN", "LM", "CART", "auto"]
+    trivial = ["MEAN", "SOLO", "PAIRMEAN", "PAIRMEDIAN", "ROW+COL"]
+    assert list(document["all"]) == [*trivial, "LM", "CART", "auto"]
     assert set(document["all"]["LM"]) == {
-        *("mean_abs_log_pct", "spearman", "heavy_pct", "regret_pct")
+        *("mean_abs_log_pct", "spearman", "heavy_pct", "quiet_pct", "regret_pct", "regret_gain")
     }
 
 
@@ -245,6 +359,7 @@ def test_nothing_is_scored_twice() -> None:
         (lambda: PairMeasurement("a", "b", (1.0, 0.0)), "values"),
         (lambda: PairMeasurement("a", "b", (math.inf,)), "values"),
         (lambda: PairMeasurement("a", "b", (1.0, 1.0), (True,)), "marked"),
+        (lambda: PairMeasurement("a", "b", (1.0,), solo_variance=-1.0), "solo_variance"),
         (lambda: PairPrediction("a", "b", "LM", math.nan), "value"),
         (lambda: PairPrediction("a", "b", "LM", 1.0, lower=0.5), "upper"),
         (lambda: PairPrediction("a", "b", "LM", 1.0, lower=2.0, upper=1.0), "upper"),
@@ -277,7 +392,7 @@ def evaluations(draw: st.DrawFn) -> tuple[dict[Any, Any], dict[str, dict[Any, fl
     return values, said, repeats
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(evaluations(), st.randoms(use_true_random=False))
 def test_any_evaluation_is_json_and_free_of_the_order(
     evaluation: Any, shuffle: random.Random
@@ -293,14 +408,11 @@ def test_any_evaluation_is_json_and_free_of_the_order(
     }
     assert score({pair: values[pair] for pair in pairs}, again, repeats=repeats) == document
     for app, floor in document["noise_floor_pct"]["per_app"].items():
-        pairs_of = [pair["noise_floor_pct"] for pair in document["pairs"] if pair["app"] == app]
-        known = [pair_floor for pair_floor in pairs_of if pair_floor is not None]
-        assert (floor is None) == (not known)
-        if floor is not None:
-            assert min(known) * (1 - 1e-9) <= floor <= max(known) * (1 + 1e-9)
+        of_app = [pair for pair in document["pairs"] if pair["app"] == app]
+        assert (floor is None) == all(pair["noise_floor_pct"] is None for pair in of_app)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=20)
 @given(st.integers(0, 10_000), st.integers(2, 5), st.floats(0.0, 0.3))
 def test_saying_what_was_measured_has_no_error(seed: int, repeats: int, noise: float) -> None:
     values = noisy(truth(4, seed), noise, repeats, seed)
@@ -314,6 +426,7 @@ def test_saying_what_was_measured_has_no_error(seed: int, repeats: int, noise: f
     assert document["all"]["LM"]["spearman"] == pytest.approx(1.0)
 
 
+@settings(deadline=None, max_examples=20)
 @given(st.floats(0.1, 10.0), st.floats(0.1, 50.0))
 def test_a_constant_slowdown_ranks_nothing(slowdown: float, solo: float) -> None:
     values = noisy(truth(3), 0.1, 2)

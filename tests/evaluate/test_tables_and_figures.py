@@ -13,7 +13,13 @@ import pytest
 
 import kongming.evaluate
 from kongming.evaluate import PairMeasurement, PairPrediction, pressures, to_csv, to_markdown
-from kongming.evaluate.figures import error_cdf, heat_map, selection, sensitivity_pressure
+from kongming.evaluate.figures import (
+    error_cdf,
+    error_minutes,
+    heat_map,
+    selection,
+    sensitivity_pressure,
+)
 from kongming.records.errors import InputError, MissingExtraError, UnknownNameError
 from tests.evaluate.programs import noisy, score, truth
 
@@ -33,24 +39,43 @@ def rows_of(markdown: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
 
 
-def test_the_markdown_table_is_table_v() -> None:
+def test_the_headline_has_a_row_for_each_model_and_the_truth() -> None:
     found = document()
     rows = rows_of(to_markdown(found))
-    header = ["application", "MEAN", "SOLO", "PAIRMEAN", "LM", "auto", "noise floor"]
-    assert rows[0] == header
+    assert rows[0][:6] == [
+        *("model", "excess", "95 % interval"),
+        *("floored %", "log error %", "Spearman"),
+    ]
+    names = [row[0] for row in rows[1:10]]
+    assert names[0] == "auto"
+    assert set(names[:7]) == set(found["all"])
+    assert names[7:] == ["truth", "any partner"]
+    lm = rows[1 + names.index("LM")]
+    assert lm[1] == f"{found['excess']['LM']['value']:.2f}"
+    assert lm[3] == f"{found['floored_geomean_pct']['LM']:.2f}"
+    assert rows[8][1] == "0.00"
+
+
+def test_the_table_of_applications_is_table_v() -> None:
+    found = document()
+    rows = rows_of(to_markdown(found))
+    rows = rows[next(k for k, row in enumerate(rows) if row[0] == "application") :]
+    header = ["application", "MEAN", "SOLO", "PAIRMEAN", "PAIRMEDIAN", "ROW+COL", "LM", "auto"]
+    assert rows[0] == [*header, "noise floor"]
     assert [row[0] for row in rows[1:9]] == [*found["apps"], "geo.mean", "noise floor"]
     cell = found["table"]["xz"]["LM"]
     xz = next(row for row in rows if row[0] == "xz")
-    assert xz[4] == f"{cell['median_pct']:.1f} / {cell['iqr_pct']:.1f}"
-    assert rows[7][4].startswith(f"{found['geomean_pct']['LM']:.1f} / ")
-    assert rows[8][4] == f"{found['noise_floor_pct']['geomean']:.1f}"
-    assert all(len(row) == len(header) for row in rows[:9])
+    assert xz[6] == f"{cell['median_pct']:.1f} / {cell['iqr_pct']:.1f}"
+    assert rows[7][6].startswith(f"{found['geomean_pct']['LM']:.1f} / ")
+    assert rows[8][6] == f"{found['noise_floor_pct']['geomean']:.1f}"
+    assert all(len(row) == len(header) + 1 for row in rows[:9])
 
 
 def test_what_is_not_defined_is_a_dash() -> None:
-    text = to_markdown(document(repeats=2))
-    line = next(row for row in rows_of(text)[9:] if row[0] == "LM")
-    assert line[-2:] == ["-", "-"]
+    text = to_markdown(document(repeats=1))
+    line = next(row for row in rows_of(text) if row[0] == "LM")
+    assert line[1:3] == ["-", "-"]
+    assert line[6:10] == ["-", "-", "-", "-"]
     assert "None" not in text
     assert "nan" not in text
 
@@ -58,7 +83,7 @@ def test_what_is_not_defined_is_a_dash() -> None:
 def test_the_csv_has_a_line_for_each_pair_and_model() -> None:
     found = document()
     rows = list(csv.DictReader(io.StringIO(to_csv(found))))
-    assert len(rows) == 30 * 5
+    assert len(rows) == 30 * 7
     first = found["pairs"][0]
     mine = next(
         row
@@ -85,11 +110,12 @@ def texts(path: Path) -> str:
 
 
 def test_each_figure_is_written_for_light_and_dark_pages(tmp_path: Path) -> None:
-    found = document()
+    found = document(minutes={"SOLO": 5.0, "ROW+COL": 60.0, "auto": 40.0})
     folder = tmp_path / "figures"
     sensitivity = dict.fromkeys(found["apps"], 1.5)
     written = {
         "error-cdf": error_cdf(found, folder),
+        "error-minutes": error_minutes(found, folder),
         "heat-map": heat_map(found, folder),
         "sensitivity-pressure": sensitivity_pressure(sensitivity, pressures(found), folder),
         "selection-lm-ga": selection(SELECTIONS, folder, model="LM.GA"),
@@ -109,6 +135,7 @@ def test_each_figure_is_written_for_light_and_dark_pages(tmp_path: Path) -> None
         assert f"<!-- {app} -->" in texts(written["heat-map"][0])
         assert f"<!-- {app} -->" in texts(written["sensitivity-pressure"][0])
     assert "<!-- auto" in texts(written["error-cdf"][0])
+    assert "<!-- n x n pairs -->" in texts(written["error-minutes"][0])
     assert "<!-- stream.triad -->" in texts(written["selection-lm-ga"][0])
 
 
@@ -141,6 +168,8 @@ def test_figures_say_what_they_lack(tmp_path: Path) -> None:
         heat_map(document(), tmp_path, model="LN")
     with pytest.raises(InputError, match="sensitivity"):
         sensitivity_pressure({"a": 1.0}, {"b": 1.0}, tmp_path)
+    with pytest.raises(InputError, match="minutes"):
+        error_minutes(document(), tmp_path)
     with pytest.raises(InputError, match="selections"):
         selection({"a": {"surrogates": []}}, tmp_path, model="LM.GA")
 

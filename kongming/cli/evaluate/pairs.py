@@ -272,9 +272,11 @@ def _score(
     signatures = {app: held.profiles[app].signatures for app in apps}
     predicted = scores.predicted_pairs(files, signatures, measured, scale)
     profile_runs = [run for app in apps for run in held.profiles[app].runs]
+    profiles = {app: held.profiles[app] for app in apps}
+    awake = scores.awake_predictions({app: p.runs for app, p in profiles.items()}, scale)
     document = score_pairs(
         measured,
-        predicted.pairs + scores.others_predictions(others, apps, scale),
+        predicted.pairs + awake + scores.others_predictions(others, apps, scale),
         solo=scale.solo,
         training_mean={
             app: scores.training_mean(held.profiles[app].runs, files[app], scale) for app in apps
@@ -286,6 +288,12 @@ def _score(
         runs=len(profile_runs) + len(held.runs),
         elapsed_s=scores.span_s(profile_runs) + scores.span_s(held.runs),
         scored=scale.scored,
+        minutes=scores.minutes_of(
+            [(*profile.runs, *profile.signatures) for profile in profiles.values()],
+            held.runs,
+            {prediction.model for prediction in predicted.pairs},
+            others,
+        ),
         seed=seed,
     )
     return document | {

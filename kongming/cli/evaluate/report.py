@@ -18,6 +18,9 @@ _MARGIN = 3
 """Spaces between two cells of a table."""
 
 
+_ERRORS = "error in %, median / IQR"
+
+
 def report(document: Document, folder: Path | None, *, as_json: bool) -> None:
     """Print the document, and write it to ``folder`` if there is one.
 
@@ -36,20 +39,21 @@ def report(document: Document, folder: Path | None, *, as_json: bool) -> None:
 
 
 def show(document: Document, console: Console) -> None:
-    """Print accuracy with a column for each model, then the means over all cases, then notes."""
+    """Print the figures over all cases with a row for each model, then errors by application, then
+    notes."""
     from kongming.evaluate.tables import accuracy, overall, remarks, title
 
     def block(part: Document, heading: str) -> None:
-        columns, rows = accuracy(part)
-        for these, cells in fitting(columns, rows, console.width, ends=1):
-            console.print(output.table(these, cells, title=heading, right=these[1:]))
         columns, rows = overall(part, document["kind"])
         for these, cells in fitting(columns, rows, console.width):
-            console.print(output.table(these, cells, right=these[1:]))
+            console.print(output.table(these, cells, title=heading, right=these[1:]))
+        columns, rows = accuracy(part)
+        for these, cells in fitting(columns, rows, console.width, ends=1):
+            console.print(output.table(these, cells, title=_ERRORS, right=these[1:]))
         for line in remarks(part):
             console.print(line, markup=False)
 
-    block(document, f"{title(document)}; error in %, median / IQR")
+    block(document, title(document))
     if document.get("synthetic"):
         block(document["synthetic"], "Synthetic environments")
     for line in _words(document):
@@ -148,6 +152,7 @@ def _draw(document: Document, folder: Path) -> None:
         return
     if AUTO in document["geomean_pct"]:
         figures.heat_map(document, folder)
+    figures.error_minutes(document, folder)
     pressure = pressures(document)
     sensitivity = document["sensitivity"]
     if sensitivity.keys() & pressure.keys():

@@ -12,7 +12,7 @@ from kongming.evaluate.cases import Floats
 from kongming.evaluate.figures import theme as themes
 from kongming.evaluate.figures.theme import Theme
 from kongming.evaluate.summary import AUTO
-from kongming.evaluate.trivial import TRIVIAL
+from kongming.evaluate.trivial import AWAKE, TRIVIAL
 from kongming.learning.registry import KINDS, STACK
 
 if TYPE_CHECKING:
@@ -20,7 +20,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _DASHES = ("-", (0, (5, 1.6)), (0, (1.2, 1.2)))
-_TRIVIAL_DASHES = ((0, (6, 2)), (0, (1, 1.5)), (0, (6, 2, 1, 2)))
+_TRIVIAL_DASHES = (
+    *((0, (6, 2)), (0, (1, 1.5)), (0, (6, 2, 1, 2))),
+    *((0, (3, 3)), (0, (6, 2, 1, 2, 1, 2)), (0, (10, 3))),
+)
 
 MOST_CURVES = 14
 """More could not be told apart, and their names would leave no room for them."""
@@ -61,7 +64,7 @@ def _compared(errors: Mapping[str, Floats]) -> dict[str, Floats]:
     """The models to draw, in the order given."""
 
     def rank(model: str) -> int:
-        if model == AUTO or model in TRIVIAL:
+        if model == AUTO or model in (*TRIVIAL, AWAKE):
             return 0
         ours = model == STACK or model in KINDS
         return 1 if not ours or (model in KINDS and KINDS[model].paper) else 2
@@ -160,7 +163,7 @@ def _styles(theme: Theme, errors: Mapping[str, Floats]) -> dict[str, dict[str, A
     A variant, as LM.GA of LM, has the colour of what it is a variant of, and other dashes.
     """
     styles: dict[str, dict[str, Any]] = {}
-    for k, model in enumerate(TRIVIAL):
+    for k, model in enumerate((*TRIVIAL, AWAKE)):
         styles[model] = {
             "color": theme.faint,
             "linestyle": _TRIVIAL_DASHES[k],
