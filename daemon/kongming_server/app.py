@@ -88,9 +88,7 @@ class App:
             check_bind(config.server.http, config.security, "server.http")
         self._config = config
         self._clock = clock if clock is not None else SteadyClock()
-        self._executor = ThreadPoolExecutor(
-            config.server.store_threads, thread_name_prefix="kongming-store"
-        )
+        self._executor = ThreadPoolExecutor(4, thread_name_prefix="kongming-store")
         # Of its own, so that reports never wait behind questions to the store, nor these for them.
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="kongming-ingest")
         self._metrics = Metrics()
@@ -254,7 +252,7 @@ class App:
         self._undo.push_async_callback(every.stop)
         # Before the first question comes.
         await upkeep.refresh()
-        every.start("Refreshing predictions", config.matrix.refresh_period_s, upkeep.keep_up)
+        every.start("Refreshing predictions", 1.0, upkeep.keep_up)
         every.start("Following the clock", 1.0, upkeep.follow_clock)
         every.start("Ending reservations", 1.0, upkeep.expire)
         every.start("Noticing silent nodes", 1.0, upkeep.notice_silence)

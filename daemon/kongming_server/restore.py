@@ -206,7 +206,7 @@ class Restore:
                     self._serving.pop(key, None)
         for key, known in versions.items():
             serving = in_service.get(key)
-            kept = sorted(known, reverse=True)[: hub.config.matrix.versions]
+            kept = sorted(known, reverse=True)[:_VERSIONS]
             for version in {*kept, *(() if serving is None else (serving,))}:
                 await self._model(key, version, known[version], serving=version == serving)
         await self._widen()
@@ -283,6 +283,9 @@ def _tolerated(what: str) -> Iterator[None]:
     except NOT_READABLE as error:
         log.error("%s is left out: %s", what, error)
 
+
+_VERSIONS = 3
+"""Newest versions of each model that stay in memory in addition to the one in service."""
 
 _AT_ONCE = 16
 """Records that are taken over before other calls have their turn."""

@@ -49,9 +49,6 @@ class Server:
         maximum=600,
         help="How long calls under way may go on after SIGTERM.",
     )
-    store_threads: int = setting(
-        4, unit="threads", minimum=1, maximum=64, help="Threads that wait for the store."
-    )
 
     def store_url(self) -> str | None:
         """The URL that the settings name; None for the default.
@@ -86,21 +83,6 @@ class Fleet:
         minimum=1,
         maximum=86400,
         help="A live fingerprint is used without warning for so long.",
-    )
-    plausible_before_ranked: int = setting(
-        3,
-        unit="fingerprints",
-        minimum=1,
-        maximum=100,
-        help="A node that reported implausible values is ranked again after so many plausible "
-        "ones.",
-    )
-    clock_skew_s: float = setting(
-        5.0,
-        unit="s",
-        minimum=0,
-        maximum=3600,
-        help="A reported time further ahead than this is replaced by the server's own.",
     )
     spread_period_s: float = setting(
         10.0,
@@ -176,26 +158,12 @@ class Ingest:
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    refresh_period_s: float = setting(
-        1.0,
-        unit="s",
-        minimum=0.01,
-        maximum=60,
-        help="How often predictions that new fingerprints changed are made anew.",
-    )
     refresh_budget_s: float = setting(
         0.02,
         unit="s",
         minimum=0.001,
         maximum=1,
-        help="The longest that one such turn may hold up other calls.",
-    )
-    versions: int = setting(
-        3,
-        unit="versions",
-        minimum=1,
-        maximum=1000,
-        help="Newest versions of each model that stay in memory in addition to the one in service.",
+        help="The longest that refreshing predictions may hold up other calls at a time.",
     )
 
 
@@ -408,13 +376,6 @@ class Training:
     )
     queued: int = setting(
         100, unit="operations", minimum=1, maximum=10000, help="Trainings that may wait their turn."
-    )
-    silent_after_s: float = setting(
-        60.0,
-        unit="s",
-        minimum=3,
-        maximum=86400,
-        help="Training of a server that has told nothing of it for so long has failed.",
     )
 
 

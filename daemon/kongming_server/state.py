@@ -182,7 +182,7 @@ class Hub:
         if agent.suspect is None:
             return
         agent.plausible += 1
-        if agent.plausible < self.config.fleet.plausible_before_ranked:
+        if agent.plausible < _PLAUSIBLE_BEFORE_RANKED:
             return
         agent.suspect = None
         self.engine.clear_suspect(agent.facts.id)
@@ -229,6 +229,9 @@ class Hub:
             agent.probe_now = True
         self.watchers.changed(resident.node_id)
 
+
+_PLAUSIBLE_BEFORE_RANKED = 3
+"""Plausible fingerprints in a row that end a quarantine."""
 
 _WRITING = ("agent", "assignment")
 """Work on the store that writes, whatever there is."""

@@ -60,6 +60,10 @@ PAGE_BYTES = 4 << 20
 """A page with so many bytes is not made longer: a few nodes may have very long facts."""
 
 
+_CLOCK_SKEW_S = 5.0
+"""A reported time further ahead than this is replaced by the server's own."""
+
+
 class FinishedRun(NamedTuple):
     """A run that is on disk, and the placement whose end it is; empty for none."""
 
@@ -141,7 +145,7 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
                 agent,
                 _no_reference,
                 now=hub.now(),
-                skew_s=hub.config.fleet.clock_skew_s,
+                skew_s=_CLOCK_SKEW_S,
                 field="references",
             )
         except ImplausibleError as error:
@@ -189,7 +193,7 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
                 agent,
                 _no_reference if purpose is Purpose.REFERENCE else hub.reference_of(agent),
                 now=now,
-                skew_s=hub.config.fleet.clock_skew_s,
+                skew_s=_CLOCK_SKEW_S,
             )
         except InputError as error:
             answer.rejected.append(_rejected(reported.fingerprint.id, error))
@@ -218,7 +222,7 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
         answer = fleet_pb2.ReportRunsResponse()
         kept: list[Reported] = []
         finished: dict[str, FinishedRun] = {}
-        now, skew_s = hub.now(), hub.config.fleet.clock_skew_s
+        now, skew_s = hub.now(), _CLOCK_SKEW_S
         references = hub.reference_of(agent)
         for number, message in enumerate(request.runs):
             await _let_others(number)

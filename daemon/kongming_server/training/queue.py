@@ -49,6 +49,9 @@ if TYPE_CHECKING:
 TOLD_EVERY_S = 0.5
 """How often the store is told how far an operation is, and asked whether it shall be cancelled."""
 
+_SILENT_AFTER_S = 60.0
+"""A training whose server has told nothing of it for so long has failed."""
+
 _CANCEL = "cancel"
 """The kind of a row that asks the server that works on an operation to cancel it."""
 
@@ -262,7 +265,7 @@ class Training:
 
     def _seen(self, row: StoredOperation) -> Operation:
         """What the store says of another server's, or of one of long ago."""
-        return Operation.from_stored(row).abandoned(self._now(), self._settings.silent_after_s)
+        return Operation.from_stored(row).abandoned(self._now(), _SILENT_AFTER_S)
 
     def _begin_next(self) -> None:
         while self._waiting and self._free > 0:
