@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from kongming.quantities import format_seconds
+
 __all__ = ["MISSING", "moment", "percent", "quantity", "ratio", "signed_percent"]
 
 MISSING = "-"
@@ -14,11 +16,7 @@ def quantity(value: float | None, unit: str) -> str:
         return MISSING
     if unit != "s":
         return f"{value:.3g} {unit}".strip()
-    for factor, name in ((1e9, "ns"), (1e6, "µs"), (1e3, "ms")):
-        # 999.5 of a unit would be shown as 1000: that is one of the next.
-        if abs(value) * factor < 999.5:
-            return f"{_three_digits(value * factor)} {name}"
-    return f"{_three_digits(value)} s"
+    return format_seconds(value).replace(" us", " µs")
 
 
 def ratio(value: float | None) -> str:
@@ -41,8 +39,3 @@ def signed_percent(value: float | None) -> str:
 def moment(iso: str) -> str:
     """A time in ISO 8601 with a final Z, without the T and the Z."""
     return iso.replace("T", " ").rstrip("Z")
-
-
-def _three_digits(value: float) -> str:
-    size = abs(value)
-    return f"{value:.{2 if size < 9.995 else 1 if size < 99.95 else 0}f}"

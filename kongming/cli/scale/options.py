@@ -20,16 +20,11 @@ if TYPE_CHECKING:
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
-def model_argument(function: _Function) -> _Function:
-    """MODEL: parameter ``model`` (str)."""
-    return click.argument("model", metavar="MODEL")(function)
+model_argument = click.argument("model", metavar="MODEL")
+"""MODEL: parameter ``model`` (str)."""
 
-
-def group_option(function: _Function) -> _Function:
-    """``--group NAME``: parameter ``group`` (str, or None)."""
-    return click.option("--group", metavar="NAME", help="The job, for a model of several jobs.")(
-        function
-    )
+group_option = click.option("--group", metavar="NAME", help="The job, for a model of several jobs.")
+"""``--group NAME``: parameter ``group`` (str, or None)."""
 
 
 def question_options(function: _Function) -> _Function:
@@ -63,15 +58,14 @@ FURTHER = 4
 """Default end of a curve, as a multiple of the largest trained machine count."""
 
 
-def prices_option(function: _Function) -> _Function:
-    """``--prices FILE``: parameter ``prices_file`` (Path, or None)."""
-    return click.option(
-        "--prices",
-        "prices_file",
-        metavar="FILE",
-        type=click.Path(dir_okay=False, path_type=Path),
-        help="CSV with columns type and price: money per machine and hour.",
-    )(function)
+prices_option = click.option(
+    "--prices",
+    "prices_file",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="CSV with columns type and price: money per machine and hour.",
+)
+"""``--prices FILE``: parameter ``prices_file`` (Path, or None)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,27 +154,25 @@ def table_options(function: _Function) -> _Function:
     return function
 
 
-def items_option(function: _Function) -> _Function:
-    """``--items N``: parameter ``items`` (float, or None)."""
-    return click.option(
-        "--items",
-        type=click.FloatRange(min=0.0, min_open=True),
-        metavar="N",
-        help="Items of the input at scale 1: n = scale x N. The terms nlogn and nlog2n need it.",
-    )(function)
+items_option = click.option(
+    "--items",
+    type=click.FloatRange(min=0.0, min_open=True),
+    metavar="N",
+    help="Items of the input at scale 1: n = scale x N. The terms nlogn and nlog2n need it.",
+)
+"""``--items N``: parameter ``items`` (float, or None)."""
 
 
-def terms_option(function: _Function) -> _Function:
-    """``--terms LIST``: parameter ``terms`` (str)."""
-    return click.option(
-        "--terms",
-        default="default",
-        show_default=True,
-        metavar="LIST",
-        help="default, auto, or further terms: sqrt, square, nlogn, nlog2n, or expressions in "
-        "scale, machines and n, as 'scale*log(machines)'. A list that names any default term "
-        "(intercept, scale/machines, log(machines), machines) is used as given.",
-    )(function)
+terms_option = click.option(
+    "--terms",
+    default="default",
+    show_default=True,
+    metavar="LIST",
+    help="default, auto, or further terms: sqrt, square, nlogn, nlog2n, or expressions in "
+    "scale, machines and n, as 'scale*log(machines)'. A list that names any default term "
+    "(intercept, scale/machines, log(machines), machines) is used as given.",
+)
+"""``--terms LIST``: parameter ``terms`` (str)."""
 
 
 def planning_options(function: _Function) -> _Function:
