@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 import time
 from typing import Protocol
 
 from kongming_scheduling.log_throttle import LogThrottle
 
+from kongming.backoff import Backoff
 from kongming.records.errors import KongmingError
 from kongming_extender.config import Pods as Settings
 from kongming_extender.kube_api import GoneError, InterruptedWatchError, PodApi
@@ -53,7 +53,8 @@ class PodWatch:
 
     async def run(self) -> None:
         """Watch until it is cancelled."""
-        version, cause, wait_s = "", "start", _FIRST_RETRY_S
+        version, cause = "", "start"
+        backoff = Backoff(_FIRST_RETRY_S, self._settings.longest_retry_s)
         async with self._api as api:
             while True:
                 begun = time.monotonic()
@@ -62,12 +63,12 @@ class PodWatch:
                         self._metrics.relists.labels(cause).inc()
                         version = await self._list(api)
                         self._throttle.clear("pods", "Pods are watched again.")
-                        wait_s = _FIRST_RETRY_S
+                        backoff.after_success()
                     version = await self._watch(api, version)
                     if self._listener.relist_needed():
                         version, cause = "", "doubt"
                     if time.monotonic() - begun > _BRIEF_S:
-                        wait_s = _FIRST_RETRY_S
+                        backoff.after_success()
                         continue
                 except GoneError:
                     version, cause = "", "gone"
@@ -76,7 +77,7 @@ class PodWatch:
                     self._throttle.warn("pods", f"Pods cannot be watched: {error}")
                     self.attempted.set()
                     if version and time.monotonic() - begun > _BRIEF_S:
-                        wait_s = _FIRST_RETRY_S
+                        backoff.after_success()
                     if not version:
                         cause = "error"
                 except Exception:
@@ -85,9 +86,7 @@ class PodWatch:
                     self.attempted.set()
                 finally:
                     self._metrics.watching.set(0)
-                # Many extenders must not come back at the same moment.
-                await asyncio.sleep(random.uniform(0.5, 1.0) * wait_s)
-                wait_s = min(2.0 * wait_s, self._settings.longest_retry_s)
+                await asyncio.sleep(backoff.after_failure())
 
     async def _list(self, api: PodApi) -> str:
         begun = time.time()

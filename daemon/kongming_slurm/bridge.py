@@ -15,6 +15,7 @@ from typing import Protocol, TypeVar
 
 from kongming_scheduling.log_throttle import LogThrottle
 
+from kongming.backoff import Backoff
 from kongming.records.answers import ApplicationReport, Assignment, NodeReport, RankedNode, Ranking
 from kongming.records.errors import KongmingError, UnavailableError
 from kongming.records.questions import RankQuestion
@@ -68,10 +69,11 @@ class Bridge:
         rng: random.Random | None = None,
     ) -> None:
         self._settings, self._connect, self._slurm = settings, connect, slurm
-        self._now, self._rng = now, rng or random.Random()
+        self._now = now
         self._client: Client | None = None
         self._throttle = LogThrottle(_log, repeat_after_s=math.inf)
-        self._failures = 0
+        longest_s = max(settings.rankings.refresh_s, settings.server.longest_retry_s)
+        self._backoff = Backoff(_FIRST_RETRY_S, longest_s, rng)
         self._rankings: RankingFile | None = None
         self._general_slowdowns: dict[str, float] = {}
         self._orphans: set[str] = set()
@@ -109,13 +111,10 @@ class Bridge:
             if self._client is not None:
                 succeeded &= self._try("assignments", self._release_orphans) is not None
         if succeeded:
-            self._failures = 0
+            self._backoff.after_success()
             wait_s = settings.rankings.refresh_s - (time.monotonic() - begun)
             return max(0.1 * settings.rankings.refresh_s, wait_s)
-        longest_s = max(settings.rankings.refresh_s, settings.server.longest_retry_s)
-        bound_s = min(_FIRST_RETRY_S * 2.0 ** min(self._failures, 30), longest_s)
-        self._failures += 1
-        return self._rng.uniform(0.5 * bound_s, bound_s)
+        return self._backoff.after_failure()
 
     def reset(self) -> None:
         """Restore the state without the bridge: no file, weights of idle nodes, no exclusions.

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import os
-import random
 import select
 import threading
 import time
@@ -19,6 +18,7 @@ from typing import Any, Self
 
 import sqlalchemy as sa
 
+from kongming.backoff import Backoff
 from kongming.records.errors import StoreError
 from kongming.store.feed import CHANNEL, Feed
 from kongming.store.service_entries import Change
@@ -105,23 +105,21 @@ class Watch:
         self.close()
 
     def _run(self) -> None:
-        initial, longest = BACK_OFF_S
-        wait_s = initial
+        backoff = Backoff(*BACK_OFF_S)
         postgresql = self._engine.dialect.name == "postgresql"
         while not self._closing.is_set():
             try:
                 with self._listening() if postgresql else self._polling() as wait:
-                    wait_s = initial
+                    backoff.after_success()
                     self._follow(wait)
             except Exception as error:
                 # Drivers also raise errors that SQLAlchemy does not wrap; survive all of them.
-                if self.connected or wait_s == initial:
+                if self.connected or not backoff.failures:
                     LOG.warning(
                         "connection to the change feed lost, reconnecting: %s", _line(error)
                     )
                 self.connected = False
-                self._closing.wait(wait_s * random.uniform(0.5, 1.0))
-                wait_s = min(longest, 2.0 * wait_s)
+                self._closing.wait(backoff.after_failure())
 
     def _follow(self, wait: Callable[[], bool]) -> None:
         # First read the changes from before LISTEN.

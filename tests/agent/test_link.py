@@ -13,7 +13,6 @@ import pytest
 from kongming_agent.reporting.link import (
     MOST_ASSIGNMENTS,
     MOST_PROFILES,
-    Backoff,
     Beat,
     Link,
     Orders,
@@ -21,6 +20,7 @@ from kongming_agent.reporting.link import (
 )
 from kongming_agent.reporting.spool import Spool
 
+from kongming.backoff import Backoff
 from kongming.rpc.v1 import fleet_pb2
 from tests.agent.conftest import refused_records
 from tests.agent.fleet import Fleet, serve

@@ -15,6 +15,7 @@ from typing import Protocol
 
 import grpc
 
+from kongming.backoff import Backoff
 from kongming.records.errors import (
     AccessError,
     InputError,
@@ -95,23 +96,6 @@ class Node(Protocol):
     def beat(self) -> Beat: ...
 
     def ordered(self, orders: Orders) -> None: ...
-
-
-class Backoff:
-    """Waits that double from ``first_s`` up to ``longest_s``, each drawn from its upper half."""
-
-    def __init__(self, first_s: float, longest_s: float, rng: random.Random) -> None:
-        self._first_s, self._longest_s, self._rng = first_s, longest_s, rng
-        self._failures = 0
-
-    def after_failure(self) -> float:
-        """Return the next delay in seconds."""
-        bound = min(self._first_s * 2.0 ** min(self._failures, 30), self._longest_s)
-        self._failures += 1
-        return self._rng.uniform(0.5 * bound, bound)
-
-    def after_success(self) -> None:
-        self._failures = 0
 
 
 class Link:

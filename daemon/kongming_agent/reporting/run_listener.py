@@ -12,6 +12,7 @@ from pathlib import Path
 
 import grpc
 
+from kongming.backoff import Backoff
 from kongming.records import moments
 from kongming.records.errors import KongmingError, StoreError
 from kongming.records.fingerprint import Fingerprint
@@ -21,7 +22,6 @@ from kongming.rpc.errors import from_rpc_error
 from kongming.rpc.handover import Report
 from kongming.rpc.v1 import assignments_pb2, assignments_pb2_grpc
 from kongming.rpc.value_codec import timestamp
-from kongming_agent.reporting.link import Backoff
 from kongming_agent.reporting.spool import DuplicateError, Spool
 
 _log = logging.getLogger(__name__)
