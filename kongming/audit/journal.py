@@ -8,15 +8,14 @@ since that is I/O. Only the standard library is imported, so that measuring proc
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from kongming.audit.steps import Step
+from kongming.line_file import LineFile
 from kongming.records.errors import MALFORMED, IncompatibleError, InputError, StoreError
 
 FORMAT = 1
@@ -63,30 +62,19 @@ class Journal:
         if path.exists() and not path.is_file():
             raise InputError(f"{path} is not a file.", hint="Give another --out.")
         try:
-            self._file: IO[bytes] = path.open("ab+", buffering=0)
+            self._lines = LineFile(path)
         except OSError as error:
-            raise StoreError(f"{path} cannot be written: {error.strerror}.") from error
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            self._file.close()
             raise InputError(
                 f"Another command is writing to {path}.",
                 hint="Wait for it to end, or give another --out.",
             ) from error
+        self.close, self.sync = self._lines.close, self._lines.sync
 
     def __enter__(self) -> Journal:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def close(self) -> None:
-        """Close and unlock; a journal without a header is removed."""
-        with contextlib.suppress(OSError):
-            if not self._file.closed and os.fstat(self._file.fileno()).st_size == 0:
-                self.path.unlink(missing_ok=True)
-        self._file.close()
 
     def begin(self, header: Header) -> None:
         """Write the header. Raises StoreError, and then leaves no journal."""
@@ -98,7 +86,7 @@ class Journal:
             "document": dict(header.document),
         }
         try:
-            self._write(line)
+            self._lines.append(line)
             self.sync()
         except StoreError:
             with contextlib.suppress(OSError):
@@ -107,14 +95,7 @@ class Journal:
 
     def add(self, step: Step) -> None:
         """Append one step. Raises StoreError if it cannot be written; earlier steps remain."""
-        self._write(step.to_dict())
-
-    def sync(self) -> None:
-        """Flush to disk. Raises StoreError."""
-        try:
-            os.fsync(self._file.fileno())
-        except OSError as error:
-            raise _write_error(self.path, error) from error
+        self._lines.append(step.to_dict())
 
     def resume(self) -> tuple[Header, Progress] | None:
         """Prepare to append, and return the header and the progress; None for an empty journal.
@@ -126,7 +107,7 @@ class Journal:
             IncompatibleError: a newer KONGMING wrote it.
         """
         self._check_format()
-        self._remove_incomplete_line()
+        self._lines.remove_incomplete_line()
         progress = Progress()
         for step in steps_of(self.path):
             progress = Progress(step.position + 1, step.round + 1, step.elapsed_s)
@@ -135,35 +116,10 @@ class Journal:
 
     def _check_format(self) -> None:
         """Refuse another file before anything of it is removed."""
-        self._file.seek(0)
-        begin = self._file.read(len(_BEGIN)) or b""
+        self._lines.file.seek(0)
+        begin = self._lines.file.read(len(_BEGIN)) or b""
         if not _BEGIN.startswith(begin):
             raise _not_a_journal(self.path)
-
-    def _remove_incomplete_line(self) -> None:
-        size = self._file.seek(0, os.SEEK_END)
-        end = size
-        while end > 0:
-            start = max(0, end - 65536)
-            self._file.seek(start)
-            at = (self._file.read(end - start) or b"").rfind(b"\n")
-            if at >= 0:
-                end = start + at + 1
-                break
-            end = start
-        if end < size:
-            self._file.truncate(end)
-
-    def _write(self, line: Mapping[str, Any]) -> None:
-        data = json.dumps(line, separators=(",", ":"), allow_nan=False).encode() + b"\n"
-        begin = self._file.seek(0, os.SEEK_END)
-        try:
-            while data:
-                data = data[self._file.write(data) or 0 :]
-        except OSError as error:
-            with contextlib.suppress(OSError):
-                self._file.truncate(begin)
-            raise _write_error(self.path, error) from error
 
 
 def header_of(path: Path) -> Header | None:
@@ -215,11 +171,4 @@ def _not_a_journal(path: Path) -> InputError:
     return InputError(
         f"{path} is not a journal of 'kongming observe'.",
         hint="Move it away, or give another --out.",
-    )
-
-
-def _write_error(path: Path, error: OSError) -> StoreError:
-    return StoreError(
-        f"{path} cannot be written: {error.strerror or error}.",
-        hint="Free some space; the same command then resumes.",
     )

@@ -10,14 +10,13 @@ the records.
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
+from kongming.line_file import LineFile
 from kongming.records.errors import MALFORMED, IncompatibleError, InputError, StoreError
 from kongming.records.run import Run, Signature
 
@@ -51,26 +50,20 @@ class Journal:
         self._records: list[tuple[str, Run | Signature]] = []
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            self._file: IO[bytes] = self.path.open("ab+", buffering=0)
         except OSError as error:
-            raise StoreError(f"{self.path} cannot be written: {error.strerror}.") from error
+            raise StoreError(f"{folder} cannot be created: {error.strerror}.") from error
         try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            self._read()
+            self._lines = LineFile(self.path)
         except OSError as error:
-            self._file.close()
             raise InputError(
                 "Another command measures this campaign now.", hint="Wait until it has ended."
             ) from error
+        try:
+            self._read()
         except BaseException:
-            self._file.close()
+            self._lines.close()
             raise
-
-    def close(self) -> None:
-        """Close the file; remove it if no campaign was begun."""
-        if not self._file.closed and self.entry is None:
-            self.path.unlink(missing_ok=True)
-        self._file.close()
+        self.close = self._lines.close
 
     @property
     def records(self) -> list[Run | Signature]:
@@ -79,7 +72,7 @@ class Journal:
 
     def begin(self, campaign_id: str, document: Mapping[str, Any]) -> JournalEntry:
         """Begin a campaign; this replaces the contents of the file."""
-        self._file.truncate(0)
+        self._lines.file.truncate(0)
         self._records = []
         self.entry = JournalEntry(campaign_id, dict(document), finished=False)
         self._write({"campaign": campaign_id, "format": FORMAT, "document": dict(document)})
@@ -103,20 +96,13 @@ class Journal:
             self.path.unlink(missing_ok=True)
 
     def _write(self, line: Mapping[str, Any]) -> None:
-        text = json.dumps(line, separators=(",", ":")).encode() + b"\n"
-        try:
-            self._file.write(text)
-            os.fsync(self._file.fileno())
-        except OSError as error:
-            raise StoreError(f"{self.path} cannot be written: {error.strerror}.") from error
+        self._lines.append(line)
+        self._lines.sync()
 
     def _read(self) -> None:
-        self._file.seek(0)
-        data = self._file.read()
-        whole = data[: data.rfind(b"\n") + 1]
-        if len(whole) < len(data):
-            self._file.truncate(len(whole))
-        for number, text in enumerate(whole.splitlines()):
+        self._lines.remove_incomplete_line()
+        self._lines.file.seek(0)
+        for number, text in enumerate(self._lines.file.read().splitlines()):
             try:
                 self._take(json.loads(text), number)
             except MALFORMED as error:

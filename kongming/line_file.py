@@ -1,0 +1,83 @@
+"""A file of JSON lines that one process appends to, and that survives kill -9 at any moment."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, Any
+
+from kongming.records.errors import StoreError
+
+
+class LineFile:
+    """The file at ``path``, created where it is missing, open and locked until ``close``. A line is
+    with the kernel when ``append`` returns, and on disk after ``sync``.
+
+    Raises:
+        StoreError: it cannot be created.
+        BlockingIOError: another process has it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            self.file: IO[bytes] = path.open("ab+", buffering=0)
+        except OSError as error:
+            raise StoreError(f"{path} cannot be written: {error.strerror}.") from error
+        try:
+            fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self.file.close()
+            raise
+
+    def close(self) -> None:
+        """Close and unlock; a file without content is removed."""
+        with contextlib.suppress(OSError):
+            if not self.file.closed and os.fstat(self.file.fileno()).st_size == 0:
+                self.path.unlink(missing_ok=True)
+        self.file.close()
+
+    def append(self, line: Mapping[str, Any]) -> None:
+        """Raises StoreError where it cannot be written; then nothing of it is left."""
+        data = json.dumps(line, separators=(",", ":"), allow_nan=False).encode() + b"\n"
+        begin = self.file.seek(0, os.SEEK_END)
+        try:
+            while data:
+                data = data[self.file.write(data) or 0 :]
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                self.file.truncate(begin)
+            raise _write_error(self.path, error) from error
+
+    def sync(self) -> None:
+        """Flush to disk. Raises StoreError."""
+        try:
+            os.fsync(self.file.fileno())
+        except OSError as error:
+            raise _write_error(self.path, error) from error
+
+    def remove_incomplete_line(self) -> None:
+        """Remove what a process that was killed left of its last line."""
+        size = self.file.seek(0, os.SEEK_END)
+        end = size
+        while end > 0:
+            start = max(0, end - 65536)
+            self.file.seek(start)
+            at = (self.file.read(end - start) or b"").rfind(b"\n")
+            if at >= 0:
+                end = start + at + 1
+                break
+            end = start
+        if end < size:
+            self.file.truncate(end)
+
+
+def _write_error(path: Path, error: OSError) -> StoreError:
+    return StoreError(
+        f"{path} cannot be written: {error.strerror or error}.",
+        hint="Free some space; the same command then resumes.",
+    )
