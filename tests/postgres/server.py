@@ -153,6 +153,15 @@ class PostgresServer:
         with psycopg.connect(self.url(), autocommit=True) as connection:
             connection.execute(statement.encode())
 
+    def copy(self, template: str, name: str) -> None:
+        """A new database with what another holds."""
+        import psycopg
+
+        with psycopg.connect(self.url(), autocommit=True) as connection:
+            # Twice as fast, where there is a choice. Older servers know no other way.
+            fast = "STRATEGY FILE_COPY" if connection.info.server_version >= 150000 else ""
+            connection.execute(f"CREATE DATABASE {name} TEMPLATE {template} {fast}".encode())
+
     def remove(self) -> None:
         self.stop(signal.SIGQUIT)
         shutil.rmtree(self.folder, ignore_errors=True)
