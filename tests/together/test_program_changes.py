@@ -24,7 +24,9 @@ CALM = 30
 SERVER = {
     "fleet.heartbeat_period_s": 0.2,
     "fleet.silent_after_s": 20.0,
-    "training.models": "LM,CART",
+    # What the program takes has nothing to do with the fingerprint, which on a busy machine is out
+    # of the range that a small profile has seen: others would learn chance from it.
+    "training.models": "MEAN",
     "closed_loop.check_period_s": 0.05,
     "closed_loop.retrain_runs": RUNS,
     "closed_loop.retrain_pause_s": 0.0,
@@ -34,7 +36,8 @@ CAMPAIGN_S = 200.0
 
 class Program:
     """``nap`` in an applications file. What it takes it tells itself, and a part of a second
-    more by chance, so that the test does not depend on how busy the machine is."""
+    more that differs from run to run, so that the test does not depend on how busy the machine
+    is. Any few runs in a row have parts from all over the range: none seems to be a change."""
 
     def __init__(self, folder: Path) -> None:
         self._script = folder / "nap.sh"
@@ -45,8 +48,11 @@ class Program:
         )
 
     def takes(self, seconds: int) -> None:
-        chance = "$(( $(od -An -N2 -tu2 /dev/urandom) % 900 + 100 ))"
-        self._script.write_text(f"sleep 0.02; echo took {seconds}.{chance}\n")
+        count = self._script.with_suffix(".runs")
+        self._script.write_text(
+            f"echo >> {count}; runs=$(wc -l < {count})\n"
+            f"sleep 0.02; echo took {seconds}.$(( runs * 556 % 900 + 100 ))\n"
+        )
 
     def run(self) -> float:
         done = subprocess.run(["sh", str(self._script)], check=True, capture_output=True, text=True)
@@ -141,6 +147,7 @@ def test_a_changed_program_is_profiled_by_an_agent_and_promoted_though_the_agent
         agent_process("--server", server.grpc, settings=settings)
         eventually(lambda: campaigns(tmp_path, "on request of the server: continued") == 1)
         eventually(lambda: versions(service) == {1: False, 2: True}, CAMPAIGN_S)
-        assert 14.0 < predicted(service) < 16.0
+        # What answers hears of it from the store.
+        eventually(lambda: 14.0 < predicted(service) < 16.0)
         # Once is enough.
         assert campaigns(tmp_path, "profiling nap on request of the server") == 3
