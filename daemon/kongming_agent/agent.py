@@ -23,6 +23,7 @@ from kongming.probes.node import node_facts
 from kongming.probes.suite import load_suite
 from kongming.records.errors import KongmingError, StoreError
 from kongming.records.fingerprint import Fingerprint
+from kongming.systemd import Notifier
 from kongming_agent.config import Settings
 from kongming_agent.probing import signals
 from kongming_agent.probing.budget import Cost
@@ -34,7 +35,6 @@ from kongming_agent.reporting import status as figures
 from kongming_agent.reporting.link import Beat, Orders, Registration
 from kongming_agent.reporting.metrics import View
 from kongming_agent.reporting.spool import Spool
-from kongming_agent.reporting.systemd import Notifier
 from kongming_agent.wait import Wakeup
 
 _log = logging.getLogger(__name__)

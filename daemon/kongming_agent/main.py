@@ -24,6 +24,7 @@ from kongming import process as entry
 from kongming import settings as declared
 from kongming.printable import log_to_stderr
 from kongming.rpc.channel import Connection, connection_from_settings
+from kongming.systemd import Notifier
 from kongming_agent import profiling as profile
 from kongming_agent.agent import Agent
 from kongming_agent.config import Settings
@@ -33,7 +34,6 @@ from kongming_agent.reporting.link import Link
 from kongming_agent.reporting.metrics import Exporter, View
 from kongming_agent.reporting.run_listener import Intake
 from kongming_agent.reporting.spool import Spool
-from kongming_agent.reporting.systemd import Notifier
 
 _log = logging.getLogger(__name__)
 

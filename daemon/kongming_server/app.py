@@ -32,6 +32,7 @@ from kongming.rpc.v1 import (
 from kongming.settings import split_address
 from kongming.store import Change, Store, default_url
 from kongming.store.integrity import check_file, refuse_empty_file, serve_alone
+from kongming.systemd import Notifier
 from kongming_server import garbage_collection as garbage
 from kongming_server.clock import SteadyClock
 from kongming_server.http.app import make_http
@@ -55,7 +56,7 @@ from kongming_server.services.profiles import ProfilesService
 from kongming_server.settings import Config
 from kongming_server.settings import Server as ServerSettings
 from kongming_server.state import Hub
-from kongming_server.supervision import Supervisor
+from kongming_server.supervision import TICK_S, Supervisor
 from kongming_server.training.queue import Training
 from kongming_server.upkeep import Every, Upkeep
 
@@ -82,12 +83,18 @@ class Addresses(NamedTuple):
 class App:
     """``await start()``, then ``await stop()``: in between it serves."""
 
-    def __init__(self, config: Config, clock: SteadyClock | None = None) -> None:
+    def __init__(
+        self,
+        config: Config,
+        clock: SteadyClock | None = None,
+        notifier: Notifier | None = None,
+    ) -> None:
         check_bind(config.server.listen, config.security, "server.listen")
         if config.server.http:
             check_bind(config.server.http, config.security, "server.http")
         self._config = config
         self._clock = clock if clock is not None else SteadyClock()
+        self._notifier = Notifier({}) if notifier is None else notifier
         self._executor = ThreadPoolExecutor(4, thread_name_prefix="kongming-store")
         # Of its own, so that reports never wait behind questions to the store, nor these for them.
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="kongming-ingest")
@@ -98,7 +105,8 @@ class App:
         self._undo = AsyncExitStack()
         self._grace_s = config.server.grace_s
         self._why_not_ready: str | None = "The server is starting."
-        self._supervisor = Supervisor()
+        self._supervisor = Supervisor(stuck_s=config.server.stuck_s)
+        self._stuck: str | None = None
 
     async def start(self) -> Addresses:
         """Open the store, restore what is in it, and listen.
@@ -137,6 +145,7 @@ class App:
         hub = Hub(
             *(config, store, self._executor, engine, self._clock, self._metrics, settings),
             outage=self._outage,
+            supervisor=self._supervisor,
         )
         restore = Restore(hub)
         since = await restore.everything()
@@ -164,6 +173,7 @@ class App:
             hub.profile_requests,
             metrics=self._metrics,
             now=hub.now,
+            working=self._supervisor.working,
         )
         undo.push_async_callback(closed_loop.close)
         await closed_loop.start()
@@ -177,6 +187,7 @@ class App:
             queue_bytes=config.ingest.queue_bytes,
             gather_s=config.ingest.gather_s,
             observe=self._observe,
+            working=self._supervisor.working,
         )
         undo.push_async_callback(ingest.close)
         ingest.start(lambda work: self._supervisor.keep("Writing reports", work))
@@ -192,7 +203,7 @@ class App:
         access = NodeAccess(hub, Ownership(TokensNow(tokens, time.time)))
         assignments = AssignmentsService(hub, closed_loop, access)
         server = grpc.aio.server(
-            interceptors=interceptors(guard, over_grpc),
+            interceptors=interceptors(guard, over_grpc, self._supervisor.working),
             # More than are kept: whoever comes when all places are taken takes one of a stranger.
             options=server_options(config.limits, connections=most_grpc),
         )
@@ -208,7 +219,9 @@ class App:
         )
         host, _ = split_address(config.server.listen, "server.listen")
         port = add_port(server, config.server.listen, config.security)
-        watching = asyncio.create_task(watch_port(port, over_grpc, config.limits.idle_s))
+        watching = self._supervisor.keep(
+            "Watching connections", lambda: watch_port(port, over_grpc, config.limits.idle_s)
+        )
         undo.callback(watching.cancel)
 
         async def drain() -> None:
@@ -221,13 +234,33 @@ class App:
         http = ""
         if config.server.http:
             http = await self._serve_http(predictor, guard, self._connections(over_http))
-        for name in ("", *SERVICES):
-            await self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
+        await self._tell_health(serving=True)
         self._why_not_ready = None
         return Addresses(_address(host, port), http)
 
     def _not_ready(self) -> str | None:
-        return self._why_not_ready or self._supervisor.failing
+        return self._why_not_ready or self._supervisor.failing or self._supervisor.stuck
+
+    async def _look_after_threads(self) -> None:
+        """Once a ``TICK_S``: who looks after the server hears of it while nothing is stuck."""
+        self._supervisor.tick()
+        stuck = self._supervisor.stuck
+        if stuck is None and self._notifier.watchdog_s is not None:
+            self._notifier.alive()
+        if (stuck is None) == (self._stuck is None):
+            return
+        self._stuck = stuck
+        if stuck is None:
+            log.warning("What was stuck has ended.")
+        else:
+            log.error("%s The server should be started again.", stuck)
+        if self._why_not_ready is None:
+            await self._tell_health(serving=stuck is None)
+
+    async def _tell_health(self, *, serving: bool) -> None:
+        states = health_pb2.HealthCheckResponse
+        for name in ("", *SERVICES):
+            await self._health.set(name, states.SERVING if serving else states.NOT_SERVING)
 
     def _observe(self, seconds: float, failed: Exception | None) -> None:
         self._metrics.store_seconds.labels("report").observe(seconds)
@@ -253,6 +286,7 @@ class App:
         # Before the first question comes.
         await upkeep.refresh()
         every.start("Refreshing predictions", 1.0, upkeep.keep_up)
+        every.start("Looking after threads", TICK_S, self._look_after_threads)
         every.start("Following the clock", 1.0, upkeep.follow_clock)
         every.start("Ending reservations", 1.0, upkeep.expire)
         every.start("Noticing silent nodes", 1.0, upkeep.notice_silence)
@@ -265,7 +299,8 @@ class App:
         learning = asyncio.create_task(restore.history(), name="Reading older fingerprints")
         self._undo.callback(learning.cancel)
         fresh = self._supervisor.keep(
-            "Reading tokens", lambda: tokens.keep_fresh(config.security.tokens_period_s)
+            "Reading tokens",
+            lambda: tokens.keep_fresh(config.security.tokens_period_s, self._supervisor.working),
         )
         self._undo.callback(fresh.cancel)
 
@@ -277,7 +312,8 @@ class App:
             # On the watch's own thread, which waits: the next changes come when these are in.
             others = [change for change in changes if not restore.is_own(change)]
             if others:
-                asyncio.run_coroutine_threadsafe(restore.changes(others), loop).result()
+                with self._supervisor.working("Taking over changes of other servers"):
+                    asyncio.run_coroutine_threadsafe(restore.changes(others), loop).result()
                 self._metrics.change_lag.set(max(0.0, time.time() - others[0].changed_at))
 
         watch = await hub.stored(
@@ -307,6 +343,7 @@ class App:
             guard,
             ready=self._not_ready,
             degraded=lambda: self._outage.reason,
+            stuck=lambda: self._supervisor.stuck,
             connections=connections,
         )
         try:

@@ -16,6 +16,7 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from kongming.records.errors import InputError, OverloadedError
 from kongming.rpc import bounds
+from kongming_server.supervision import Working, unwatched
 from kongming_server.turns import Turns
 
 OFF_LOOP_BYTES = 64 << 10
@@ -43,11 +44,13 @@ class Decoder:
         most_bytes: int,
         executor: Executor,
         turns: Turns | None = None,
+        working: Working = unwatched,
     ) -> None:
         self._decode: Callable[[bytes], Any] = bytes if decode is None else decode
         self._most_bytes = most_bytes
         self._executor = executor
         self._turns = Turns() if turns is None else turns
+        self._working = working
         message = getattr(decode, "__self__", None)
         self._descriptor: Descriptor | None = getattr(message, "DESCRIPTOR", None)
 
@@ -65,7 +68,8 @@ class Decoder:
             return self._checked(content)
         loop = asyncio.get_running_loop()
         async with self._turns.of(who):
-            return await loop.run_in_executor(self._executor, self._counted, content)
+            with self._working("Decoding a message"):
+                return await loop.run_in_executor(self._executor, self._counted, content)
 
     def _checked(self, content: bytes) -> Any:
         message = self._decode(content)

@@ -29,6 +29,7 @@ from kongming_server.security.admission import Call, Caller, Guard, Ticket, curr
 from kongming_server.security.connections import Connections
 from kongming_server.security.roles import Role
 from kongming_server.settings import Limits
+from kongming_server.supervision import Working, unwatched
 from kongming_server.turns import Turns
 
 _log = logging.getLogger(__name__)
@@ -47,10 +48,13 @@ if TYPE_CHECKING:  # Their types take parameters only for a checker.
 
 
 def interceptors(
-    guard: Guard, connections: Connections | None = None
+    guard: Guard,
+    connections: Connections | None = None,
+    working: Working = unwatched,
 ) -> list[grpc.aio.ServerInterceptor]:
-    """The interceptors of a grpc.aio server. ``connections`` is told who was admitted on each."""
-    return [_Gate(guard, Connections() if connections is None else connections)]
+    """The interceptors of a grpc.aio server. ``connections`` is told who was admitted on each;
+    ``working`` is around what a thread does."""
+    return [_Gate(guard, Connections() if connections is None else connections, working)]
 
 
 def server_options(limits: Limits, *, connections: int | None = None) -> list[tuple[str, Any]]:
@@ -145,9 +149,15 @@ class RequestIds(logging.Filter):
 
 
 class _Gate(grpc.aio.ServerInterceptor):
-    def __init__(self, guard: Guard, connections: Connections) -> None:
+    def __init__(
+        self,
+        guard: Guard,
+        connections: Connections,
+        working: Working,
+    ) -> None:
         self._guard = guard
         self._connections = connections
+        self._working = working
         self._wrapped: dict[str, Handler] = {}
         # One at a time: large messages do not multiply by decoding many of them at once.
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="kongming-decode")
@@ -188,7 +198,7 @@ class _Gate(grpc.aio.ServerInterceptor):
     def _decoder(self, method: str, decode: Callable[[bytes], Any] | None) -> Decoder:
         limits = self._guard.limits
         most_bytes = limits.import_bytes if method == IMPORT else limits.message_bytes
-        return Decoder(decode, most_bytes, self._executor, self._turns)
+        return Decoder(decode, most_bytes, self._executor, self._turns, self._working)
 
 
 class _Method:

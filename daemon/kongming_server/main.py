@@ -22,6 +22,7 @@ from kongming import process as entry
 from kongming.lazy_group import Entry, LazyGroup
 from kongming.printable import log_to_stderr
 from kongming.settings import as_file, table
+from kongming.systemd import Notifier
 from kongming_server import config as settings
 from kongming_server.settings import Config
 
@@ -132,7 +133,8 @@ async def serve(config: Config) -> int:
 
     for signum in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signum, end, signum)
-    app = App(config)
+    notifier = Notifier()
+    app = App(config, notifier=notifier)
     starting = asyncio.create_task(app.start())
     asking = asyncio.create_task(asked.wait())
     await asyncio.wait((starting, asking), return_when=asyncio.FIRST_COMPLETED)
@@ -143,7 +145,9 @@ async def serve(config: Config) -> int:
     addresses = await starting
     click.echo(f"listening grpc={addresses.grpc} http={addresses.http}")
     sys.stdout.flush()
+    notifier.ready()
     await asking
+    notifier.stopping()
     await app.stop()
     return 0
 

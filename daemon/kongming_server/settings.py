@@ -49,6 +49,14 @@ class Server:
         maximum=600,
         help="How long calls under way may go on after SIGTERM.",
     )
+    stuck_s: float = setting(
+        600.0,
+        unit="s",
+        minimum=1,
+        maximum=86400,
+        help="A call to the store, or other work in a thread, that has not ended by then is stuck: "
+        "/healthz and systemd's watchdog say so, that the server be started again.",
+    )
 
     def store_url(self) -> str | None:
         """The URL that the settings name; None for the default.

@@ -25,6 +25,7 @@ from kongming_server.nodes.quotas import Quotas
 from kongming_server.nodes.registry import Agent, Agents, Watchers
 from kongming_server.outage import Outage
 from kongming_server.settings import Config
+from kongming_server.supervision import Supervisor
 
 T = TypeVar("T")
 
@@ -42,9 +43,11 @@ class Hub:
         metrics: Metrics,
         engine_settings: Settings,
         outage: Outage | None = None,
+        supervisor: Supervisor | None = None,
     ) -> None:
         self.config = config
         self.outage = Outage() if outage is None else outage
+        self._supervisor = Supervisor() if supervisor is None else supervisor
         self.store = store
         self.engine = engine
         self.clock = clock
@@ -75,7 +78,8 @@ class Hub:
         """
         begun = time.perf_counter()
         try:
-            result = await asyncio.get_running_loop().run_in_executor(self._executor, call)
+            with self._supervisor.working("A call to the store"):
+                result = await asyncio.get_running_loop().run_in_executor(self._executor, call)
         except StoreError as error:
             self.metrics.store_errors.inc()
             self.outage.failed(error)

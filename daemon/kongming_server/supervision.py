@@ -1,13 +1,16 @@
-"""Work that goes on as long as the server does: none of it ends without a word.
+"""Work that goes on as long as the server does: none of it ends, or hangs, without a word.
 
-Whatever ends by an unforeseen error is begun again, and readiness says so meanwhile.
+Whatever ends by an unforeseen error is begun again, and readiness says so meanwhile. What goes on
+in a thread for far longer than it can take is stuck: health says so, and who looks after the server
+begins it again.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 log = logging.getLogger(__name__)
 
@@ -15,12 +18,55 @@ AGAIN_S = 1.0
 """How soon work that failed is begun again."""
 
 
-class Supervisor:
-    """Tasks that are begun again where they fail; for one event loop."""
+TICK_S = 1.0
+"""How often ``tick`` is called."""
 
-    def __init__(self, again_s: float = AGAIN_S) -> None:
+
+Working = Callable[[str], AbstractContextManager[None]]
+"""``Supervisor.working``, or ``unwatched``."""
+
+
+def unwatched(name: str) -> AbstractContextManager[None]:
+    """Work in a thread that nobody looks after."""
+    return nullcontext()
+
+
+class Supervisor:
+    """Tasks that are begun again where they fail, and work in threads that has a time limit; for
+    one event loop.
+
+    ``stuck_s`` is that limit, in seconds of ``tick``: a machine that is busy, suspended or stopped
+    ticks slower, and its threads have longer.
+    """
+
+    def __init__(self, again_s: float = AGAIN_S, stuck_s: float = 600.0) -> None:
         self._again_s = again_s
+        self._stuck_s = stuck_s
         self._failed: dict[str, str] = {}
+        self._age_s = 0.0
+        self._at_work: dict[object, tuple[str, float]] = {}
+
+    def tick(self) -> None:
+        """Another ``TICK_S`` in which the event loop had its turns."""
+        self._age_s += TICK_S
+
+    @contextmanager
+    def working(self, name: str) -> Iterator[None]:
+        """Around work in a thread, from the event loop or from the thread."""
+        key = object()
+        self._at_work[key] = (name, self._age_s)
+        try:
+            yield
+        finally:
+            del self._at_work[key]
+
+    @property
+    def stuck(self) -> str | None:
+        """Which work has gone on for too long, in a sentence; None for none."""
+        for name, since in list(self._at_work.values()):
+            if self._age_s - since > self._stuck_s:
+                return f"{name} has not ended for {self._age_s - since:.0f} s."
+        return None
 
     @property
     def failing(self) -> str | None:

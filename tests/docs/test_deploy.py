@@ -91,7 +91,7 @@ def test_a_unit_does_not_decide_who_reads_the_settings_of_others(path: Path) -> 
 def test_a_unit_notifies_only_if_its_program_does(path: Path) -> None:
     (kind,) = unit(path)["Service"]["Type"]
     package = ROOT / "daemon" / path.stem.replace("-", "_")
-    notifies = any("NOTIFY_SOCKET" in file.read_text() for file in package.rglob("*.py"))
+    notifies = any("Notifier()" in file.read_text() for file in package.rglob("*.py"))
     assert (kind == "notify") == notifies
 
 

@@ -1,7 +1,7 @@
 """The HTTP side of the server: the same gate, the same servicer and the same messages as gRPC.
 
 GET  /metrics        Prometheus
-GET  /healthz        200 while the process answers
+GET  /healthz        200 while the process answers, 503 where it is to be started again
 GET  /readyz         200 once it can predict, else 503 with the reason
 POST /v1/predict     PredictRequest as JSON -> PredictResponse
 POST /v1/rank        RankNodesRequest as JSON -> RankNodesResponse
@@ -59,11 +59,12 @@ def make_http(
     *,
     ready: Why = lambda: None,
     degraded: Why = lambda: None,
+    stuck: Why = lambda: None,
     connections: Connections | None = None,
 ) -> web.Application:
     """The application to serve. ``ready`` returns None, or why the server cannot answer yet;
-    ``degraded`` None, or what it cannot do though it answers; ``connections`` is told which of
-    them are in use."""
+    ``degraded`` None, or what it cannot do though it answers; ``stuck`` None, or why it is to be
+    started again; ``connections`` is told which of them are in use."""
     known = Connections() if connections is None else connections
     app = web.Application(
         client_max_size=guard.limits.json_bytes, middlewares=[_gate(guard, known)]
@@ -75,7 +76,10 @@ def make_http(
         return web.Response(body=body, headers={"Content-Type": content_type})
 
     async def healthz(request: web.Request) -> web.Response:
-        return json_answer({"alive": True})
+        reason = stuck()
+        if reason is None:
+            return json_answer({"alive": True})
+        return json_answer({"alive": False, "reason": reason}, status=503)
 
     async def readyz(request: web.Request) -> web.Response:
         reason = ready()

@@ -46,7 +46,13 @@ _MIRRORED = (
 )
 _PLAIN = (
     ("/metrics", "metrics", "All metrics in Prometheus' text format.", "text/plain", False),
-    ("/healthz", "healthz", "200 while the process answers.", "application/json", True),
+    (
+        "/healthz",
+        "healthz",
+        "200 while it is sound, else 503.",
+        "application/json",
+        True,
+    ),
     ("/readyz", "readyz", "200 once it can predict, else 503.", "application/json", True),
     ("/openapi.json", "openapi", "This document.", "application/json", True),
     ("/docs", "docs", "This document for people.", "text/html", True),

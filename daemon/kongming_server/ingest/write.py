@@ -24,6 +24,7 @@ from kongming.records.errors import (
     UnavailableError,
 )
 from kongming.store import Accepted, Reported
+from kongming_server.supervision import Working, unwatched
 
 log = logging.getLogger(__name__)
 
@@ -93,8 +94,10 @@ class Ingest:
         queue_bytes: int = 1 << 40,
         gather_s: float = 0.0,
         observe: Callable[[float, Exception | None], None] = lambda seconds, failed: None,
+        working: Working = unwatched,
     ) -> None:
-        """``observe`` is told how long each transaction took, and whether the store failed."""
+        """``observe`` is told how long each transaction took, and whether the store failed;
+        ``working`` is around each."""
         self._store = store
         self._executor = executor
         self._committed = committed
@@ -103,6 +106,7 @@ class Ingest:
         self._queue_wait_s = queue_wait_s
         self._queue_bytes = queue_bytes
         self._observe = observe
+        self._working = working
         self._gather_s = gather_s
         self._lines: dict[str, _Line] = {}
         self._queued = 0
@@ -199,7 +203,8 @@ class Ingest:
             begun = time.perf_counter()
             failed: Exception | None = None
             try:
-                results = await loop.run_in_executor(self._executor, self._commit, reports)
+                with self._working("Writing reports"):
+                    results = await loop.run_in_executor(self._executor, self._commit, reports)
             except Exception as error:
                 if not isinstance(error, KongmingError):
                     log.exception("Reports could not be written.")

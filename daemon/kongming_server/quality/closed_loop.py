@@ -31,6 +31,7 @@ from kongming_server.quality import backtest as scores
 from kongming_server.quality.backtest import Realised
 from kongming_server.quality.drift import DriftTest, Verdict
 from kongming_server.settings import ClosedLoop as Settings
+from kongming_server.supervision import Working, unwatched
 from kongming_server.training.records import Outcome
 
 if TYPE_CHECKING:
@@ -108,7 +109,9 @@ class ClosedLoop:
         *,
         metrics: Metrics | None = None,
         now: Callable[[], float] = time.time,
+        working: Working = unwatched,
     ) -> None:
+        self._working = working
         self._settings = settings or Settings()
         self._training = training
         self._profiles = profiles
@@ -239,7 +242,8 @@ class ClosedLoop:
     async def _look_at(self, keys: set[Key]) -> None:
         async with self._lock:
             for key in sorted(keys):
-                state = await asyncio.to_thread(self._tests.state, key)
+                with self._working("Looking at finished runs"):
+                    state = await asyncio.to_thread(self._tests.state, key)
                 if state is None:
                     continue
                 before = self._states.get(key)

@@ -15,6 +15,7 @@ from fnmatch import fnmatchcase
 from kongming.records.errors import AccessError, InputError, StoreError
 from kongming.store import StoredToken
 from kongming_server.security.roles import Role
+from kongming_server.supervision import Working, unwatched
 
 __all__ = [
     "CERTIFICATE",
@@ -110,13 +111,18 @@ class TokenBook:
         """``load`` in a thread. Raises StoreError."""
         await asyncio.to_thread(self.load)
 
-    async def keep_fresh(self, period_s: float) -> None:
-        """Refresh every ``period_s`` until cancelled."""
+    async def keep_fresh(
+        self,
+        period_s: float,
+        working: Working = unwatched,
+    ) -> None:
+        """Refresh every ``period_s`` until cancelled; ``working`` is around each time."""
         away = False
         while True:
             await asyncio.sleep(period_s)
             try:
-                await self.refresh()
+                with working("Reading tokens"):
+                    await self.refresh()
                 away = False
             except StoreError as error:
                 # Once for each outage: this would be the loudest line of the log.

@@ -3,7 +3,7 @@ from __future__ import annotations
 import socket
 from pathlib import Path
 
-from kongming_agent.reporting.systemd import Notifier
+from kongming.systemd import Notifier
 
 
 def test_systemd_is_told(tmp_path: Path) -> None:
