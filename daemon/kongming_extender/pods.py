@@ -71,6 +71,10 @@ def demand_of(pod: Mapping[str, Any]) -> Demand:
     annotations = _mapping(_mapping(pod, "metadata"), "annotations")
     problems: list[str] = []
     app = annotations.get(APP)
+    if app is not None and not (isinstance(app, str) and app.isprintable()):
+        # No server would take it as a name.
+        problems.append(f"{APP} is {_shown(app)}; allowed: a name of printable characters")
+        app = None
     limit = 0.0
     if LIMIT in annotations:
         limit = _limit(annotations[LIMIT])
@@ -93,7 +97,7 @@ def demand_of(pod: Mapping[str, Any]) -> Demand:
                 f"{STALE} is {_shown(annotations[STALE])}; allowed: {', '.join(STALE_POLICIES)}"
             )
     return Demand(
-        app=app.strip() if isinstance(app, str) else "",
+        app="" if app is None else app.strip(),
         limit=limit,
         placement=placement,
         stale=stale,

@@ -44,6 +44,13 @@ def test_an_annotation_that_is_not_valid_is_ignored_and_reported(
     assert part in demand.problems[0]
 
 
+def test_an_application_that_no_log_could_show_is_ignored_and_reported() -> None:
+    demand = demand_of(annotated(app="etl\n2026-11-22 ERROR forged"))
+    assert demand.app == ""
+    [problem] = demand.problems
+    assert problem.isprintable()
+
+
 def test_a_pod_that_has_ended_has_its_times() -> None:
     pod = clusters.decoded(
         clusters.pod(

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 from pathlib import Path
 
 import grpc
 import pytest
 
 from kongming.rpc.record_codec import run_to_message
-from kongming.rpc.v1 import assignments_pb2, fleet_pb2
+from kongming.rpc.v1 import assignments_pb2, fleet_pb2, profiles_pb2, profiles_pb2_grpc
 from kongming.store import Store
 from tests import builders
 from tests.server.conftest import StartServer
@@ -276,6 +277,49 @@ def test_nodes_come_in_pages(server: ServerProcess) -> None:
         if not token:
             break
     assert seen == ids
+
+
+def test_a_page_is_bounded_in_bytes(server: ServerProcess) -> None:
+    channel = server.channel()
+    large = {"note": "x" * 60_000}
+    for number in range(80):
+        FakeAgent(channel, f"node-{number:02}", cgroup=large).register()
+    agent = FakeAgent(channel)
+    seen, token = 0, ""
+    while token or not seen:
+        # What is longer than 4 MiB, clients of other languages do not take.
+        page = agent.fleet.ListNodes(fleet_pb2.ListNodesRequest(page_token=token), timeout=20)
+        seen, token = seen + len(page.nodes), page.next_page_token
+    assert seen == 80
+
+
+@pytest.mark.parametrize("name", ["n\n2026-11-22 05:00:00,000 ERROR forged", "n\x1b[31m", "n\0"])
+def test_no_name_forges_a_line_of_the_log(server: ServerProcess, name: str) -> None:
+    agent = FakeAgent(server.channel(), "node-1")
+    agent.register()
+    evil = FakeAgent(server.channel(), "node-2", name=name)
+    profiles = profiles_pb2_grpc.ProfilesStub(agent.channel)  # type: ignore[no-untyped-call]
+    place = {"app": name, "node": "node-1"}
+    calls: tuple[Callable[[], object], ...] = (
+        evil.register,
+        lambda: agent.assignments.Bind(assignments_pb2.BindRequest(assignment_id="a", **place)),
+        lambda: agent.assignments.Bind(
+            assignments_pb2.BindRequest(assignment_id=name, app="sort", node="node-1")
+        ),
+        lambda: agent.assignments.Reserve(
+            assignments_pb2.ReserveRequest(assignment_id="a", **place)
+        ),
+        lambda: profiles.RegisterApplication(
+            profiles_pb2.RegisterApplicationRequest(name=name, identity="0")
+        ),
+    )
+    for call in calls:
+        with pytest.raises(grpc.RpcError) as refused:
+            call()
+        assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    log = server.log.read_text()
+    assert not any(line.startswith("2026-11-22 05:00:00,000") for line in log.splitlines())
+    assert "\x1b" not in log
 
 
 def test_a_name_of_two_nodes_is_refused(server: ServerProcess) -> None:

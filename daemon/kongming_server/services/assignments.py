@@ -54,6 +54,8 @@ class AssignmentsService(assignments_pb2_grpc.AssignmentsServicer):
         domain = _domain(request.domain, agent.domains)
         placement = values.placement_from_message(request.placement)
         ttl_s = self._ttl(request)
+        if request.app:
+            plain_name(request.app, "app")
         async with self._deciding(request.assignment_id) as book:
             resident = book.reserve(
                 request.assignment_id,
@@ -75,10 +77,9 @@ class AssignmentsService(assignments_pb2_grpc.AssignmentsServicer):
         if calling_agent() is not None:
             if agent is None:
                 raise InputError("is missing.", field="node", allowed="the agent's own")
-            plain_name(request.assignment_id, "assignment_id")
-            if request.app:
-                plain_name(request.app, "app")
             await self._access.speak_for(agent)
+        if request.app:
+            plain_name(request.app, "app")
         node_id = "" if agent is None else agent.facts.id
         started_at = values.unix(request.started_at) if request.HasField("started_at") else None
         async with self._deciding(request.assignment_id) as book:
@@ -156,8 +157,7 @@ class AssignmentsService(assignments_pb2_grpc.AssignmentsServicer):
             return [hub.book.get(assignment_id)]
         except UnknownNameError:
             pass
-        if not assignment_id:
-            raise InputError("is empty.", field="assignment_id", allowed="a name")
+        plain_name(assignment_id, "assignment_id")
         # It may have ended long ago, or another server may have taken it a moment ago.
         row = await hub.stored(lambda: hub.store.assignment(assignment_id))
         return [] if row is None else [resident_of(row)]

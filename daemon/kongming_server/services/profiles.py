@@ -25,6 +25,7 @@ from kongming.rpc import value_codec as values
 from kongming.rpc.v1 import profiles_pb2, profiles_pb2_grpc
 from kongming.store import Store
 from kongming.store.service_entries import Reported
+from kongming_server.ingest.decode import plain_name
 from kongming_server.operations import Operation
 from kongming_server.quality.backtest import Realised
 from kongming_server.quality.closed_loop import ClosedLoop
@@ -89,7 +90,7 @@ class ProfilesService(profiles_pb2_grpc.ProfilesServicer):
     async def RegisterApplication(
         self, request: profiles_pb2.RegisterApplicationRequest, context: Context
     ) -> profiles_pb2.RegisterApplicationResponse:
-        name, identity = _named(request.name, "name"), _named(request.identity, "identity")
+        name, identity = plain_name(request.name, "name"), _named(request.identity, "identity")
         document = _table(name, values.json_object(request.document, "document"))
         await _stored(lambda: self._store.put_application(name, identity, document))
         application = await self._application(name)
