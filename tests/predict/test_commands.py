@@ -15,6 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from kongming.cli.main import run
+from kongming.cli.predict.explain import command as explain
 from kongming.cli.predict.predict import command
 from kongming.cli.predict.usefulness import not_better_than
 from kongming.learning import model_names, training
@@ -300,6 +301,11 @@ def test_now_measures_only_what_the_model_needs(
         command, ["chaser", "--now", "--with", "chaser", "--store", trained, "--json"]
     )
     assert json.loads(both.stdout)["slowdown"]["median"] > 1.2 * document["slowdown"]["median"]
+    explained = CliRunner().invoke(explain, ["chaser", "--store", trained, "--json"])
+    assert explained.exit_code == 0, explained.output
+    parts = json.loads(explained.stdout)["contributions"]
+    assert parts[0]["family"] == "memory"
+    assert parts[0]["log_slowdown"] > 0.05
 
 
 def test_now_refuses_a_model_of_another_suite(

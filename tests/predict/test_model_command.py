@@ -64,7 +64,7 @@ def test_a_card_for_a_person(corun: str, kongming: Kongming) -> None:
     shown = kongming("model", "chaser").stdout
     for words in (
         "chaser, cross-core: model version 1",
-        "repeats within",
+        "repeat noise",
         "28 (6 solo, 22 induced)",
         "example: Example CPU, 2 CPUs, 32.0 MiB cache",
         "not calibrated: 8 groups left out in turn",

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from kongming.cli import options, output
 from kongming.cli.examples import examples
-from kongming.cli.fleet.serving import Server, oracle, server_options
+from kongming.cli.fleet.serving import Server, asks_server, oracle, server_options
 from kongming.cli.help_groups import GroupedCommand
 from kongming.cli.predict.trained import placement_of_model
 from kongming.records.questions import STALE_POLICIES, Question
@@ -27,7 +28,11 @@ if TYPE_CHECKING:
     ),
 )
 @click.argument("app", metavar="APP")
-@click.option("--node", metavar="NODE", help="The node (id or name). Default: this one.")
+@click.option(
+    "--node",
+    metavar="NODE",
+    help="The node (id or name), by its newest fingerprint. Default: this node, measured now.",
+)
 @click.option(
     "-n",
     "--limit",
@@ -62,12 +67,13 @@ def command(
     store_url: str | None,
     as_json: bool,
 ) -> None:
-    """Explain the prediction for APP on NODE.
+    """Explain the prediction for APP on NODE; without --node, on this node as it is now.
 
     Show for each surrogate its cost there now, its cost on the idle node, and how much lower the
     slowdown of APP would be with the idle cost. These parts need not sum to the slowdown: two
     resources can be short together.
     """
+    here = node is None and not asks_server(server)
     if node is None:
         from kongming.probes.node import node_facts
 
@@ -82,12 +88,32 @@ def command(
         stale_policy=stale,
         model=None if model == "auto" else model,
     )
-    with oracle(server, store_url) as service:
-        answer = service.explain(question)
+    if here:
+        answer = _explain_now(question, store_url)
+    else:
+        with oracle(server, store_url) as service:
+            answer = service.explain(question)
     if as_json:
         output.emit_json(answer.to_dict())
     else:
         _show(answer, name, limit)
+
+
+def _explain_now(question: Question, store_url: str | None) -> Explanation:
+    """Measure this node as 'kongming predict' does, and explain the prediction."""
+    from kongming.cli.predict.predict import check_model, measure
+    from kongming.cli.predict.trained import model_of, placement_for
+    from kongming.engine.load.measured import explain_measured
+    from kongming.engine.load.models import Widenings
+    from kongming.store import Store
+
+    check_model(question.model)
+    with Store.open(store_url, create=False) as store:
+        where = placement_for(store, question.app, question.placement)
+        trained, _ = model_of(store, question.app, where, question.model)
+        taken = measure(trained, question.model, None)
+        asked = replace(question, node=taken.node.id, placement=where)
+        return explain_measured(store, taken, asked, Widenings(store, question.model).of(trained))
 
 
 _MOVED = 1.2

@@ -174,7 +174,7 @@ def command(
         if file is not None:
             live = _read_fingerprint(file)
         elif measuring:
-            live = _measure(trained, model, directory)
+            live = measure(trained, model, directory)
         widenings = Widenings(store, model)
         widening = widenings.of(trained)
         if others:
@@ -306,7 +306,7 @@ def _read_fingerprint(file: Path) -> Fingerprint:
     return Fingerprint.from_dict(document)
 
 
-def _measure(file: ModelFile, model: str | None, directory: Path | None) -> Fingerprint:
+def measure(file: ModelFile, model: str | None, directory: Path | None) -> Fingerprint:
     """Measure the surrogates that the model needs, on the CPU of its training runs."""
     from kongming.learning.predict import columns_needed, live_variant
     from kongming.probes.fingerprinting import take_fingerprint

@@ -53,8 +53,9 @@ def remarks(file: ModelFile, runs: Iterable[Run], model: str | None = None) -> t
     found = [] if judgement is None else _profile(file.app, judgement)
     trivial = not_better_than(file.variants["full"], members, model)
     if trivial is not None:
-        way_out = PROFILE_AGAIN.format(app=file.app)
-        found.append(f"No model of {file.app} is clearly better than {trivial}: {way_out}.")
+        # What to do about a bad profile is said already.
+        way_out = "" if found else f": {PROFILE_AGAIN.format(app=file.app)}"
+        found.append(f"No model of {file.app} is clearly better than {trivial}{way_out}.")
     return tuple(found)
 
 
@@ -70,36 +71,38 @@ def not_better_than(variant: Variant, runs: Iterable[Run], model: str | None = N
         return None
     tolerance = variant.noise / math.sqrt(max(frozen.scores["n"], 1.0))
     own = frozen.scores["mean_abs_log"]
+    shown = frozen.scores["mean_pct"]
     one = error_of_one(runs)
-    if one is not None and one - own <= tolerance:
-        return f"saying that nothing slows it (error {_percent(own)} against {_percent(one)})"
+    if one is not None and one[0] - own <= tolerance:
+        return f"saying that nothing slows it (mean error {shown:.1f} % against {one[1]:.1f} %)"
     mean = variant.models.get(MEAN)
     if mean is None or not mean.scores:
         return None
     least = mean.scores["mean_abs_log"]
     if frozen.name == MEAN or least - own <= tolerance:
-        best = "" if frozen.name == MEAN else f" (error {_percent(own)} against {_percent(least)})"
+        other = mean.scores["mean_pct"]
+        best = "" if frozen.name == MEAN else f" (mean error {shown:.1f} % against {other:.1f} %)"
         return f"the mean of its training runs, whatever the environment{best}"
     return None
 
 
-def error_of_one(runs: Iterable[Run]) -> float | None:
-    """Return the mean absolute log error of always predicting a slowdown of 1; None without runs
-    under load."""
+def error_of_one(runs: Iterable[Run]) -> tuple[float, float] | None:
+    """Return the mean error of always predicting a slowdown of 1, in logs and in per cent; None
+    without runs under load."""
     from kongming.records.run import solo_time
 
     usable = [run for run in runs if run.ok]
     solo = solo_time(usable)
     if solo is None or all(run.kind == "solo" for run in usable):
         return None
-    return statistics.fmean(abs(math.log(run.cost / solo.median)) for run in usable)
+    ratios = [run.cost / solo.median for run in usable]
+    return (
+        statistics.fmean(abs(math.log(ratio)) for ratio in ratios),
+        100.0 * statistics.fmean(abs(1.0 / ratio - 1.0) for ratio in ratios),
+    )
 
 
 def _profile(app: str, judgement: Judgement) -> list[str]:
     if judgement.verdict == "good":
         return []
     return [f"The profile of {app} is {judgement} {judgement.advice}"]
-
-
-def _percent(log_error: float) -> str:
-    return f"{100.0 * math.expm1(log_error):.1f} %"

@@ -1,14 +1,16 @@
-"""A prediction in an environment that was measured by hand, with what a store knows."""
+"""A prediction, or its explanation, in an environment that was measured by hand, with what a
+store knows."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from kongming.engine.engine import Engine
 from kongming.engine.load import Needs, load, tolerated
 from kongming.engine.load.nodes import newest_references
 from kongming.engine.nodes import domain_of
 from kongming.learning.intervals import Widening
-from kongming.records.answers import Forecast
+from kongming.records.answers import Explanation, Forecast
 from kongming.records.fingerprint import Fingerprint
 from kongming.records.moments import unix
 from kongming.records.prediction import Prediction
@@ -25,6 +27,23 @@ def predict_measured(
 
     Raises: as ``Engine.predict``, and InputError for an implausible fingerprint.
     """
+    engine, here, now = _engine_at(store, fingerprint, question, widening)
+    return _prediction_of(engine.predict(here, now))
+
+
+def explain_measured(
+    store: Store, fingerprint: Fingerprint, question: Question, widening: Widening
+) -> Explanation:
+    """Return what ``predict_measured`` comes from, surrogate by surrogate. Raises likewise."""
+    engine, here, now = _engine_at(store, fingerprint, question, widening)
+    return engine.explain(here, now)
+
+
+def _engine_at(
+    store: Store, fingerprint: Fingerprint, question: Question, widening: Widening
+) -> tuple[Engine, Question, float]:
+    """Return an engine that knows the fingerprint's node only by it, the question about the cache
+    domain there, and the moment."""
     node = fingerprint.node
     now = unix(fingerprint.started_at) + fingerprint.elapsed_s / 2.0
     engine = load(store, Needs(apps=frozenset({(question.app, 0)})), now)
@@ -36,7 +55,7 @@ def predict_measured(
             engine.put_reference(node.id, domain, reference.times, reference.suite_version)
     here = domain_of(node, fingerprint.cpu) or 0
     engine.put_fingerprint(node.id, here, fingerprint, now=now)
-    return _prediction_of(engine.predict(replace(question, domain=here), now))
+    return engine, replace(question, domain=here), now
 
 
 def _prediction_of(forecast: Forecast) -> Prediction:
