@@ -18,6 +18,7 @@ from kongming.engine.environment import LARGEST_LOG
 from kongming.engine.scoring import Served
 from kongming.engine.slots import ANY_SUITE
 from kongming.learning import colocation
+from kongming.learning.awake import awake_share
 from kongming.learning.intervals import UNWIDENED, Widening
 from kongming.learning.model_file import ModelFile
 from kongming.records.errors import UnknownNameError, UntrainedError
@@ -43,10 +44,12 @@ _MOST_REMEMBERED = 10_000
 class Pressure:
     """What an application does to a neighbour: ``slowed`` (C,), log slowdown of each surrogate
     over the idle node, 0 or more, NaN where its signature has no reading. ``row`` is its place
-    in the table of harm; ``known`` is False for what merely stands in."""
+    in the table of harm; ``awake`` the share of time in which it keeps a CPU awake; ``known`` is
+    False for what merely stands in."""
 
     row: int
     slowed: Floats
+    awake: float = 0.0
     known: bool = True
 
 
@@ -250,7 +253,7 @@ class Catalog:
         """
         found = self._typical.get(suite)
         if found is None or len(found.slowed) < len(self._columns):
-            found = Pressure(0, self._mean_pressure(suite), known=False)
+            found = Pressure(0, self._mean_pressure(suite), self._mean_awake(suite), known=False)
             self._typical[suite] = found
         return found
 
@@ -276,6 +279,11 @@ class Catalog:
         there = ~np.isnan(stacked).all(axis=0)
         flat[there] = np.nanmean(stacked[:, there], axis=0)
         return flat
+
+    def _mean_awake(self, suite: int) -> float:
+        """0 where no signature is known: nothing is faster without evidence."""
+        known = [p.awake for code, p in self._pressures.values() if suite in (code, ANY_SUITE)]
+        return math.fsum(known) / len(known) if known else 0.0
 
     def _resolve_all(self, node_id: str) -> bool:
         # Those that are known stay as they are: a signature was taken over the reference of its
@@ -304,7 +312,8 @@ class Catalog:
         if idle is None:
             return False
         slowed = np.clip(logs - fitted(idle, len(logs)), 0.0, LARGEST_LOG)
-        self._pressures[key] = (suite, Pressure(self._pressure_rows.take(key), slowed))
+        row = self._pressure_rows.take(key)
+        self._pressures[key] = (suite, Pressure(row, slowed, awake_share(signatures)))
         return True
 
     def _idle(self, key: Key, node_id: str, suite: int) -> Floats | None:

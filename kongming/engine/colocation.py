@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from kongming.arrays import Floats
 from kongming.engine import environment
 from kongming.engine import forecast_parts as answering
+from kongming.engine.catalog import Pressure
 from kongming.engine.columns import fitted
 from kongming.engine.environment import Phase
 from kongming.engine.forecast_parts import Met
@@ -17,6 +17,7 @@ from kongming.engine.nodes import NodeView
 from kongming.engine.scoring import Served
 from kongming.engine.state import World
 from kongming.learning import predict as library
+from kongming.learning.awake import together
 from kongming.learning.estimate import Asked
 from kongming.records.answers import Colocation, NeighbourImpact
 from kongming.records.errors import InputError, UntrainedError
@@ -63,7 +64,7 @@ class Companion:
         )
         return Colocation(forecast, tuple(impacts))
 
-    def _known_pressure(self, name: str, placement: str, model: Served) -> Floats:
+    def _known_pressure(self, name: str, placement: str, model: Served) -> Pressure:
         found = self._world.catalog.pressure(name, placement, model.suite)
         if not found.known:
             raise UntrainedError(
@@ -71,13 +72,13 @@ class Companion:
                 "known.",
                 hint="Profile it: kongming profile APPS.toml --app " + name,
             )
-        return fitted(found.slowed, len(self._world.columns))
+        return found
 
     def _beside(
         self,
         model: Served,
         question: ColocationQuestion,
-        pressures: Sequence[Floats],
+        pressures: Sequence[Pressure],
         signatures: Mapping[str, Sequence[Signature]],
     ) -> Prediction:
         file = model.file
@@ -106,7 +107,7 @@ class Companion:
         self,
         name: str,
         placement: str,
-        others: Sequence[Floats],
+        others: Sequence[Pressure],
         question: ColocationQuestion,
         warnings: list[str],
     ) -> NeighbourImpact:
@@ -124,7 +125,7 @@ class Companion:
             if sentence not in warnings:
                 warnings.append(sentence)
             return NeighbourImpact(name, None)
-        theirs = [*others, fitted(arriving.slowed, len(world.columns))]
+        theirs = [*others, arriving]
         widening = world.catalog.widening(name, placement)
         try:
             slowdown: Interval | None = answering.slowdown(
@@ -135,12 +136,13 @@ class Companion:
             slowdown = None
         return NeighbourImpact(name, slowdown)
 
-    def _idle_plus(self, pressures: Sequence[Floats]) -> Met:
+    def _idle_plus(self, pressures: Sequence[Pressure]) -> Met:
         """An idle node, as slowdowns, with these neighbours on it."""
         idle = np.zeros(len(self._world.columns))
-        stacked = np.array(pressures).reshape(len(pressures), len(idle))
+        stacked = np.array([fitted(one.slowed, len(idle)) for one in pressures])
+        stacked = stacked.reshape(len(pressures), len(idle))
         logs, _ = environment.met(idle, idle, [Phase.ADDED] * len(pressures), stacked)
-        return Met(logs, idle, True)
+        return Met(logs, idle, True, together(one.awake for one in pressures))
 
     def _has_reference(self, view: NodeView, model: Served) -> bool:
         return any(

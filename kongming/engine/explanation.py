@@ -34,7 +34,8 @@ class Explainer:
         idle = world.slots.idle[slot]
         if model is None:
             return Explanation(forecast, self._shares(logs, idle, view.by))
-        met = Met(logs, idle, world.is_carried(slot, model))
+        awake = self._forecaster.awake(question, world.company(slot))
+        met = Met(logs, idle, world.is_carried(slot, model), awake)
         return Explanation(forecast, self._contributions(model, met))
 
     def _contributions(self, model: Served, met: Met) -> tuple[Contribution, ...]:
@@ -53,7 +54,7 @@ class Explainer:
         scorer, row = complete[0]
         without = np.tile(row, (len(row) + 1, 1))
         np.fill_diagonal(without[1:], scorer.log_idle)
-        predicted = scorer.log_slowdown(without)
+        predicted = scorer.log_slowdown(without, np.full(len(without), met.awake))
         lost = (predicted[0] - predicted[1:]).tolist()
         here, idle = met.logs[scorer.places], met.idle[scorer.places]
         idle = np.where(np.isnan(idle), scorer.log_idle, idle)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -19,28 +19,27 @@ from kongming.learning.intervals import Widening
 from kongming.records.answers import Forecast
 from kongming.records.prediction import Interval, Prediction
 
-NO_SLOWDOWN = 0.0
-"""Log slowdown below which no median beside neighbours lies: they never make a program faster."""
-
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Met:
     """An environment on a node: ``logs`` and ``idle`` (C,), log seconds per operation there.
 
     ``carried`` is whether it counts by its slowdowns over ``idle``, put onto the idle times of
-    the node that the model is of.
+    the node that the model is of. ``awake`` is the share of time in which neighbours keep a CPU
+    awake, NaN without any.
     """
 
     logs: Floats
     idle: Floats
     carried: bool
+    awake: float = math.nan
 
 
 def estimated(model: Served, met: Met, asked: Asked) -> Estimate:
     """The slowdown of an application in an environment. Raises InputError where too many of its
     surrogates were not read."""
     rows = scoring.rows_of(model, met.logs, met.logs - met.idle, met.carried)
-    return estimate_row(model.file, model.by_name(), rows, asked)
+    return estimate_row(model.file, model.by_name(), rows, replace(asked, awake=met.awake))
 
 
 def predicted(
@@ -53,7 +52,7 @@ def predicted(
 
 def slowdown(model: Served, met: Met, level: float, widening: Widening) -> Interval:
     """A resident's slowdown alone. Raises as ``estimated``."""
-    return estimated(model, met, Asked(None, None, level, widening, NO_SLOWDOWN)).interval
+    return estimated(model, met, Asked(None, None, level, widening)).interval
 
 
 def moved(model: Served, met: Met, movement: float) -> tuple[float, float]:
@@ -61,7 +60,11 @@ def moved(model: Served, met: Met, movement: float) -> tuple[float, float]:
     whose surrogates have all moved by ``movement``, in logs, one way or the other."""
     rows = met.logs + np.array([[-movement], [0.0], [movement]])
     scores = scoring.score(
-        model, rows, rows - met.idle, np.full(3, met.carried, dtype=np.bool_)
+        model,
+        rows,
+        rows - met.idle,
+        np.full(3, met.carried, dtype=np.bool_),
+        np.full(3, met.awake),
     ).log_slowdown
     low, middle, high = scores.tolist()
     if math.isnan(low + middle + high):

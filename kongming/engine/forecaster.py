@@ -21,6 +21,7 @@ from kongming.engine.residents import Company
 from kongming.engine.scoring import Served
 from kongming.engine.slots import ANY_SUITE
 from kongming.engine.state import World
+from kongming.learning.awake import together
 from kongming.learning.estimate import Asked, runtime_of
 from kongming.records.answers import Forecast, ResidentImpact
 from kongming.records.errors import (
@@ -36,7 +37,8 @@ from kongming.records.questions import Question
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Found:
-    """What a question is about: ``logs`` (C,) is the environment that the application meets."""
+    """What a question is about: ``logs`` (C,) is the environment that the application meets, and
+    ``awake`` the share of time in which residents keep a CPU awake, NaN without any."""
 
     view: NodeView
     slot: int
@@ -44,6 +46,7 @@ class _Found:
     model: Served | None
     company: Company
     logs: Floats
+    awake: float
 
 
 class Forecaster:
@@ -75,7 +78,15 @@ class Forecaster:
             company = world.residents.company(
                 world.slots, slot, view.facts.id, world.catalog, world.columns, history
             )
-        found = _Found(view, slot, placement, model, company, self.met(question, company, view))
+        found = _Found(
+            view,
+            slot,
+            placement,
+            model,
+            company,
+            self.met(question, company, view),
+            self.awake(question, company),
+        )
         key = (
             question.app,
             placement,
@@ -164,6 +175,13 @@ class Forecaster:
             logs = company.met if place is None else company.each[place]
         return fitted(logs, self._world.slots.width)
 
+    @staticmethod
+    def awake(question: Question, company: Company) -> float:
+        """The share of time in which those beside the application keep a CPU awake; NaN for a
+        newcomer to a node where nobody runs."""
+        place = company.place(question.resident_id) if question.resident_id else None
+        return company.awake if place is None else float(company.each_awake[place])
+
     def _age(self, slot: int, now: float) -> float | None:
         taken_at = float(self._world.slots.taken_at[slot])
         return None if math.isnan(taken_at) else max(now - taken_at, 0.0)
@@ -206,7 +224,7 @@ class Forecaster:
         widening = world.catalog.widening(question.app, found.placement)
         said = answering.predicted(
             model,
-            Met(found.logs, world.slots.idle[slot], is_carried),
+            Met(found.logs, world.slots.idle[slot], is_carried, found.awake),
             Asked(None, None, question.level, widening),
             strict=question.strict,
         )
@@ -261,9 +279,12 @@ class Forecaster:
             if model is None:
                 continue
             meets = fitted(found.company.each[i], world.slots.width)
+            awake = float(found.company.each_awake[i])
+            then = together((awake, arriving.awake))
             slowdowns = []
-            for logs in (meets, meets + pressure):
-                met = Met(logs, world.slots.idle[found.slot], world.is_carried(found.slot, model))
+            for logs, share in ((meets, awake), (meets + pressure, then)):
+                is_carried = world.is_carried(found.slot, model)
+                met = Met(logs, world.slots.idle[found.slot], is_carried, share)
                 widening = world.catalog.widening(one.resident.app, one.placement)
                 try:
                     slowdowns.append(answering.slowdown(model, met, question.level, widening))
@@ -308,7 +329,7 @@ class Forecaster:
         else:
             movement = slots.movement(found.slot)
             is_carried = model is not None and self._world.is_carried(found.slot, model)
-            met = Met(found.logs, slots.idle[found.slot], is_carried)
+            met = Met(found.logs, slots.idle[found.slot], is_carried, found.awake)
             slowdown = answering.aged(forecast.slowdown, model, met, movement, age)
             reach = movement.reach(age, slowdown.level)
             how = (

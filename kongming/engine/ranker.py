@@ -265,28 +265,29 @@ class Ranker:
 
     def _from_history(self, asked: _Asked, stale: NDArray[np.intp], found: Floats) -> None:
         world, slots = self._world, self._world.slots
-        places, rows = [], []
+        places, companies = [], []
         for slot in stale.tolist():
             median = slots.median(slot)
             if median is not None:
                 node_id = world.nodes.at(int(slots.node[slot])).facts.id
                 places.append(slot)
-                rows.append(
+                companies.append(
                     world.residents.company(
                         slots, slot, node_id, world.catalog, world.columns, median
-                    ).met
+                    )
                 )
         if not places:
             return
         chosen = np.array(places, dtype=np.intp)
-        met = np.array(rows)
+        met = np.array([company.met for company in companies])
+        awake = np.array([company.awake for company in companies])
         slowed = met - slots.idle[chosen]
         if asked.model is None:
             found[chosen] = np.nanmean(slowed, axis=1)
             asked.history.update(zip(places, map(_Reading, slowed), strict=True))
             return
         counted = carried(chosen, slots, world.own_node(asked.model))
-        scores = scoring.score(asked.model, met, slowed, counted)
+        scores = scoring.score(asked.model, met, slowed, counted, awake)
         found[chosen] = scores.log_slowdown
         for i, place in enumerate(places):
             asked.history[place] = _Reading(
@@ -324,16 +325,15 @@ class Ranker:
         by_place = [len(table.rows(place)) for place in places]
         if not rows:
             return [(0.0, 0.0)] * len(places)
-        pressure = fitted(asked.pressure.slowed, world.slots.width)
         chosen = np.array(rows, dtype=np.intp)
-        general = float(np.nanmean(pressure))
+        general = float(np.nanmean(fitted(asked.pressure.slowed, world.slots.width)))
         before = table.now[chosen]
         unknown = np.isnan(before)
         if unknown.any():
             before[unknown] = table.now[chosen[unknown]] = np.nan_to_num(
                 world.resident_logs(chosen[unknown], None)
             )
-        then = world.resident_logs(chosen, pressure)
+        then = world.resident_logs(chosen, asked.pressure)
         # Where no model says anything, one is slowed as its surrogates are on average.
         untold = np.isnan(then)
         added = np.where(untold, general, np.maximum(then - before, 0.0))
@@ -464,7 +464,7 @@ class Ranker:
         history = asked.history.get(slot)
         if stale and age is not None and history is None:
             is_carried = asked.model is not None and world.is_carried(slot, asked.model)
-            met = Met(slots.met[slot], slots.idle[slot], is_carried)
+            met = Met(slots.met[slot], slots.idle[slot], is_carried, float(slots.awake[slot]))
             interval = answering.aged(interval, asked.model, met, slots.movement(slot), age)
         elif stale:
             interval = replace(interval, calibrated=False)

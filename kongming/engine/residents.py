@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,11 +36,15 @@ class Present:
 @dataclass(frozen=True, eq=False, slots=True)
 class Company:
     """Everyone who matters to one slot. ``met`` (C,) is what a newcomer meets; ``each`` (n, C)
-    what each of ``present`` meets itself: all of it but its own pressure."""
+    what each of ``present`` meets itself: all of it but its own pressure. ``awake`` and
+    ``each_awake`` (n,) are the shares of time in which a CPU is kept awake beside them; ``awake``
+    is NaN where nobody runs."""
 
     present: tuple[Present, ...]
     met: Floats
     each: Floats
+    awake: float = math.nan
+    each_awake: Floats = field(default_factory=lambda: np.empty(0))
 
     @property
     def here(self) -> list[int]:
@@ -113,7 +117,7 @@ class Residents:
         ones = self._by_node.get(node_id)
         when = float(slots.taken_at[slot])
         taken_at = None if math.isnan(when) else when
-        present, pressures = [], []
+        present, pressures, asleep = [], [], []
         for one in (ones or {}).values():
             its = environment.phase(one, taken_at)
             if its is Phase.ABSENT:
@@ -123,12 +127,16 @@ class Residents:
             pressure = _pressure(one.app, placement, here, int(slots.suite[slot]), catalog, columns)
             present.append(Present(one, its, placement, pressure.known, here))
             pressures.append(fitted(pressure.slowed, slots.width))
+            asleep.append(1.0 if its is Phase.REMOVED else 1.0 - pressure.awake)
         if not present:
             return Company((), read.copy(), np.empty((0, slots.width)))
         newcomer, each = environment.met(
             read, slots.idle[slot], [one.phase for one in present], np.array(pressures)
         )
-        return Company(tuple(present), newcomer, each)
+        others = [math.prod(asleep[:i] + asleep[i + 1 :]) for i in range(len(asleep))]
+        alone = all(one.phase is Phase.REMOVED for one in present)
+        awake = math.nan if alone else 1.0 - math.prod(asleep)
+        return Company(tuple(present), newcomer, each, awake, 1.0 - np.array(others))
 
     def _drop(self, assignment_id: str) -> None:
         node = self._node_of.pop(assignment_id)
@@ -149,7 +157,7 @@ def _pressure(
     if across.known:
         return across
     shared = columns.devices()[: len(own.slowed)]
-    return Pressure(own.row, np.where(shared, own.slowed, 0.0), own.known)
+    return Pressure(own.row, np.where(shared, own.slowed, 0.0), known=own.known)
 
 
 class ResidentTable:
@@ -157,6 +165,7 @@ class ResidentTable:
 
     ``slot`` (m,) is where each is (-1 for a free row), ``model`` its row in the matrix (0 where
     it has no model in service), ``met`` (m, C) the log seconds per operation that it meets,
+    ``awake`` the share of time in which others there keep a CPU awake,
     ``now`` its log slowdown there (NaN until worked out).
     """
 
@@ -165,13 +174,14 @@ class ResidentTable:
         self.slot = np.full(64, -1, dtype=np.int64)
         self.model = np.zeros(64, dtype=np.int64)
         self.now = np.full(64, math.nan)
+        self.awake = np.zeros(64)
         self.met = np.zeros((64, width))
         self._rows: dict[int, list[int]] = {}
         self._free: list[int] = []
         self._counts = np.zeros(64, dtype=np.int64)
 
-    def replace(self, slot: int, met: Floats, models: Sequence[int]) -> None:
-        """Those of one slot, ``met`` (n, C) and ``models`` of each."""
+    def replace(self, slot: int, met: Floats, awake: Floats, models: Sequence[int]) -> None:
+        """Those of one slot, ``met`` (n, C), ``awake`` (n,) and ``models`` of each."""
         rows = self._rows.pop(slot, [])
         self._count_up_to(slot + 1)
         self._counts[slot] = len(models)
@@ -192,6 +202,7 @@ class ResidentTable:
         self.slot[rows] = slot
         self.model[rows] = models
         self.met[rows] = met
+        self.awake[rows] = awake
         self.now[rows] = math.nan
 
     def rows(self, slot: int) -> list[int]:
@@ -238,6 +249,7 @@ class ResidentTable:
             self.slot = np.concatenate([self.slot, np.full(more, -1, dtype=np.int64)])
             self.model = np.concatenate([self.model, np.zeros(more, dtype=np.int64)])
             self.now = np.concatenate([self.now, np.full(more, math.nan)])
+            self.awake = np.concatenate([self.awake, np.zeros(more)])
             self.met = np.concatenate([self.met, np.zeros((more, self.met.shape[1]))])
         self.count += 1
         return self.count - 1

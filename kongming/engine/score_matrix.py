@@ -30,6 +30,7 @@ class Environments:
     chosen: NDArray[np.intp]
     met: Floats
     slowed: Floats
+    awake: Floats
     node: NDArray[np.int32]
     suite: NDArray[np.int32]
     version: NDArray[np.int32]
@@ -42,6 +43,7 @@ class Environments:
             chosen,
             slots.met[chosen, :width],
             slots.slowed[chosen, :width],
+            slots.awake[chosen],
             slots.node[chosen],
             slots.suite[chosen],
             slots.version[chosen],
@@ -99,6 +101,7 @@ class Matrix:
             environments.met,
             environments.slowed,
             environments.referenced & (environments.node != own_node),
+            environments.awake,
         )
         row = model.row
         other = (suite != model.suite) & (suite != ANY_SUITE)
@@ -131,6 +134,7 @@ class HarmTable:
         self._generation = -1
         self._columns: dict[int, Served] = {}
         self._pressures: Floats = np.zeros((1, 1))
+        self._awake: Floats = np.zeros(1)
         self.added = np.zeros((1, 1), dtype=np.float32)
 
     def wanting(self, catalog: Catalog) -> list[Served]:
@@ -144,11 +148,10 @@ class HarmTable:
         if model.width() > pressures.shape[1]:
             pressures = np.array([fitted(one, model.width()) for one in pressures])
         everywhere = np.ones(len(pressures), dtype=np.bool_)
-        there = scoring.score(model, pressures, pressures, everywhere).log_slowdown
-        idle = scoring.score(
-            model, np.zeros_like(pressures[:1]), np.zeros_like(pressures[:1]), everywhere[:1]
-        ).log_slowdown[0]
-        # A neighbour never makes a program faster.
+        there = scoring.score(model, pressures, pressures, everywhere, self._awake).log_slowdown
+        nothing = np.zeros_like(pressures[:1])
+        idle = scoring.score(model, nothing, nothing, everywhere[:1], np.zeros(1)).log_slowdown[0]
+        # That a program which waits gains by a newcomer is no reason to put one there.
         added = np.maximum(there - idle, 0.0)
         self.added[:, model.row] = np.where(np.isnan(added), self.added[:, 0], added)
         self._columns[model.row] = model
@@ -163,14 +166,19 @@ class HarmTable:
         width = max([len(typical.slowed), 1, *(len(p.slowed) for _, p in known.values())])
         pressures = np.zeros((rows, width))
         pressures[0] = fitted(typical.slowed, width)
+        awake = np.zeros(rows)
+        awake[0] = typical.awake
         for _, pressure in known.values():
             pressures[pressure.row] = fitted(pressure.slowed, width)
-        same = pressures.shape == self._pressures.shape and np.array_equal(
-            pressures, self._pressures, equal_nan=True
+            awake[pressure.row] = pressure.awake
+        same = (
+            pressures.shape == self._pressures.shape
+            and np.array_equal(pressures, self._pressures, equal_nan=True)
+            and np.array_equal(awake, self._awake)
         )
         if not same:
             self._columns.clear()
-        self._pressures = pressures
+        self._pressures, self._awake = pressures, awake
         general = _means(pressures)
         before, self.added = self.added, np.tile(general[:, None], (1, columns)).astype(np.float32)
         kept = {model.row for model in models if self._columns.get(model.row) is model}

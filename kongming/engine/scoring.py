@@ -90,13 +90,14 @@ def rows_of(model: Served, absolute: Floats, slowed: Floats, carried: bool) -> R
 
 
 def score(
-    model: Served, absolute: Floats, slowed: Floats, carried: NDArray[np.bool_]
+    model: Served, absolute: Floats, slowed: Floats, carried: NDArray[np.bool_], awake: Floats
 ) -> MatrixScores:
     """What the model says of n environments.
 
     ``absolute`` (n, C) are log seconds per operation, ``slowed`` (n, C) the same over the idle
     reference of the node that they were read on. Where ``carried``, it is the slowdowns that
-    count, put onto the idle times of the model's own node.
+    count, put onto the idle times of the model's own node. ``awake`` (n,) is the share of time in
+    which neighbours keep a CPU awake, NaN without any.
     """
     n = len(absolute)
     scores = MatrixScores(
@@ -115,7 +116,7 @@ def score(
         complete = ~np.isnan(logs).any(axis=1)
         if code == FULL:
             incomplete = logs
-        _put(scores, scorer, code, np.flatnonzero(left & complete), logs)
+        _put(scores, scorer, code, np.flatnonzero(left & complete), logs, awake)
         left &= ~complete
     if left.any() and incomplete is not None:
         full = model.scorers[FULL]
@@ -123,20 +124,20 @@ def score(
         filled = incomplete[rows]
         complete = full.fill(filled)
         incomplete[rows] = filled
-        _put(scores, full, FULL, rows[complete], incomplete)
+        _put(scores, full, FULL, rows[complete], incomplete, awake)
     return scores
 
 
 def log_slowdowns(
-    model: Served, absolute: Floats, slowed: Floats, carried: NDArray[np.bool_]
+    model: Served, absolute: Floats, slowed: Floats, carried: NDArray[np.bool_], awake: Floats
 ) -> Floats:
     """The log slowdowns of ``score`` alone, (n,): quicker where a few models are asked of a few
     environments each."""
     scorer = model.scorers[FULL]
     logs = _logs(scorer, absolute, slowed, carried)
     if np.isnan(logs).any():
-        return score(model, absolute, slowed, carried).log_slowdown
-    return np.clip(scorer.log_slowdown(logs), -LARGEST_LOG, LARGEST_LOG)
+        return score(model, absolute, slowed, carried, awake).log_slowdown
+    return np.clip(scorer.log_slowdown(logs, awake), -LARGEST_LOG, LARGEST_LOG)
 
 
 def _logs(
@@ -151,11 +152,17 @@ def _logs(
 
 
 def _put(
-    scores: MatrixScores, scorer: PlacedScorer, code: int, rows: NDArray[np.intp], logs: Floats
+    scores: MatrixScores,
+    scorer: PlacedScorer,
+    code: int,
+    rows: NDArray[np.intp],
+    logs: Floats,
+    awake: Floats,
 ) -> None:
     if not len(rows):
         return
-    of_rows = scorer.score(logs if len(rows) == len(logs) else logs[rows])
+    every = len(rows) == len(logs)
+    of_rows = scorer.score(logs if every else logs[rows], awake if every else awake[rows])
     scores.log_slowdown[rows] = np.clip(of_rows.log_slowdown, -LARGEST_LOG, LARGEST_LOG)
     scores.severity[rows] = of_rows.severity
     scores.outside[rows] = of_rows.outside

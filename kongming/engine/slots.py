@@ -53,6 +53,7 @@ class Slots:
         self.taken_at = np.full(rows, math.nan)
         self.ttl_s = np.full(rows, settings.ttl_s)
         self.general = np.full(rows, math.nan)
+        self.awake = np.full(rows, math.nan)
         self.idle = np.full((rows, self.width), math.nan)
         self.latest = np.full((rows, self.width), math.nan)
         self.met = np.full((rows, self.width), math.nan)
@@ -83,7 +84,7 @@ class Slots:
         self.ttl_s[slot] = self._settings.ttl_s
         for one in (self.idle, self.latest, self.met, self.slowed, self.history, self.history_at):
             one[slot] = math.nan
-        self.taken_at[slot] = self.general[slot] = math.nan
+        self.taken_at[slot] = self.general[slot] = self.awake[slot] = math.nan
         self.version[slot] += 1
         self._references[slot] = {}
         self._movements[slot] = self._default
@@ -147,9 +148,11 @@ class Slots:
         found[known] = np.nanmedian(rows[:, known], axis=0)
         return found
 
-    def set_met(self, slot: int, met: Floats) -> None:
-        """The environment that follows for a newcomer, (C,)."""
+    def set_met(self, slot: int, met: Floats, awake: float) -> None:
+        """The environment that follows for a newcomer, (C,), and the share of time in which
+        residents keep a CPU awake, NaN without any."""
         self.met[slot] = met
+        self.awake[slot] = awake
         slowed = np.clip(met - self.idle[slot], -LARGEST_LOG, LARGEST_LOG)
         self.slowed[slot] = slowed
         known = slowed[~np.isnan(slowed)]
@@ -232,6 +235,7 @@ _FILLINGS: Sequence[tuple[str, float]] = (
     ("taken_at", math.nan),
     ("ttl_s", 0.0),
     ("general", math.nan),
+    ("awake", math.nan),
     ("idle", math.nan),
     ("latest", math.nan),
     ("met", math.nan),

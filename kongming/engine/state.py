@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from kongming.arrays import Floats
 from kongming.engine import scoring
 from kongming.engine.assignments import Resident
-from kongming.engine.catalog import Catalog
+from kongming.engine.catalog import Catalog, Pressure
 from kongming.engine.columns import Columns, fitted, fitted_rows
 from kongming.engine.nodes import MOST_DOMAINS, Nodes, NodeView
 from kongming.engine.residents import Company, Residents, ResidentTable
@@ -92,7 +92,7 @@ class World:
             self.slots.drop(slot)
             self._companies.pop(slot, None)
             self._references.pop(slot, None)
-            self.table.replace(slot, np.empty((0, self.slots.width)), [])
+            self.table.replace(slot, np.empty((0, self.slots.width)), np.empty(0), [])
             for pending in (self._dirty, self._urgent):
                 pending.discard(slot)
             self._since.pop(slot, None)
@@ -313,9 +313,9 @@ class World:
         self._impacts_lag = False
         return True
 
-    def resident_logs(self, rows: NDArray[np.intp], newcomer: Floats | None) -> Floats:
-        """(n,) log slowdown, 0 or more, of residents by their rows in the table; NaN for one
-        without a model. ``newcomer`` (C,) is the pressure of one who would join each of them."""
+    def resident_logs(self, rows: NDArray[np.intp], newcomer: Pressure | None) -> Floats:
+        """(n,) log slowdown of residents by their rows in the table; NaN for one without a model.
+        ``newcomer`` is the pressure of one who would join each of them."""
         table, slots = self.table, self.slots
         # Those of one model stand together, so that each model is asked once, of a slice.
         order = np.argsort(table.model[rows], kind="stable")
@@ -323,8 +323,10 @@ class World:
         kinds, where = table.model[rows], table.slot[rows]
         width = min(len(self.columns), slots.width)
         met = fitted_rows(table.met[rows, :width], width)
+        awake = table.awake[rows]
         if newcomer is not None:
-            met = met + fitted(newcomer, width)
+            met = met + fitted(newcomer.slowed, width)
+            awake = 1.0 - (1.0 - awake) * (1.0 - newcomer.awake)
         slowed = met - slots.idle[where, :width]
         starts = np.flatnonzero(np.diff(kinds, prepend=-1))
         models = [self.catalog.at(kind) for kind in kinds[starts].tolist()]
@@ -338,9 +340,11 @@ class World:
         for model, start, count in zip(models, starts.tolist(), counts.tolist(), strict=True):
             if model is not None:
                 its = slice(start, start + count)
-                logs[its] = scoring.log_slowdowns(model, met[its], slowed[its], counted[its])
+                logs[its] = scoring.log_slowdowns(
+                    model, met[its], slowed[its], counted[its], awake[its]
+                )
         found = np.empty(len(rows))
-        found[order] = np.where(fits, np.maximum(logs, 0.0), math.nan)
+        found[order] = np.where(fits, logs, math.nan)
         return found
 
     def _settle(self) -> None:
@@ -378,14 +382,14 @@ class World:
             self.slots, slot, view.facts.id, self.catalog, self.columns
         )
         self._companies[slot] = company
-        self.slots.set_met(slot, company.met)
+        self.slots.set_met(slot, company.met, company.awake)
         here = company.here
         models = []
         for i in here:
             one = company.present[i]
             served = self.catalog.served(one.resident.app, one.placement)
             models.append(0 if served is None else served.row)
-        self.table.replace(slot, company.each[here], models)
+        self.table.replace(slot, company.each[here], company.each_awake[here], models)
         self._impacts_lag = True
 
     def _fit(self) -> None:

@@ -78,12 +78,9 @@ def row(columns: Sequence[str], times: Mapping[str, float]) -> Floats:
 def waiting_share(runs: Sequence[Run]) -> float | None:
     """Return the share of solo time that the program was off the processor; None if its processor
     time is not known."""
-    shares = [
-        max(0.0, 1.0 - run.usage.cpu_s / run.wall_s)
-        for run in runs
-        if run.kind == "solo" and run.usage.cpu_s > 0.0 and run.wall_s > 0.0
-    ]
-    return float(np.median(shares)) if shares else None
+    shares = [run.waiting_share for run in runs if run.kind == "solo"]
+    known = [share for share in shares if share is not None]
+    return float(np.median(known)) if known else None
 
 
 def suite_offsets(runs: Sequence[Run]) -> dict[str, float]:

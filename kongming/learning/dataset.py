@@ -14,6 +14,7 @@ import numpy as np
 
 from kongming.arrays import Floats
 from kongming.learning import reading_pairs
+from kongming.learning.awake import awake_factor, keeping_awake
 from kongming.learning.bracketing import TRAINING_WIDTH_S, Bracket
 from kongming.learning.columns import (
     DEVICES,
@@ -36,8 +37,10 @@ class Dataset:
     """The training data of one application on one node at one placement. ``X`` (n, p), which models
     are fitted to, is the natural log of seconds per operation during a run: the mean of the
     readings before and after it. ``known`` (n, p) is the reading before the run: the models are
-    scored on it. ``y`` is (n,), the log of cost / solo. ``reading_variance`` (p,) is the variance
-    of the noise of an entry of ``X``. ``groups`` holds, per row, the resource families of its load:
+    scored on it. ``y`` is (n,), the log of cost / solo, less ``awake`` where the load kept a CPU
+    awake (``awake_factor``). ``reading_variance`` (p,) is the variance of the noise of an entry of
+    ``X``.
+    ``groups`` holds, per row, the resource families of its load:
     empty for a solo run, ``beside:NAME`` for a run co-located with NAME, ``in:NAME`` for one in an
     environment; ``inducers`` the surrogates that loaded it, or that environment. ``idle`` is (p,),
     the log of the median over the solo rows: the environment of the solo runs. All readings are as
@@ -61,6 +64,7 @@ class Dataset:
     idle: Floats
     reading_variance: Floats
     suite_offset: Floats
+    awake: float
     groups: tuple[frozenset[str], ...]
     inducers: tuple[tuple[str, ...], ...]
     levels: tuple[str, ...]
@@ -189,6 +193,11 @@ def build(
         )
     kept = tuple(names[j] for j in varying)
     X = met[:, varying]
+    y = _log_slowdowns(usable, solo)
+    awake = keeping_awake(usable)
+    factor = awake_factor(y[awake], waiting)
+    # What is left is due to pressure, which the models learn.
+    y[awake] -= factor
     solo_rows = [i for i, run in enumerate(usable) if run.kind == "solo"]
     first = usable[0]
     return Dataset(
@@ -204,7 +213,8 @@ def build(
         families=tuple(families.get(name, "") for name in kept),
         X=X,
         known=known[:, varying],
-        y=_log_slowdowns(usable, solo),
+        y=y,
+        awake=factor,
         idle=np.median(X[solo_rows] if solo_rows else X, axis=0),
         suite_offset=np.array([offsets.get(name, 0.0) for name in kept]),
         reading_variance=_reading_variance(X, shift[:, varying], solo_rows, denoise),

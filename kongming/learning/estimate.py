@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -27,15 +28,15 @@ class Asked:
     """The parameters of a prediction.
 
     ``model`` None is the chosen model, ``variant`` None the columns that the environment has
-    readings of; ``level`` and ``widening`` are the interval's, and ``floor`` is the least log
-    slowdown of its median, None for the model's own bound.
+    readings of; ``level`` and ``widening`` are the interval's, and ``awake`` is the share of time
+    in which neighbours keep a CPU awake, NaN without any.
     """
 
     model: str | None = None
     variant: VariantName | None = None
     level: float = 0.9
     widening: Widening = UNWIDENED
-    floor: float | None = None
+    awake: float = math.nan
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -92,10 +93,8 @@ def estimate_row(
     columns of each variant, NaN where there is no reading. Raises InputError as ``estimate``."""
     remarks = [*warnings]
     scorer, row = choose(file, scorers, rows, asked.variant, remarks)
-    scores = scorer.score(row[None, :])
+    scores = scorer.score(row[None, :], np.array([asked.awake]))
     log_slowdown = float(scores.log_slowdown[0])
-    if asked.floor is not None:
-        log_slowdown = max(log_slowdown, asked.floor)
     interval = scorer.interval(log_slowdown, float(scores.severity[0]), asked.level, asked.widening)
     return Estimate(interval, row, scorer, tuple(remarks))
 

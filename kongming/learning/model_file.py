@@ -21,7 +21,8 @@ from kongming.sealed_document import DocumentKind, finite, positive
 __all__ = ["FrozenModel", "ModelFile", "Selection", "Variant", "read", "seal"]
 
 _KIND = DocumentKind("kongming-model", 2, "model document", "train it again", "kongming train")
-"""Version 2 has shrunk stacks of equal weights, of type ``consensus``; 1 is read as it is."""
+"""Version 2 has shrunk stacks of equal weights, of type ``consensus``, and ``awake``; 1 is read as
+it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,8 @@ class FrozenModel:
 @dataclass(frozen=True, eq=False, slots=True)
 class Variant:
     """All models over one set of columns. ``idle``, ``low`` and ``high`` (p,) are in seconds
-    per operation, ``spread`` (p,) and ``noise`` in logs."""
+    per operation, ``spread`` (p,) and ``noise`` in logs. ``awake``, 0 or less, is the log slowdown
+    beside a neighbour that never sleeps and presses on nothing (``kongming.learning.awake``)."""
 
     name: str
     columns: tuple[str, ...]
@@ -80,6 +82,7 @@ class Variant:
     low: Floats
     high: Floats
     noise: float
+    awake: float
     chosen: str
     models: Mapping[str, FrozenModel]
 
@@ -127,8 +130,13 @@ def read(document: object) -> ModelFile:
 def _model_file(document: Mapping[str, Any]) -> ModelFile:
     solo = document["solo"]
     noise_pct = solo["noise_pct"]
+    # Documents of version 1 have none.
+    awake = finite(document.get("awake", 0.0))
+    if awake > 0.0:
+        raise ValueError("awake")
     variants = {
-        str(name): _variant(str(name), variant) for name, variant in document["variants"].items()
+        str(name): _variant(str(name), variant, awake)
+        for name, variant in document["variants"].items()
     }
     if "full" not in variants:
         raise KeyError("full")
@@ -152,7 +160,7 @@ def _model_file(document: Mapping[str, Any]) -> ModelFile:
     )
 
 
-def _variant(name: str, document: Mapping[str, Any]) -> Variant:
+def _variant(name: str, document: Mapping[str, Any], awake: float) -> Variant:
     columns = tuple(str(column) for column in document["columns"])
     if not columns or len(set(columns)) != len(columns):
         raise ValueError("columns")
@@ -181,6 +189,7 @@ def _variant(name: str, document: Mapping[str, Any]) -> Variant:
         low=low,
         high=high,
         noise=positive(document["noise"]),
+        awake=awake,
         chosen=chosen,
         models=models,
     )

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kongming.learning import colocation
+from kongming.learning.awake import awake_share, together
 from kongming.learning.colocation import Times
 from kongming.learning.estimate import Asked, estimate, prediction
 from kongming.learning.intervals import UNWIDENED, Widening
@@ -23,9 +24,6 @@ from kongming.records.run import Signature
 
 Document = Mapping[str, Any] | ModelFile
 """A model document, or one that was read already, which is not checked again."""
-
-NO_SLOWDOWN = 0.0
-"""Minimum log slowdown of a median next to neighbours: they never make a program faster."""
 
 
 def predict_environment(
@@ -78,9 +76,10 @@ def predict_beside(
 
     On the idle node, one neighbour's signature is the environment itself and several are
     composed over the training runs' idle reference. With ``live``, a current fingerprint of the
-    node, all are added to that, so they must not already run there. The median is at least the solo
-    runtime, since a neighbour never makes a program faster; the lower end of the interval may be
-    lower, as repeats of training runs were.
+    node, all are added to that, so they must not already run there. No pressure makes a program
+    faster, so the median is at least the solo runtime; only a program that waits may be faster
+    beside a neighbour that keeps a CPU awake, as far as its training runs were
+    (``kongming.learning.awake``).
 
     Raises:
         UntrainedError: a neighbour has no signature.
@@ -91,7 +90,7 @@ def predict_beside(
     return prediction(
         file,
         _company(file, neighbours, live),
-        Asked(model, None, level, Widening(widening, widening_groups), NO_SLOWDOWN),
+        Asked(model, None, level, Widening(widening, widening_groups), _awake(neighbours)),
         strict=strict,
         beside=tuple(neighbours),
     )
@@ -108,7 +107,7 @@ def slowdown_beside(
     ``predict_beside`` for many pairs. Raises as ``predict_beside``."""
     file = _read(document)
     return estimate(
-        file, _company(file, neighbours, None), Asked(model, None, level, floor=NO_SLOWDOWN)
+        file, _company(file, neighbours, None), Asked(model, None, level, awake=_awake(neighbours))
     ).interval
 
 
@@ -144,7 +143,7 @@ def predict_residents(
             if other != name and signatures:
                 company[other] = signatures
         widening = (widenings or {}).get(name, UNWIDENED)
-        asked = Asked(wanted, None, level, widening, NO_SLOWDOWN)
+        asked = Asked(wanted, None, level, widening, _awake(company))
         slowdowns[name] = estimate(file, _company(file, company, live), asked).interval
     return slowdowns
 
@@ -172,6 +171,10 @@ def columns_needed(document: Document, variant: VariantName) -> tuple[str, ...]:
     variant.
     """
     return variant_columns(_read(document), variant)
+
+
+def _awake(neighbours: Mapping[str, Sequence[Signature]]) -> float:
+    return together(awake_share(signatures) for signatures in neighbours.values())
 
 
 def _read(document: Document) -> ModelFile:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from kongming.arrays import Floats
 from kongming.learning import extrapolation, intervals
+from kongming.learning.awake import beside
 from kongming.learning.extrapolation import Distance
 from kongming.learning.intervals import UNWIDENED, Widening
 from kongming.learning.model_file import FrozenModel, ModelFile, Variant
@@ -52,19 +53,20 @@ class Scorer:
     margins: Floats
     tails: dict[float, intervals.Tails] = field(default_factory=dict)
 
-    def score(self, rows: Floats) -> Scores:
-        """Of ``rows`` (n, p), without a missing reading."""
+    def score(self, rows: Floats, awake: Floats) -> Scores:
+        """Of ``rows`` (n, p), without a missing reading; ``awake`` (n,) is the share of time in
+        which neighbours keep a CPU awake, NaN without any (``awake.beside``)."""
         times = np.exp(rows)
         excess = extrapolation.excess(rows, self.log_low, self.log_high)
         return Scores(
-            self.frozen.log_slowdown(times),
+            beside(self.frozen.log_slowdown(times), self.variant.awake, awake),
             intervals.severity(times, self.variant.idle, self.variant.spread),
             np.asarray((excess > self.margins).any(axis=1)),
         )
 
-    def log_slowdown(self, rows: Floats) -> Floats:
+    def log_slowdown(self, rows: Floats, awake: Floats) -> Floats:
         """(n,) of ``rows`` (n, p): the first of the scores alone."""
-        return self.frozen.log_slowdown(np.exp(rows))
+        return beside(self.frozen.log_slowdown(np.exp(rows)), self.variant.awake, awake)
 
     def distance(self, row: Floats) -> Distance:
         """How far one environment (p,) lies outside the training environments."""
@@ -97,7 +99,7 @@ class Scorer:
             residuals=self.frozen.residuals,
             severities=self.frozen.severities,
             noise=self.variant.noise,
-            lowest=self.frozen.bounds[0],
+            lowest=self.frozen.bounds[0] + self.variant.awake,
             groups=self.frozen.groups,
             level=level,
             widening=widening.factor,

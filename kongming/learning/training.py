@@ -98,6 +98,7 @@ def train_application(
                 "noise_pct": data.solo.noise_pct,
                 "n": data.solo.n,
             },
+            "awake": data.awake,
             "requested": model,
             "chosen": variants["full"]["chosen"],
             "random_state": random_state,
@@ -138,8 +139,10 @@ def _train_variant(
     }
     runs, columns = data.X.shape
     determined = [kind for kind in kinds if runs > columns or not kind.unpenalised]
-    members = [kind.name for kind in kinds if kind.member]
-    stack = stacked([validations[name] for name in members], data.y)
+    members = [kind.name for kind in KINDS.values() if kind.member]
+    # Some of the members alone are another model.
+    complete = all(name in validations for name in members)
+    stack = stacked([validations[name] for name in members], data.y) if complete else None
     best = choose(list(validations.values()), determined, noise) if stack is None else STACK
     chosen = best if model == AUTO else model
     spread = data.spread

@@ -6,6 +6,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from statistics import median
 
 from kongming.inducers import Mix, induce_all
 from kongming.probes import passive
@@ -28,7 +29,7 @@ from kongming.records.errors import (
     ProbeError,
 )
 from kongming.records.fingerprint import Fingerprint, NodeFacts
-from kongming.records.run import Run, Signature
+from kongming.records.run import WAITING_SHARE, Run, Signature
 
 QUICK = "quick"
 """Suite that is timed right before and right after every run."""
@@ -53,6 +54,7 @@ class _Campaign:
     runners: dict[str, AnyRunner] = field(default_factory=dict)
     neighbours: dict[str, AnyRunner] = field(default_factory=dict)
     walls: dict[str, float] = field(default_factory=dict)
+    waits: dict[str, list[float]] = field(default_factory=dict)
     completed: int = 0
 
     def as_neighbour(self, app: str) -> AnyRunner:
@@ -229,6 +231,8 @@ def _finish_step(
         )
         if first and run.wall_s < needed:
             yield Short(step.app, run.wall_s, needed)
+        if step.kind == "solo" and run.waiting_share is not None:
+            state.waits.setdefault(step.app, []).append(run.waiting_share)
     elif step.kind == "solo" and step.repeat == 0:
         state.runners.pop(step.app).close()
         yield Dropped(step.app, run.error or "its first solo run failed")
@@ -318,6 +322,13 @@ def _unmeasured(state: _Campaign, site: Site, step: Step, reason: str) -> Run:
     )
 
 
+def _with_waits(fingerprint: Fingerprint, waits: Sequence[float]) -> Fingerprint:
+    """Return the signature's fingerprint with how much the program waits, if that is known."""
+    if not waits:
+        return fingerprint
+    return replace(fingerprint, passive={**fingerprint.passive, WAITING_SHARE: median(waits)})
+
+
 def _signature_block(state: _Campaign, steps: Sequence[Step]) -> Iterator[Event]:
     for step in steps:
         settle()
@@ -341,7 +352,7 @@ def _signature_block(state: _Campaign, steps: Sequence[Step]) -> Iterator[Event]
             identity=state.identities[step.app],
             node_id=site.node.id,
             placement=site.placement,
-            fingerprint=fingerprint,
+            fingerprint=_with_waits(fingerprint, state.waits.get(step.app, ())),
             iterations=iterations,
             campaign=state.campaign,
             step=step.index,

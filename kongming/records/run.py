@@ -20,6 +20,11 @@ signature: an attempt at a signature that failed (one that succeeded is a Signat
 environment: under limits or neighbours that no model is told of, named in ``config``."""
 
 
+WAITING_SHARE = "waiting_share"
+"""Name of the passive signal of a signature that says for which share of its solo time the program
+was off its processor."""
+
+
 MOST_COPIES = 256
 """Worker processes of one inducer at the most."""
 
@@ -154,6 +159,14 @@ class Run:
         if self.metric is None or self.metric <= 0:
             raise ValueError(f"run {self.id} has no metric")
         return self.metric if self.better == "lower" else 1.0 / self.metric
+
+    @property
+    def waiting_share(self) -> float | None:
+        """The share of the wall time that the program was off the processor; None if its processor
+        time is not known."""
+        if self.usage.cpu_s <= 0.0 or self.wall_s <= 0.0:
+            return None
+        return max(0.0, 1.0 - self.usage.cpu_s / self.wall_s)
 
     @property
     def families(self) -> frozenset[str]:

@@ -239,6 +239,8 @@ class _Part:
             y=np.log(joined.cost / self.base),
             idle=idle,
             reading_variance=variance,
+            suite_offset=np.zeros(len(columns)),
+            awake=0.0,
             groups=tuple(frozenset({group}) for group in self.groups),
             inducers=((),) * len(self.groups),
             # Runs of one session are repeats of each other: their spread is the noise.

@@ -76,7 +76,7 @@ def test_many_rows_are_scored_as_each_alone(logs: list[list[float]]) -> None:
     scorer = scorer_of(file.variants["full"])
     rows = scorer.log_idle + np.array(logs)
 
-    scores = scorer.score(rows)
+    scores = scorer.score(rows, np.full(len(rows), np.nan))
 
     for i, row in enumerate(rows):
         said = predict_environment(file, dict(zip(NAMES, np.exp(row).tolist(), strict=True)))
