@@ -54,6 +54,18 @@ def is_address(value: str, *, least_port: int = 0) -> bool:
     return port >= least_port
 
 
+def is_loopback(host: str) -> bool:
+    """Whether an address, or the name localhost, is of this machine alone."""
+    import ipaddress
+
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.partition("%")[0]).is_loopback
+    except ValueError:
+        return False
+
+
 def url_in_file(path: Path) -> str:
     """Return the store's URL that a file holds: arguments can be read by every user of a machine,
     and a URL may hold a password.

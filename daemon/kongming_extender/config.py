@@ -6,11 +6,10 @@ over it. What is not said keeps its default.
 
 from __future__ import annotations
 
-import ipaddress
 from dataclasses import dataclass
 
 from kongming.records.errors import InputError
-from kongming.settings import setting, split_address
+from kongming.settings import is_loopback, setting, split_address
 
 ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 """Where Kubernetes puts a Pod's token and the authority of its API server."""
@@ -240,14 +239,14 @@ def _check_together(config: Config) -> None:
             field="security.client_names",
             hint="Set security.client_ca too.",
         )
-    if not (security.tls or security.insecure or _is_loopback(host)):
+    if not (security.tls or security.insecure or is_loopback(host)):
         raise InputError(
             f"{config.extender.listen} can be reached from other machines, and TLS is off.",
             field="extender.listen",
             allowed="an address of loopback, or any with TLS",
             hint="Give --certificate and --key; or say --insecure.",
         )
-    if not (security.client_ca or security.insecure or _is_loopback(host)):
+    if not (security.client_ca or security.insecure or is_loopback(host)):
         raise InputError(
             "is missing: anybody who reaches it could ask, and have nodes reserved.",
             field="security.client_ca",
@@ -261,12 +260,3 @@ def _check_together(config: Config) -> None:
             found=config.ranking.oldest_s,
             allowed=f"ranking.fresh_s, {config.ranking.fresh_s:g}, or more",
         )
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.partition("%")[0]).is_loopback
-    except ValueError:
-        return False

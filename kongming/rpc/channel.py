@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import logging
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +11,7 @@ import grpc
 import grpc.aio
 
 from kongming.records.errors import InputError
+from kongming.settings import is_loopback
 
 _log = logging.getLogger(__name__)
 
@@ -67,7 +67,8 @@ class Connection:
     @property
     def loopback(self) -> bool:
         """Whether it never leaves this machine."""
-        return is_loopback(_host(self.target))
+        host = _host(self.target)
+        return host == "unix" or is_loopback(host)
 
     def open(self) -> grpc.Channel:
         """A channel; the caller closes it. Nothing is sent before the first call.
@@ -151,16 +152,6 @@ def connection_from_settings(settings: ServerSettings, timeout_s: float) -> Conn
         token=None if token_file is None else read_token(token_file),
         timeout_s=timeout_s,
     )
-
-
-def is_loopback(host: str) -> bool:
-    """Whether a host name or address, or a Unix socket, is of this machine alone."""
-    if host in ("localhost", "unix"):
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def read_token(file: Path) -> str:

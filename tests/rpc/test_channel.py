@@ -16,9 +16,10 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from kongming.records.errors import InputError, UnavailableError
-from kongming.rpc.channel import Connection, is_loopback, read_token
+from kongming.rpc.channel import Connection, read_token
 from kongming.rpc.client import RemoteService
 from kongming.rpc.v1 import fleet_pb2, fleet_pb2_grpc
+from kongming.settings import is_loopback
 from tests.rpc.scripted import Answers, serving
 
 NO_NODES: Answers = {"ListNodes": lambda request: fleet_pb2.ListNodesResponse()}
