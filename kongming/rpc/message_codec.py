@@ -1,7 +1,8 @@
 """Records as messages and back, by the names of their fields: no field is listed here.
 
 A record's field stands in the message under its own name, or without its unit (``runtime_s`` as
-``runtime``) or with it written out (``elapsed_s`` as ``elapsed_seconds``). Then the types of both
+``runtime``, ``since_at`` as ``since``) or with it written out (``elapsed_s`` as
+``elapsed_seconds``). Then the types of both
 say how it is translated: a record is a message, a tuple is repeated, seconds are a Duration and
 unix seconds a Timestamp, and a literal is an enum's name without its prefix ("node-only" is
 BASIS_NODE_ONLY). What is unset in a message has the record's default.
@@ -21,6 +22,7 @@ from google.protobuf.message import Message
 from kongming.records.errors import InputError
 from kongming.records.prediction import Interval
 from kongming.rpc import value_codec as values
+from kongming.rpc.record_codec import node_from_message, node_to_message
 
 R = TypeVar("R")
 M = TypeVar("M", bound=Message)
@@ -103,7 +105,7 @@ def _parts(kind: type, descriptor: Descriptor) -> tuple[_Part, ...]:
 
 def _wire_field(name: str, descriptor: Descriptor) -> FieldDescriptor:
     bare = name.removesuffix("_s")
-    for candidate in (name, *((bare, f"{bare}_seconds") if bare != name else ())):
+    for candidate in (name, bare, f"{bare}_seconds", name.removesuffix("_at")):
         if candidate in descriptor.fields_by_name:
             return descriptor.fields_by_name[candidate]
     raise TypeError(f"{descriptor.name} has no field for {name}.")
@@ -125,7 +127,8 @@ def _codec(hint: Any, wire: FieldDescriptor) -> tuple[_Encode, _Decode]:
     if message is not None and message.GetOptions().map_entry:
         encode, decode = _codec(get_args(hint)[1], message.fields_by_name["value"])
         return (
-            lambda value: {key: encode(inner) for key, inner in value.items()},
+            # Numbers by name are what most answers are made of.
+            _same if encode is _same else lambda value: {k: encode(v) for k, v in value.items()},
             lambda value, path: _decoded_map(value, path, decode),
         )
     if wire.is_repeated:
@@ -194,8 +197,13 @@ def _interval(interval: Interval) -> dict[str, Any]:
 
 
 _KNOWN: Mapping[str, tuple[_Encode, _Decode]] = {
+    "kongming.rpc.v1.NodeFacts": (node_to_message, lambda value, path: node_from_message(value)),
     "kongming.rpc.v1.Interval": (_interval, values.interval_from_message),
     "google.protobuf.Duration": (values.duration, lambda value, path: values.seconds(value)),
+    "google.protobuf.Struct": (
+        lambda value: values.struct(value, "document"),
+        lambda value, path: values.json_object(value, path),
+    ),
     "google.protobuf.Timestamp": (values.timestamp, lambda value, path: values.unix(value)),
 }
 """Messages that stand for one value."""

@@ -5,25 +5,13 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from kongming.learning import intervals
 from kongming.learning.model_file import FrozenModel, ModelFile
+from kongming.records.answers import Realised
 from kongming.store.service_entries import StoredRealised
-
-
-@dataclass(frozen=True, slots=True)
-class Realised:
-    """Predictions against what was measured afterwards; as the message of that name."""
-
-    runs: int
-    median_error_pct: float
-    coverage: float
-    level: float
-    drifted: bool = False
-    reason: str = ""
 
 
 def realised(runs: Sequence[StoredRealised], drifts: Iterable[str] = ()) -> Realised | None:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from kongming.engine.assignments import Resident
 from kongming.learning import model_file as persist
-from kongming.records.answers import Forecast
+from kongming.records.answers import Forecast, Realised
 from kongming.records.errors import InputError, KongmingError
 from kongming.records.moments import unix
 from kongming.records.run import Run
@@ -28,7 +28,6 @@ from kongming.store import Store
 from kongming.store.service_entries import StoredForecast, StoredRealised
 from kongming_server.operations import Operation
 from kongming_server.quality import backtest as scores
-from kongming_server.quality.backtest import Realised
 from kongming_server.quality.drift import DriftTest, Verdict
 from kongming_server.settings import ClosedLoop as Settings
 from kongming_server.supervision import Working, unwatched

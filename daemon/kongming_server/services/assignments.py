@@ -11,10 +11,11 @@ import grpc
 
 from kongming.engine.assignments import AssignmentBook, Resident
 from kongming.engine.load.nodes import resident_of
-from kongming.records.answers import Forecast
+from kongming.records.answers import Assignment, Forecast
 from kongming.records.errors import AccessError, InputError, KongmingError, UnknownNameError
 from kongming.records.questions import Question
 from kongming.rpc import value_codec as values
+from kongming.rpc.message_codec import to_message
 from kongming.rpc.v1 import assignments_pb2, assignments_pb2_grpc
 from kongming_server.ingest.decode import plain_name
 from kongming_server.nodes.access import NodeAccess
@@ -25,13 +26,6 @@ from kongming_server.state import Hub
 from kongming_server.turns import Turns
 
 log = logging.getLogger(__name__)
-
-_STATES = {
-    "reserved": assignments_pb2.ASSIGNMENT_STATE_RESERVED,
-    "bound": assignments_pb2.ASSIGNMENT_STATE_BOUND,
-    "released": assignments_pb2.ASSIGNMENT_STATE_RELEASED,
-    "expired": assignments_pb2.ASSIGNMENT_STATE_EXPIRED,
-}
 
 if TYPE_CHECKING:  # Its types take parameters only for a checker.
     Context = grpc.aio.ServicerContext[object, object]
@@ -243,16 +237,5 @@ def _domain(domain: int, domains: int) -> int:
 
 
 def _message(resident: Resident) -> assignments_pb2.Assignment:
-    made = assignments_pb2.Assignment(
-        assignment_id=resident.assignment_id,
-        app=resident.app,
-        node_id=resident.node_id,
-        domain=resident.domain,
-        placement=values.placement_to_message(resident.placement),
-        state=_STATES[resident.state],
-    )
-    for name in ("reserved_at", "bound_at", "ended_at", "expires_at"):
-        moment = getattr(resident, name)
-        if moment is not None:
-            getattr(made, name).CopyFrom(values.timestamp(moment))
-    return made
+    values = {name: getattr(resident, name) for name in Assignment.__slots__}
+    return to_message(Assignment(**values), assignments_pb2.Assignment)

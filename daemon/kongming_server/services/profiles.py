@@ -7,31 +7,30 @@ import json
 import logging
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
-
-from google.protobuf.timestamp_pb2 import Timestamp
 
 from kongming.learning import model_file as persist
 from kongming.learning.registry import AUTO
+from kongming.local_service import LocalService
+from kongming.records.answers import ApplicationReport, OperationReport, Realised, TrainedModel
 from kongming.records.application import SCHEMA
 from kongming.records.application import Application as ApplicationRecord
-from kongming.records.errors import IncompatibleError, InputError, UnknownNameError, UntrainedError
+from kongming.records.errors import IncompatibleError, InputError, UnknownNameError
 from kongming.records.fingerprint import PLACEMENTS
-from kongming.records.moments import unix
 from kongming.records.questions import placement_or_default
 from kongming.records.run import Run, Signature
 from kongming.rpc import record_codec as records
 from kongming.rpc import value_codec as values
+from kongming.rpc.message_codec import to_message
 from kongming.rpc.v1 import profiles_pb2, profiles_pb2_grpc
 from kongming.store import Store
 from kongming.store.service_entries import Reported
 from kongming_server.ingest.decode import plain_name
 from kongming_server.operations import Operation
-from kongming_server.quality.backtest import Realised
 from kongming_server.quality.closed_loop import ClosedLoop
 from kongming_server.security.admission import current_call
 from kongming_server.training.queue import Training
-from kongming_server.training.records import Outcome
 
 if TYPE_CHECKING:
     import grpc
@@ -57,14 +56,6 @@ MOST_OPERATIONS = 1000
 DOCUMENT_BYTES = 64 << 10
 """The greatest application table that is kept."""
 
-_STATES = {
-    "queued": profiles_pb2.OPERATION_STATE_QUEUED,
-    "running": profiles_pb2.OPERATION_STATE_RUNNING,
-    "done": profiles_pb2.OPERATION_STATE_DONE,
-    "failed": profiles_pb2.OPERATION_STATE_FAILED,
-    "cancelled": profiles_pb2.OPERATION_STATE_CANCELLED,
-}
-
 
 class Catalog(Protocol):
     """What the service needs of the engine."""
@@ -84,6 +75,7 @@ class ProfilesService(profiles_pb2_grpc.ProfilesServicer):
         self._engine = engine
         self._training = training
         self._loop = loop
+        self._records = LocalService(store)
 
     # -- applications --------------------------------------------------------------------------
 
@@ -110,7 +102,7 @@ class ProfilesService(profiles_pb2_grpc.ProfilesServicer):
         size = min(request.page_size or PAGE, PAGE)
         names, known = await _stored(self._read_page(request.page_token, size + 1))
         applications = [
-            _application(*known[name], self._loop.realised_lately(name)) for name in names[:size]
+            _application(known[name], self._loop.realised_lately(name)) for name in names[:size]
         ]
         return profiles_pb2.ListApplicationsResponse(
             applications=applications, next_page_token=names[size - 1] if len(names) > size else ""
@@ -188,27 +180,16 @@ class ProfilesService(profiles_pb2_grpc.ProfilesServicer):
         app, version = _named(request.app, "app"), _version(request.version)
         placement = await self._placement(app, request.placement)
 
-        def read() -> tuple[int, int | None, dict[str, Any] | None]:
-            serving = self._store.in_service(app, placement)
-            wanted = version or serving or 0
-            return wanted, serving, self._store.model(app, placement, version=wanted)
-
-        wanted, serving, document = await _stored(read)
-        if document is None:
-            what = f"no version {version} of the model" if version else "no model"
-            raise UntrainedError(
-                f"There is {what} of {app} at {placement}.", hint="Train it: kongming train"
-            )
-        model = _model(app, placement, wanted, document, in_service=wanted == serving)
-        # As the checksum was made over it: canonical, so that it can be checked anywhere.
-        model.document = json.dumps(document, sort_keys=True, separators=(",", ":"))
-        return profiles_pb2.GetModelResponse(model=model)
+        model = await _stored(lambda: self._records.model(app, placement, version))
+        return profiles_pb2.GetModelResponse(model=to_message(model, profiles_pb2.Model))
 
     async def ListModels(
         self, request: profiles_pb2.ListModelsRequest, context: Context
     ) -> profiles_pb2.ListModelsResponse:
-        app = request.app or None
-        return profiles_pb2.ListModelsResponse(models=await _stored(lambda: self._models(app)))
+        models = await _stored(lambda: self._records.models(request.app or None))
+        return profiles_pb2.ListModelsResponse(
+            models=[to_message(model, profiles_pb2.Model) for model in models]
+        )
 
     async def DeleteModel(
         self, request: profiles_pb2.DeleteModelRequest, context: Context
@@ -231,14 +212,12 @@ class ProfilesService(profiles_pb2_grpc.ProfilesServicer):
         chosen = await _stored(lambda: self._store.roll_back(app, placement, version, reason))
         await self._serve_what_is_left(app, placement)
         log.warning("Version %d of %s at %s is in service: %s.", chosen, app, placement, reason)
-        known = await _stored(lambda: self._models(app))
-        return profiles_pb2.PromoteModelResponse(
-            model=next(
-                one
-                for one in known
-                if one.version == chosen and one.placement == values.placement_to_message(placement)
-            )
+        model = next(
+            one
+            for one in await _stored(lambda: self._records.models(app))
+            if (one.placement, one.version) == (placement, chosen)
         )
+        return profiles_pb2.PromoteModelResponse(model=to_message(model, profiles_pb2.Model))
 
     # -- inside --------------------------------------------------------------------------------
 
@@ -246,14 +225,14 @@ class ProfilesService(profiles_pb2_grpc.ProfilesServicer):
         names, known = await _stored(self._read_page("", None, name))
         if not names:
             raise UnknownNameError("application", name, known)
-        return _application(*known[name], await self._loop.realised(name))
+        return _application(known[name], await self._loop.realised(name))
 
     def _read_page(
         self, after: str, limit: int | None, only: str | None = None
-    ) -> Callable[[], tuple[list[str], dict[str, _Known]]]:
+    ) -> Callable[[], tuple[list[str], dict[str, ApplicationReport]]]:
         """Names after ``after`` and what is known of each; of all names where ``only`` is none."""
 
-        def read() -> tuple[list[str], dict[str, _Known]]:
+        def read() -> tuple[list[str], dict[str, ApplicationReport]]:
             identities: dict[str, str] = {}
             for entry in self._store.applications():
                 identities.setdefault(entry.name, entry.identity)
@@ -262,14 +241,18 @@ class ProfilesService(profiles_pb2_grpc.ProfilesServicer):
             else:
                 names = [only] if only in identities else []
             if not names:
-                return [], {name: (name, identities[name], {}, 0, ()) for name in identities}
+                return [], {
+                    name: ApplicationReport(name, identities[name], {}) for name in identities
+                }
             if only is not None:
                 return names, {only: self._known(only, identities[only])}
             return names, self._known_all(names, identities)
 
         return read
 
-    def _known_all(self, names: list[str], identities: dict[str, str]) -> dict[str, _Known]:
+    def _known_all(
+        self, names: list[str], identities: dict[str, str]
+    ) -> dict[str, ApplicationReport]:
         """Of a page of names, each kind of thing asked once for all of them."""
         stored = {entry.name: entry for entry in self._store.stored_applications()}
         counts = self._store.count_runs_by_app()
@@ -277,7 +260,7 @@ class ProfilesService(profiles_pb2_grpc.ProfilesServicer):
         for entry in self._store.models():
             trained[entry.app].add(entry.placement)
         return {
-            name: (
+            name: ApplicationReport(
                 name,
                 stored[name].identity if name in stored else identities[name],
                 dict(stored[name].document) if name in stored else {},
@@ -287,13 +270,13 @@ class ProfilesService(profiles_pb2_grpc.ProfilesServicer):
             for name in names
         }
 
-    def _known(self, name: str, identity: str) -> _Known:
+    def _known(self, name: str, identity: str) -> ApplicationReport:
         stored = self._store.application(name)
         trained = {entry.placement for entry in self._store.models(app=name)}
         document = {} if stored is None else dict(stored.document)
         # What was registered last is what the application is now.
         now = identity if stored is None else stored.identity
-        return (
+        return ApplicationReport(
             name,
             now,
             document,
@@ -339,21 +322,6 @@ class ProfilesService(profiles_pb2_grpc.ProfilesServicer):
         )
         self._engine.put_signatures(found)
 
-    def _models(self, app: str | None) -> list[profiles_pb2.Model]:
-        serving = self._store.models_in_service(app=app)
-        return [
-            profiles_pb2.Model(
-                app=entry.app,
-                placement=values.placement_to_message(entry.placement),
-                version=entry.version,
-                identity=entry.identity,
-                node_id=entry.node_id,
-                trained_at=values.timestamp(entry.trained_at),
-                in_service=serving.get((entry.app, entry.placement)) == entry.version,
-            )
-            for entry in self._store.models(app=app)
-        ]
-
     async def _placement(self, app: str, asked: Any) -> str:
         """The one that was asked for, or the one that is meant (``placement_or_default``)."""
         placement = values.placement_from_message(asked)
@@ -372,10 +340,6 @@ class ProfilesService(profiles_pb2_grpc.ProfilesServicer):
         if found is not None:
             version, file = found
             self._engine.put_model(file, version, in_service=True)
-
-
-_Known = tuple[str, str, dict[str, Any], int, tuple[str, ...]]
-"""Name, identity, table, runs and trained placements of an application."""
 
 
 def _caller() -> str:
@@ -434,75 +398,16 @@ def _record(request: profiles_pb2.ImportRunsRequest, number: int) -> Run | Signa
     raise InputError(f"Message {number} holds neither a run nor a signature.", field="record")
 
 
-def _application(
-    name: str,
-    identity: str,
-    document: dict[str, Any],
-    runs: int,
-    trained: tuple[str, ...],
-    realised: Realised | None,
-) -> profiles_pb2.Application:
-    message = profiles_pb2.Application(
-        name=name,
-        identity=identity,
-        document=values.struct(document, "document"),
-        runs=runs,
-        trained=[values.placement_to_message(placement) for placement in trained],
-    )
-    if realised is not None:
-        message.realised.CopyFrom(
-            profiles_pb2.Realised(
-                runs=realised.runs,
-                median_error_pct=realised.median_error_pct,
-                coverage=realised.coverage,
-                level=realised.level,
-                drifted=realised.drifted,
-                reason=realised.reason,
-            )
-        )
-    return message
+def _application(known: ApplicationReport, realised: Realised | None) -> profiles_pb2.Application:
+    return to_message(replace(known, realised=realised), profiles_pb2.Application)
 
 
 def _operation(operation: Operation) -> profiles_pb2.Operation:
-    return profiles_pb2.Operation(
-        id=operation.id,
-        state=_STATES[operation.state],
-        progress=operation.progress,
-        message=operation.message,
-        started_at=_timestamp(operation.started_at),
-        ended_at=_timestamp(operation.ended_at),
-        trained=[_trained(outcome) for outcome in operation.trained],
-        apps=operation.apps,
-        cause=operation.cause,
-        created_at=_timestamp(operation.created_at),
+    trained = [
+        TrainedModel(**{name: getattr(outcome, name) for name in TrainedModel.__slots__})
+        for outcome in operation.trained
+    ]
+    known = {name: getattr(operation, name) for name in OperationReport.__slots__}
+    return to_message(
+        OperationReport(**known | {"trained": tuple(trained)}), profiles_pb2.Operation
     )
-
-
-def _trained(outcome: Outcome) -> profiles_pb2.TrainedModel:
-    return profiles_pb2.TrainedModel(
-        app=outcome.app,
-        placement=values.placement_to_message(outcome.placement or None),
-        version=outcome.version,
-        promoted=outcome.promoted,
-        reason=outcome.reason,
-        error=outcome.error,
-    )
-
-
-def _model(
-    app: str, placement: str, version: int, document: dict[str, Any], *, in_service: bool
-) -> profiles_pb2.Model:
-    return profiles_pb2.Model(
-        app=app,
-        placement=values.placement_to_message(placement),
-        version=version,
-        identity=str(document.get("identity", "")),
-        node_id=str(document.get("node_id", "")),
-        trained_at=values.timestamp(unix(str(document["trained_at"]), "trained_at")),
-        chosen=str(document.get("chosen", "")),
-        in_service=in_service,
-    )
-
-
-def _timestamp(moment: float | None) -> Timestamp | None:
-    return None if moment is None else values.timestamp(moment)
