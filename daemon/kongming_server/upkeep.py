@@ -1,4 +1,4 @@
-"""What the server does without being asked: each task by itself, and none of them ends another."""
+"""Periodic work of the server: tasks that run independently, so that none stops another."""
 
 from __future__ import annotations
 
@@ -151,16 +151,7 @@ class Upkeep:
     async def thin(self) -> None:
         """Turn old fingerprints into hourly figures, and delete what is too old."""
         settings = self._hub.config.retention
-        kept = Retention(
-            live_s=settings.live_s,
-            hourly_s=settings.hourly_s,
-            changes_s=settings.changes_s,
-            assignments_s=settings.assignments_s,
-            realised_s=settings.realised_s,
-            operations_s=settings.operations_s,
-            unasked_s=settings.unasked_s,
-            gone_s=settings.gone_s,
-        )
+        kept = Retention(**{name: getattr(settings, name) for name in Retention.__slots__})
         store, now = self._hub.store, self._hub.now()
         done = await self._hub.stored(
             lambda: store.retain(kept, now=now, budget_s=settings.budget_s)
