@@ -78,7 +78,7 @@ _PLAIN = {
 def print_plainly(*streams: Any) -> None:
     """Make text streams print a near character for one that their encoding lacks.
 
-    Without it a name or a bar in latin-1 or ASCII ends the command in the midst of its answer.
+    Without it a name or a bar in latin-1 or ASCII ends the command in the middle of its answer.
     """
 
     def near(error: UnicodeError) -> tuple[str, int]:

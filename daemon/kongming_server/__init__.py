@@ -1,1 +1,1 @@
-"""The server: it holds what the agents report, trains, and answers what schedulers ask."""
+"""The server: stores the reports of agents, trains models, and answers schedulers."""

@@ -1,4 +1,4 @@
-"""One server: it is put together, started and stopped here."""
+"""Assemble, start and stop one server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the server's settings come from: defaults, a file, options; and what must fit together."""
+"""Read the server's settings, and check that they fit together."""
 
 from __future__ import annotations
 

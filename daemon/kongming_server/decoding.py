@@ -1,4 +1,4 @@
-"""Requests on the wire: their size, a count of their parts, only then the message, and its bounds.
+"""Check the size of a request and the number of its parts before decoding it, then its bounds.
 
 A message is far larger in memory than on the wire where it is made of many small parts, so the
 parts are counted before any of them is allocated.

@@ -1,4 +1,4 @@
-"""When Python looks for garbage in cycles: seldom, and not in the midst of a call.
+"""Tune the cyclic garbage collector: run it rarely, and between calls instead of during one.
 
 A fleet of 10,000 nodes is millions of objects that live as long as the server does. Left alone,
 the collector goes through all of them every so many calls, which holds each of those calls up for

@@ -1,4 +1,4 @@
-"""What every gRPC call goes through: the gate, a request id, and errors as statuses.
+"""The interceptor of all gRPC calls: admission, request ids, and errors as statuses.
 
 It is one interceptor, and a method is wrapped once: a chain of five, each looking the method up
 for each call, costs more than a prediction.
@@ -372,7 +372,7 @@ async def _end(error: Exception, context: Context) -> NoReturn:
     error = told
     if not isinstance(error, KongmingError | TimeoutError):
         # The caller is told nothing of it but the id to ask for.
-        _log.error("Unforeseen error in request %s", request_id, exc_info=error)
+        _log.error("Unexpected error in request %s", request_id, exc_info=error)
     status = to_status(error)
     trailers: tuple[tuple[str, str | bytes], ...] = (
         *status.trailers,

@@ -1,4 +1,4 @@
-"""Every metric of the server, declared in one table with its unit and what it means.
+"""All metrics of the server, in one table with unit and meaning.
 
 Times are in seconds, sizes in bytes; names end in their unit. Nothing is labelled by node: ten
 thousand nodes would make ten thousand series of each.

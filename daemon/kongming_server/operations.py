@@ -1,4 +1,4 @@
-"""Long-running operations: a state machine, and who watches it.
+"""Long-running operations: their state machine and its watchers.
 
     queued ──> running ──> done
        │          ├──────> failed

@@ -1,4 +1,4 @@
-"""Whether the store takes what it is given: said once when it stops, and once when it goes on."""
+"""Log once when the store stops accepting writes, and once when it accepts them again."""
 
 from __future__ import annotations
 

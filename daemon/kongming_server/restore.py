@@ -1,4 +1,4 @@
-"""From the store into memory: all of it at the start, and afterwards what other servers change.
+"""Load the store into memory at the start, and follow the changes of other servers.
 
 Sizes here are of a fleet: a change is applied by asking the store for what it names, many changes
 of one kind in one question.

@@ -1,4 +1,4 @@
-"""What all services of one server share: the store, the engine, the agents, the assignments."""
+"""State that all services of one server share: store, engine, agents, assignments."""
 
 from __future__ import annotations
 

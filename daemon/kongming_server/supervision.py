@@ -1,8 +1,8 @@
-"""Work that goes on as long as the server does: none of it ends, or hangs, without a word.
+"""Restart background work that fails, and notice work that hangs, for as long as the server runs.
 
-Whatever ends by an unforeseen error is begun again, and readiness says so meanwhile. What goes on
-in a thread for far longer than it can take is stuck: health says so, and who looks after the server
-begins it again.
+Work that ends by an unexpected error is started again; readiness reports it meanwhile. What goes on
+in a thread for far longer than it can take is stuck: health reports it, and who supervises the
+server starts it again.
 """
 
 from __future__ import annotations

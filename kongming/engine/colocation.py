@@ -1,4 +1,4 @@
-"""Answers about one application co-located with named neighbours on an idle node."""
+"""Predict one application co-located with named neighbours on an idle node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why a prediction is what it is: the part of each surrogate."""
+"""Explain a prediction by the contribution of each surrogate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers about one application on one node as it is now."""
+"""Predict one application on one node as it is now."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers that were worked out once and still hold.
+"""A cache of answers that are still valid.
 
 Of cachetools, FIFOCache does the same and takes longer: 4.0 us to put and 1.0 to get, here 1.1 and
 0.6.

@@ -1,4 +1,4 @@
-"""How much a node's log environment moves over a time: learnt from its own fingerprints.
+"""How far a node's log environment moves over time, learned from its own fingerprints.
 
 The mean squared difference of two fingerprints grows with the time between them. Of it, the part
 that is there at once is reading noise and says nothing of age; the part that grows is taken to

@@ -53,7 +53,7 @@ def in_order(
     """Places in the order in which they should be tried, each node once.
 
     Those within ``tolerance`` of the best come first, in random order, so that a burst of
-    requests does not herd onto one of many that are alike; then the others, best first.
+    requests does not pile up on one of many that are alike; then the others, best first.
     ``wanted`` is how many will likely be taken: they are found without sorting all.
     """
     if not len(allowed):

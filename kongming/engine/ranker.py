@@ -1,4 +1,4 @@
-"""Where an application should be placed: a ranking of all nodes, from memory.
+"""Rank all nodes for the placement of an application, from memory.
 
 First every place is scored from the matrix and the table of harm, at once; then the few that are
 to be returned are worked out in full, with what really runs there.

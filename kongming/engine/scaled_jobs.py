@@ -1,4 +1,4 @@
-"""Answers about a job on several machines: the scale model times what its nodes are slowed by."""
+"""Predict a job on several machines: its scale model times the slowdown of its nodes."""
 
 from __future__ import annotations
 

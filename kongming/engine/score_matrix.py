@@ -1,4 +1,4 @@
-"""Predictions of every application in service on every slot, and what each does to each other.
+"""Predictions of every application in service on every slot, and the slowdowns they inflict.
 
 Rows are models, columns slots. An entry says which version of its slot it was worked out for, so
 that what has changed is found by comparing, and is worked out later, many slots at a time.

@@ -1,4 +1,4 @@
-"""How the engine answers: its settings, and what a fingerprint is put in for."""
+"""Settings of the engine, and the purposes of fingerprints."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ _CODES: dict[type[KongmingError], grpc.StatusCode] = {
     AccessError: _Code.PERMISSION_DENIED,
 }
 
-_UNFORESEEN = "The server met an error that it did not foresee."
+_UNFORESEEN = "The server failed with an unexpected error."
 
 
 def reason_of(kind: type[KongmingError]) -> str:

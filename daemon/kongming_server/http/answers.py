@@ -58,7 +58,7 @@ def error_answer(error: Exception) -> tuple[web.Response, str]:
             answer.headers["Allow"] = error.headers["Allow"]
         return answer, code
     if not isinstance(error, KongmingError | TimeoutError):
-        _log.error("Unforeseen error in request %s", _id()["request_id"], exc_info=error)
+        _log.error("Unexpected error in request %s", _id()["request_id"], exc_info=error)
     code_of = to_status(error).code
     failure = json_format.MessageToDict(
         failure_message(error),

@@ -1,4 +1,4 @@
-"""Speaking for a node: a caller that does so for the first time owns it from then on."""
+"""Check that a caller may report for a node; the first caller to do so becomes its owner."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whose node it is: an agent speaks for no node that another agent's credentials brought in.
+"""Ownership of nodes: an agent cannot report for a node that other credentials registered.
 
 A node belongs to the token, or to the name in the certificate, of the agent that first spoke for
 it, and so does its name. Many agents may share one token, and then its nodes. A node whose token

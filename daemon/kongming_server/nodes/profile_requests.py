@@ -1,4 +1,4 @@
-"""Requests to profile, on their way to the agents: none is lost, and none is carried out twice."""
+"""Requests to profile until their agents have them: none is lost, and none is executed twice."""
 
 from __future__ import annotations
 

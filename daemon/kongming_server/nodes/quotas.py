@@ -1,4 +1,4 @@
-"""How much one agent's credentials, or one node, may bring, so that others have room. No I/O.
+"""Quotas on what one agent's credentials, or one node, may add. No I/O.
 
 What was counted is forgotten at a restart; what has been kept by then counts as known.
 """

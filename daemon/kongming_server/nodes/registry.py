@@ -1,4 +1,4 @@
-"""What the server knows of each node's agent, and who watches which node. No I/O."""
+"""The agents of all nodes, and the watchers of each node. No I/O."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a new model version goes into service: where its validation is no worse, given the noise.
+"""Decide whether a new model version goes into service: if its validation is no worse within noise.
 
 Pure. Two versions are best compared on the same runs, none of which either has learnt from: the
 new one's errors on what its validation left out, with the errors that the one in service makes

@@ -1,4 +1,4 @@
-"""What finished runs say of the predictions that were made for them: error, coverage, scores."""
+"""Compare finished runs with the predictions made for them: error, coverage, scores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether recent errors differ from what validation promised, by a test that may look every time.
+"""Test whether recent errors differ from those of validation, after every run (anytime-valid).
 
 A score is a signed log error in halves of the interval that was promised. While the errors of
 finished runs are like those of the validation, the rank of each new score among all before it

@@ -1,4 +1,4 @@
-"""What promotion decides on: a model document's validation, and its errors on runs it never saw."""
+"""The inputs of acceptance: a model's validation errors, and its errors on later runs."""
 
 from __future__ import annotations
 

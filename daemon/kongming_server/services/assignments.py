@@ -1,4 +1,4 @@
-"""The Assignments service: a placement is on disk before it is answered."""
+"""The Assignments service: an assignment is on disk before the call is answered."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Predictor service, counted: what predictions rest on is seen in the metrics."""
+"""The Predictor service with metrics of what its predictions are based on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Fleet service: agents report, and people look at nodes. What is acknowledged is on disk."""
+"""The Fleet service: reports of agents, and listings of nodes. What is acknowledged is on disk."""
 
 from __future__ import annotations
 

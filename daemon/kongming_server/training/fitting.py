@@ -1,4 +1,4 @@
-"""Fitting a model: a function of text to text, which runs here or on a machine of a cluster.
+"""Fit a model: a function from text to text that runs here or on a machine of a cluster.
 
 It knows nothing of a store: what it is given is all that it reads.
 """
@@ -34,4 +34,4 @@ def fit_bytes(text: bytes) -> bytes:
     try:
         return fit_text(text.decode()).encode()
     except Exception as error:
-        return json.dumps({"error": f"Unforeseen: {error!r}"[:500]}).encode()
+        return json.dumps({"error": f"Unexpected error: {error!r}"[:500]}).encode()

@@ -1,4 +1,4 @@
-"""A process that trains: the serving process's end of it, and what runs in it.
+"""A process that trains: the serving process's handle of it, and its main loop.
 
 The process is ``python -m kongming_server.training.process``. It reads JSON lines and writes JSON
 lines. The first line in says how (``store``, ``dask``, ``nice``); it answers ``ready`` with its
@@ -204,7 +204,7 @@ class _Worker:
                 self._tell("failed", task=number, error=str(error))
             except Exception as error:
                 # One application must not take the others with it.
-                self._tell("failed", task=number, error=f"Unforeseen: {error!r}")
+                self._tell("failed", task=number, error=f"Unexpected error: {error!r}")
 
     def _train(self, number: int, task: Task) -> None:
         from kongming_server.training.task import train

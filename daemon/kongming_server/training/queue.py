@@ -293,7 +293,7 @@ class Training:
         except KongmingError as error:
             state, message = FAILED, str(error)
         except Exception as error:
-            state, message = FAILED, f"Unforeseen: {error!r}"
+            state, message = FAILED, f"Unexpected error: {error!r}"
         finally:
             for task in (*jobs, telling):
                 task.cancel()

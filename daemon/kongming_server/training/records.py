@@ -1,4 +1,4 @@
-"""What training is asked, and what comes of it: records that go between processes as JSON."""
+"""Tasks and outcomes of training: records that processes exchange as JSON."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""A prediction, or its explanation, in an environment that was measured by hand, with what a
-store knows."""
+"""Predict, or explain, in an environment that was measured by hand, with the models of a store."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What a store holds of models: those in service, signatures that go with one, and what co-runs
-say of intervals."""
+"""Read models from a store: those in service, matching signatures, and the widening of intervals
+by co-runs."""
 
 from __future__ import annotations
 

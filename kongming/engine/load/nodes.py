@@ -1,4 +1,4 @@
-"""What a store holds of nodes: references, recent fingerprints, agents and assignments."""
+"""Read the nodes of a store: references, recent fingerprints, agents and assignments."""
 
 from __future__ import annotations
 

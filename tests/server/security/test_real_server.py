@@ -113,5 +113,5 @@ def test_nothing_that_is_sent_makes_the_server_fail(server: ServerProcess) -> No
 
     check()
     assert server.get("/readyz")["ready"] is True
-    assert "Unforeseen" not in server.log.read_text()
+    assert "Unexpected error" not in server.log.read_text()
     assert "Traceback" not in server.log.read_text()
