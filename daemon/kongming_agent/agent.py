@@ -76,7 +76,11 @@ class Agent:
         self.domains = domains_of(self.node)
         self._knowledge = Knowledge(spool)
         self._campaigns = Campaigns(
-            settings.profile.allow, settings.files.state_path(), spool, profile_command
+            settings.profile.allow,
+            settings.files.state_path(),
+            spool,
+            profile_command,
+            settings.profile.pause_s,
         )
         now = time.monotonic()
         self.schedule = Schedule(

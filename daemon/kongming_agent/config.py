@@ -188,6 +188,12 @@ class Profile:
     minutes: float = setting(
         60.0, "Time limit of a requested profile in minutes; resumable.", ABOVE_ZERO
     )
+    pause_s: float = setting(
+        3600.0,
+        "Minimum time in seconds between requested profiles of one application; a request that "
+        "comes sooner waits.",
+        NOT_NEGATIVE,
+    )
 
 
 @dataclass(frozen=True, slots=True)

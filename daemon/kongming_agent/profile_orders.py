@@ -38,13 +38,21 @@ _REFUSED_S = 600.0
 
 class Campaigns:
     """A request is on disk when ``ask`` returns, and stays there until its campaign has ended by
-    itself. ``command``, followed by the application's name, starts a campaign."""
+    itself. ``command``, followed by the application's name, starts a campaign. One that has ended
+    is not begun again before ``pause_s``: a server may ask for it all day."""
 
     def __init__(
-        self, allow: Sequence[str], state: Path, spool: Spool, command: Sequence[str]
+        self,
+        allow: Sequence[str],
+        state: Path,
+        spool: Spool,
+        command: Sequence[str],
+        pause_s: float = 0.0,
     ) -> None:
         self._allow, self._state, self._spool = tuple(allow), state, spool
         self._command = list(command)
+        self._pause_s = pause_s
+        self._not_before: dict[str, float] = {}
         self._lock = threading.Lock()
         self._child: subprocess.Popen[bytes] | None = None
         self._at_work = ""
@@ -100,7 +108,9 @@ class Campaigns:
 
     def _begin(self) -> None:
         with self._lock:
-            name = next(iter(self._starts), "")
+            now = time.monotonic()
+            due = (one for one in self._starts if now >= self._not_before.get(one, now))
+            name = next(due, "")
             if not name:
                 return
             self._starts[name] += 1
@@ -127,6 +137,8 @@ class Campaigns:
                 self._starts[self._at_work] = starts
             elif cut_short:
                 _log.error("profiling %s was killed %d times: given up", self._at_work, starts)
+            if self._at_work not in self._starts:
+                self._not_before[self._at_work] = time.monotonic() + self._pause_s
             self._keep()
 
     def _keep(self) -> None:

@@ -49,6 +49,18 @@ def test_each_is_carried_out_once_and_only_what_is_allowed(spool: Spool, done: P
     assert names(done) == ["scan", "sort", "scan"]
 
 
+def test_one_that_has_ended_is_not_begun_again_at_once(spool: Spool, done: Path) -> None:
+    """A server that means harm asks for it with every answer."""
+    command = [sys.executable, "-SE", "-c", WRITES, str(done)]
+    made = Campaigns(("sort", "scan"), done.parent / "state", spool, command, pause_s=3600.0)
+    for _ in range(3):
+        made.ask(["sort"])
+        until_idle(made)
+    made.ask(["scan"])
+    until_idle(made)
+    assert names(done) == ["sort", "scan"]
+
+
 def test_what_was_asked_for_outlives_the_agent(spool: Spool, done: Path) -> None:
     before = campaigns(spool, done, SLEEPS)
     before.ask(["sort", "scan"])
