@@ -3,6 +3,7 @@ about all others are the same numbers, and their reports are taken."""
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -144,6 +145,11 @@ def reports_impossible_numbers(fleet: Fleet) -> None:
     message.sequence = 2**63 - 1
     assert thief.send([message]).rejected[0].field == "sequence"
     assert thief.register().acknowledged < 2**53
+    for cost in (math.nan, math.inf, -1.0):
+        thief.heartbeat(probe_cost=cost)
+        node = fleet.operator.node_of("thief")
+        assert math.isfinite(node.probe_cost)
+        assert node.state == fleet_pb2.NODE_STATE_SUSPECT
     for seconds in (1e12, 1e300):
         run = builders.run("sort", 1.0, node_id="thief")
         reported = fleet_pb2.ReportedRun(sequence=1, run=records.run_to_message(run))

@@ -35,10 +35,27 @@ MOST_SEQUENCE = 2**53
 """The greatest sequence number that is acknowledged: beyond it agents could not count on."""
 
 
+MOST_CPUS = 4096
+"""Of a node, as in the contract."""
+
+
 def sequence_of(value: int, field: str) -> int:
     """Raises InputError for a number that no agent has counted up to."""
     if value > MOST_SEQUENCE:
         raise InputError("is implausible.", field=field, found=value, allowed="up to 2^53")
+    return value
+
+
+def probe_cost_of(value: float) -> float:
+    """Raises ImplausibleError for what is no share of CPUs: readers of JSON refuse whole lists of
+    nodes where one number is NaN."""
+    if not 0.0 <= value <= MOST_CPUS:
+        raise ImplausibleError(
+            "cannot be true.",
+            field="heartbeat.probe_cost",
+            found=value,
+            allowed=f"0 to {MOST_CPUS}",
+        )
     return value
 
 

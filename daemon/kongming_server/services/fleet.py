@@ -296,7 +296,12 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
             return fleet_pb2.Instructions(register_again=True)
         await self._access.speak_for(agent)
         now = hub.now()
-        agent.probe_cost = beat.probe_cost
+        try:
+            agent.probe_cost = reports.probe_cost_of(beat.probe_cost)
+        except ImplausibleError as error:
+            # It lives all the same, and what came with it is kept.
+            log.warning("%s reported what cannot be true: %s", agent.facts.name, error.message)
+            await hub.doubt(agent, error.message)
         agent.spooled = beat.spooled
         hub.alive(agent, now)
         call = current_call.get()
