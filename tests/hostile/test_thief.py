@@ -158,6 +158,19 @@ def reports_impossible_numbers(fleet: Fleet) -> None:
         assert [one.id for one in thief.fleet.ReportRuns(request, timeout=60).rejected] == [run.id]
 
 
+def fills_the_log(fleet: Fleet) -> None:
+    """A line for each of its records, were each of them told of."""
+    thief = fleet.thief
+    before = fleet.server.log.read_text().count("\n")
+    impossible = [thief.request(fingerprint(thief, {})) for _ in range(200)]
+    for number, message in enumerate(impossible):
+        message.fingerprint.elapsed_seconds = 1e12 + number
+    assert len(thief.send(impossible).rejected) == len(impossible)
+    runs = [builders.run("sort", 1.0, node_id="thief", id=f"log-{n}") for n in range(200)]
+    assert len(thief.report_runs(runs, assignment_id="unknown").accepted) == len(runs)
+    assert fleet.server.log.read_text().count("\n") - before < 50
+
+
 def teaches(fleet: Fleet) -> None:
     """Finished runs far from their predictions, a made-up profile, and a signature."""
     thief = fleet.thief
@@ -202,6 +215,7 @@ MOVES: tuple[Move, ...] = (
     names_surrogates,
     reports_sizes,
     reports_impossible_numbers,
+    fills_the_log,
     teaches,
     waits_for_a_restart,
 )
