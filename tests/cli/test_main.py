@@ -79,7 +79,7 @@ def test_usage_errors_end_with_2(kongming: Kongming, args: list[str]) -> None:
         (["runs", "--limt", "--json"], "NoSuchOption"),
         (["rnus", "--json"], "UnknownNameError"),
         (["runs", "--json", "--app", "sort"], "UnknownNameError"),
-        (["runs", "--json", "--store", "sqlite:////nowhere/at/all.db"], "StoreError"),
+        (["runs", "--json", "--store", "sqlite:////nowhere/at/all.db"], "InputError"),
     ],
 )
 def test_error_is_one_json_document(kongming: Kongming, args: list[str], kind: str) -> None:

@@ -68,8 +68,7 @@ def command(
     comparisons = compare(pairing.sides, tolerance, confidence)
     notes = _notes(pairing, comparisons)
     if len(comparisons) > 1:
-        notes.insert(
-            0,
+        notes.append(
             f"Each interval has {100.0 * confidence:g} % confidence by itself. The verdicts allow "
             f"for {len(comparisons)} comparisons at once, so that an interval beyond the tolerance "
             "may still be 'cannot tell'.",

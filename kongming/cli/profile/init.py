@@ -38,7 +38,7 @@ def template() -> str:
 
 def _write(file: Path, text: str, *, force: bool) -> None:
     if file.is_dir():
-        raise InputError(f"{file} is a folder.", hint="Give the name of a file.")
+        raise InputError(f"The path {file} is a folder.", hint="Give the name of a file.")
     if file.exists() and not force:
         raise InputError(f"{file} already exists.", hint="Use --force to overwrite it.")
     try:
