@@ -168,7 +168,7 @@ def test_training_that_is_stopped_leaves_nothing_behind(
     assert eventually(lambda: not _marked(mark))
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.thorough)])
 def test_training_that_is_killed_leaves_nothing_behind(
     workers: int,
     profiled: list[str],

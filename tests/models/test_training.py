@@ -267,16 +267,20 @@ def test_a_selection_that_cannot_be_is_refused(document: dict[str, Any]) -> None
             persist.read(persist.seal(changed))
 
 
-def test_slow_models_are_trained_when_asked_for(runs: list[Any]) -> None:
-    bare = [dataclasses.replace(run, before=None) for run in runs]
-    assert "SVM.GA" not in model_names()
-    assert "SVM.GA" in model_names(optional=True)
-    asked = train_application(bare, model="SVM.GA", models=["LM"])
-    full = asked["variants"]["full"]
-    assert list(full["models"]) == ["MEAN", "LM", "SVM.GA"]
-    assert full["chosen"] == "SVM.GA"
+@pytest.mark.parametrize("name", ["CART", pytest.param("SVM.GA", marks=pytest.mark.thorough)])
+def test_a_model_that_is_asked_for_is_trained_beside_the_others_and_chosen(name: str) -> None:
+    few = synthetic.campaign("a", POWERS, intensities=(1.0,), solos=3)
+    bare = [dataclasses.replace(run, before=None) for run in few]
+    full = train_application(bare, model=name, models=["LM"])["variants"]["full"]
+    assert list(full["models"]) == ["MEAN", "LM", name]
+    assert full["chosen"] == name
     with pytest.raises(UnknownNameError):
         train_application(bare, models=["LM", "LM.AG"])
+
+
+def test_slow_models_are_trained_only_when_asked_for() -> None:
+    assert "SVM.GA" not in model_names()
+    assert "SVM.GA" in model_names(optional=True)
 
 
 @pytest.mark.parametrize("name", ["LM.GA", "CART.GA", "RIDGE", "NNLS"])

@@ -38,7 +38,15 @@ def life(
     return verdict
 
 
-@pytest.mark.parametrize(("promised", "heavy"), [(5, False), (10, True), (28, True), (100, False)])
+@pytest.mark.parametrize(
+    ("promised", "heavy"),
+    [
+        (5, False),
+        (28, True),
+        pytest.param(10, True, marks=pytest.mark.thorough),
+        pytest.param(100, False, marks=pytest.mark.thorough),
+    ],
+)
 def test_false_alarms_over_whole_lives_are_no_more_than_was_set(promised: int, heavy: bool) -> None:
     random = np.random.default_rng(promised)
     allowed, lives = 0.1, 300

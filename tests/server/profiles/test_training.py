@@ -364,7 +364,7 @@ def test_another_server_sees_it_cancels_it_and_sees_that_it_died(
             watching = asyncio.create_task(ended(other, operation))
             assert (await other.get(operation.id)).id == operation.id
             await other.cancel(operation.id)
-            seen = await asyncio.wait_for(watching, 20.0)
+            seen = await asyncio.wait_for(watching, 100.0)
             assert seen.state == "cancelled"
             assert (await training.get(operation.id)).state == "cancelled"
         finally:
@@ -406,7 +406,7 @@ asyncio.run(main())
     server.wait()
     server.stdout.close()
     # Nobody told it: its input ended.
-    worker.wait(10)
+    worker.wait(100)
 
     async def body(training: Training, engine: Engine) -> None:
         found = await training.get(operation_id)
