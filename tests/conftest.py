@@ -41,18 +41,19 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # The same examples each time, so that a change is judged by itself; others are tried with
-# HYPOTHESIS_PROFILE=explore.
-# How long an example takes is no matter of the tests: machines are slow, or busy.
+# HYPOTHESIS_PROFILE=explore. How long one takes is not tested: machines are slow, or busy.
 _UNTIMED: Any = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("same", derandomize=True, **_UNTIMED)
 settings.register_profile("explore", derandomize=False, **_UNTIMED)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
-
+# What follows up to the fixtures is about tests in several processes (-n): which of them come when
+# (order.py), and which of them have the machine to themselves (turns.py).
 _turn = Turn()
 
 
 def _folder(config: pytest.Config) -> Path:
+    """This process's own temporary folder of the session; the fixture that has it is no hook's."""
     folder: Path = config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]
     return folder
 
@@ -66,7 +67,8 @@ def _shared_folder(config: pytest.Config) -> Path:
 def pytest_runtest_protocol(
     item: pytest.Item, nextitem: pytest.Item | None
 ) -> Generator[None, object, object]:
-    """Around the whole test, so that neither its time limit nor its fixtures begin too early."""
+    """Wait for the test's turn, around all of it: neither its time limit nor its fixtures may begin
+    before."""
     if "PYTEST_XDIST_WORKER" not in os.environ:
         return (yield)
     alone = is_alone(item)
@@ -80,13 +82,15 @@ def pytest_runtest_protocol(
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    """Refuse to run where programs are missing that are to be there."""
     line = system.left_out()
     if line is not None and os.environ.get(system.REQUIRE):
         raise pytest.UsageError(line)
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    # Workers measure at the same time, each with locks of its own.
+    # Measurements of one user wait for each other by locks. Here workers measure at the same time,
+    # so each has locks of its own.
     os.environ[measuring.FOLDER] = str(_folder(session.config) / "locks")
 
 

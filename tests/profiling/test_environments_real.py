@@ -89,9 +89,12 @@ def test_half_a_cpu_makes_a_program_about_twice_as_slow(
     need(permitted, "quota")
     with Limits(HALF, tmp_path) as limits:
         halved = run(COUNT, limits.app_procs)
-        assert limits.throttled()["nr_throttled"] > 0
+        throttled = limits.throttled()["nr_throttled"]
     # Over its own CPU time: an earlier run may have had a slower CPU.
-    assert seconds(halved) / halved.usage.cpu_s > 1.25
+    slowdown = seconds(halved) / halved.usage.cpu_s
+    assert slowdown > 1.25
+    # Where others leave it less than half a CPU anyway, there is nothing to take away.
+    assert throttled > 0 or slowdown >= 2.0
 
 
 @pytest.mark.alone
