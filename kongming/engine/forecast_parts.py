@@ -83,6 +83,7 @@ def widened(interval: Interval, down: float, up: float) -> Interval:
         interval.median * math.exp(upper),
         interval.level,
         calibrated=False,
+        at_least=interval.at_least,
     )
 
 

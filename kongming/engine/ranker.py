@@ -65,6 +65,8 @@ class _Reading:
     slowed: Floats
     severity: float = 0.0
     outside: bool = False
+    limit: float = 0.0
+    at_least: bool = False
     variant: int = scoring.NEITHER
 
 
@@ -294,6 +296,8 @@ class Ranker:
                 slowed[i],
                 float(scores.severity[i]),
                 bool(scores.outside[i]),
+                float(scores.limit[i]),
+                bool(scores.at_least[i]),
                 int(scores.variant[i]),
             )
 
@@ -443,7 +447,11 @@ class Ranker:
         scorer = asked.model.scorers.get(code) or asked.model.scorers[scoring.FULL]
         widening = self._world.catalog.widening(*asked.model.key)
         severity = float(matrix.severity[row, slot]) if history is None else history.severity
-        return scorer.interval(log_slowdown, severity, asked.request.level, widening)
+        limit = float(matrix.limit[row, slot]) if history is None else history.limit
+        edge = bool(matrix.at_least[row, slot]) if history is None else history.at_least
+        return scorer.interval(
+            log_slowdown, severity, asked.request.level, widening, limit=limit, at_least=edge
+        )
 
     def _ranked(
         self,

@@ -59,6 +59,8 @@ class Matrix:
         self.log_slowdown = np.empty(self._shape, dtype=np.float32)
         self.severity = np.empty(self._shape, dtype=np.float32)
         self.outside = np.empty(self._shape, dtype=np.bool_)
+        self.limit = np.empty(self._shape, dtype=np.float32)
+        self.at_least = np.empty(self._shape, dtype=np.bool_)
         self.variant = np.empty(self._shape, dtype=np.int8)
         self.done = np.empty(self._shape, dtype=np.int32)
 
@@ -72,6 +74,8 @@ class Matrix:
             ("log_slowdown", math.nan),
             ("severity", 0.0),
             ("outside", 0),
+            ("limit", 0.0),
+            ("at_least", 0),
             ("variant", 0),
             ("done", _NEVER),
         ):
@@ -110,6 +114,8 @@ class Matrix:
         self.log_slowdown[row, chosen] = scores.log_slowdown
         self.severity[row, chosen] = scores.severity
         self.outside[row, chosen] = scores.outside
+        self.limit[row, chosen] = scores.limit
+        self.at_least[row, chosen] = scores.at_least
         self.variant[row, chosen] = scores.variant
         self.done[row, chosen] = environments.version
 

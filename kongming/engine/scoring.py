@@ -65,6 +65,8 @@ class MatrixScores:
     log_slowdown: Floats
     severity: Floats
     outside: NDArray[np.bool_]
+    limit: Floats
+    at_least: NDArray[np.bool_]
     variant: NDArray[np.int8]
 
 
@@ -103,6 +105,8 @@ def score(
     scores = MatrixScores(
         np.full(n, math.nan),
         np.zeros(n),
+        np.zeros(n, dtype=np.bool_),
+        np.full(n, LARGEST_LOG),
         np.zeros(n, dtype=np.bool_),
         np.zeros(n, dtype=np.int8),
     )
@@ -166,6 +170,8 @@ def _put(
     scores.log_slowdown[rows] = np.clip(of_rows.log_slowdown, -LARGEST_LOG, LARGEST_LOG)
     scores.severity[rows] = of_rows.severity
     scores.outside[rows] = of_rows.outside
+    scores.limit[rows] = of_rows.limit
+    scores.at_least[rows] = of_rows.at_least
     scores.variant[rows] = code
 
 

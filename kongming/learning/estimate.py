@@ -95,7 +95,14 @@ def estimate_row(
     scorer, row = choose(file, scorers, rows, asked.variant, remarks)
     scores = scorer.score(row[None, :], np.array([asked.awake]))
     log_slowdown = float(scores.log_slowdown[0])
-    interval = scorer.interval(log_slowdown, float(scores.severity[0]), asked.level, asked.widening)
+    interval = scorer.interval(
+        log_slowdown,
+        float(scores.severity[0]),
+        asked.level,
+        asked.widening,
+        limit=float(scores.limit[0]),
+        at_least=bool(scores.at_least[0]),
+    )
     return Estimate(interval, row, scorer, tuple(remarks))
 
 
@@ -137,6 +144,10 @@ def prediction_of(
                 hint="Profile the application under such a load, or predict without --strict.",
             )
         warnings.append(sentence)
+    if answer.interval.at_least:
+        warnings.append(
+            "It was predicted at the edge of the training runs: it is at least so slow."
+        )
     if not answer.interval.calibrated:
         warnings.append(_uncalibrated(frozen, asked))
     times = np.exp(answer.row)
@@ -181,4 +192,5 @@ def runtime_of(file: ModelFile, slowdown: Interval) -> Interval:
         upper=solo / slowdown.lower,
         level=slowdown.level,
         calibrated=slowdown.calibrated,
+        at_least=slowdown.at_least,
     )

@@ -18,6 +18,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kongming.arrays import Floats
 
@@ -43,6 +44,13 @@ class Distance:
         return bool(self.columns)
 
 
+def used(weights: Floats) -> NDArray[np.bool_]:
+    """Return (p,): whether a column counts as used, by how much each can move the prediction."""
+    moving = weights >= USED_SHARE * np.max(weights, initial=0.0)
+    # To a model that uses no column all environments are equal.
+    return np.asarray(moving & (weights > 0.0), dtype=np.bool_)
+
+
 def margins(*, low: Floats, high: Floats, spread: Floats, weights: Floats) -> Floats:
     """Return (p,): how far beyond the training range, in logs, each column may lie.
 
@@ -51,10 +59,7 @@ def margins(*, low: Floats, high: Floats, spread: Floats, weights: Floats) -> Fl
     the prediction.
     """
     near = np.maximum(np.maximum(0.25 * (np.log(high) - np.log(low)), _SPREADS * spread), _LEAST)
-    used = weights >= USED_SHARE * np.max(weights, initial=0.0)
-    # To a model that uses no column all environments are equal.
-    used &= weights > 0.0
-    return np.where(used, np.minimum(near, _FACTOR), _FACTOR)
+    return np.where(used(weights), np.minimum(near, _FACTOR), _FACTOR)
 
 
 def excess(logs: Floats, log_low: Floats, log_high: Floats) -> Floats:

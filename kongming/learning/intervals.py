@@ -98,6 +98,8 @@ def interval(
     widening: float = 1.0,
     widening_groups: int = 0,
     known: Tails | None = None,
+    limit: float = math.inf,
+    at_least: bool = False,
 ) -> Interval:
     """Return the interval of the slowdown around a predicted log slowdown.
 
@@ -108,6 +110,8 @@ def interval(
     least credible log slowdown, by at most that noise. ``widening`` multiplies both of its halves,
     in logs, and was learned from the co-runs of ``widening_groups`` other applications. ``known``,
     the ``tails`` of the same residuals, severities, noise and level, saves time in repeated calls.
+    ``limit`` is the log slowdown beyond which the machine cannot slow the program: the upper end
+    goes beyond it by no more than the noise of a single run. ``at_least`` is passed on.
 
     Raises:
         InputError: ``level`` is not between 0 and 1, or ``widening`` not above 0.
@@ -121,12 +125,14 @@ def interval(
     scale = float(_scale(severity, noise))
     down = max(min(known.lower * scale, log_slowdown - lowest), known.least)
     up = max(known.upper * scale, known.least)
+    farthest = max(limit - log_slowdown, 0.0) + known.least
     return Interval(
         median=math.exp(log_slowdown),
         lower=math.exp(log_slowdown - min(widening * down, _MOST)),
-        upper=math.exp(log_slowdown + min(widening * up, _MOST)),
+        upper=math.exp(log_slowdown + min(widening * up, _MOST, farthest)),
         level=level,
         calibrated=known.enough and max(groups, widening_groups) >= groups_needed(level),
+        at_least=at_least,
     )
 
 

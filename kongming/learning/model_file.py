@@ -53,6 +53,11 @@ class FrozenModel:
     scores: Mapping[str, float]
     selection: Selection | None = None
 
+    @property
+    def worst(self) -> float:
+        """The greatest log slowdown of a training run."""
+        return self.bounds[1] - spaces.CEILING
+
     def log_slowdown(self, times: Floats) -> Floats:
         """Return (n,) log slowdowns from ``times`` (n, p), seconds per operation in the columns'
         order.

@@ -7,6 +7,7 @@ per operation in the order of the model's columns.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -31,42 +32,61 @@ _LEVELS = 16
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Scores:
-    """Of n environments: log slowdown (n,), severity (n,), and whether each lies outside the
-    training environments (n,)."""
+    """Of n environments: log slowdown (n,), severity (n,), whether each lies outside the training
+    environments (n,), the log slowdown (n,) beyond which nothing slows the program there, and
+    whether the first is of the edge of the training environments (n,)."""
 
     log_slowdown: Floats
     severity: Floats
     outside: NDArray[np.bool_]
+    limit: Floats
+    at_least: NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
 class Scorer:
     """A variant's model with what is the same for every environment worked out once. All arrays
-    are (p,): logs of the idle node and of the range of the training runs, and how far beyond that
-    range a column may lie."""
+    are (p,): logs of the idle node and of the range of the training runs, how far beyond that
+    range a column may lie, and the edge that follows: what lies beyond it is taken to be on it.
+    ``used`` says which columns move the model's predictions."""
 
     variant: Variant
     frozen: FrozenModel
     log_idle: Floats
     log_low: Floats
     log_high: Floats
+    log_edge: Floats
+    used: NDArray[np.bool_]
     margins: Floats
     tails: dict[float, intervals.Tails] = field(default_factory=dict)
 
     def score(self, rows: Floats, awake: Floats) -> Scores:
         """Of ``rows`` (n, p), without a missing reading; ``awake`` (n,) is the share of time in
         which neighbours keep a CPU awake, NaN without any (``awake.beside``)."""
-        times = np.exp(rows)
         excess = extrapolation.excess(rows, self.log_low, self.log_high)
+        edge = np.minimum(rows, self.log_edge)
+        limit = self._limit(edge)
         return Scores(
-            beside(self.frozen.log_slowdown(times), self.variant.awake, awake),
-            intervals.severity(times, self.variant.idle, self.variant.spread),
+            self._bounded(edge, limit, awake),
+            intervals.severity(np.exp(rows), self.variant.idle, self.variant.spread),
             np.asarray((excess > self.margins).any(axis=1)),
+            limit,
+            np.asarray(((rows > self.log_edge) & self.used).any(axis=1)),
         )
 
     def log_slowdown(self, rows: Floats, awake: Floats) -> Floats:
         """(n,) of ``rows`` (n, p): the first of the scores alone."""
-        return beside(self.frozen.log_slowdown(np.exp(rows)), self.variant.awake, awake)
+        edge = np.minimum(rows, self.log_edge)
+        return self._bounded(edge, self._limit(edge), awake)
+
+    def _limit(self, rows: Floats) -> Floats:
+        """(n,): no program is slowed more than the resource that is slowed most, or than it was in
+        its worst training run."""
+        return np.asarray(np.maximum((rows - self.log_idle).max(axis=1), self.frozen.worst))
+
+    def _bounded(self, rows: Floats, limit: Floats, awake: Floats) -> Floats:
+        said = np.minimum(self.frozen.log_slowdown(np.exp(rows)), limit)
+        return beside(said, self.variant.awake, awake)
 
     def distance(self, row: Floats) -> Distance:
         """How far one environment (p,) lies outside the training environments."""
@@ -79,8 +99,13 @@ class Scorer:
         severity: float,
         level: float,
         widening: Widening = UNWIDENED,
+        *,
+        limit: float = math.inf,
+        at_least: bool = False,
     ) -> Interval:
-        """The slowdown's interval. Raises InputError for a level that is no probability."""
+        """The slowdown's interval, of a score with that ``limit`` and ``at_least``.
+
+        Raises InputError for a level that is no probability."""
         known = self.tails.get(level)
         if known is None:
             known = intervals.tails(
@@ -105,6 +130,8 @@ class Scorer:
             widening=widening.factor,
             widening_groups=widening.groups,
             known=known,
+            limit=limit,
+            at_least=at_least,
         )
 
     def fill(self, rows: Floats) -> NDArray[np.bool_]:
@@ -138,15 +165,18 @@ def scorer_of(variant: Variant, model: str | None = None) -> Scorer:
 def parts_of(variant: Variant, model: str | None = None) -> dict[str, Any]:
     """What a scorer is made of, by the names of its fields."""
     frozen = variant.model(model)
+    margins = extrapolation.margins(
+        low=variant.low, high=variant.high, spread=variant.spread, weights=frozen.weights
+    )
     return {
         "variant": variant,
         "frozen": frozen,
         "log_idle": np.log(variant.idle),
         "log_low": np.log(variant.low),
         "log_high": np.log(variant.high),
-        "margins": extrapolation.margins(
-            low=variant.low, high=variant.high, spread=variant.spread, weights=frozen.weights
-        ),
+        "log_edge": np.log(variant.high) + margins,
+        "used": extrapolation.used(frozen.weights),
+        "margins": margins,
     }
 
 

@@ -9,13 +9,18 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A median with the bounds that hold it with probability ``level``; calibrated or not."""
+    """A median with the bounds that hold it with probability ``level``; calibrated or not.
+
+    ``at_least``: what it is predicted from lies so far beyond the training runs that it was taken
+    at their edge, so the slowdown is as said or more.
+    """
 
     median: float
     lower: float
     upper: float
     level: float = 0.9
     calibrated: bool = True
+    at_least: bool = False
 
     def scaled(self, factor: float) -> Interval:
         return Interval(
@@ -24,6 +29,7 @@ class Interval:
             self.upper * factor,
             self.level,
             self.calibrated,
+            self.at_least,
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -33,6 +39,7 @@ class Interval:
             "upper": self.upper,
             "level": self.level,
             "calibrated": self.calibrated,
+            "at_least": self.at_least,
         }
 
 

@@ -127,7 +127,14 @@ def interval_from_message(message: predictor_pb2.Interval, field: str = "interva
             found=message.level,
             allowed="above 0, below 1",
         )
-    return Interval(message.median, message.lower, message.upper, message.level, message.calibrated)
+    return Interval(
+        message.median,
+        message.lower,
+        message.upper,
+        message.level,
+        message.calibrated,
+        message.at_least,
+    )
 
 
 # -- times -------------------------------------------------------------------------------------

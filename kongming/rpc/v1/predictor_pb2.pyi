@@ -87,6 +87,7 @@ class Interval(_message.Message):
     UPPER_FIELD_NUMBER: _builtins.int
     LEVEL_FIELD_NUMBER: _builtins.int
     CALIBRATED_FIELD_NUMBER: _builtins.int
+    AT_LEAST_FIELD_NUMBER: _builtins.int
     median: _builtins.float
     """In the unit of what it is an interval of, as the bounds are."""
     lower: _builtins.float
@@ -97,6 +98,10 @@ class Interval(_message.Message):
     """Probability, above 0 and below 1."""
     calibrated: _builtins.bool
     """Whether the bounds were checked on enough left-out groups."""
+    at_least: _builtins.bool
+    """Whether it was predicted at the edge of the training runs, because what was read lies beyond it:
+    the slowdown is as said or more.
+    """
     def __init__(
         self,
         *,
@@ -105,10 +110,11 @@ class Interval(_message.Message):
         upper: _builtins.float = ...,
         level: _builtins.float = ...,
         calibrated: _builtins.bool = ...,
+        at_least: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["calibrated", b"calibrated", "level", b"level", "lower", b"lower", "median", b"median", "upper", b"upper"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["at_least", b"at_least", "calibrated", b"calibrated", "level", b"level", "lower", b"lower", "median", b"median", "upper", b"upper"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

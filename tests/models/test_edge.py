@@ -1,0 +1,72 @@
+"""Beyond what was trained on, a prediction stays at the edge and says "at least"."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kongming.learning import model_file, predict
+from kongming.learning.scorer import Scorer, scorer_of
+from kongming.learning.training import train_application
+from tests.models import synthetic
+
+NAMES = ("RIDGE", "GP", "STACK")
+
+
+@pytest.fixture(scope="module")
+def file() -> model_file.ModelFile:
+    runs = synthetic.campaign("chaser", {"memory.random.128M": 0.7, "stream.triad": 0.2})
+    return model_file.read(train_application(runs, models=("STACK",)))
+
+
+def scorer(file: model_file.ModelFile, name: str) -> Scorer:
+    return scorer_of(file.variants["full"], name)
+
+
+@settings(deadline=None)
+@given(st.sampled_from(NAMES), st.lists(st.floats(-1.0, 12.0), min_size=15, max_size=15))
+def test_no_environment_slows_a_program_more_than_its_slowest_resource(
+    file: model_file.ModelFile, name: str, logs: list[float]
+) -> None:
+    one = scorer(file, name)
+    row = one.log_idle + np.array(logs)
+    scores = one.score(row[None, :], np.zeros(1))
+    limit = max(one.frozen.worst, *(np.minimum(row, one.log_edge) - one.log_idle).tolist())
+    assert scores.limit[0] == pytest.approx(limit)
+    assert scores.log_slowdown[0] <= limit + 1e-12
+    said = one.interval(
+        float(scores.log_slowdown[0]), float(scores.severity[0]), 0.9, limit=limit, at_least=True
+    )
+    assert said.lower <= said.median <= said.upper
+    assert math.log(said.upper) <= limit + 5.0 * one.variant.noise
+    farther = one.score(np.maximum(row, one.log_edge)[None, :] + 1.0, np.zeros(1))
+    edge = one.score(np.maximum(row, one.log_edge)[None, :], np.zeros(1))
+    assert farther.log_slowdown[0] == edge.log_slowdown[0]
+
+
+def test_a_reading_beyond_the_edge_is_said_to_be_at_least_so_slow(
+    file: model_file.ModelFile,
+) -> None:
+    variant = file.variants["full"]
+    high = dict(zip(variant.columns, variant.high.tolist(), strict=True))
+    inside = predict.predict_environment(file, high)
+    assert not inside.slowdown.at_least
+    beyond = high | {"memory.random.128M": 50.0 * high["memory.random.128M"]}
+    said = predict.predict_environment(file, beyond)
+    assert said.slowdown.at_least
+    assert said.extrapolating
+    assert any("at least so slow" in sentence for sentence in said.warnings)
+    assert said.to_dict()["runtime_s"]["at_least"]
+    assert inside.slowdown.median <= said.slowdown.median < 3.0
+
+
+def test_what_the_model_does_not_use_makes_nothing_at_least(file: model_file.ModelFile) -> None:
+    one = scorer(file, "RIDGE")
+    unused = int(np.argmin(one.frozen.weights))
+    row = one.log_high.copy()
+    row[unused] += 5.0
+    assert not one.score(row[None, :], np.zeros(1)).at_least[0]
