@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from itertools import permutations
 from typing import TYPE_CHECKING
 
 from kongming.campaigns.campaign import drive
 from kongming.campaigns.evaluation import campaign_for, settings_of
+from kongming.profiling.plans.precision import Progress
 
 if TYPE_CHECKING:
     from kongming.campaigns.profile_campaign import ProfileSettings
@@ -39,10 +40,14 @@ class PairCampaign:
         *,
         repeats: int,
         again: bool,
+        precision: float | None = None,
     ) -> PairCampaign:
         """Return the newest campaign of these pairs; a new one if there is none, or if all are
-        finished and ``again`` is true."""
+        finished and ``again`` is true. ``precision``: the standard error of a pair's log mean at
+        which it is not repeated further; ``repeats`` are then the most."""
         document = settings_of(KIND, repeats, settings, apps)
+        if precision is not None:
+            document["precision"] = precision
         stored = campaign_for(store, document, seed=settings.asked_seed, again=again)
         return cls(settings, apps, store, stored)
 
@@ -61,9 +66,14 @@ class PairCampaign:
     @property
     def steps(self) -> frozenset[int]:
         """Return the steps: the runs of all pairs, and a solo run of each application in every
-        round.
+        round; of rounds that depend on what is measured, the most.
         """
         return frozenset(range(self.repeats * (len(self.pairs) + len(self.apps))))
+
+    @property
+    def progress(self) -> Progress:
+        """Return what the runs so far still call for."""
+        return Progress.of(self.earlier, self.stored.document.get("precision"))
 
     @property
     def done(self) -> frozenset[int]:
@@ -75,28 +85,40 @@ class PairCampaign:
 
     @property
     def complete(self) -> bool:
-        return self.finished or self.steps <= self.done
+        if self.finished or self.steps <= self.done:
+            return True
+        if "precision" not in self.stored.document:
+            return False
+        progress = self.progress
+        return not any(progress.wants(app, other, ()) for app, other in self.pairs)
+
+    def events(self, stop_when: Callable[[], bool]) -> Generator[Event, None, None]:
+        """Measure the remaining steps, until ``stop_when``."""
+        from kongming.profiling.runs.corun import corun
+
+        return corun(
+            self.pairs,
+            self.apps,
+            placement=self.settings.placement,
+            node=self.settings.node,
+            suite=self.settings.suite,
+            work_dir=self.settings.io_dir,
+            io_dir=self.settings.io_dir,
+            repeats=self.repeats,
+            seed=int(self.stored.document["seed"]),
+            campaign=self.stored.id,
+            done=self.done,
+            progress=self.progress,
+            stop_when=stop_when,
+        )
+
+    def finish(self) -> None:
+        """Mark the campaign as finished if it is complete."""
+        if self.complete:
+            self.store.finish_campaign(self.stored.id)
 
     def drive(self, stop_when: Callable[[], bool], observe: Callable[[Event], object]) -> None:
         """Run the remaining steps, until ``stop_when``."""
-        from kongming.profiling.runs.corun import corun
-
-        done = self.done
-        if not self.steps <= done:
-            events = corun(
-                self.pairs,
-                self.apps,
-                placement=self.settings.placement,
-                node=self.settings.node,
-                suite=self.settings.suite,
-                work_dir=self.settings.io_dir,
-                io_dir=self.settings.io_dir,
-                repeats=self.repeats,
-                seed=int(self.stored.document["seed"]),
-                campaign=self.stored.id,
-                done=done,
-                stop_when=stop_when,
-            )
-            drive(events, self.store, observe)
-        if self.complete:
-            self.store.finish_campaign(self.stored.id)
+        if not self.complete:
+            drive(self.events(stop_when), self.store, observe)
+        self.finish()

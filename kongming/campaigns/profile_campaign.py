@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from kongming.probes.suite import Suite
     from kongming.profiling.events import Event
     from kongming.profiling.plans.campaign_plan import Plan
+    from kongming.profiling.write_limit import WriteLimit
     from kongming.records.application import Application
     from kongming.records.fingerprint import NodeFacts
     from kongming.records.run import Run
@@ -149,18 +150,34 @@ class ProfileCampaign:
         applications that were left out stays unfinished: they are tried again. So are steps whose
         load would write more than ``write_limit_bytes`` in this command.
         """
-        from kongming.profiling.events import Dropped
-        from kongming.profiling.profiler import profile
         from kongming.profiling.write_limit import WriteLimit
 
         writing = WriteLimit(self.settings.suite, write_limit_bytes)
+        try:
+            drive(self.events(stop_when, writing), self.sink, self.seeing(observe))
+        finally:
+            self.written_bytes, self.left_out = writing.written_bytes, writing.refused
+        self.finish()
+        return self
+
+    def seeing(self, observe: Callable[[Event], object]) -> Callable[[Event], None]:
+        """Return ``observe``, with applications that are dropped noted here."""
+        from kongming.profiling.events import Dropped
 
         def see(event: Event) -> None:
             if isinstance(event, Dropped):
                 self.dropped[event.app] = event.reason
             observe(event)
 
-        events = profile(
+        return see
+
+    def events(
+        self, stop_when: Callable[[], bool], writing: WriteLimit | None = None
+    ) -> Generator[Event, None, None]:
+        """Measure the remaining steps, until ``stop_when``, within the limit on ``writing``."""
+        from kongming.profiling.profiler import profile
+
+        return profile(
             self.settings.apps,
             self.plan,
             node=self.settings.node,
@@ -173,12 +190,10 @@ class ProfileCampaign:
             write_limit=writing,
             stop_when=stop_when,
         )
-        try:
-            drive(events, self.sink, see)
-        finally:
-            self.written_bytes, self.left_out = writing.written_bytes, writing.refused
+
+    def finish(self) -> None:
+        """Mark the campaign as finished if it is complete, with no application left out."""
         recorded = self.sink.campaign_steps_done(self.id)
         self.complete = complete(self.plan.steps, recorded, self.dropped)
         if self.complete and not self.dropped:
             self.sink.finish_campaign(self.id)
-        return self

@@ -57,7 +57,7 @@ def errors_of_means(repeats: Repeats, solo_variances: Floats) -> Floats:
     counts = np.array([len(values) for values in repeats])
     for n in np.unique(counts[counts > 1]):
         own, half = np.flatnonzero(counts == n), int(n) // 2
-        logs = np.sort(np.log([repeats[i] for i in own]), axis=1)
+        logs = np.sort(np.log([repeats[int(i)] for i in own]), axis=1)
         shuffled = drawn.permuted(np.broadcast_to(logs, (DRAWS, *logs.shape)), axis=2)
         # The mean of n logs has the spread of one over sqrt(n); a difference of half means has
         # sqrt(1/half + 1/(n - half)) of it.

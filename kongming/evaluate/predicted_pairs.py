@@ -314,6 +314,24 @@ def others_predictions(
     ]
 
 
+def order_measured(
+    profiles: Iterable[Run | Signature], pairs: Iterable[Run]
+) -> list[dict[str, str]]:
+    """Return what was measured and when, oldest first: the order of profiles, signatures and
+    pairs."""
+    from kongming.records.run import Run
+
+    entries = []
+    for record in (*profiles, *pairs):
+        if isinstance(record, Run):
+            at, kind = record.started_at, record.kind
+            beside = "+".join(record.neighbours or map(str, record.levels))
+        else:
+            at, kind, beside = record.fingerprint.started_at, "signature", ""
+        entries.append({"at": at, "kind": kind, "app": record.app, "beside": beside})
+    return sorted(entries, key=lambda entry: (moments.unix(entry["at"]), entry["app"]))
+
+
 def span_s(runs: Iterable[Run]) -> float:
     """Total duration of all campaigns: from the start of the first run to the end of the last."""
     ends: dict[str, tuple[float, float]] = {}

@@ -59,7 +59,7 @@ def to_markdown(document: Document) -> str:
     kind = document["kind"]
     parts = [f"# {title(document)}", _grid(*overall(document, kind)), _grid(*accuracy(document))]
     parts += remarks(document)
-    caption = _PAIRS.format(repeats=document["repeats"]) if kind == "pairs" else _NODES
+    caption = _PAIRS.format(repeats=_repeats(document)) if kind == "pairs" else _NODES
     clusters = "victims and pressers" if kind == "pairs" else "applications and environments"
     legend = [_EXCESS.format(clusters=clusters), caption, _LEGEND, _TRIVIAL[kind]]
     legend.append(_SKILL.format(trivial="PAIRMEDIAN" if kind == "pairs" else "MEAN"))
@@ -75,6 +75,12 @@ def to_markdown(document: Document) -> str:
         ]
         parts += remarks(block)
     return "\n\n".join(parts) + "\n"
+
+
+def _repeats(document: Document) -> str:
+    counts = [len(pair["repeats"]) for pair in document["pairs"]]
+    low, high = min(counts), max(counts)
+    return f"{low}" if low == high else f"{low} to {high}"
 
 
 def to_csv(document: Document) -> str:
@@ -174,6 +180,8 @@ def _rank(block: Document, model: str) -> tuple[float, float]:
 def remarks(block: Document) -> list[str]:
     """Sentences on noise, coverage, marked runs and missing predictions."""
     sentences = []
+    if block.get("preregistered"):
+        sentences.append(_preregistered(block["preregistered"]))
     noise = block["noise"]
     if noise["too_noisy"]:
         sentences.append(
@@ -211,6 +219,14 @@ def remarks(block: Document) -> list[str]:
         missing = ", ".join(f"{model} {n}" for model, n in block["unpredicted"].items())
         sentences.append(f"Not scored, as there is no prediction: {missing}.")
     return sentences
+
+
+def _preregistered(statement: Document) -> str:
+    text = f"Pre-registered {statement['written_at']}, sha256 {statement['sha256']}"
+    if not statement["before_first_run"]:
+        text += ", AFTER the first run"
+    changed = ", ".join(statement["code_changed"])
+    return f"{text}; code changed since in: {changed}." if changed else f"{text}; same code."
 
 
 def _grid(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

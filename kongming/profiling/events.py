@@ -44,4 +44,9 @@ class Short:
     needed_s: float
 
 
-Event = Measured | Doing | Dropped | Short | Run | Signature
+@dataclass(frozen=True, slots=True)
+class Between:
+    """Nothing runs at this moment: the campaign may wait here while another one measures."""
+
+
+Event = Measured | Doing | Dropped | Short | Between | Run | Signature

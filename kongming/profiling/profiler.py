@@ -12,7 +12,7 @@ from kongming.inducers import Mix, induce_all
 from kongming.probes import passive
 from kongming.probes.fingerprinting import schedule, take_fingerprint
 from kongming.probes.suite import Suite
-from kongming.profiling.events import Doing, Dropped, Event, Measured, Short
+from kongming.profiling.events import Between, Doing, Dropped, Event, Measured, Short
 from kongming.profiling.plans.campaign_plan import Plan, Step
 from kongming.profiling.plans.identity import identity
 from kongming.profiling.plans.placement import choose
@@ -99,7 +99,7 @@ def profile(
     Args:
         walls: seconds per iteration of an application, where known.
         write_limit: blocks whose loads would write more are left out, and not recorded.
-        stop_when: called before each block; true ends the campaign early.
+        stop_when: called before each block that is not done; true ends the campaign early.
 
     Raises:
         InputError: the node does not have the placement.
@@ -139,12 +139,13 @@ def profile(
                 yield _unmeasured(state, sites[name], first, str(error))
                 yield Dropped(name, str(error))
         for block in plan.blocks():
-            if stop_when():
-                return
+            yield Between()
             steps = [s for s in block if s.index not in done and s.app in state.runners]
             state.completed += sum(1 for s in block if s.index not in done) - len(steps)
             if not steps:
                 continue
+            if stop_when():
+                return
             if not state.writing.allows(steps[0].levels, _longest_s(state, steps)):
                 state.writing.refused += len(steps)
                 continue

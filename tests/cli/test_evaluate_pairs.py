@@ -252,6 +252,10 @@ def test_what_is_not_complete_is_scored_and_said(
         (("--nodes",), 2, ("choose one",)),
         (("--environments", "7"), 2, ("--nodes",)),
         (("--budget", "0"), 2, ("budget", "above 0")),
+        (("--precision", "3"), 3, ("no pairs",)),
+        (("--precision", "none"), 2, ("--precision", "0.1% to 50%")),
+        (("--precision", "3%", "--repeats", "4"), 2, ("--repeats is left out",)),
+        (("--preregister", "missing.json"), 2, ("--preregister", "cannot be read")),
     ],
 )
 def test_what_cannot_be_done_says_the_way_out(

@@ -24,8 +24,10 @@ _MEASURING = (
     "placement",
     "plan",
     "repeats",
+    "precision",
     "budget",
     "out",
+    "preregister",
     "score_only",
     "again",
     "dry_run",
@@ -85,6 +87,13 @@ _MEASURING = (
     help="Runs of each pair, or in each environment (default: 2, or 3).",
 )
 @click.option(
+    "--precision",
+    metavar="PERCENT",
+    default=None,
+    help="With --pairs: repeat each pair, four times or more, until the standard error of its log "
+    "mean is this small, as 3%, or it ran 40 times.",
+)
+@click.option(
     "--models",
     metavar="NAME,NAME|all",
     default=None,
@@ -119,6 +128,15 @@ _MEASURING = (
     type=click.Path(file_okay=False, path_type=Path),
     help="Also write document.json, table.md, a CSV of every case, and figures to this folder.",
 )
+@click.option(
+    "--preregister",
+    metavar="FILE.json",
+    type=click.Path(dir_okay=False, path_type=Path),
+    default=None,
+    help="With --pairs: before measuring, write digests of the code, the models and the list to "
+    "this file, or check those that are there. The table states them, and which code has changed "
+    "since.",
+)
 @click.option("--score-only", is_flag=True, help="Measure nothing: score the runs in the store.")
 @click.option("--again", is_flag=True, help="Repeat a complete measurement; profiles are reused.")
 @options.anyway_option
@@ -150,12 +168,14 @@ def command(
     placement: str,
     plan: str,
     repeats: int | None,
+    precision: str | None,
     models: str | None,
     environments: int | None,
     budget: float | None,
     scored: str | None,
     predictions: Sequence[Path],
     out: Path | None,
+    preregister: Path | None,
     score_only: bool,
     again: bool,
     anyway: bool,
@@ -168,17 +188,18 @@ def command(
     """Score the models on runs they were not trained on; compare with trivial predictors and noise.
 
     --pairs profiles every application (or reuses its newest complete profile) and runs every
-    ordered pair, its repeats far apart in time and with solo runs between them. The table shows the
-    error of each model's predictions. --nodes runs applications in environments that differ as
-    cloud instances do (a CPU quota, a slower disk, unseen neighbours), and predicts each with
-    models that were trained in the others. --instances measures nothing: it reads files of
-    'kongming observe' from several machines, and predicts each machine's runs with models that were
-    trained on the others'.
+    ordered pair, its repeats far apart in time and with solo runs between them, all in one random
+    order. The table shows the error of each model's predictions. --nodes runs applications in
+    environments that differ as cloud instances do (a CPU quota, a slower disk, unseen neighbours),
+    and predicts each with models that were trained in the others. --instances measures nothing: it
+    reads files of 'kongming observe' from several machines, and predicts each machine's runs with
+    models that were trained on the others'.
 
     The same command resumes an interrupted measurement. Exit status 1 if runs failed or the budget
     was spent before the end; the complete part is scored.
     """
     from kongming.cli.extras import require
+    from kongming.profiling.plans.precision import parse_precision
     from kongming.records.errors import InputError
 
     kinds = [
@@ -204,6 +225,8 @@ def command(
         ("--environments", environments is not None, nodes),
         ("--predictions", bool(predictions), pairs),
         ("--scored", scored is not None, pairs),
+        ("--precision", precision is not None, pairs),
+        ("--preregister", preregister is not None, pairs),
     ):
         if given and not needed:
             raise InputError(
@@ -213,6 +236,8 @@ def command(
     for option, given in (("--again", again), ("--dry-run", dry_run)):
         if score_only and given:
             raise InputError(f"measures nothing, so {option} is left out.", field="--score-only")
+    if precision is not None and repeats is not None:
+        raise InputError("decides on the repeats, so --repeats is left out.", field="--precision")
     for module in ("numpy", "scipy", "sklearn", "lightgbm"):
         require("kongming evaluate", "predict", module)
     if instances:
@@ -236,6 +261,7 @@ def command(
         placement=placement,
         plan=plan,
         repeats=repeats,
+        precision=None if precision is None else parse_precision(precision),
         models=_models(models),
         environments=environments,
         budget=budget,
@@ -243,6 +269,7 @@ def command(
         seed=seed,
         predictions=tuple(predictions),
         out=out,
+        preregister=preregister,
         directory=directory,
         again=again,
         anyway=anyway,

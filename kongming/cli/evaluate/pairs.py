@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import permutations
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from kongming.campaigns.campaign import budget
 from kongming.cli.evaluate.request import Request, keep, print_cost, train_all
 
 if TYPE_CHECKING:
+    from kongming.campaigns.interleaved import InterleavedCampaign
+    from kongming.campaigns.pair_campaign import PairCampaign
     from kongming.campaigns.profile_campaign import ProfileSettings
     from kongming.campaigns.stored_profiles import Profile
     from kongming.evaluate.predicted_pairs import Scored
@@ -61,11 +64,49 @@ def evaluate_pairs(request: Request) -> int:
         else:
             profiling = request.settings(apps)
             if request.dry_run:
-                return _print_cost(store, request, profiling, request.repeats or REPEATS)
+                return _print_cost(store, request, profiling, request.least_repeats(REPEATS))
+            if request.preregister is not None:
+                _register(request, apps)
             held = _measure(store, request, profiling, stop_when)
         document = _score(held, request, others, None if request.score_only else store)
+    if request.preregister is not None:
+        document["preregistered"] = _registered(request.preregister, held)
     report(document, request.out, as_json=request.as_json)
     return 0 if held.complete and not held.dropped and not document["failed"] else 1
+
+
+def _register(request: Request, apps: Mapping[str, Application]) -> None:
+    """Write or check the pre-registration. Raises InputError if it registers something else."""
+    from kongming.campaigns.preregistration import preregister
+    from kongming.learning.registry import model_names
+    from kongming.profiling.plans.identity import identity
+
+    assert request.preregister is not None
+    settings = {
+        "apps": {name: identity(app) for name, app in sorted(apps.items())},
+        "placement": request.placement,
+        "plan": request.plan,
+        "repeats": request.repeats or (REPEATS if request.precision is None else None),
+        "precision": request.precision,
+        "scored": request.scored,
+    }
+    models = request.models or model_names()
+    preregister(request.preregister, _code(), models, settings)
+
+
+def _registered(path: Path, held: Held) -> dict[str, Any]:
+    """What the table states of a pre-registration."""
+    from kongming.campaigns.preregistration import registered, statement
+
+    first = min((run.started_at for run in held.runs), default=None)
+    return statement(registered(path), _code(), first)
+
+
+def _code() -> dict[str, str]:
+    import kongming
+    from kongming.campaigns.preregistration import code_digests
+
+    return code_digests(Path(kongming.__file__).parent)
 
 
 def _print_cost(store: Store, request: Request, site: ProfileSettings, repeats: int) -> int:
@@ -86,14 +127,15 @@ def _print_cost(store: Store, request: Request, site: ProfileSettings, repeats: 
     around = 0.0
     if request.placement != "same-core":
         around = 2.0 * suite_seconds(site.suite, "quick", shared_core=False)
-    pairs = list(permutations(sorted(site.apps), 2))
+    pairs = list(itertools.permutations(sorted(site.apps), 2))
     # A neighbour is warmed up for an iteration; the run starts at a random moment of the next one.
     each = sum(1.5 * solo[other] + solo[app] + around for app, other in pairs)
     each += sum(solo[app] + around for app in site.apps)
     co_runs = repeats * (len(pairs) + len(site.apps))
+    least = "" if request.precision is None else "at least "
     sentences = [
-        f"{len(pairs)} ordered pairs {repeats} times, and a round of solo runs with each: "
-        f"{co_runs} runs, about {repeats * each / 60:.0f} min."
+        f"{len(pairs)} ordered pairs {least}{repeats} times, and a round of solo runs with each: "
+        f"{least}{co_runs} runs, about {repeats * each / 60:.0f} min."
     ]
     if lacking:
         sentences.insert(
@@ -117,85 +159,90 @@ def _print_cost(store: Store, request: Request, site: ProfileSettings, repeats: 
 def _measure(
     store: Store, request: Request, profiling: ProfileSettings, stop_when: Callable[[], bool]
 ) -> Held:
-    """Profile applications without a profile, then run the pairs, or the remaining part of both.
+    """Run the pairs, interleaved with the profiles of applications without one, or the remaining
+    part of both.
 
     Raises:
         MeasurementError: the budget was spent before all applications were profiled, or too few
             of them work.
     """
     from kongming.campaigns.pair_campaign import PairCampaign
+    from kongming.campaigns.stored_profiles import Place, profile_of, profiles_held
     from kongming.cli.profile.campaign_view import CampaignView
     from kongming.cli.profile.profiling import drive_shown
     from kongming.records.errors import MeasurementError
 
     store.put_node(profiling.node)
-    gathered = _gather_profiles(
-        store, profiling, stop_when, quiet=request.as_json, anyway=request.anyway
-    )
-    if not gathered.complete:
-        raise MeasurementError(
-            "The budget was spent before every application was profiled.",
-            hint="The same command continues where this one stopped.",
+
+    def begin_pairs(names: Sequence[str]) -> PairCampaign:
+        apps = {name: profiling.apps[name] for name in sorted(names)}
+        return PairCampaign.begin(
+            store,
+            profiling,
+            apps,
+            repeats=request.most_repeats(REPEATS),
+            precision=request.precision,
+            again=request.again,
         )
-    apps = {name: app for name, app in profiling.apps.items() if name in gathered.profiles}
-    if len(apps) < 2:
-        reasons = "; ".join(f"{app}: {reason}" for app, reason in gathered.dropped.items())
+
+    identities = profiling.document()["apps"]
+    place = Place(profiling.node.id, profiling.placement, profiling.suite.version)
+    profiles = profiles_held(store, identities, profiling.plan_name, place)
+    lacking = {name: app for name, app in profiling.apps.items() if name not in profiles}
+    dropped: Mapping[str, str] = {}
+    campaign: PairCampaign | None = None
+    if lacking:
+        both = _interleaved(store, replace(profiling, apps=lacking), profiling.apps, begin_pairs)
+        _drive(both, sorted(profiling.apps), request, stop_when)
+        if not both.profiles.complete:
+            raise MeasurementError(
+                "The budget was spent before every application was profiled.",
+                hint="The same command continues where this one stopped.",
+            )
+        dropped, campaign = both.profiles.dropped, both.pairs
+        for name in lacking.keys() - dropped.keys():
+            profiles[name] = profile_of(store, both.profiles.id, profiling.document(), name)
+    if len(profiles) < 2:
+        reasons = "; ".join(f"{app}: {reason}" for app, reason in dropped.items())
         raise MeasurementError(
             f"Too few applications could be profiled. {reasons}",
             hint="The same command tries them again.",
         )
-    campaign = PairCampaign.begin(
-        store, profiling, apps, repeats=request.repeats or REPEATS, again=request.again
-    )
-    if not campaign.finished:
-        view = CampaignView(sorted(apps), f"pairs, {profiling.placement}")
-        drive_shown(campaign, view, stop_when, quiet=request.as_json, anyway=request.anyway)
+    if campaign is None:
+        campaign = begin_pairs(list(profiles))
+        if not campaign.finished:
+            view = CampaignView(sorted(profiles), f"pairs, {profiling.placement}")
+            drive_shown(campaign, view, stop_when, quiet=request.as_json, anyway=request.anyway)
     runs = store.runs(campaign=campaign.stored.id)
-    return Held(
-        profiling.node,
-        campaign.stored,
-        gathered.profiles,
-        runs,
-        campaign.complete,
-        gathered.dropped,
-    )
+    return Held(profiling.node, campaign.stored, profiles, runs, campaign.complete, dropped)
 
 
-@dataclass(frozen=True, slots=True)
-class Gathered:
-    """``complete`` is False if the budget was spent first; ``dropped`` applications could not be
-    run, each with the reason."""
-
-    profiles: Mapping[str, Profile]
-    dropped: Mapping[str, str]
-    complete: bool
-
-
-def _gather_profiles(
+def _interleaved(
     store: Store,
-    settings: ProfileSettings,
-    stop_when: Callable[[], bool],
-    *,
-    quiet: bool,
-    anyway: bool,
-) -> Gathered:
-    """Return the stored profiles; profile applications without one in a single campaign."""
-    from kongming.campaigns.stored_profiles import Place, profile_of, profiles_held
-    from kongming.cli.profile.profiling import profile_applications
+    lacking: ProfileSettings,
+    apps: Mapping[str, Application],
+    begin_pairs: Callable[[Sequence[str]], PairCampaign],
+) -> InterleavedCampaign:
+    from kongming.campaigns.interleaved import InterleavedCampaign
+    from kongming.campaigns.profile_campaign import ProfileCampaign
+    from kongming.profiling.plans.precision import LEAST
 
-    document = settings.document()
-    place = Place(settings.node.id, settings.placement, settings.suite.version)
-    profiles = profiles_held(store, document["apps"], settings.plan_name, place)
-    lacking = {name: app for name, app in settings.apps.items() if name not in profiles}
-    if not lacking:
-        return Gathered(profiles, {}, True)
-    campaign, _ = profile_applications(
-        store, replace(settings, apps=lacking), stop_when, quiet=quiet, anyway=anyway
-    )
-    if campaign.complete:
-        for name in lacking.keys() - campaign.dropped.keys():
-            profiles[name] = profile_of(store, campaign.id, document, name)
-    return Gathered(profiles, campaign.dropped, campaign.complete)
+    profiles = ProfileCampaign.begin(lacking, store)
+    return InterleavedCampaign(profiles, store, begin_pairs, sorted(apps), LEAST)
+
+
+def _drive(
+    both: InterleavedCampaign,
+    names: Sequence[str],
+    request: Request,
+    stop_when: Callable[[], bool],
+) -> None:
+    from kongming.cli.profile.campaign_view import CampaignView
+    from kongming.cli.profile.profiling import drive_shown
+
+    plan = both.profiles.plan
+    view = CampaignView(names, f"{plan.name} plan and pairs, {plan.placement}, seed {plan.seed}")
+    drive_shown(both, view, stop_when, quiet=request.as_json, anyway=request.anyway)
 
 
 def _held(store: Store, request: Request, apps: Mapping[str, Application]) -> Held:
@@ -210,7 +257,12 @@ def _held(store: Store, request: Request, apps: Mapping[str, Application]) -> He
     from kongming.records.errors import UntrainedError
 
     campaign = held_campaign(
-        store, KIND, apps, placement=request.placement, repeats=request.repeats
+        store,
+        KIND,
+        apps,
+        placement=request.placement,
+        repeats=request.repeats,
+        **({} if request.precision is None else {"precision": request.precision}),
     )
     document = campaign.document
     identities = {name: document["apps"][name] for name in apps}
@@ -301,6 +353,12 @@ def _score(
         "failed": sum(not run.ok for run in held.runs),
         "reasons": sorted({run.error for run in held.runs if run.error}),
         "campaign": held.campaign.id,
+        "seed": held.campaign.document.get("seed"),
+        "precision": held.campaign.document.get("precision"),
+        "order": scores.order_measured(
+            itertools.chain.from_iterable((*p.runs, *p.signatures) for p in profiles.values()),
+            held.runs,
+        ),
         "profiles": {app: profile.to_dict() for app, profile in sorted(held.profiles.items())},
         "dropped": dict(held.dropped) | untrained,
         "not_predicted": predicted.reasons,

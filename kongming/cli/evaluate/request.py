@@ -25,6 +25,7 @@ class Request:
     placement: str
     plan: str
     repeats: int | None
+    precision: float | None
     models: tuple[str, ...] | None
     environments: int | None
     budget: float | None
@@ -32,6 +33,7 @@ class Request:
     seed: int | None
     predictions: tuple[Path, ...]
     out: Path | None
+    preregister: Path | None
     directory: Path | None
     again: bool
     anyway: bool
@@ -39,6 +41,18 @@ class Request:
     dry_run: bool
     store_url: str | None
     as_json: bool
+
+    def least_repeats(self, default: int) -> int:
+        """Return how often each case is run at the least."""
+        from kongming.profiling.plans.precision import LEAST
+
+        return (self.repeats or default) if self.precision is None else LEAST
+
+    def most_repeats(self, default: int) -> int:
+        """Return how often each case is run at the most."""
+        from kongming.profiling.plans.precision import MOST
+
+        return (self.repeats or default) if self.precision is None else MOST
 
     def settings(self, apps: Mapping[str, Application]) -> ProfileSettings:
         """Return the settings of profiles on this node.

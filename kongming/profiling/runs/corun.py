@@ -11,9 +11,10 @@ from pathlib import Path
 
 from kongming.probes import passive
 from kongming.probes.suite import Suite
-from kongming.profiling.events import Doing, Event
+from kongming.profiling.events import Between, Doing, Event
 from kongming.profiling.plans.identity import identity
 from kongming.profiling.plans.placement import choose
+from kongming.profiling.plans.precision import Progress
 from kongming.profiling.profiler import QUICK, as_run, site_fingerprint
 from kongming.profiling.runs.load_loop import loop
 from kongming.profiling.runs.runner import AnyRunner, Outcome, open_runner
@@ -42,23 +43,28 @@ def corun(
     done: frozenset[int] = frozenset(),
     solos: bool = True,
     fingerprints: bool | None = None,
+    progress: Progress | None = None,
     stop_when: Callable[[], bool] = lambda: False,
 ) -> Generator[Event, None, None]:
     """Time the first of each pair while the second loops co-located with it, ``repeats`` times.
 
     Order is random; the repeats of one pair are in different rounds, far apart in time. Each
     round also times every application alone, so that slowdowns relate to recent solo times.
-    Yields Doing and Run events, as ``profile`` does; closing it reaps everything.
+    Yields Doing, Between and Run events, as ``profile`` does; closing it reaps everything.
 
     Args:
         fingerprints: take a quick one right before and right after each run, while the
             neighbour runs. None: except on a shared core, where it takes longer than most
             programs.
+        progress: of the runs so far, ``done`` ones included; it is kept up to date. A run that it
+            does not want is left out. Where an application's solo runs differ much, a solo run
+            goes before and after each of its co-runs, with steps beyond those of all rounds.
         stop_when: called before each run; true ends it early.
     """
     with_fingerprints = placement != "same-core" if fingerprints is None else fingerprints
     rng = random.Random(seed)
     names = sorted({name for pair in pairs for name in pair})
+    partners = {name: [other for app, other in pairs if app == name] for name in names}
     tasks: list[tuple[str, str | None]] = []
     for _ in range(repeats):
         round_: list[tuple[str, str | None]] = [*pairs]
@@ -66,6 +72,7 @@ def corun(
             round_ += [(name, None) for name in names]
         rng.shuffle(round_)
         tasks += round_
+    state = Progress() if progress is None else progress
     identities = {name: identity(apps[name]) for name in names}
     with ExitStack() as stack:
         runners: dict[tuple[str, str], AnyRunner] = {}
@@ -78,42 +85,51 @@ def corun(
             runners[role, name] = stack.enter_context(
                 open_runner(apps[name], work_dir, evict_node=False)
             )
-        for step, (name, other) in enumerate(tasks):
+        for task, (app, company) in enumerate(tasks):
             phase = rng.random()
-            if step in done:
+            yield Between()
+            if task in done or not state.wants(app, company, partners[app]):
                 continue
-            if stop_when():
-                return
-            subject = runners["subject", name]
-            site = Site(
-                node=node,
-                suite=suite,
-                placement=placement,
-                seats=choose(node, placement, subject.app.cpus),
-                io_dir=io_dir,
-            )
-            condition = "alone" if other is None else f"co-located with {other}"
-            yield Doing(f"{name} {condition}", step, len(tasks), name)
-            settle()
-            neighbour = None if other is None else runners["neighbour", other]
-            with sharing(site) as shared:
-                measurement = _run_with_neighbour(
-                    subject, neighbour, shared, phase, with_fingerprints
+            beyond = len(tasks) + 2 * task
+            steps = [(task, company)]
+            if company is not None and solos and state.wavers(app):
+                steps = [(beyond, None), (task, company), (beyond + 1, None)]
+            for step, other in steps:
+                if step in done:
+                    continue
+                if stop_when():
+                    return
+                subject = runners["subject", app]
+                site = Site(
+                    node=node,
+                    suite=suite,
+                    placement=placement,
+                    seats=choose(node, placement, subject.app.cpus),
+                    io_dir=io_dir,
                 )
-                run = as_run(
-                    measurement.outcome,
-                    subject.app,
-                    shared,
-                    identity=identities[name],
-                    kind="solo" if other is None else "corun",
-                    neighbours=() if other is None else (other,),
-                    before=measurement.before,
-                    after=measurement.after,
-                    passive=measurement.passive,
-                    campaign=campaign,
-                    step=step,
-                )
-            yield run
+                condition = "alone" if other is None else f"co-located with {other}"
+                yield Doing(f"{app} {condition}", task, len(tasks), app)
+                settle()
+                neighbour = None if other is None else runners["neighbour", other]
+                with sharing(site) as shared:
+                    measurement = _run_with_neighbour(
+                        subject, neighbour, shared, phase, with_fingerprints
+                    )
+                    run = as_run(
+                        measurement.outcome,
+                        subject.app,
+                        shared,
+                        identity=identities[app],
+                        kind="solo" if other is None else "corun",
+                        neighbours=() if other is None else (other,),
+                        before=measurement.before,
+                        after=measurement.after,
+                        passive=measurement.passive,
+                        campaign=campaign,
+                        step=step,
+                    )
+                state.add(run)
+                yield run
 
 
 @dataclass(frozen=True, slots=True)

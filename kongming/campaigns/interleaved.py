@@ -1,0 +1,102 @@
+"""Profiles and pairs in one campaign: measured over the same hours, in one random order.
+
+Signatures that are all taken within minutes are one sample of a host that changes over hours, and
+pairs that follow all profiles see another host than these did.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kongming.campaigns.campaign import drive
+from kongming.profiling.events import Between
+
+if TYPE_CHECKING:
+    from kongming.campaigns.pair_campaign import PairCampaign
+    from kongming.campaigns.profile_campaign import ProfileCampaign
+    from kongming.profiling.events import Event
+    from kongming.records.run import Run
+    from kongming.store import Store
+
+
+def turns(first: int, blocks: int, tasks: int, seed: int) -> list[int]:
+    """Return whose turn it is, 0 for a block of the profiles and 1 for a task of the pairs: the
+    first blocks, then the others and all tasks in random order. Pure."""
+    order = [0] * max(blocks - first, 0) + [1] * tasks
+    random.Random(seed).shuffle(order)
+    return [0] * min(first, blocks) + order
+
+
+def interleave(
+    sources: Sequence[Generator[Event, None, None]], order: Iterable[int]
+) -> Generator[Event, None, None]:
+    """Yield the events of several campaigns, each from one ``Between`` to the next in its turn;
+    what is left after the order follows, source by source. Closing it closes all of them."""
+    with ExitStack() as stack:
+        for source in sources:
+            stack.enter_context(closing(source))
+        ended: set[int] = set()
+
+        def turn(k: int) -> Generator[Event, None, None]:
+            for event in sources[k]:
+                if isinstance(event, Between):
+                    return
+                yield event
+            ended.add(k)
+
+        for k in order:
+            if k not in ended:
+                yield from turn(k)
+        for k in range(len(sources)):
+            while k not in ended:
+                yield from turn(k)
+
+
+@dataclass
+class InterleavedCampaign:
+    """The profiles that are lacking, and the pairs, which begin when it is known which applications
+    work: ``begin_pairs`` gets the names of those that do."""
+
+    profiles: ProfileCampaign
+    store: Store
+    begin_pairs: Callable[[Sequence[str]], PairCampaign]
+    names: Sequence[str]
+    repeats: int
+    pairs: PairCampaign | None = None
+
+    @property
+    def steps(self) -> list[int]:
+        """Return the profiles' steps: the others depend on which applications work."""
+        return [step.index for step in self.profiles.plan.steps]
+
+    @property
+    def done(self) -> frozenset[int]:
+        return self.profiles.done
+
+    @property
+    def earlier(self) -> list[Run]:
+        return [run for run in self.profiles.earlier if run.ok or run.step in self.done]
+
+    def drive(self, stop_when: Callable[[], bool], observe: Callable[[Event], object]) -> None:
+        """Run the remaining steps of both, until ``stop_when``."""
+        blocks = list(self.profiles.plan.blocks())
+        first = sum(block[0].kind == "solo" and block[0].repeat == 0 for block in blocks)
+        n = len(self.names)
+        # One turn more each: a source ends in the turn after its last ``Between``.
+        order = turns(first + 1, len(blocks) + 1, self.repeats * n * n, self.profiles.plan.seed)
+        events = interleave((self.profiles.events(stop_when), self._pairs(stop_when)), order)
+        drive(events, self.store, self.profiles.seeing(observe))
+        self.profiles.finish()
+        if self.pairs is not None:
+            self.pairs.finish()
+
+    def _pairs(self, stop_when: Callable[[], bool]) -> Generator[Event, None, None]:
+        working = [name for name in self.names if name not in self.profiles.dropped]
+        if len(working) >= 2:
+            self.pairs = self.begin_pairs(working)
+            if not self.pairs.finished:
+                yield from self.pairs.events(stop_when)

@@ -1,0 +1,88 @@
+"""Sequential repeats: which pairs are run again, until each is known well enough. Pure."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from kongming.records.errors import InputError
+from kongming.records.run import Run
+
+LEAST = 4
+"""Runs of every pair: a spread of fewer says little of when to stop."""
+
+MOST = 40
+"""Runs of a pair that does not become precise."""
+
+WAVERING = 0.05
+"""Standard deviation of an application's log solo cost above which each of its co-runs gets a solo
+run of its own right before and right after."""
+
+
+@dataclass
+class Progress:
+    """The costs measured so far, and what they still call for.
+
+    ``target`` is the standard error of a pair's log mean to reach; None: every planned run is made.
+    Slow drift counts as spread, so that it never makes a pair look precise. A pair's runs alone
+    decide on it: once it is precise it stays so, and an interrupted campaign resumes alike.
+    """
+
+    target: float | None = None
+    pairs: dict[tuple[str, str], list[float]] = field(default_factory=dict)
+    attempts: dict[tuple[str, str], int] = field(default_factory=dict)
+    solos: dict[str, list[float]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, runs: Iterable[Run], target: float | None) -> Progress:
+        progress = cls(target)
+        for run in runs:
+            progress.add(run)
+        return progress
+
+    def add(self, run: Run) -> None:
+        """Take a run into account; a failed one counts as an attempt."""
+        if run.kind == "corun" and run.neighbours:
+            pair = (run.app, run.neighbours[0])
+            self.attempts[pair] = self.attempts.get(pair, 0) + 1
+            if run.ok:
+                self.pairs.setdefault(pair, []).append(math.log(run.cost))
+        elif run.kind == "solo" and run.ok:
+            self.solos.setdefault(run.app, []).append(math.log(run.cost))
+
+    def wants(self, app: str, other: str | None, partners: Iterable[str]) -> bool:
+        """Whether another run of ``app`` beside ``other`` is called for; alone (None): whether one
+        beside any of its ``partners`` is, since their slowdowns are over solo runs of that time."""
+        if other is None:
+            return any(self.wants(app, partner, ()) for partner in partners)
+        if self.target is None or self.attempts.get((app, other), 0) < LEAST:
+            return True
+        logs = self.pairs.get((app, other), [])
+        # A pair of which hardly any run succeeds is not tried forty times.
+        if 2 * len(logs) < self.attempts[app, other]:
+            return False
+        return statistics.stdev(logs) / math.sqrt(len(logs)) > self.target
+
+    def wavers(self, app: str) -> bool:
+        """Whether the solo runs of an application differ so much that each co-run needs its own."""
+        logs = self.solos.get(app, [])
+        return self.target is not None and len(logs) > 1 and statistics.stdev(logs) > WAVERING
+
+
+def parse_precision(text: str) -> float:
+    """Return the standard error that "3%" or "3" (per cent) stands for, as a share.
+
+    Raises:
+        InputError: it is not a number of per cent between 0.1 and 50.
+    """
+    try:
+        percent = float(text.strip().removesuffix("%"))
+    except ValueError:
+        percent = math.nan
+    if not 0.1 <= percent <= 50.0:
+        raise InputError(
+            "is not a precision.", field="--precision", found=text, allowed="0.1% to 50%"
+        )
+    return percent / 100.0

@@ -1,0 +1,50 @@
+"""Two campaigns in one random order."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kongming.campaigns.interleaved import interleave, turns
+from kongming.profiling.events import Between, Doing, Event
+
+
+@given(st.integers(0, 4), st.integers(0, 20), st.integers(0, 20), st.integers(0, 99))
+def test_the_first_blocks_come_first_and_none_is_lost(
+    first: int, blocks: int, tasks: int, seed: int
+) -> None:
+    order = turns(first, blocks, tasks, seed)
+    assert order.count(0) == blocks
+    assert order.count(1) == tasks
+    assert not any(order[: min(first, blocks)])
+    assert order == turns(first, blocks, tasks, seed)
+
+
+def source(name: str, length: int, closed: list[str]) -> Generator[Event, None, None]:
+    try:
+        yield Doing(f"{name} begins", 0, length)
+        for k in range(length):
+            yield Between()
+            yield Doing(f"{name}{k}", k, length)
+    finally:
+        closed.append(name)
+
+
+def test_each_goes_on_in_its_turn_and_both_end() -> None:
+    closed: list[str] = []
+    events = interleave((source("a", 2, closed), source("b", 3, closed)), [0, 1, 0, 1, 1, 1, 1, 1])
+    assert [event.text for event in events if isinstance(event, Doing)] == [
+        *("a begins", "b begins", "a0", "b0", "b1", "b2", "a1"),
+    ]
+    assert sorted(closed) == ["a", "b"]
+
+
+def test_closing_closes_both() -> None:
+    closed: list[str] = []
+    events = interleave((source("a", 2, closed), source("b", 3, closed)), [0, 1])
+    next(events)
+    next(events)
+    events.close()
+    assert sorted(closed) == ["a", "b"]
