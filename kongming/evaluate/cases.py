@@ -66,17 +66,22 @@ class Cases:
         """(models,): rank correlation of predicted and measured slowdown over an application's
         cases, mean over applications.
 
-        An application counts where neither is constant and there are three cases; NaN for none.
+        An application counts where three cases are predicted and their measured slowdowns differ;
+        a constant prediction ranks them by 0. NaN for none, or if all predictions are constant.
         """
         measured = np.log(self.measured / self.solo)
         predicted = np.log(self.predicted / self.solo)
         masks = [self.of_app(a) for a in range(len(self.apps))]
-        return np.array(
-            [
-                mean(np.array([rank_correlation(row[own], measured[own]) for own in masks]))
-                for row in predicted
+        ranks = []
+        for row in predicted:
+            known = [own & np.isfinite(row) for own in masks]
+            rankable = [
+                own for own in known if np.isfinite(rank_correlation(measured[own], measured[own]))
             ]
-        )
+            values = np.array([rank_correlation(row[own], measured[own]) for own in rankable])
+            defined = bool(np.isfinite(values).any())
+            ranks.append(float(np.mean(np.nan_to_num(values))) if defined else float("nan"))
+        return np.array(ranks)
 
 
 def mean(values: Floats) -> float:

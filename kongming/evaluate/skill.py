@@ -8,6 +8,7 @@ a single application can move much: ``excess`` is what models are judged by.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -23,7 +24,8 @@ def skill(
 
     All three are (apps,) in per cent; applications without all of them (NaN) are left out. The
     interval is the bootstrap's percentiles over applications, the same resamples for every model of
-    one seed. NaN without applications, and for the interval below two of them.
+    one seed. NaN without applications, or if the trivial predictor is at the noise; for the
+    interval also below two of them.
     """
     known = np.isfinite(figures) & np.isfinite(trivial) & np.isfinite(floors)
     logs = _logs((figures[known], trivial[known], floors[known]))
@@ -47,18 +49,23 @@ def _ratio(logs: Floats, seed: int) -> tuple[float, tuple[float, float]]:
     if not apps:
         return nan, (nan, nan)
     value = float(_quotient(np.exp(np.mean(logs, axis=1))))
+    value = value if math.isfinite(value) else nan
     if apps < 2:
         return value, (nan, nan)
     drawn = np.random.default_rng(seed).integers(0, apps, (RESAMPLES, apps))
     quotients = _quotient(np.exp(np.mean(logs[:, drawn], axis=2)))
     tail = (1.0 - INTERVAL) / 2.0
-    low, high = np.quantile(quotients, [tail, 1.0 - tail])
+    low, high = np.quantile(quotients, [tail, 1.0 - tail], method="inverted_cdf")
     return value, (float(low), float(high))
 
 
 def _quotient(means: Floats) -> Floats:
+    """Infinite where the reference is at the noise: nothing can be told from it."""
     floor = means[2] if len(means) > 2 else 0.0
-    return np.asarray((means[0] - floor) / (means[1] - floor), dtype=np.float64)
+    above = means[1] - floor
+    with np.errstate(divide="ignore", invalid="ignore"):
+        quotients = (means[0] - floor) / above
+    return np.asarray(np.where(above > 0.0, quotients, np.inf), dtype=np.float64)
 
 
 def resampled_mean(per_app: Floats, *, seed: int) -> tuple[float, tuple[float, float]]:

@@ -437,6 +437,12 @@ def test_a_constant_slowdown_ranks_nothing(slowdown: float, solo: float) -> None
     assert document["all"]["SOLO"]["spearman"] is None
 
 
+def test_a_predictor_that_ranks_one_application_of_two_gets_half() -> None:
+    values = {(a, b): (cost,) for a in "ab" for b, cost in zip("xyz", (1.0, 1.2, 1.5), strict=True)}
+    said = {(a, b): values[a, b][0] if a == "a" else 1.0 for a, b in values}
+    assert score(values, {"LM": said})["all"]["LM"]["spearman"] == pytest.approx(0.5)
+
+
 def test_ranks_with_ties_by_hand() -> None:
     """Ranks 1, 2.5, 2.5, 4 against 1, 3, 2, 4: a correlation of 4.5 over the root of 4.5 x 5."""
     values = {("a", name): (cost,) for name, cost in zip("bcde", (1.0, 1.2, 1.1, 1.3), strict=True)}
