@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from kongming.cli.evaluate.request import keep
+from kongming.cli.evaluate.report import keep
 from kongming.cli.main import run
 from kongming.learning.training import train_application
 from kongming.records.run import geometric_mean

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from kongming.campaigns.campaign import budget
-from kongming.cli.evaluate.request import Request, print_cost, train_all
+from kongming.cli.evaluate.report import print_cost, report, train_all
 
 if TYPE_CHECKING:
     from kongming.campaigns.profile_campaign import ProfileSettings
+    from kongming.cli.evaluate.evaluate import Request
     from kongming.profiling.environments.environment import Environment
     from kongming.records.application import Application
     from kongming.records.fingerprint import NodeFacts
@@ -36,7 +37,6 @@ class Held:
 
 def evaluate_nodes(request: Request) -> int:
     """Measure missing runs, train, predict, score and print; return the exit status."""
-    from kongming.cli.evaluate.report import report
     from kongming.profiling.appfile import load, select
     from kongming.store import Store
 

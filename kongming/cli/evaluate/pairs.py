@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from kongming.campaigns.campaign import budget
-from kongming.cli.evaluate.request import Request, keep, print_cost, train_all
+from kongming.cli.evaluate.report import keep, print_cost, report, train_all
 
 if TYPE_CHECKING:
     from kongming.campaigns.interleaved import InterleavedCampaign
     from kongming.campaigns.pair_campaign import PairCampaign
     from kongming.campaigns.profile_campaign import ProfileSettings
     from kongming.campaigns.stored_profiles import Profile
+    from kongming.cli.evaluate.evaluate import Request
     from kongming.evaluate.predicted_pairs import Scored
     from kongming.records.application import Application
     from kongming.records.fingerprint import NodeFacts
@@ -45,7 +46,6 @@ class Held:
 
 def evaluate_pairs(request: Request) -> int:
     """Measure missing runs, train, predict, score and print; return the exit status."""
-    from kongming.cli.evaluate.report import report
     from kongming.evaluate.predicted_pairs import read_predictions
     from kongming.profiling.appfile import load, select
     from kongming.records.errors import InputError

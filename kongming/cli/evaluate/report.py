@@ -1,9 +1,10 @@
-"""Output of an evaluation: tables on the terminal; tables, all numbers and figures in files."""
+"""What evaluations show: progress of training, the cost of measuring, tables on the terminal, and
+tables, all numbers and figures in files."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,9 @@ from kongming.cli import output
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from kongming.evaluate.training import Task, Trained
+    from kongming.store import Store
 
 Document = Mapping[str, Any]
 
@@ -157,3 +161,45 @@ def _draw(document: Document, folder: Path) -> None:
     sensitivity = document["sensitivity"]
     if sensitivity.keys() & pressure.keys():
         figures.sensitivity_pressure(sensitivity, pressure, folder)
+
+
+def train_all(tasks: Sequence[Task]) -> Trained:
+    """Train on every set of runs, with one process per CPU, and show progress."""
+    from kongming.evaluate.training import collect, train
+    from kongming.process_pool import available_cpus, in_order
+
+    with output.progress("Training", len(tasks)) as shown:
+        shown.update(0)
+
+        def answers() -> Iterator[tuple[Task, dict[str, Any] | str]]:
+            for done, (task, answer) in enumerate(in_order(train, tasks, available_cpus())):
+                shown.update(done + 1, text=f"Trained {', '.join(task.key)}")
+                yield task, answer
+
+        return collect(answers())
+
+
+def keep(store: Store, document: Mapping[str, Any]) -> None:
+    """Store a model unless the newest stored one is the same."""
+    app, placement, node_id = (str(document[key]) for key in ("app", "placement", "node_id"))
+    newest = store.model(app, placement, node_id=node_id)
+    if newest is None or newest.get("variants") != document["variants"]:
+        store.put_model(app, str(document["identity"]), node_id, placement, document)
+
+
+def print_cost(document: dict[str, Any], sentences: Sequence[str], *, as_json: bool) -> int:
+    """Print the cost of an evaluation; return the exit status."""
+    from kongming.campaigns.cost import ASSUMED_APP_S
+
+    if as_json:
+        output.emit_json(document)
+        return 0
+    console = output.console()
+    for sentence in sentences:
+        console.print(sentence, markup=False)
+    if document["assumed_seconds"]:
+        console.print(
+            f"Not yet run here, assumed to take {ASSUMED_APP_S:g} s: "
+            f"{', '.join(sorted(document['assumed_seconds']))}."
+        )
+    return 0
