@@ -300,8 +300,8 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
             agent.probe_cost = reports.probe_cost_of(beat.probe_cost)
         except ImplausibleError as error:
             # It lives all the same, and what came with it is kept.
-            log.warning("%s reported what cannot be true: %s", agent.facts.name, error.message)
-            await hub.doubt(agent, error.message)
+            log.warning("%s reported implausible values: %s", agent.facts.name, error.message)
+            await hub.quarantine(agent, error.message)
         agent.spooled = beat.spooled
         hub.alive(agent, now)
         call = current_call.get()

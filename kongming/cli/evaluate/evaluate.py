@@ -11,7 +11,6 @@ import click
 
 from kongming.cli import options
 from kongming.cli.durations import DURATION
-from kongming.cli.evaluate.request import Request
 from kongming.cli.examples import examples
 
 if TYPE_CHECKING:
