@@ -300,7 +300,7 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
             agent.probe_cost = reports.probe_cost_of(beat.probe_cost)
         except ImplausibleError as error:
             # It lives all the same, and what came with it is kept.
-            log.warning("%s reported implausible values: %s", agent.facts.name, error.message)
+            log.warning("%s reported an implausible value: %s", agent.facts.name, error.message)
             await hub.quarantine(agent, error.message)
         agent.spooled = beat.spooled
         hub.alive(agent, now)
