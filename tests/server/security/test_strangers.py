@@ -177,8 +177,8 @@ def _hold(fortress: Fortress, count: int) -> None:
     context.set_alpn_protocols(["h2", "http/1.1"])
     most_handles = 0
     with ExitStack() as open_ones, agent.open() as channel:
-        eventually(lambda: fortress.registers(secret, f"first of {count}"))
-        old = FakeAgent(channel, f"old of {count}")
+        eventually(lambda: fortress.registers(secret, f"first-of-{count}"))
+        old = FakeAgent(channel, f"old-of-{count}")
         old.register()
         ports = fortress.ports()
         for number in range(count):
@@ -192,7 +192,7 @@ def _hold(fortress: Fortress, count: int) -> None:
             open_ones.callback(tls.close)
             if number % 100 == 99:
                 most_handles = max(most_handles, fortress.handles())
-        eventually(lambda: fortress.registers(secret, f"second of {count}"), timeout_s=60)
+        eventually(lambda: fortress.registers(secret, f"second-of-{count}"), timeout_s=60)
         eventually(fortress.healthy, timeout_s=60)
         old.register()
     # Some are kept for the store and for logs.
