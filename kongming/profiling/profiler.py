@@ -98,7 +98,8 @@ def profile(
 
     Args:
         walls: seconds per iteration of an application, where known.
-        write_limit: blocks whose loads would write more are left out, and not recorded.
+        write_limit: blocks whose loads would write more are left out, and not recorded; once it
+            is reached, all are.
         stop_when: called before each block that is not done; true ends the campaign early.
 
     Raises:
@@ -146,8 +147,9 @@ def profile(
                 continue
             if stop_when():
                 return
-            if not state.writing.allows(steps[0].levels, _longest_s(state, steps)):
-                state.writing.refused += len(steps)
+            writing = state.writing
+            if writing.is_reached or not writing.allows(steps[0].levels, _longest_s(state, steps)):
+                writing.refused += len(steps)
                 continue
             if steps[0].kind == "signature":
                 yield from _signature_block(state, steps)

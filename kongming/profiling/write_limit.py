@@ -1,7 +1,7 @@
 """Bytes that a campaign writes: what inducers and probes really wrote, and a limit on it. Pure.
 
-Only the loads that write are held back: they are what fills a disk's budget, and their number of
-operations is known when they end.
+Loads that would write more than is left are not started. Fingerprints write too, and without them
+nothing can be measured: once the limit is reached nothing more is.
 """
 
 from __future__ import annotations
@@ -41,6 +41,10 @@ class WriteLimit:
         """Count the operations of loads, as pairs of surrogate and number."""
         sizes = self._sizes()
         self.written_bytes += sum(number * sizes.get(name, 0.0) for name, number in operations)
+
+    @property
+    def is_reached(self) -> bool:
+        return self.limit_bytes is not None and self.written_bytes >= self.limit_bytes
 
     def seconds(self, levels: Iterable[LoadLevel]) -> float | None:
         """Return how long these loads may run before the limit is reached; None for ever."""

@@ -119,6 +119,18 @@ def test_a_dry_run_tells_what_it_would_cost(profiled: Profiled) -> None:
     assert profiled.json("runs")["total"] == before
 
 
+def test_a_write_limit_stops_early_and_the_same_command_goes_on(
+    kongming: Kongming, store_url: str, tmp_path: Path, hasty: Path
+) -> None:
+    file = tmp_path / "apps.toml"
+    file.write_text('[apps.a]\ncommand = "sleep 0.1"\n')
+    limited = told(kongming("profile", file, *SAME_CORE, "--write-limit", "1", "--json"))
+    assert not limited["complete"]
+    assert limited["left_out_steps"] > 0
+    assert limited["written_bytes"] > 0
+    assert 0 < len(steps(store_url)) < 6
+
+
 def test_a_budget_stops_early_and_the_same_command_goes_on(
     kongming: Kongming, store_url: str, tmp_path: Path, hasty: Path
 ) -> None:

@@ -30,6 +30,7 @@ def test_only_loads_that_write_are_held_back() -> None:
     assert writing.allows([builders.level(WRITE, intensity=0.5)], 2.0)
     assert writing.allows([builders.level("stream.triad")], 1e6)
     assert writing.allows([], 1e6)
+    assert not writing.is_reached
     assert limited(None).allows([builders.level(WRITE)], 1e6)
 
 
@@ -43,5 +44,6 @@ def test_what_was_written_counts() -> None:
     assert writing.seconds([builders.level(WRITE)]) == pytest.approx(9.6)
     writing.add_operations([(WRITE, 240.0), ("stream.triad", 1e9)])
     assert writing.written_bytes == pytest.approx(1e9)
+    assert writing.is_reached
     assert writing.seconds([builders.level(WRITE)]) == 0.0
     assert not writing.allows([builders.level(WRITE)], 0.001)

@@ -64,7 +64,8 @@ if TYPE_CHECKING:
     "write_limit_bytes",
     type=SIZE,
     metavar="SIZE",
-    help="Write at most this (as 5G) in this command: loads that would write more are left out.",
+    help="Write about this much (as 5G) in this command: loads that would write more are left "
+    "out, and when fingerprints have written it too, it stops; resumable.",
 )
 @click.option(
     "--dry-run",
