@@ -4,7 +4,8 @@
     python -m benchmarks.accuracy.accuracy examples/apps.toml --recorded STORE.db.xz --out DIR
 
 Prints one JSON document: ``machine``, ``targets`` and the summary of ``kongming evaluate``, whose
-tables and figures go to ``--out``.
+tables and figures go to ``--out``. ``--results`` also keeps what is committed beside a recording:
+the summary, the table, every prediction and the figure of minutes. ``--nodes`` scores environments.
 """
 
 from __future__ import annotations
@@ -22,12 +23,16 @@ from typing import Any
 
 from benchmarks.accuracy.targets import reached
 from benchmarks.peers import NAMES, Profile, predictions
+from benchmarks.peers.observations import is_memory_probe
+from kongming.evaluate.minutes import machine_seconds
+from kongming.records.run import Run, Signature
 from kongming.store import Store
 
 INCOMPLETE = 1
 """Exit status of ``kongming evaluate`` where something failed or is left: what is there counts."""
 
 SUMMARY = (
+    "kind",
     "placement",
     "apps",
     "runs",
@@ -35,18 +40,24 @@ SUMMARY = (
     "elapsed_s",
     "scored",
     "complete",
+    "excess",
+    "noise",
     "geomean_pct",
+    "floored_geomean_pct",
     "noise_floor_pct",
     "skill",
-    "uninformative",
     "all",
-    "perfect",
+    "truth",
     "random_regret_pct",
     "heavy_pairs",
+    "minutes",
+    "measuring",
     "coverage",
     "chosen",
     "table",
 )
+
+FIGURE = "error-minutes-light.svg"
 
 
 def main() -> int:
@@ -58,27 +69,50 @@ def main() -> int:
             with lzma.open(options.recorded) as source, unpacked.open("wb") as target:
                 shutil.copyfileobj(source, target)
             store = f"sqlite:///{unpacked}"
+        kind = "--nodes" if options.nodes else "--pairs"
         command = [sys.executable, "-m", "kongming.cli.main", "evaluate", str(options.apps)]
-        command += ["--pairs", "--repeats", str(options.repeats), "--json", "--store", store]
-        command += ["--placement", options.placement]
+        command += [kind, "--json", "--store", store, "--placement", options.placement]
+        if options.precision is None:
+            command += ["--repeats", str(options.repeats)]
+        else:
+            command += ["--precision", options.precision]
         command += [part for app in options.app for part in ("--app", app)]
         scoring = [*command, "--score-only"]
-        alone = _evaluated(scoring if options.recorded else command)
-        others = Path(folder) / "peers.json"
-        others.write_text(json.dumps(_peers(store, alone)))
-        document = _evaluated([*scoring, "--predictions", str(others), "--out", str(options.out)])
-    json.dump(
+        if options.nodes:
+            written = ["--out", str(options.out)]
+            document = _evaluated([*(scoring if options.recorded else command), *written])
+            targets = []
+        else:
+            # Peers need the profiles that are chosen; no model of ours is trained for that.
+            held = _evaluated([*(scoring if options.recorded else command), "--models", "MEAN"])
+            others = Path(folder) / "peers.json"
+            others.write_text(json.dumps(_peers(store, held)))
+            written = ["--predictions", str(others), "--out", str(options.out)]
+            document = _evaluated([*scoring, *written])
+            targets = reached(document, NAMES)
+    summary = json.dumps(
         {
             "benchmark": "accuracy",
             "machine": _machine(document["node"]),
-            "targets": reached(document, NAMES),
+            "targets": targets,
             **{key: document.get(key) for key in SUMMARY},
         },
-        sys.stdout,
         indent=2,
     )
-    print()
+    print(summary)
+    if options.results is not None:
+        _keep(options.out, options.results, f"{summary}\n")
     return 0
+
+
+def _keep(out: Path, stem: Path, summary: str) -> None:
+    """Write STEM.json, .md, .csv (every prediction) and, of pairs, the figure of minutes."""
+    stem.parent.mkdir(parents=True, exist_ok=True)
+    stem.with_name(f"{stem.name}.json").write_text(summary)
+    for name in ("table.md", "pairs.csv", "runs.csv", FIGURE):
+        source = out / name
+        if source.exists():
+            shutil.copyfile(source, stem.with_name(f"{stem.name}{source.suffix}"))
 
 
 def _options() -> argparse.Namespace:
@@ -87,10 +121,15 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--app", action="append", default=[], metavar="NAME")
     parser.add_argument("--placement", default="cross-core")
     parser.add_argument("--repeats", type=int, default=4)
+    parser.add_argument("--precision", metavar="PERCENT", help="of a pair, instead of --repeats")
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("--store", metavar="URL", help="measure, and keep it here")
     where.add_argument("--recorded", type=Path, metavar="FILE.db.xz", help="score this instead")
+    parser.add_argument("--nodes", action="store_true", help="environments instead of pairs")
     parser.add_argument("--out", type=Path, required=True, metavar="DIR")
+    parser.add_argument(
+        "--results", type=Path, metavar="STEM", help="copy what is committed to STEM.json, .md ..."
+    )
     return parser.parse_args()
 
 
@@ -118,10 +157,40 @@ def _peers(url: str, document: Mapping[str, Any]) -> list[dict[str, Any]]:
         for pair in document["pairs"]
         if pair["slowdown"] is not None
     }
+    minutes = _minutes(profiles, document["minutes"])
     return [
-        {"app": app, "beside": beside, "model": name, "slowdown": slowdown}
+        {
+            "app": app,
+            "beside": beside,
+            "model": name,
+            "slowdown": slowdown,
+            "minutes": minutes[name],
+        }
         for app, beside, name, slowdown in predictions(profiles, sorted(measured), measured)
     ]
+
+
+def _minutes(
+    profiles: Mapping[str, Profile], minutes: Mapping[str, float | None]
+) -> dict[str, float]:
+    """Minutes of measuring by peer: BUBBLE-UP needs the loads of caches and memory only, and
+    PARAGON-PAIRS the pairs as well."""
+    campaigns: dict[str, list[Run | Signature]] = {}
+    for profile in profiles.values():
+        for record in (*profile.runs, *profile.signatures):
+            campaigns.setdefault(record.campaign, []).append(record)
+    costs = [cost for records in campaigns.values() for cost in machine_seconds(records)]
+    whole = sum(seconds for _, seconds in costs) / 60.0
+    bubbles = sum(
+        seconds
+        for record, seconds in costs
+        if isinstance(record, Signature)
+        or all(is_memory_probe(level.surrogate) for level in record.levels)
+    )
+    needed = dict.fromkeys(NAMES, whole)
+    needed["BUBBLE-UP"] = bubbles / 60.0
+    needed["PARAGON-PAIRS"] = whole + (minutes["ROW+COL"] or 0.0)
+    return needed
 
 
 def _machine(node: Mapping[str, Any]) -> dict[str, Any]:

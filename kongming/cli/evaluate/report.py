@@ -156,7 +156,8 @@ def _draw(document: Document, folder: Path) -> None:
         return
     if AUTO in document["geomean_pct"]:
         figures.heat_map(document, folder)
-    figures.error_minutes(document, folder)
+    if document["minutes"]["SOLO"] and document["minutes"]["ROW+COL"]:
+        figures.error_minutes(document, folder)
     pressure = pressures(document)
     sensitivity = document["sensitivity"]
     if sensitivity.keys() & pressure.keys():
