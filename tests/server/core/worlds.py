@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from kongming.engine.assignments import BOUND, RELEASED, RESERVED, Resident
 from kongming.engine.engine import Engine
 from kongming.engine.settings import Settings
 from kongming.learning.model_file import ModelFile, read, seal
+from kongming.learning.scorer import scorer_of
 from tests import builders
 
 NOW = 1_800_000_000.0
@@ -177,11 +179,20 @@ def add_node(
 
 
 def expected(app: str, *loads: Mapping[str, float]) -> float:
-    """The log slowdown that the law of ``app`` gives under the sum of these loads."""
+    """The log slowdown that the law of ``app`` gives under the sum of these loads, each surrogate
+    at most at the edge of the training runs."""
+    edges = _edges(app)
     return sum(
-        power * sum(load.get(name, 0.0) for load in loads)
+        power * min(sum(load.get(name, 0.0) for load in loads), edges[name])
         for name, power in SENSITIVITY[app].items()
     )
+
+
+@cache
+def _edges(app: str) -> dict[str, float]:
+    scorer = scorer_of(model(app, SENSITIVITY[app]).variants["full"])
+    slowed = scorer.log_edge - scorer.log_idle
+    return dict(zip(scorer.variant.columns, slowed.tolist(), strict=True))
 
 
 def bound(
