@@ -9,7 +9,7 @@ from bisect import insort
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kongming.simulate.pairs import Beliefs
+from kongming.simulate.pairs import Beliefs, together
 from kongming.simulate.policies import NOWHERE, NodePool, Policy, PolicyContext
 
 TIE_SHARE = 0.25
@@ -146,15 +146,15 @@ class Aware(Policy):
         app = app_of[job_class]
         residents = self._states.residents[state]
         resident_apps = [app_of[resident] for resident in residents]
-        own_slowdown = base + math.fsum(logs[app][other] for other in resident_apps)
+        own_slowdown = base + together(logs[app][other] for other in resident_apps)
         spread = math.sqrt(math.fsum(squares[app][other] for other in resident_apps))
         upper = own_slowdown + (spread if by_upper else 0.0)
         keeps_limits = upper <= self._log_limits[job_class]
-        harm = math.fsum(logs[other][app] for other in resident_apps)
+        harm = math.fsum(max(logs[other][app], 0.0) for other in resident_apps)
         for i, resident in enumerate(residents):
             resident_app = resident_apps[i]
             neighbours = [*resident_apps[:i], *resident_apps[i + 1 :], app]
-            slowdown = base + math.fsum(logs[resident_app][other] for other in neighbours)
+            slowdown = base + together(logs[resident_app][other] for other in neighbours)
             if by_upper:
                 slowdown += math.sqrt(math.fsum(squares[resident_app][n] for n in neighbours))
             keeps_limits = keeps_limits and slowdown <= self._log_limits[resident]

@@ -1,8 +1,9 @@
 """Pairwise slowdowns of co-located applications: measured ones, and the estimates a policy uses.
 
-All values are natural logs of slowdowns. With several neighbours the logs add up, as
-``kongming.learning.colocation`` adds up the logs of each neighbour's effect on a surrogate, and no
-neighbour makes a program faster.
+All values are natural logs of slowdowns. With several neighbours the logs above 0 add up, as
+``kongming.learning.colocation`` adds up the logs of each neighbour's effect on a surrogate. A
+program that waits may be faster beside a busy neighbour, by as much as beside the one that keeps a
+CPU awake the longest (``together``).
 """
 
 from __future__ import annotations
@@ -35,11 +36,10 @@ class MeasuredPair:
 class PairTable:
     """Measured pairs of ``apps`` (sorted by name).
 
-    ``logs`` (a, a): log slowdown of the row's application co-located with the column's, 0 or more,
-    NaN where unknown. ``solo_s`` (a,): solo seconds, NaN where unknown. ``estimated`` lists the
-    pairs that were filled in instead of measured; ``floored`` counts measured pairs with a slowdown
-    below 1, which is set to 1. ``noise_pct`` is the geometric mean of the pairs' repeat noise, None
-    without repeats.
+    ``logs`` (a, a): log slowdown of the row's application co-located with the column's, NaN where
+    unknown. ``solo_s`` (a,): solo seconds, NaN where unknown. ``estimated`` lists the pairs that
+    were filled in instead of measured; ``faster`` counts measured pairs with a slowdown below 1.
+    ``noise_pct`` is the geometric mean of the pairs' repeat noise, None without repeats.
     """
 
     apps: tuple[str, ...]
@@ -47,7 +47,7 @@ class PairTable:
     solo_s: Floats
     measured: int
     repeats: int
-    floored: int
+    faster: int
     noise_pct: float | None
     estimated: tuple[tuple[str, str], ...] = ()
 
@@ -74,11 +74,11 @@ class PairTable:
         apps = tuple(sorted({name for pair in slowdowns for name in pair}))
         index = {app: i for i, app in enumerate(apps)}
         logs = np.full((len(apps), len(apps)), math.nan)
-        floored = 0
+        faster = 0
         for (app, neighbour), values in sorted(slowdowns.items()):
             log = math.log(geometric_mean(values))
-            floored += log < 0.0
-            logs[index[app], index[neighbour]] = max(log, 0.0)
+            faster += log < 0.0
+            logs[index[app], index[neighbour]] = log
         noises = [noise_floor_pct(values) for values in slowdowns.values() if len(values) > 1]
         positive = [noise for noise in noises if noise is not None and noise > 0.0]
         return cls(
@@ -87,7 +87,7 @@ class PairTable:
             solo_s=np.array([solo_s.get(app, math.nan) for app in apps], dtype=np.float64),
             measured=len(slowdowns),
             repeats=min(len(values) for values in slowdowns.values()),
-            floored=floored,
+            faster=faster,
             noise_pct=geometric_mean(positive) if positive else None,
         )
 
@@ -162,6 +162,13 @@ class Beliefs:
         return float(100.0 * np.median(errors))
 
 
+def together(logs: Iterable[float]) -> float:
+    """Return the log slowdown beside several neighbours from those beside each of them: slowdowns
+    add up; that a CPU is kept awake makes a program faster once."""
+    values = list(logs)
+    return math.fsum(max(one, 0.0) for one in values) + min([0.0, *values])
+
+
 def known_truth(table: PairTable) -> Beliefs:
     """Return the measured slowdowns themselves, for the oracle."""
     return Beliefs(table.logs, table.logs, "measured")
@@ -190,7 +197,7 @@ def beliefs_of(
             if prediction is None:
                 continue
             median, upper = prediction
-            logs[i, j] = max(math.log(median), 0.0)
+            logs[i, j] = math.log(median)
             if upper is not None:
                 widths[i, j] = max(math.log(upper) - logs[i, j], 0.0)
     missing = np.isnan(logs)
@@ -214,7 +221,7 @@ def made_up(table: PairTable, error: float, seed: int) -> Beliefs:
     interval is that of a predictor that knows the size of its errors (95% stay below it).
     """
     noise = np.random.default_rng([seed, 7]).normal(0.0, error, table.logs.shape)
-    logs = np.maximum(table.logs + noise, 0.0)
+    logs = np.maximum(table.logs + noise, np.minimum(table.logs, 0.0))
     return Beliefs(
         logs,
         logs + NORMAL_95 * error,

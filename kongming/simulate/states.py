@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 from kongming.arrays import Floats
 from kongming.simulate.fleet import Kind
+from kongming.simulate.pairs import together
 
 
 class States:
@@ -83,7 +84,7 @@ class States:
         return tuple(
             speed
             * math.exp(
-                -math.fsum(self._logs[app][other] for k, other in enumerate(apps) if k != position)
+                -together(self._logs[app][other] for k, other in enumerate(apps) if k != position)
             )
             for position, app in enumerate(apps)
         )

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kongming.records.errors import InputError, KongmingError, UnknownNameError, UntrainedError
 from kongming.simulate import (
@@ -20,6 +22,7 @@ from kongming.simulate import (
     read_pairs,
     read_trace,
 )
+from kongming.simulate.pairs import together
 from tests.simulate.tables import APPS, SOLO_S, table
 
 SOLOS = np.array([SOLO_S[app] for app in APPS])
@@ -31,7 +34,7 @@ def written(folder: Path, text: str, name: str = "table.csv") -> Path:
     return path
 
 
-def test_repeats_are_averaged_and_a_speed_up_counts_as_none(tmp_path: Path) -> None:
+def test_repeats_are_averaged_and_a_speed_up_is_kept(tmp_path: Path) -> None:
     path = written(
         tmp_path,
         "app,beside,slowdown,solo_s,predicted,predicted_upper\n"
@@ -39,11 +42,23 @@ def test_repeats_are_averaged_and_a_speed_up_counts_as_none(tmp_path: Path) -> N
     )
     file = read_pairs(path)
     assert math.exp(file.table.logs[0, 1]) == pytest.approx(math.sqrt(1.2 * 1.25))
-    assert file.table.logs[1, 0] == 0.0
-    assert file.table.floored == 1
+    assert file.table.logs[1, 0] == pytest.approx(math.log(0.98))
+    assert file.table.faster == 1
     assert file.table.solo_s == pytest.approx([math.sqrt(120.0), 5.0])
     assert file.predicted == {("a", "b"): (1.25, 1.4)}
     assert file.table.noise_pct is not None
+
+
+@given(st.lists(st.floats(-1.0, 3.0), max_size=6), st.floats(-1.0, 3.0))
+def test_several_neighbours_slow_together_and_wake_a_cpu_once(
+    logs: list[float], one: float
+) -> None:
+    whole = together([*logs, one])
+    assert whole >= min([0.0, *logs, one])
+    assert whole <= together(logs) + max(one, 0.0) + 1e-9
+    assert together([one]) == one
+    assert together([-0.1, -0.1]) == -0.1
+    assert together([]) == 0.0
 
 
 @pytest.mark.parametrize(

@@ -402,7 +402,7 @@ def _told_pairs(table: PairTable, file: PairFile) -> dict[str, Any]:
         "repeats": table.repeats,
         "noise_pct": table.noise_pct,
         "estimated": [list(pair) for pair in table.estimated],
-        "counted_as_no_slowdown": table.floored,
+        "faster_than_alone": table.faster,
         "slowdown": {
             app: {other: math.exp(table.logs[i, j]) for j, other in enumerate(table.apps)}
             for i, app in enumerate(table.apps)
