@@ -177,6 +177,17 @@ def test_a_damaged_file_is_put_aside_and_the_agent_goes_on(tmp_path: Path) -> No
     spool.close()
 
 
+def test_tables_whose_names_are_damaged_are_put_aside(tmp_path: Path) -> None:
+    path = tmp_path / "spool.db"
+    Spool(path).close()
+    content = path.read_bytes().replace(b"CREATE TABLE refused (", b"CREATE \x80ABLE \x80efused (")
+    path.write_bytes(content)
+    spool = Spool(path)
+    spool.add_run(run("sort", 1.0))
+    assert [each for each in tmp_path.iterdir() if "damaged" in each.name]
+    spool.close()
+
+
 def test_a_page_that_cannot_be_read_is_found_before_anything_is_delivered(tmp_path: Path) -> None:
     path = tmp_path / "spool.db"
     spool = Spool(path)

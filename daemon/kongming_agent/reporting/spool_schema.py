@@ -77,6 +77,10 @@ def open_file(path: Path) -> sqlite3.Connection:
             _upgrade_from_1(database)
         database.execute(f"PRAGMA user_version = {VERSION}")
         database.execute("COMMIT")
+    except UnicodeDecodeError as error:
+        # SQLite quotes what it could not read.
+        database.close()
+        raise sqlite3.DatabaseError(f"its tables are unreadable: {error}") from error
     except BaseException:
         database.close()
         raise
