@@ -28,7 +28,7 @@ from kongming.arrays import Floats
 from kongming.audit.instances.joining import Joined
 from kongming.learning.dataset import Dataset
 from kongming.learning.fitting import Fitted, fit
-from kongming.learning.registry import AUTO, STACK, Kind
+from kongming.learning.registry import AUTO, KINDS, STACK, Kind
 from kongming.learning.validation import (
     LEAST_NOISE,
     Fold,
@@ -119,8 +119,13 @@ def leave_out(
 
 
 def _names(kinds: Sequence[Kind]) -> tuple[str, ...]:
-    members = sum(kind.member for kind in kinds)
-    return (*(kind.name for kind in kinds), *((STACK,) if members >= 2 else ()), AUTO)
+    return (*(kind.name for kind in kinds), *((STACK,) if _members(kinds) else ()), AUTO)
+
+
+def _members(kinds: Sequence[Kind]) -> tuple[str, ...]:
+    """The members of STACK, if all are among ``kinds``: some of them are another model."""
+    members = tuple(kind.name for kind in kinds if kind.member)
+    return members if len(members) == sum(kind.member for kind in KINDS.values()) else ()
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -201,8 +206,8 @@ class _Part:
     @staticmethod
     def stack(kinds: Sequence[Kind], answers: dict[str, Floats]) -> None:
         """Add the mean of the members."""
-        members = [answers[kind.name] for kind in kinds if kind.member]
-        if len(members) >= 2:
+        members = [answers[name] for name in _members(kinds)]
+        if members:
             answers[STACK] = np.asarray(np.mean(members, axis=0), dtype=np.float64)
 
     def dataset(self, reference: Reference, *, denoise: bool = True) -> Dataset:
