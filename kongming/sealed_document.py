@@ -35,7 +35,7 @@ class DocumentKind:
             ValueError: it holds a number that is not finite.
         """
         document = {"format": self.format, "version": self.version, **payload}
-        return {**document, "checksum": _checksum(document)}
+        return {**document, "checksum": checksum(document)}
 
     def read(self, document: object, parse: Callable[[Mapping[str, Any]], Content]) -> Content:
         """Check a document, and return its content by ``parse``, which may raise ``MALFORMED``
@@ -59,7 +59,7 @@ class DocumentKind:
             )
         payload = {key: value for key, value in document.items() if key != "checksum"}
         try:
-            intact = document.get("checksum") == _checksum(payload)
+            intact = document.get("checksum") == checksum(payload)
         except (TypeError, ValueError, RecursionError):
             intact = False
         if not intact:
@@ -91,6 +91,7 @@ def positive(value: object) -> float:
     return number
 
 
-def _checksum(document: Mapping[str, Any]) -> str:
+def checksum(document: Mapping[str, Any]) -> str:
+    """Return the checksum of a document that has none yet."""
     text = json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()

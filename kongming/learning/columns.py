@@ -107,7 +107,9 @@ def shrunk_median(values: Sequence[float]) -> float:
     middle = float(np.median(values))
     deviation = float(np.median(np.abs(np.asarray(values) - middle))) * _MEDIAN_TO_DEVIATION
     variance = _MEDIAN_VARIANCE * deviation**2 / len(values)
-    return middle**3 / (middle**2 + variance) if middle else 0.0
+    total = middle**2 + variance
+    # Squares of the least numbers are 0.
+    return middle * (middle**2 / total) if total > 0.0 else 0.0
 
 
 def known_times(run: Run, offsets: Mapping[str, float]) -> dict[str, float]:

@@ -189,8 +189,8 @@ def test_rounds_begin_when_they_are_to_and_ctrl_c_ends_the_waiting(recording: Re
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (("--for", "soon"), "is not a duration such as"),
-        (("--for", "0s"), "is not a duration such as"),
+        (("--for", "soon"), "is not an allowed duration"),
+        (("--for", "0s"), "is not an allowed duration"),
         (("--tag", "rack"), "is not key=value"),
         (("--out", "missing/o.parquet"), "a folder that does not exist"),
         (("--app", "napp"), "Did you mean nap?"),

@@ -42,9 +42,8 @@ def test_good_programs_are_run_alone_and_under_load_and_get_a_signature(
             assert [bool(run.levels) for run in runs] == [run.kind == "induced" for run in runs]
             (signature,) = store.signatures(app=app)
             assert signature.fingerprint.times()
-            low, high = SIGNATURE_ITERATIONS
-            # One more may end while the probe is being stopped.
-            assert low <= signature.iterations <= high + 1
+            # A short program is looped for longer where a surrogate was not seen yet.
+            assert signature.iterations >= SIGNATURE_ITERATIONS[0]
             steps = [run.step for run in runs] + [signature.step]
             assert len(set(steps)) == 6
             assert (told["runs"], told["failed"], told["signatures"]) == (5, 0, 1)

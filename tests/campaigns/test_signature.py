@@ -81,8 +81,8 @@ def test_it_is_taken_over_whole_iterations(tmp_path: Path) -> None:
             runner, site, NAMES, suite="quick", iteration_s=0.7
         )
     low, high = SIGNATURE_ITERATIONS
-    assert low <= iterations <= high + 1
-    # On a busy machine a slice may lie inside no iteration, and then there are no more of them.
+    assert iterations >= low
+    # On a busy machine a slice may lie inside no iteration, however long the program is looped.
     assert set(fingerprint.times()) == set(NAMES) or (fingerprint.times() and iterations >= high)
     assert fingerprint.cpu == site.app_cpus[0]
 

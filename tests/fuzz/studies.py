@@ -17,6 +17,7 @@ from kongming_agent.reporting import delivery
 from kongming_agent.reporting.spool import Spool
 from kongming_slurm.slurm_commands import Slurm
 
+from kongming import sealed_document
 from kongming.audit import journal
 from kongming.audit.readings import read_observations, table_of, write_observations
 from kongming.audit.steps import Reading, Step
@@ -106,7 +107,7 @@ def scale_model(document: Any) -> None:
     if isinstance(document, dict):
         payload = {key: value for key, value in document.items() if key != "checksum"}
         with suppress(TypeError, ValueError, OverflowError):
-            document = payload | {"checksum": scale_file._checksum(payload)}
+            document = payload | {"checksum": sealed_document.checksum(payload)}
     scale_file.read(document)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from kongming import sealed_document
 from kongming.learning import model_file, predict
 from kongming.learning.registry import REMOVED, model_kind, model_names
 from kongming.learning.training import train_application
@@ -37,7 +38,7 @@ def renamed(document: dict[str, Any], old: str, new: str, chosen: str) -> dict[s
         variants[name] = variant | {"models": models | {"STACK": stack}, "chosen": chosen}
     payload = {key: value for key, value in document.items() if key != "checksum"}
     document = payload | {"variants": variants, "chosen": chosen, "version": 1}
-    return {**document, "checksum": model_file._checksum(document)}
+    return {**document, "checksum": sealed_document.checksum(document)}
 
 
 @pytest.mark.parametrize("removed", REMOVED)

@@ -223,8 +223,8 @@ def test_a_document_with_a_wrong_value_is_refused_even_when_sealed(
 
 
 def test_newer_and_foreign_documents_are_refused(document: dict[str, Any]) -> None:
-    with pytest.raises(IncompatibleError, match=f"version {persist.VERSION + 1}"):
-        persist.read({**document, "version": persist.VERSION + 1})
+    with pytest.raises(IncompatibleError, match=f"version {document['version'] + 1}"):
+        persist.read({**document, "version": document["version"] + 1})
     with pytest.raises(InputError, match="no valid version"):
         persist.read({**document, "version": True})
     foreigners: list[object] = [None, [], {}, {"format": "pickle"}]

@@ -188,15 +188,15 @@ def test_widened_predictions_keep_their_median_and_say_when_they_are_calibrated(
 ) -> None:
     file, company = files["program00"], {"program01": signatures["program01"]}
     plain = predict.predict_beside(file, company)
-    wide = predict.predict_beside(file, company, widening=2.0, widening_groups=9)
-    sure = predict.predict_beside(file, company, widening=2.0, widening_groups=10)
+    wide = predict.predict_beside(file, company, widening=0.5, widening_groups=9)
+    sure = predict.predict_beside(file, company, widening=0.5, widening_groups=10)
     assert plain.slowdown == predict.slowdown_beside(file, company)
     assert wide.slowdown.median == plain.slowdown.median
     for end in ("lower", "upper"):
         one, two = (
             math.log(getattr(said.slowdown, end) / said.slowdown.median) for said in (plain, wide)
         )
-        assert two == pytest.approx(2.0 * one)
+        assert two == pytest.approx(0.5 * one)
     assert sure.slowdown == dataclasses.replace(wide.slowdown, calibrated=True)
     assert not wide.slowdown.calibrated
     assert any("9 other applications" in warning for warning in wide.warnings)

@@ -163,14 +163,14 @@ def test_requests_for_one_id_at_the_same_time_agree(scheduler: Scheduler) -> Non
     assert scheduler.listed() == []
 
 
-def test_two_servers_on_one_store_agree(start_server: StartServer) -> None:
-    one = start_server()
+def test_two_servers_on_one_store_agree(start_server: StartServer, postgres_url: str) -> None:
+    one = start_server(store_url=postgres_url)
     channel = one.channel()
     FakeAgent(channel).register()
     scheduler = Scheduler(channel)
     scheduler.reserve()
     # What it knew when it started and what it must ask the store for.
-    other = start_server(store_url=one.store_url)
+    other = start_server(store_url=postgres_url)
     second = Scheduler(other.channel())
     assert second.bind().state == BOUND
     scheduler.bind("late", app="sort", node="node-1")

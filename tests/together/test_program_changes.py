@@ -107,6 +107,8 @@ def test_a_changed_program_is_profiled_by_an_agent_and_promoted_though_the_agent
     settings = slower.replace("least_gap_s = 0.1", "least_gap_s = 1.0") + (
         # On one CPU: where cores are measured first, a busy machine may be taken for another.
         f"[profile]\napps = '{program.apps}'\nallow = ['nap']\nplacement = 'same-core'\n"
+        # It profiles again as soon as it is asked.
+        "pause_s = 0.0\n"
     )
     agent = agent_process("--server", server.grpc, settings=settings)
     with RemoteService(Connection(server.grpc)) as service:
