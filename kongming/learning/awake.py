@@ -74,5 +74,7 @@ def beside(log_slowdown: Floats, factor: float, share: Floats) -> Floats:
     ``log_slowdown`` (n,) stands as it is.
     """
     alone = np.isnan(share)
-    near = np.maximum(log_slowdown, 0.0) + factor * np.where(alone, 0.0, share)
+    near = np.maximum(log_slowdown, 0.0)
+    if factor:
+        near += factor * np.where(alone, 0.0, share)
     return np.asarray(np.where(alone, log_slowdown, near), dtype=np.float64)

@@ -26,9 +26,10 @@ def drivers(
 ) -> tuple[Driver, ...]:
     """Return the shares of the log slowdown, largest first; they sum to 1.
 
-    ``predict`` maps (n, p) seconds per operation to log slowdown; ``times`` and ``idle`` are (p,),
-    and ``families`` names the resource of each column. The result is empty if the model does not
-    depend on the environment, or if nothing is slower than on the idle node.
+    ``predict`` maps (n, p) readings, in seconds per operation or in logs, to log slowdown;
+    ``times`` and ``idle`` (p,) are such readings, and ``families`` names the resource of each
+    column. The result is empty if the model does not depend on the environment, or if nothing is
+    slower than on the idle node.
     """
     names, slower, weights = _coalitions(tuple(families))
     predicted = predict(np.where(slower, times, idle))

@@ -150,7 +150,7 @@ def prediction_of(
         )
     if not answer.interval.calibrated:
         warnings.append(_uncalibrated(frozen, asked))
-    times = np.exp(answer.row)
+    moved = answer.row - answer.scorer.log_idle
     return Prediction(
         app=file.app,
         model=frozen.name,
@@ -159,7 +159,7 @@ def prediction_of(
         runtime_s=runtime_of(file, answer.interval),
         slowdown=answer.interval,
         extrapolating=far.outside,
-        drivers=drivers(frozen.log_slowdown, times, variant.idle, variant.families),
+        drivers=drivers(frozen.log_slowdown, moved, np.zeros_like(moved), variant.families),
         beside=tuple(beside),
         warnings=tuple(warnings),
         metric_unit=file.metric_unit,

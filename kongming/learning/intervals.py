@@ -55,8 +55,13 @@ def severity(times: Floats, idle: Floats, spread: Floats) -> Floats:
     ``times`` is (n, p) and ``idle`` (p,), in seconds per operation; ``spread`` (p,) is the spread
     of a column on the idle node, in logs, and is subtracted.
     """
-    beyond = np.maximum(np.abs(np.log(times / idle)) - spread, 0.0)
-    return np.asarray(np.sqrt(np.mean(beyond**2, axis=1)), dtype=np.float64)
+    return severity_of(np.log(times / idle), spread)
+
+
+def severity_of(moved: Floats, spread: Floats) -> Floats:
+    """Return the ``severity`` of log readings over idle, ``moved`` (n, p)."""
+    beyond = np.maximum(np.abs(moved) - spread, 0.0)
+    return np.sqrt(np.einsum("ij,ij->i", beyond, beyond) / beyond.shape[1])
 
 
 @dataclass(frozen=True, slots=True)

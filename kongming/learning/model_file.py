@@ -42,7 +42,7 @@ class FrozenModel:
 
     name: str
     space: Space
-    predictor: Predictor
+    predictor: Predictor | _Stack
     idle: Floats
     spread: Floats
     bounds: tuple[float, float]
@@ -58,18 +58,17 @@ class FrozenModel:
         """The greatest log slowdown of a training run."""
         return self.bounds[1] - spaces.CEILING
 
-    def log_slowdown(self, times: Floats) -> Floats:
-        """Return (n,) log slowdowns from ``times`` (n, p), seconds per operation in the columns'
-        order.
-        """
-        return self.answer(self.features(times))
-
-    def features(self, times: Floats) -> Floats:
-        """Return (n, p) features in the model's space."""
-        return spaces.features(times, self.idle, self.space, self.spread)
+    def log_slowdown(self, moved: Floats) -> Floats:
+        """Return (n,) log slowdowns from ``moved`` (n, p): logs of readings over idle, in the
+        columns' order."""
+        if isinstance(self.predictor, _Stack):
+            return spaces.bounded(self.predictor.log_slowdown(moved), self.bounds)
+        return self.answer(spaces.features_of(moved, self.idle, self.space, self.spread))
 
     def answer(self, features: Floats) -> Floats:
-        """Return (n,) log slowdowns from ``features`` (n, p)."""
+        """Return (n,) log slowdowns from ``features`` (n, p) in the space of a model that is no
+        stack."""
+        assert not isinstance(self.predictor, _Stack)
         return spaces.log_slowdown(self.predictor.predict(features), self.space, self.bounds)
 
 
@@ -202,22 +201,22 @@ def _variant(name: str, document: Mapping[str, Any], awake: float) -> Variant:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Stack:
-    """From seconds per operation to cost / solo by several models: the weighted mean of their log
-    slowdowns, or without weights their consensus."""
+    """Several models: the weighted mean of their log slowdowns, or without weights their
+    consensus."""
 
     members: tuple[FrozenModel, ...]
     weights: Floats | None
 
-    def predict(self, X: Floats) -> Floats:
-        logs = np.empty((len(X), len(self.members)))
+    def log_slowdown(self, moved: Floats) -> Floats:
+        """Return (n,) as ``FrozenModel.log_slowdown``."""
+        logs = np.empty((len(moved), len(self.members)))
         # Members of one space share the same features, since they are of one variant.
         features: dict[Space, Floats] = {}
-        for place, model in enumerate(self.members):
-            if model.space not in features:
-                features[model.space] = model.features(X)
-            logs[:, place] = model.answer(features[model.space])
-        mean = consensus(logs) if self.weights is None else logs @ self.weights
-        return np.asarray(np.exp(mean), dtype=np.float64)
+        for place, one in enumerate(self.members):
+            if one.space not in features:
+                features[one.space] = spaces.features_of(moved, one.idle, one.space, one.spread)
+            logs[:, place] = one.answer(features[one.space])
+        return consensus(logs) if self.weights is None else logs @ self.weights
 
 
 def _is_stack(document: Mapping[str, Any]) -> bool:

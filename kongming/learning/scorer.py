@@ -47,14 +47,15 @@ class Scores:
 class Scorer:
     """A variant's model with what is the same for every environment worked out once. All arrays
     are (p,): logs of the idle node and of the range of the training runs, how far beyond that
-    range a column may lie, and the edge that follows: what lies beyond it is taken to be on it.
-    ``used`` says which columns move the model's predictions."""
+    range a column may lie, and the floor and the edge that follow: what lies beyond the edge is
+    taken to be on it. ``used`` says which columns move the model's predictions."""
 
     variant: Variant
     frozen: FrozenModel
     log_idle: Floats
     log_low: Floats
     log_high: Floats
+    log_floor: Floats
     log_edge: Floats
     used: NDArray[np.bool_]
     margins: Floats
@@ -63,30 +64,32 @@ class Scorer:
     def score(self, rows: Floats, awake: Floats) -> Scores:
         """Of ``rows`` (n, p), without a missing reading; ``awake`` (n,) is the share of time in
         which neighbours keep a CPU awake, NaN without any (``awake.beside``)."""
-        excess = extrapolation.excess(rows, self.log_low, self.log_high)
-        edge = np.minimum(rows, self.log_edge)
-        limit = self._limit(edge)
+        moved = rows - self.log_idle
+        beyond = rows > self.log_edge
+        outside = (beyond | (rows < self.log_floor)).any(axis=1)
+        inside = np.minimum(rows, self.log_edge) - self.log_idle
+        limit = self._limit(inside)
+        said = np.minimum(self.frozen.log_slowdown(inside), limit)
         return Scores(
-            self._bounded(edge, limit, awake),
-            intervals.severity(np.exp(rows), self.variant.idle, self.variant.spread),
-            np.asarray((excess > self.margins).any(axis=1)),
+            beside(said, self.variant.awake, awake),
+            intervals.severity_of(moved, self.variant.spread),
+            outside,
             limit,
-            np.asarray(((rows > self.log_edge) & self.used).any(axis=1)),
+            (beyond & self.used).any(axis=1),
         )
 
     def log_slowdown(self, rows: Floats, awake: Floats) -> Floats:
         """(n,) of ``rows`` (n, p): the first of the scores alone."""
-        edge = np.minimum(rows, self.log_edge)
-        return self._bounded(edge, self._limit(edge), awake)
+        inside = np.minimum(rows, self.log_edge) - self.log_idle
+        said = self.frozen.log_slowdown(inside)
+        if said.max() > self.frozen.worst:
+            said = np.minimum(said, self._limit(inside))
+        return beside(said, self.variant.awake, awake)
 
-    def _limit(self, rows: Floats) -> Floats:
+    def _limit(self, inside: Floats) -> Floats:
         """(n,): no program is slowed more than the resource that is slowed most, or than it was in
         its worst training run."""
-        return np.asarray(np.maximum((rows - self.log_idle).max(axis=1), self.frozen.worst))
-
-    def _bounded(self, rows: Floats, limit: Floats, awake: Floats) -> Floats:
-        said = np.minimum(self.frozen.log_slowdown(np.exp(rows)), limit)
-        return beside(said, self.variant.awake, awake)
+        return np.asarray(np.maximum(inside.max(axis=1), self.frozen.worst))
 
     def distance(self, row: Floats) -> Distance:
         """How far one environment (p,) lies outside the training environments."""
@@ -168,13 +171,15 @@ def parts_of(variant: Variant, model: str | None = None) -> dict[str, Any]:
     margins = extrapolation.margins(
         low=variant.low, high=variant.high, spread=variant.spread, weights=frozen.weights
     )
+    log_low, log_high = np.log(variant.low), np.log(variant.high)
     return {
         "variant": variant,
         "frozen": frozen,
         "log_idle": np.log(variant.idle),
-        "log_low": np.log(variant.low),
-        "log_high": np.log(variant.high),
-        "log_edge": np.log(variant.high) + margins,
+        "log_low": log_low,
+        "log_high": log_high,
+        "log_floor": log_low - margins,
+        "log_edge": log_high + margins,
         "used": extrapolation.used(frozen.weights),
         "margins": margins,
     }

@@ -87,7 +87,7 @@ def _curves(
                 name,
                 tuple(variant.columns[j] for j in columns),
                 np.exp(logs[:, list(columns)].mean(axis=1)),
-                np.exp(model.log_slowdown(variant.idle * np.exp(logs))),
+                np.exp(model.log_slowdown(logs)),
             )
         )
     return sorted(curves, key=lambda curve: (-curve.reach, curve.name))

@@ -38,12 +38,16 @@ def features(times: Floats, idle: Floats, space: Space, spread: Floats) -> Float
     from idle within it is noise and becomes 0; a larger one is reduced by it (soft thresholding,
     Donoho and Johnstone 1994).
     """
+    return times if space == "raw" else features_of(np.log(times / idle), idle, space, spread)
+
+
+def features_of(moved: Floats, idle: Floats, space: Space, spread: Floats) -> Floats:
+    """Return the ``features`` of log readings over idle, ``moved`` (n, p)."""
     if space == "raw":
-        return times
-    ratio = times / idle
+        return np.asarray(idle * np.exp(moved), dtype=np.float64)
     if space == "ratio":
-        return np.asarray(ratio - 1.0, dtype=np.float64)
-    return np.asarray(np.maximum(np.log(ratio) - spread, 0.0), dtype=np.float64)
+        return np.asarray(np.expm1(moved), dtype=np.float64)
+    return np.asarray(np.maximum(moved - spread, 0.0), dtype=np.float64)
 
 
 def target(log_slowdown: Floats, space: Space) -> Floats:
@@ -63,6 +67,11 @@ def log_slowdown(predicted: Floats, space: Space, bounds: tuple[float, float]) -
     if space != "log":
         slowdown = predicted if space == "raw" else predicted + 1.0
         predicted = np.log(np.maximum(slowdown, _LEAST))
+    return bounded(predicted, bounds)
+
+
+def bounded(predicted: Floats, bounds: tuple[float, float]) -> Floats:
+    """Return log slowdowns (n,) limited to ``bounds``."""
     # The same as np.clip, much faster on few rows.
     return np.asarray(np.minimum(np.maximum(predicted, bounds[0]), bounds[1]), dtype=np.float64)
 
