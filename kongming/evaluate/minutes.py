@@ -7,8 +7,8 @@ import math
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 
-from kongming.evaluate.awake import keeps_awake
 from kongming.evaluate.trivial import AWAKE, MEAN, OF_PAIRS, SOLO
+from kongming.learning.awake import keeps_awake
 from kongming.records.moments import unix
 from kongming.records.run import Run, Signature
 

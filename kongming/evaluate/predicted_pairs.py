@@ -190,15 +190,26 @@ def worst_slowdown(profile_runs: Iterable[Run], file: ModelFile) -> float:
     return max(induced, default=file.solo.median) / file.solo.median
 
 
-def awake_predictions(profiles: Mapping[str, Sequence[Run]], scale: Scale) -> list[PairPrediction]:
-    """Predict every ordered pair by the applications' awake factors, from their profiles alone."""
+def awake_predictions(
+    files: Mapping[str, ModelFile], profiles: Mapping[str, Sequence[Run]], scale: Scale
+) -> list[PairPrediction]:
+    """AWAKE: predict every ordered pair by the application's awake factor alone, for the time that
+    the other one, by the solo runs of its profile, does not wait itself."""
     from kongming.evaluate import PairPrediction
-    from kongming.evaluate.awake import awake_slowdowns
     from kongming.evaluate.trivial import AWAKE
+    from kongming.learning.columns import waiting_share
 
+    busy = {app: 1.0 - (waiting_share(runs) or 0.0) for app, runs in profiles.items()}
     return [
-        PairPrediction(app, other, AWAKE, slowdown * scale.solo[app])
-        for (app, other), slowdown in awake_slowdowns(profiles).items()
+        PairPrediction(
+            app,
+            other,
+            AWAKE,
+            math.exp(file.variants["full"].awake * busy[other]) * scale.solo[app],
+        )
+        for app, file in files.items()
+        for other in busy
+        if other != app
     ]
 
 

@@ -28,17 +28,16 @@ _NO_DEVICE = frozenset({"compute", "cache", "memory", "os"})
 """Families whose inducers keep their CPU busy and press on no device."""
 
 
-def keeping_awake(runs: Sequence[Run]) -> NDArray[np.intp]:
-    """Return the positions of the runs whose load keeps its CPU awake and presses on no device."""
-    return np.array(
-        [
-            i
-            for i, run in enumerate(runs)
-            if run.levels
-            and all(one.intensity == 1.0 and one.family in _NO_DEVICE for one in run.levels)
-        ],
-        dtype=np.intp,
+def keeps_awake(run: Run) -> bool:
+    """Return whether the run's load keeps its CPU awake and presses on no device."""
+    return bool(run.levels) and all(
+        one.intensity == 1.0 and one.family in _NO_DEVICE for one in run.levels
     )
+
+
+def keeping_awake(runs: Sequence[Run]) -> NDArray[np.intp]:
+    """Return the positions of the runs that ``keeps_awake``."""
+    return np.array([i for i, run in enumerate(runs) if keeps_awake(run)], dtype=np.intp)
 
 
 def awake_factor(logs: Floats, waiting: float | None) -> float:

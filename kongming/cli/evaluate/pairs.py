@@ -325,7 +325,7 @@ def _score(
     predicted = scores.predicted_pairs(files, signatures, measured, scale)
     profile_runs = [run for app in apps for run in held.profiles[app].runs]
     profiles = {app: held.profiles[app] for app in apps}
-    awake = scores.awake_predictions({app: p.runs for app, p in profiles.items()}, scale)
+    awake = scores.awake_predictions(files, {app: p.runs for app, p in profiles.items()}, scale)
     document = score_pairs(
         measured,
         predicted.pairs + awake + scores.others_predictions(others, apps, scale),
