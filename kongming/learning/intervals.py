@@ -61,7 +61,8 @@ def severity(times: Floats, idle: Floats, spread: Floats) -> Floats:
 def severity_of(moved: Floats, spread: Floats) -> Floats:
     """Return the ``severity`` of log readings over idle, ``moved`` (n, p)."""
     beyond = np.maximum(np.abs(moved) - spread, 0.0)
-    return np.sqrt(np.einsum("ij,ij->i", beyond, beyond) / beyond.shape[1])
+    squares = np.einsum("ij,ij->i", beyond, beyond)
+    return np.asarray(np.sqrt(squares / beyond.shape[1]), dtype=np.float64)
 
 
 @dataclass(frozen=True, slots=True)

@@ -223,7 +223,7 @@ def _is_stack(document: Mapping[str, Any]) -> bool:
     return document["frozen"]["type"] in ("stack", "consensus")
 
 
-def _stack(document: Mapping[str, Any], models: Mapping[str, FrozenModel]) -> Predictor:
+def _stack(document: Mapping[str, Any], models: Mapping[str, FrozenModel]) -> _Stack:
     names = [str(name) for name in document["members"]]
     if document["type"] == "consensus":
         if len(set(names)) < max(len(names), 2):
@@ -241,7 +241,7 @@ def _frozen_model(
     columns: tuple[str, ...],
     idle: Floats,
     spread: Floats,
-    predictor: Predictor,
+    predictor: Predictor | _Stack,
 ) -> FrozenModel:
     space = document["space"]
     if space not in spaces.SPACES:

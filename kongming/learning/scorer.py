@@ -66,7 +66,7 @@ class Scorer:
         which neighbours keep a CPU awake, NaN without any (``awake.beside``)."""
         moved = rows - self.log_idle
         beyond = rows > self.log_edge
-        outside = (beyond | (rows < self.log_floor)).any(axis=1)
+        outside = np.asarray((beyond | (rows < self.log_floor)).any(axis=1))
         inside = np.minimum(rows, self.log_edge) - self.log_idle
         limit = self._limit(inside)
         said = np.minimum(self.frozen.log_slowdown(inside), limit)
@@ -75,7 +75,7 @@ class Scorer:
             intervals.severity_of(moved, self.variant.spread),
             outside,
             limit,
-            (beyond & self.used).any(axis=1),
+            np.asarray((beyond & self.used).any(axis=1)),
         )
 
     def log_slowdown(self, rows: Floats, awake: Floats) -> Floats:
