@@ -12,6 +12,8 @@ import pytest
 from tests.docs import units
 from tests.docs.test_deploy import DEPLOY
 
+CHECKOUT = Path(__file__).resolve().parent.parent.parent
+
 SETTINGS = {
     "server.toml": "[server]\nlisten = '127.0.0.1:0'\nhttp = '127.0.0.1:0'\n",
     "agent.toml": "[server]\naddress = '127.0.0.1:1'\n[metrics]\nlisten = ''\n",
@@ -31,6 +33,8 @@ def root() -> Iterator[Path]:
     """A root that every user may pass through, as none of pytest's own folders is."""
     if os.geteuid() != 0:
         pytest.skip("only root can start a program as another user")
+    if not all(folder.stat().st_mode & 0o001 for folder in (CHECKOUT, *CHECKOUT.parents)):
+        pytest.skip(f"other users may not read {CHECKOUT}")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder)
         path.chmod(0o755)

@@ -13,6 +13,7 @@ the interpreter asks before it looks up any class or function that a pickled obj
 
 from __future__ import annotations
 
+import importlib
 import json
 import logging
 import os
@@ -58,14 +59,21 @@ def become_nobody() -> None:
     os.setresuid(nobody.pw_uid, nobody.pw_uid, nobody.pw_uid)
 
 
+_LATE = ("encodings.idna", "tornado.platform.asyncio", "distributed.comm.tcp")
+"""Modules that Dask's client loads when it connects. They are loaded before root is given up: the
+user nobody may not be able to read where Python or KONGMING is installed."""
+
+
 class _Fitting:
     """A client of the cluster. Raises OSError, TimeoutError or ValueError without one."""
 
     def __init__(self, address: str, ca: str, cert: str, key: str) -> None:
         import distributed
 
-        # Loaded now: the user nobody may not be able to read where Python is installed.
         from kongming_server.training.fitting import fit_bytes
+
+        for name in _LATE:
+            importlib.import_module(name)
 
         self._function = fit_bytes
         security = None
@@ -125,8 +133,8 @@ def main() -> int:
     try:
         fitting = _Fitting(setup["address"], setup["ca"], setup["cert"], setup["key"])
         threads = fitting.threads()
-    except ImportError:
-        tell({"error": "", "missing": True})
+    except ModuleNotFoundError as error:
+        tell({"error": str(error), "missing": error.name == "distributed"})
         return 1
     except Exception as error:
         tell({"error": str(error)[:_ERROR_CHARACTERS]})
