@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
@@ -42,6 +43,9 @@ _BATCH = 500
 AGED_S = 600.0
 """Seconds after which a stream that ends is opened again."""
 
+_CLOSE_S = 2.0
+"""Seconds after which the end of a connection is waited for no longer."""
+
 _IMPORT_TIMEOUT_S = 600.0
 """Seconds that an import may take: it is as long as what it sends."""
 
@@ -65,7 +69,11 @@ class RemoteService:
         self.close()
 
     def close(self) -> None:
-        self._channel.close()
+        """End what is under way, and the connection."""
+        # A call that Ctrl-C cut short just as it began is one that gRPC waits for without end.
+        closing = threading.Thread(target=self._channel.close, daemon=True)
+        closing.start()
+        closing.join(_CLOSE_S)
 
     # -- predictor -----------------------------------------------------------------------------
 

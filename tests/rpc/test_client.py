@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -547,3 +549,29 @@ def test_name_that_nobody_has_suggests_others(serve: Serve) -> None:
     with pytest.raises(UnknownNameError, match="Did you mean alpha") as caught:
         service.request_profile("alpah", ["sort"])
     assert caught.value.suggestions == ("alpha",)
+
+
+INTERRUPTED = """
+import sys
+import grpc._channel
+from kongming.rpc.channel import Connection
+from kongming.rpc.client import RemoteService
+def interrupt(state):
+    raise KeyboardInterrupt
+with RemoteService(Connection(sys.argv[1])) as service:
+    # Between a call's start and that of the thread which waits for its end.
+    grpc._channel._run_channel_spin_thread = interrupt
+    list(service.watch_operation("any"))
+"""
+
+
+def test_ctrl_c_just_as_a_call_begins_ends_the_program() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED, "127.0.0.1:9"],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.returncode != 0
+    assert done.stderr.rstrip().endswith("KeyboardInterrupt")

@@ -363,10 +363,14 @@ def test_training_that_is_no_longer_waited_for_can_be_cancelled(
             stderr=subprocess.PIPE,
             text=True,
         )
-        eventually(lambda: (tmp_path / "waiting").exists() or process.poll() is not None)
-        new = [row.id for row in store.operations() if row.id not in before]
-        process.send_signal(signal.SIGINT)
-        _, told = process.communicate(timeout=100)
+        try:
+            eventually(lambda: (tmp_path / "waiting").exists() or process.poll() is not None)
+            new = [row.id for row in store.operations() if row.id not in before]
+            process.send_signal(signal.SIGINT)
+            _, told = process.communicate(timeout=100)
+        finally:
+            process.kill()
+            process.wait()
         assert process.returncode == 130, told
         assert f"kongming operations follow {new[0]}" in told
         cancelled = kongming("operations", "cancel", new[0], *answering)
