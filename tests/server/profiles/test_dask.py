@@ -28,6 +28,7 @@ from kongming.records.errors import InputError, UnavailableError
 from kongming.store import Store
 from tests.server.profiles.profiled import Engine, campaign, keep
 
+dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
 cloudpickle = pytest.importorskip("cloudpickle")
 
@@ -38,14 +39,16 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with warnings.catch_warnings():
         # Of its own making: sockets and processes that it closes late.
         warnings.simplefilter("ignore")
-        with distributed.LocalCluster(
-            n_workers=2,
-            threads_per_worker=1,
-            processes=True,
-            local_directory=str(tmp_path_factory.mktemp("dask")),
-            dashboard_address=None,
-            host="127.0.0.1",
-        ) as cluster:
+        with (
+            dask.config.set(temporary_directory=str(tmp_path_factory.mktemp("dask"))),
+            distributed.LocalCluster(
+                n_workers=2,
+                threads_per_worker=1,
+                processes=True,
+                dashboard_address=None,
+                host="127.0.0.1",
+            ) as cluster,
+        ):
             yield cluster.scheduler_address
 
 
@@ -189,16 +192,18 @@ def test_a_cluster_behind_tls(tmp_path: Path) -> None:
     security = distributed.Security.temporary()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        with distributed.LocalCluster(
-            n_workers=1,
-            threads_per_worker=1,
-            processes=False,
-            local_directory=str(tmp_path),
-            dashboard_address=None,
-            protocol="tls://",
-            security=security,
-            host="127.0.0.1",
-        ) as cluster:
+        with (
+            dask.config.set(temporary_directory=str(tmp_path)),
+            distributed.LocalCluster(
+                n_workers=1,
+                threads_per_worker=1,
+                processes=False,
+                dashboard_address=None,
+                protocol="tls://",
+                security=security,
+                host="127.0.0.1",
+            ) as cluster,
+        ):
             files = {}
             for name, text in (
                 ("dask_ca", security.tls_ca_file),
