@@ -65,7 +65,8 @@ class Checkout:
             # Not that of the virtual environment, in which one checkout is installed.
             [getattr(sys, "_base_executable", sys.executable), *arguments],
             cwd=self.folder,
-            env=_environment(paths),
+            # A run that is killed leaves its folders where they are removed.
+            env=_environment(paths) | {"TMPDIR": str(self.store.parent)},
             capture_output=True,
             text=True,
             timeout=_TIMEOUT_S,
