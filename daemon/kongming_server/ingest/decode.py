@@ -51,7 +51,7 @@ def probe_cost_of(value: float) -> float:
     nodes where one number is NaN."""
     if not 0.0 <= value <= MOST_CPUS:
         raise ImplausibleError(
-            "cannot be true.",
+            "is implausible.",
             field="heartbeat.probe_cost",
             found=value,
             allowed=f"0 to {MOST_CPUS}",

@@ -1,4 +1,4 @@
-"""Long answers that let other calls have their turn."""
+"""Long answers with pauses, in which other calls have their turn."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from kongming.engine.steps import Steps
 
 _T = TypeVar("_T")
 
-_TURN_S = 0.005
-"""An answer that holds the event loop for longer pauses where it can."""
+_PAUSE_S = 0.005
+"""An answer that has held the event loop for so long pauses where it can."""
 
 
-async def in_turns(steps: Steps[_T]) -> _T:
+async def with_pauses(steps: Steps[_T]) -> _T:
     """What ``steps`` returns."""
     begun = time.perf_counter()
     while True:
@@ -22,6 +22,6 @@ async def in_turns(steps: Steps[_T]) -> _T:
             next(steps)
         except StopIteration as end:
             return end.value  # type: ignore[no-any-return]
-        if time.perf_counter() - begun > _TURN_S:
+        if time.perf_counter() - begun > _PAUSE_S:
             await asyncio.sleep(0)
             begun = time.perf_counter()

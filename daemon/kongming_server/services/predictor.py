@@ -16,7 +16,7 @@ from kongming.records.errors import KongmingError
 from kongming.rpc import predictor_codec as codec
 from kongming.rpc.message_codec import to_message
 from kongming.rpc.v1 import predictor_pb2, predictor_pb2_grpc
-from kongming_server.services.turns import in_turns
+from kongming_server.services.pauses import with_pauses
 
 if TYPE_CHECKING:  # Its types take parameters only for a checker.
     Context = grpc.aio.ServicerContext[object, object]
@@ -55,7 +55,7 @@ class PredictorService(predictor_pb2_grpc.PredictorServicer):
         self, request: predictor_pb2.RankNodesRequest, context: Context
     ) -> predictor_pb2.RankNodesResponse:
         begun = time.perf_counter()
-        ranking = await in_turns(
+        ranking = await with_pauses(
             self._engine.rank_in_steps(codec.rank_from_message(request), self._now())
         )
         ranking = replace(ranking, elapsed_s=time.perf_counter() - begun)

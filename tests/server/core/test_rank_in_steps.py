@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from kongming_server.services import turns
+from kongming_server.services import pauses
 from kongming_server.services.predictor import PredictorService
 
 from kongming.engine.engine import Engine
@@ -84,7 +84,7 @@ def test_a_fleet_that_changes_all_the_time_is_ranked_all_the_same(made: Engine) 
 
 
 def test_other_calls_have_their_turn(made: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns, "_TURN_S", 0.0)
+    monkeypatch.setattr(pauses, "_PAUSE_S", 0.0)
     service = PredictorService(made, lambda: NOW)
     order: list[str] = []
 
