@@ -22,6 +22,7 @@ from kongming.evaluate.records import (
     EnvironmentMeasurement,
     EnvironmentPrediction,
     Scored,
+    once_each,
 )
 from kongming.evaluate.skill import ratio
 from kongming.evaluate.summary import (
@@ -372,16 +373,13 @@ def _arranged(
 def _by_key(
     predicted: Sequence[EnvironmentPrediction], sizes: Mapping[tuple[str, str], int]
 ) -> dict[tuple[str, str, str], EnvironmentPrediction]:
-    by_key: dict[tuple[str, str, str], EnvironmentPrediction] = {}
-    for prediction in predicted:
-        app, environment, model = prediction.app, prediction.environment, prediction.model
-        if (app, environment, model) in by_key:
-            raise InputError(
-                "is there twice.",
-                field="predicted",
-                found=f"{model} for {app} in {environment}",
-                allowed="one record of a model for all runs in an environment",
-            )
+    by_key = once_each(
+        predicted,
+        lambda one: (one.app, one.environment, one.model),
+        told=lambda one: f"{one.model} for {one.app} in {one.environment}",
+        allowed="one record of a model for all runs in an environment",
+    )
+    for (app, environment, model), prediction in by_key.items():
         runs = sizes.get((app, environment))
         if runs is not None and runs != len(prediction.values):
             raise InputError(
@@ -390,5 +388,4 @@ def _by_key(
                 found=len(prediction.values),
                 allowed=f"{runs}, one for each successful run",
             )
-        by_key[app, environment, model] = prediction
     return by_key

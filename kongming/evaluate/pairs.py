@@ -19,7 +19,7 @@ from kongming.evaluate.cases import Cases, Floats, geometric, mean
 from kongming.evaluate.coverage import one_level
 from kongming.evaluate.measuring_curve import measuring_curves
 from kongming.evaluate.noise import errors_of_means, floors, mean_variances
-from kongming.evaluate.records import PairMeasurement, PairPrediction, Scored, unmarked
+from kongming.evaluate.records import PairMeasurement, PairPrediction, Scored, once_each, unmarked
 from kongming.evaluate.rounds import HEAVY, Rounds, by_rounds
 from kongming.evaluate.skill import resampled_mean
 from kongming.evaluate.summary import (
@@ -360,18 +360,12 @@ def _check_once(ordered: Sequence[PairMeasurement]) -> None:
 def _by_key(
     predicted: Sequence[PairPrediction],
 ) -> dict[tuple[str, str, str], PairPrediction]:
-    by_key: dict[tuple[str, str, str], PairPrediction] = {}
-    for prediction in predicted:
-        app, neighbour, model = prediction.app, prediction.beside, prediction.model
-        if (app, neighbour, model) in by_key:
-            raise InputError(
-                "is there twice.",
-                field="predicted",
-                found=f"{model} for {app} beside {neighbour}",
-                allowed="one prediction of a model for a pair",
-            )
-        by_key[app, neighbour, model] = prediction
-    return by_key
+    return once_each(
+        predicted,
+        lambda one: (one.app, one.beside, one.model),
+        told=lambda one: f"{one.model} for {one.app} beside {one.beside}",
+        allowed="one prediction of a model for a pair",
+    )
 
 
 def _check_above_zero(app: str, field: str, value: float | None) -> None:

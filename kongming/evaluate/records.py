@@ -7,11 +7,13 @@ solo runs that bracket it; all numbers of one evaluation have the same scale.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeVar
 
 from kongming.records.errors import InputError
+
+_Predicted = TypeVar("_Predicted")
 
 Scored = Literal["raw", "bracketed"]
 """raw: costs as measured; bracketed: costs over the solo runs around them."""
@@ -164,3 +166,20 @@ def _check_bounds(lower: Sequence[float], upper: Sequence[float]) -> None:
 def _check_level(level: float) -> None:
     if not 0.0 < level < 1.0:
         raise InputError("is out of range.", field="level", found=level, allowed="between 0 and 1")
+
+
+def once_each(
+    predicted: Iterable[_Predicted],
+    key: Callable[[_Predicted], tuple[str, str, str]],
+    *,
+    told: Callable[[_Predicted], str],
+    allowed: str,
+) -> dict[tuple[str, str, str], _Predicted]:
+    """Return predictions by ``key``. Raises InputError, which tells one by ``told``, if a key is
+    there twice."""
+    found: dict[tuple[str, str, str], _Predicted] = {}
+    for one in predicted:
+        if key(one) in found:
+            raise InputError("is there twice.", field="predicted", found=told(one), allowed=allowed)
+        found[key(one)] = one
+    return found
