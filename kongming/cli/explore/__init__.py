@@ -1,0 +1,1 @@
+"""`kongming explore`: choose the deployments to run, and model all the others."""
