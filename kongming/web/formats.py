@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
-from kongming.quantities import format_seconds
+from kongming.quantities import format_duration, format_seconds
 
-__all__ = ["MISSING", "moment", "percent", "quantity", "ratio", "signed_percent"]
+__all__ = [
+    "MISSING",
+    "duration",
+    "moment",
+    "percent",
+    "quantity",
+    "ratio",
+    "signed_percent",
+    "span",
+]
 
 MISSING = "-"
 """The text of a missing value."""
@@ -17,6 +26,13 @@ def quantity(value: float | None, unit: str) -> str:
     if unit != "s":
         return f"{value:.3g} {unit}".strip()
     return format_seconds(value).replace(" us", " µs")
+
+
+def span(low: float, high: float, unit: str) -> str:
+    """Two ends in a familiar unit, which is said once where both have it: ``3.72 to 5.10 s``."""
+    first, last = quantity(low, unit), quantity(high, unit)
+    number, _, of = first.partition(" ")
+    return f"{number if of == last.partition(' ')[2] else first} to {last}"
 
 
 def ratio(value: float | None) -> str:
@@ -34,6 +50,11 @@ def percent(share: float | None) -> str:
 def signed_percent(value: float | None) -> str:
     """A change that is in per cent already, with its sign."""
     return MISSING if value is None else f"{value:+.1f} %"
+
+
+def duration(hours: float) -> str:
+    """A time that passed, given in hours."""
+    return format_duration(3600.0 * hours)
 
 
 def moment(iso: str) -> str:

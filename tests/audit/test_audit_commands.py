@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import json
 import re
 import shutil
@@ -111,32 +112,88 @@ def test_a_page_without_its_libraries_names_the_extra(
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("width", [390, 1280])
+PICTURES = Path(__file__).parents[2] / "build" / "pictures"
+"""Where a person finds what the browser drew."""
+
+CUT_LABELS = """[...document.querySelectorAll("svg")].flatMap(svg => {
+  const box = svg.getBoundingClientRect();
+  return [...svg.querySelectorAll("text")].filter(text => {
+    const own = text.getBoundingClientRect();
+    return own.width && (own.left < box.left - 1 || own.right > box.right + 1);
+  }).map(text => text.textContent);
+})"""
+
+NESTED = """[...document.querySelectorAll("main *")].filter(one =>
+  one.scrollHeight > one.clientHeight + 1 && one.clientHeight
+  && getComputedStyle(one).overflowY !== "visible" && one.tagName !== "svg"
+  && !one.closest("th")).map(one => one.className)"""
+
+WIDE_TABLES = """[...document.querySelectorAll(".scroll")].filter(one =>
+  one.scrollWidth > one.clientWidth + 1).map(one => one.getAttribute("aria-label"))"""
+
+
+@pytest.mark.parametrize("recordings", ["fleet", "one-machine"])
 def test_a_page_in_a_browser(
-    kongming: Kongming, fleet: list[Path], tmp_path: Path, width: int
+    kongming: Kongming, fleet: list[Path], tmp_path: Path, recordings: str
 ) -> None:
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     browser_path = shutil.which("chromium")
     if browser_path is None:
         pytest.skip("chromium is not installed")
-    assert kongming("audit", "report", *fleet, "--out", "report.html").returncode == 0
+    files = fleet if recordings == "fleet" else fleet[:1]
+    assert kongming("audit", "report", *files, "--out", "report.html").returncode == 0
+    PICTURES.mkdir(parents=True, exist_ok=True)
     said: list[str] = []
     with playwright.sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=browser_path, args=["--no-sandbox"])
         papers = set()
-        for scheme in ("light", "dark"):
+        for width, scheme in itertools.product((1200, 800, 400), ("light", "dark")):
             page = browser.new_page(viewport={"width": width, "height": 800}, color_scheme=scheme)
             page.on("console", lambda message: said.append(message.text))
             page.on("dialog", lambda dialog: (said.append("dialog"), dialog.dismiss()))
             page.on("request", lambda request: said.append(request.url))
             page.goto((tmp_path / "report.html").as_uri())
             assert page.title() == "Audit of instances"
-            # Tables scroll within themselves; the page does not.
+            page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
+            # A wide table scrolls sideways within itself; nothing else does, and nothing downwards.
             assert page.evaluate("document.documentElement.scrollWidth") == width
+            assert page.evaluate(NESTED) == []
+            if width == 1200:
+                # A column for each name does not fit, of however many there are.
+                wide = [
+                    one for one in page.evaluate(WIDE_TABLES) if one != "machine, serve, sort, zip"
+                ]
+                assert wide == []
+            assert page.evaluate(CUT_LABELS) == []
             papers.add(page.evaluate("getComputedStyle(document.body).backgroundColor"))
+            page.screenshot(
+                path=PICTURES / f"audit-{recordings}-{width}-{scheme}.png", full_page=True
+            )
+            page.close()
         browser.close()
     assert len(papers) == 2
     assert [one for one in said if not one.endswith("/report.html")] == []
+
+
+def test_a_page_of_one_machine_announces_only_what_it_shows(
+    kongming: Kongming, fleet: list[Path], tmp_path: Path
+) -> None:
+    assert kongming("audit", "report", fleet[0], "--out", "report.html").returncode == 0
+    page = (tmp_path / "report.html").read_text()
+    assert "strip of shades" not in page
+    assert "An interval would be that of further machines" in page
+    signals = page.index("Passive signals (what ran on the machine")
+    assert page.index(">os.syscall<") < signals < page.rindex(">psi.cpu.some<")
+
+
+def test_a_recording_too_short_to_conclude_from_says_so(kongming: Kongming, tmp_path: Path) -> None:
+    short = recorded(tmp_path / "short.parquet", machines(1), blocks=6, step_s=1.0, seed=1)
+    done = kongming("audit", "report", short, "--json", "--out", "report.html")
+    assert done.returncode == 0, done.stderr
+    first = json.loads(done.stdout)["findings"][0]
+    assert first["kind"] == "short recording"
+    assert "it shows this moment" in first["text"]
+    assert "Record for 10 min 00 s or more" in (tmp_path / "report.html").read_text()
 
 
 def test_report_for_a_person(kongming: Kongming, fleet: list[Path]) -> None:

@@ -6,10 +6,17 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from kongming.quantities import format_duration
 from kongming.records import moments
 from kongming.web.formats import ratio
 
 Row = Mapping[str, Any]
+
+_TOO_SHORT = (
+    (600.0, "it shows this moment, not how variable the machine is."),
+    (3600.0, "whether the machine drifts, or changes from hour to hour, cannot be told."),
+)
+"""What a recording shorter than so many seconds cannot tell."""
 
 MAX_ITEMS = 12
 """Maximum number of findings of a kind, and of names in a sentence."""
@@ -21,6 +28,7 @@ SAME_TIME_S = 600.0
 def findings(document: Mapping[str, Any]) -> list[dict[str, str]]:
     """List the findings; each has a ``kind`` and a ``text``."""
     pairs = [
+        *_short(document["machines"]),
         *_slow(document),
         *_changes(document["changes"]),
         *_over_time(document),
@@ -34,6 +42,23 @@ def findings(document: Mapping[str, Any]) -> list[dict[str, str]]:
 
 Findings = list[tuple[str, str]]
 """Kind and text of each."""
+
+
+def _short(machines: Sequence[Row]) -> Findings:
+    """What the longest recording is too short for."""
+    longest_s = 3600.0 * max((row["hours"] for row in machines), default=0.0)
+    limit_s, cannot = next(
+        ((limit_s, cannot) for limit_s, cannot in _TOO_SHORT if longest_s < limit_s), (0.0, "")
+    )
+    if not limit_s:
+        return []
+    return [
+        (
+            "short recording",
+            f"The longest recording lasts {format_duration(longest_s)}: {cannot} "
+            f"Record for {format_duration(limit_s)} or more to know it.",
+        )
+    ]
 
 
 def _slow(document: Mapping[str, Any]) -> Findings:

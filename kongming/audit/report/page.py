@@ -61,7 +61,8 @@ def _type_view(audit: Audit, label: str) -> Mapping[str, Any]:
         "machines": machines,
         "cpu_models": ", ".join(models),
         "histograms": histograms(document),
-        "summaries": [row for row in document["summaries"] if row["machine"] is None],
+        "summaries": _summaries(document["summaries"]),
+        "no_interval": _no_interval(len(machines)),
         "machine_summaries": of_machines[:MAX_ROWS],
         "machine_summary_count": len(of_machines),
         "matrix": machine_matrix(document),
@@ -78,6 +79,28 @@ def _type_view(audit: Audit, label: str) -> Mapping[str, Any]:
         "repetitions": repetition_table(document),
         "repetition_figure": repetition_figure(document),
     }
+
+
+def _summaries(rows: list[Row]) -> list[tuple[str, list[Row]]]:
+    """The rows of the type by kind, with a title each: what a machine does apart from what is read
+    beside it, since a signal that changes is no machine that varies."""
+    of_type = [row for row in rows if row["machine"] is None]
+    kinds = {
+        "program": "Programs",
+        "surrogate": "Surrogates",
+        "passive": "Passive signals (what ran on the machine, not how fast it is)",
+    }
+    parts = [(title, [row for row in of_type if row["kind"] == k]) for k, title in kinds.items()]
+    return [(title, part) for title, part in parts if part]
+
+
+def _no_interval(machines: int) -> str:
+    if machines == 1:
+        return (
+            "An interval would be that of further machines of the type, and there is one: "
+            "the table of each machine has the intervals on it."
+        )
+    return "There are too few machines of the type for an interval of the median."
 
 
 def _is_table(rows: object) -> bool:
