@@ -54,6 +54,7 @@ build: setup ## build a wheel into dist/
 proto: setup ## generate the messages and stubs of proto/ anew (a test proves them in sync)
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m grpc_tools.protoc -I proto --python_out=. \
 		--grpc_python_out=. --mypy_out=quiet:. --mypy_grpc_out=quiet:. proto/kongming/rpc/v1/*.proto
+	$(BIN)/python proto/comments.py
 
 lint: setup build/c-debug/CMakeCache.txt ## ruff; clang-tidy for the C part where it is installed
 	$(BIN)/ruff check .

@@ -5,7 +5,9 @@ from __future__ import annotations
 import codecs
 import io
 import json
-from collections.abc import Callable, Sequence
+import os
+import traceback
+from collections.abc import Sequence
 from types import FrameType
 from typing import Any
 
@@ -33,32 +35,60 @@ def run(
     name: str,
     arguments: Sequence[str],
     *,
-    tell: Callable[[Exception], None],
     failures: tuple[type[Exception], ...] = (),
 ) -> int:
     """Run ``NAME ARGUMENTS`` and return its exit status; errors are told, not raised.
 
-    A command returns nothing, or its exit status. ``failures`` are told as well, with status 1.
+    A command returns nothing, or its exit status. ``failures`` are foreseen as well, with status 1.
+    What nobody foresaw is told without its traceback, but for KONGMING_DEBUG=1.
     """
     try:
         with command.make_context(name, list(arguments)) as context:
             result: Any = command.invoke(context)
     except click.exceptions.Exit as done:
         return done.exit_code
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message(), err=True)
+        return error.exit_code
     except click.ClickException as error:
-        error.show()
+        of = getattr(error, "ctx", None)
+        usage = isinstance(error, click.UsageError)
+        path = name if of is None else of.command_path
+        _say(error.format_message(), f"See '{path} --help'." if usage else None)
         return error.exit_code
     except Terminated as ended:
         return 128 + ended.signum
     except (KeyboardInterrupt, click.Abort):
         return 130
     except KongmingError as error:
-        tell(error)
+        _say(error.message, error.hint)
         return error.exit_status
     except failures as error:
-        tell(error)
+        _say(str(error), None)
+        return 1
+    except Exception as error:
+        if os.environ.get("KONGMING_DEBUG", "0") not in ("", "0"):
+            click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
+        _say(*unforeseen(error, name))
         return 1
     return result if type(result) is int else 0
+
+
+def unforeseen(error: Exception, name: str) -> tuple[str, str]:
+    """What is said, and the way out, of an error that ``name`` did not foresee."""
+    text = str(error).strip()
+    kind = type(error).__name__
+    return (
+        f"Something went wrong that {name} did not foresee ({kind}{': ' if text else ''}{text}).",
+        "Set KONGMING_DEBUG=1 to see the traceback, and please report it.",
+    )
+
+
+def _say(message: str, hint: str | None) -> None:
+    """On stderr: what is wrong, and the way out on a line of its own."""
+    click.echo(printable(f"error: {message}", lines=True), err=True)
+    if hint:
+        click.echo(printable(f"hint: {hint}", lines=True), err=True)
 
 
 _PLAIN = {
@@ -101,10 +131,3 @@ def json_text(document: Any) -> str:
         ValueError: it holds NaN or an infinity, which JSON has no word for.
     """
     return json.dumps(document, indent=2, allow_nan=False)
-
-
-def tell_with_hint(error: Exception) -> None:
-    """On stderr: what is wrong, and the way out on a line of its own."""
-    click.echo(printable(f"error: {getattr(error, 'message', error)}", lines=True), err=True)
-    if hint := getattr(error, "hint", None):
-        click.echo(printable(f"hint: {hint}", lines=True), err=True)

@@ -317,11 +317,7 @@ def _end_with_parent() -> None:
 
 def run(arguments: Sequence[str]) -> int:
     """Run ``kongming-agent ARGUMENTS`` and return its exit status; errors are printed."""
-    return entry.run(cli, "kongming-agent", arguments, tell=_tell, failures=(OSError,))
-
-
-def _tell(error: Exception) -> None:
-    print(f"kongming-agent: {error}", file=sys.stderr)  # noqa: T201
+    return entry.run(cli, "kongming-agent", arguments, failures=(OSError,))
 
 
 def main() -> None:

@@ -97,7 +97,7 @@ class App:
             await web.TCPSite(self._runner, host, port, ssl_context=self._tls).start()
         except OSError as error:
             raise KongmingError(
-                f"{self.config.extender.listen} cannot be listened at: {error.strerror}."
+                f"Cannot listen on {self.config.extender.listen}: {error.strerror}."
             ) from error
         self._tasks = [
             asyncio.create_task(self._list_nodes_often(), name="nodes"),

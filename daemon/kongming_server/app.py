@@ -112,7 +112,7 @@ class App:
         """Open the store, restore what is in it, and listen.
 
         Raises:
-            KongmingError: the store cannot be opened, or an address cannot be listened at.
+            KongmingError: the store cannot be opened, or nothing can listen on an address.
         """
         try:
             return await self._start()
@@ -358,7 +358,7 @@ class App:
             )
         except OSError as error:
             raise KongmingError(
-                f"{config.server.http} cannot be listened at: {error.strerror or error}.",
+                f"Cannot listen on {config.server.http}: {error.strerror or error}.",
                 hint="Is another server there? Try --http with port 0.",
             ) from error
         return _address(host, taken)

@@ -170,7 +170,7 @@ def _log_to_stderr(level: str) -> None:
 
 def run(args: Sequence[str]) -> int:
     """Run ``kongming-server ARGS`` and return its exit status; errors are printed, not raised."""
-    return entry.run(cli, "kongming-server", args, tell=entry.tell_with_hint)
+    return entry.run(cli, "kongming-server", args)
 
 
 def main() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import signal
-import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -128,8 +127,4 @@ def _bridge(settings: Settings, *, once: bool, reset: bool) -> int:
 
 def run(arguments: Sequence[str]) -> int:
     """Run ``kongming-slurm ARGUMENTS`` and return its exit status; errors are printed."""
-    return entry.run(cli, "kongming-slurm", arguments, tell=_print_error, failures=(OSError,))
-
-
-def _print_error(error: Exception) -> None:
-    print(f"kongming-slurm: {error}", file=sys.stderr)  # noqa: T201
+    return entry.run(cli, "kongming-slurm", arguments, failures=(OSError,))

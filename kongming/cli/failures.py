@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 import click
 
 from kongming.cli.extras import missing_extra
+from kongming.process import unforeseen
 from kongming.records.errors import KongmingError, UnknownNameError
 
 _document = {"written": False}
@@ -73,13 +74,7 @@ def _described(error: Exception) -> tuple[str, str | None, int]:
         where = "" if error.filename is None else f": {error.filename}"
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         return f"{error.strerror}{where}.", "Free some space, and try again." if full else None, 1
-    text = str(error).strip()
-    name = type(error).__name__
-    return (
-        f"Something went wrong that kongming did not foresee ({name}{': ' if text else ''}{text}).",
-        "Set KONGMING_DEBUG=1 to see the traceback, and please report it.",
-        1,
-    )
+    return *unforeseen(error, "kongming"), 1
 
 
 def _say(message: str, hint: str | None, kind: str, as_json: bool) -> None:

@@ -67,6 +67,8 @@ def reason_of(kind: type[KongmingError]) -> str:
 
 
 _CONNECTING = {
+    "http1.x server": "That is a port of HTTP, as the server has for metrics; gRPC has another, "
+    "7400 where nothing else was set (kongming-server --listen).",
     "Hostname Verification": "The server's certificate is of another name: use the one that it is "
     "for, or make it one for this name (kongming-server init-tls DIR --renew --name NAME).",
     "certificate has expired": "The server's certificate has expired: its operator makes a new one "

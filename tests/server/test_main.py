@@ -96,7 +96,7 @@ def test_a_port_that_is_taken_is_an_error_and_not_a_traceback(
     ):
         ended = kongming_server(*ports, "--store", store)
         assert ended.returncode == 1
-        assert "cannot be listened at" in ended.stderr
+        assert "Cannot listen on" in ended.stderr
         assert "Traceback" not in ended.stderr
 
 

@@ -52,7 +52,8 @@ def error_answer(error: Exception) -> tuple[web.Response, str]:
         code = {404: "NOT_FOUND", 405: "UNIMPLEMENTED", 413: "RESOURCE_EXHAUSTED"}.get(
             error.status, "INVALID_ARGUMENT"
         )
-        refused = {"code": code, "message": error.reason, "field": "", "hint": "", "reason": ""}
+        hint = "GET /docs tells what is served." if error.status in (404, 405) else ""
+        refused = {"code": code, "message": error.reason, "field": "", "hint": hint, "reason": ""}
         answer = json_answer({"error": refused | _id()}, status=error.status)
         if "Allow" in error.headers:
             answer.headers["Allow"] = error.headers["Allow"]

@@ -12,6 +12,7 @@ GET  /docs           all of that for people
 from __future__ import annotations
 
 import asyncio
+import html
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
@@ -93,7 +94,9 @@ def make_http(
         return json_answer(document)
 
     async def docs(request: web.Request) -> web.Response:
-        return web.Response(text=page, content_type="text/html", headers=_PAGE_HEADERS)
+        url = html.escape(f"{request.scheme}://{request.host}")
+        text = page.replace(openapi.URL, url)
+        return web.Response(text=text, content_type="text/html", headers=_PAGE_HEADERS)
 
     app.router.add_get("/metrics", metrics_text)
     app.router.add_get("/healthz", healthz)

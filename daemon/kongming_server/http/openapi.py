@@ -4,8 +4,10 @@ from the message descriptors, so that they cannot differ from what is served."""
 from __future__ import annotations
 
 import html
+import importlib.resources
 import json
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
@@ -13,7 +15,7 @@ from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescript
 from kongming import __version__
 from kongming.rpc.v1 import predictor_pb2
 
-__all__ = ["document", "page"]
+__all__ = ["URL", "document", "page"]
 
 _F = FieldDescriptor
 _INTEGERS = {_F.CPPTYPE_INT32, _F.CPPTYPE_UINT32}
@@ -21,8 +23,17 @@ _LONG_INTEGERS = {_F.CPPTYPE_INT64, _F.CPPTYPE_UINT64}
 _NUMBERS = {_F.CPPTYPE_DOUBLE, _F.CPPTYPE_FLOAT}
 _WELL_KNOWN: Mapping[str, dict[str, Any]] = {
     "google.protobuf.Timestamp": {"type": "string", "format": "date-time"},
-    "google.protobuf.Duration": {"type": "string", "description": "Seconds, as 1.5s."},
+    "google.protobuf.Duration": {"type": "string", "pattern": "^-?[0-9.]+s$"},
     "google.protobuf.Struct": {"type": "object"},
+}
+
+_SLOWDOWN = {"median": 1.21, "lower": 1.08, "upper": 1.39, "level": 0.9, "calibrated": True}
+_ANSWERED = {
+    "app": "APP",
+    "node_id": "NODE",
+    "runtime": {"median": 14.5, "lower": 13.0, "upper": 16.7, "level": 0.9, "calibrated": True},
+    "slowdown": _SLOWDOWN,
+    "fingerprint_age": "4.2s",
 }
 
 _MIRRORED = (
@@ -34,6 +45,7 @@ _MIRRORED = (
         predictor_pb2.PredictRequest.DESCRIPTOR,
         predictor_pb2.PredictResponse.DESCRIPTOR,
         {"questions": [{"app": "APP", "node": "NODE"}]},
+        {"answers": [{"prediction": _ANSWERED}]},
     ),
     (
         "/v1/rank",
@@ -42,6 +54,11 @@ _MIRRORED = (
         predictor_pb2.RankNodesRequest.DESCRIPTOR,
         predictor_pb2.RankNodesResponse.DESCRIPTOR,
         {"app": "APP", "limit": 3},
+        {
+            "nodes": [{"name": "NODE", "score": 1.21, "slowdown": _SLOWDOWN, "residents": 1}],
+            "candidates": 1,
+            "basis": "BASIS_MODEL",
+        },
     ),
 )
 _PLAIN = (
@@ -76,10 +93,11 @@ def document() -> dict[str, Any]:
     """The OpenAPI 3.1 document."""
     schemas: dict[str, Any] = {"Error": _error_schema()}
     paths: dict[str, Any] = {}
-    for path, name, about, asked, answered, example in _MIRRORED:
+    for path, name, about, asked, answered, example, told in _MIRRORED:
         for message in (asked, answered):
             _add(message, schemas)
         responses = {"200": _response("The answer.", f"#/components/schemas/{answered.name}")}
+        responses["200"]["content"]["application/json"]["example"] = told
         for status, reason in _STATUSES.items():
             responses[status] = _response(reason, "#/components/schemas/Error")
         body = {"schema": {"$ref": f"#/components/schemas/{asked.name}"}, "example": example}
@@ -125,6 +143,10 @@ def document() -> dict[str, Any]:
     }
 
 
+URL = "http://SERVER"
+"""Where the page's examples ask; the reader's own address takes its place."""
+
+
 def page() -> str:
     """The same as HTML, without a script and without anything from elsewhere."""
     described = document()
@@ -137,22 +159,27 @@ def page() -> str:
         f"<p>{html.escape(described['info']['description'])} "
         '<a href="openapi.json">openapi.json</a> says the same to programs.</p>',
     ]
-    for path, _, about, asked, answered, example in _MIRRORED:
-        curl = f"curl -H 'Content-Type: application/json' -d '{json.dumps(example)}' URL{path}"
+    for path, _, about, asked, answered, example, told in _MIRRORED:
+        curl = f"curl -H 'Content-Type: application/json' -d '{json.dumps(example)}' {URL}{path}"
         parts.append(
             f"<h2>POST {path}</h2><p>{html.escape(about)}</p><pre>{html.escape(curl)}</pre>"
+            f"<pre>{html.escape(json.dumps(told, indent=2))}</pre>"
             f"<p>{_link(asked.name)} &rarr; {_link(answered.name)}</p>"
         )
     for path, _, about, _, _ in _PLAIN:
         parts.append(f"<h2>GET {path}</h2><p>{html.escape(about)}</p>")
     parts.append("<h2>Messages</h2>")
     for name, schema in described["components"]["schemas"].items():
-        parts.append(f'<h3 id="{name}">{name}</h3>')
+        parts.append(f'<h3 id="{name}">{name}</h3><p>{_about(schema)}</p>')
         if "enum" in schema:
-            parts.append(f"<p>{', '.join(schema['enum'])}</p>")
+            rows = "".join(
+                f"<tr><td><code>{value}</code><td>{html.escape(about)}"
+                for value, about in zip(schema["enum"], schema["x-about"], strict=True)
+            )
+            parts.append(f"<table>{rows}</table>")
             continue
         rows = "".join(
-            f"<tr><td><code>{field}</code><td>{_kind(kind)}"
+            f"<tr><td><code>{field}</code><td>{_kind(kind)}<td>{_about(kind)}"
             for field, kind in schema.get("properties", {}).items()
         )
         parts.append(f"<table>{rows}</table>")
@@ -161,6 +188,10 @@ def page() -> str:
 
 def _link(name: str) -> str:
     return f'<a href="#{name}">{name}</a>'
+
+
+def _about(schema: Mapping[str, Any]) -> str:
+    return html.escape(schema.get("description", ""))
 
 
 def _kind(schema: Mapping[str, Any]) -> str:
@@ -193,9 +224,10 @@ def _add(message: Descriptor, schemas: dict[str, Any]) -> None:
     if message.name in schemas:
         return
     properties: dict[str, Any] = {}
-    schemas[message.name] = {"type": "object", "properties": properties}
+    schemas[message.name] = _said(message.name, {"type": "object", "properties": properties})
     for field in message.fields:
-        properties[field.name] = _field(field, schemas)
+        name = f"{message.name}.{field.name}"
+        properties[field.name] = _said(name, _field(field, schemas))
 
 
 def _field(field: FieldDescriptor, schemas: dict[str, Any]) -> dict[str, Any]:
@@ -232,4 +264,19 @@ def _single(field: FieldDescriptor, schemas: dict[str, Any]) -> dict[str, Any]:
 
 
 def _add_enum(kind: EnumDescriptor, schemas: dict[str, Any]) -> None:
-    schemas[kind.name] = {"type": "string", "enum": [value.name for value in kind.values]}
+    names = [value.name for value in kind.values]
+    about = [_comments().get(f"{kind.name}.{name}", "Not said.") for name in names]
+    schemas[kind.name] = _said(kind.name, {"type": "string", "enum": names, "x-about": about})
+
+
+def _said(name: str, schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema with what the contract says of ``name``."""
+    text = _comments().get(name)
+    return schema if text is None else schema | {"description": text}
+
+
+@cache
+def _comments() -> Mapping[str, str]:
+    kept = importlib.resources.files("kongming.rpc.v1") / "comments.json"
+    comments: Mapping[str, str] = json.loads(kept.read_text("utf-8"))
+    return comments

@@ -35,7 +35,7 @@ def add_port(server: grpc.aio.Server, address: str, security: Security) -> int:
             port = server.add_secure_port(address, credentials)
     except RuntimeError as error:
         raise KongmingError(
-            f"{address} cannot be listened at.", hint="Is another server there? Try port 0."
+            f"Cannot listen on {address}.", hint="Is another server there? Try port 0."
         ) from error
     return port
 

@@ -11,7 +11,9 @@ import socket
 from collections.abc import Iterator
 from typing import Any
 
+import grpc
 import pytest
+from google.protobuf import json_format
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kongming_server.http import openapi
@@ -20,6 +22,7 @@ from kongming_server.security.tokens import Issued, issue
 from kongming_server.settings import Limits, Security
 
 from kongming.records.errors import InputError, UnknownNameError, UntrainedError
+from kongming.rpc.errors import from_rpc_error
 from kongming.rpc.v1 import predictor_pb2
 from kongming.store import StoredToken
 from tests.server.stand import Stand
@@ -389,3 +392,44 @@ def test_the_described_fields_are_those_of_the_messages() -> None:
     ):
         fields = {field.name for field in message.DESCRIPTOR.fields}
         assert set(schemas[message.DESCRIPTOR.name]["properties"]) == fields
+
+
+def test_the_description_tells_what_each_field_means(stand: Stand) -> None:
+    schemas = openapi.document()["components"]["schemas"]
+    assert schemas["Interval"]["properties"]["level"]["description"].startswith("Probability")
+    status, page, _ = ask(stand, "GET", "/docs", headers={"Host": "localhost:7401"})
+    assert status == 200
+    assert "What to do when a node&#x27;s fingerprint is older" in page
+    assert "http://localhost:7401/v1/predict" in page
+    hostile = ask(stand, "GET", "/docs", headers={"Host": "localhost:<script>"})
+    assert "<script" not in str(hostile[1])
+
+
+def test_the_examples_are_questions_and_answers() -> None:
+    paths = openapi.document()["paths"]
+    for path, asked, answered in (
+        ("/v1/predict", predictor_pb2.PredictRequest(), predictor_pb2.PredictResponse()),
+        ("/v1/rank", predictor_pb2.RankNodesRequest(), predictor_pb2.RankNodesResponse()),
+    ):
+        post = paths[path]["post"]
+        question = post["requestBody"]["content"]["application/json"]["example"]
+        answer = post["responses"]["200"]["content"]["application/json"]["example"]
+        assert json_format.ParseDict(question, asked).ByteSize()
+        assert json_format.ParseDict(answer, answered).ByteSize()
+
+
+@pytest.mark.parametrize("path", ["/", "/v1/nodes"])
+def test_what_is_not_served_names_what_is(stand: Stand, path: str) -> None:
+    status, answer, _ = ask(stand, "GET", path)
+    assert (status, answer["error"]["code"]) == (404, "NOT_FOUND")
+    assert "/docs" in answer["error"]["hint"]
+
+
+def test_a_client_of_grpc_hears_that_it_asks_the_port_of_http(stand: Stand) -> None:
+    with (
+        grpc.insecure_channel(stand.http) as channel,
+        pytest.raises(grpc.RpcError) as failed,
+    ):
+        channel.unary_unary("/kongming.rpc.v1.Predictor/Predict")(b"", timeout=10)
+    told = from_rpc_error(failed.value, "there")
+    assert "port of HTTP" in (told.hint or "")

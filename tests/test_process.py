@@ -1,0 +1,66 @@
+"""How a daemon of ours tells of an error: a sentence and a way out, no traceback."""
+
+from __future__ import annotations
+
+import click
+import pytest
+
+from kongming.process import run
+from kongming.records.errors import InputError
+
+
+@click.group()
+def program() -> None:
+    """A program."""
+
+
+@program.command()
+@click.argument("number", type=int)
+def divide(number: int) -> None:
+    if number < 0:
+        raise InputError("is below 0.", field="NUMBER", hint="Give another.")
+    if number == 1:
+        raise OSError(13, "Permission denied", "state")
+    1 // number
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "told"),
+    [
+        (["nosuch"], 2, "error: No such command 'nosuch'.\nhint: See 'daemon --help'.\n"),
+        (
+            ["divide", "x"],
+            2,
+            "error: Invalid value for 'NUMBER': 'x' is not a valid integer.\n"
+            "hint: See 'daemon divide --help'.\n",
+        ),
+        (["divide", "1"], 1, "error: [Errno 13] Permission denied: 'state'\n"),
+        (
+            ["divide", "0"],
+            1,
+            "error: Something went wrong that daemon did not foresee (ZeroDivisionError: integer "
+            "division or modulo by zero).\n"
+            "hint: Set KONGMING_DEBUG=1 to see the traceback, and please report it.\n",
+        ),
+    ],
+)
+def test_an_error_is_a_sentence_and_a_way_out(
+    arguments: list[str], status: int, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(program, "daemon", arguments, failures=(OSError,)) == status
+    assert capsys.readouterr().err == told
+
+
+def test_an_error_of_ours_has_its_own_status_and_hint(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(program, "daemon", ["divide", "--", "-1"]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("error: NUMBER: is below 0.")
+    assert said.endswith("hint: Give another.\n")
+
+
+def test_a_traceback_is_shown_where_it_is_asked_for(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KONGMING_DEBUG", "1")
+    assert run(program, "daemon", ["divide", "0"]) == 1
+    assert "Traceback (most recent call last)" in capsys.readouterr().err
