@@ -119,8 +119,8 @@ def record(transcript: Transcript) -> str:
 
 def _program(word: str) -> str:
     """``kongming`` of this environment; other programs by name."""
-    beside = Path(sys.executable).parent / word
-    return str(beside) if beside.exists() else word
+    script = Path(sys.executable).parent / word
+    return str(script) if script.exists() else word
 
 
 def _with_recordings(folder: Path) -> Path:

@@ -153,7 +153,7 @@ def _peers(url: str, document: Mapping[str, Any]) -> list[dict[str, Any]]:
                 tuple(store.signatures(app=app, campaign=campaign)),
             )
     measured = {
-        (pair["app"], pair["beside"]): float(pair["slowdown"])
+        (pair["app"], pair["neighbour"]): float(pair["slowdown"])
         for pair in document["pairs"]
         if pair["slowdown"] is not None
     }
@@ -161,12 +161,12 @@ def _peers(url: str, document: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [
         {
             "app": app,
-            "beside": beside,
+            "neighbour": neighbour,
             "model": name,
             "slowdown": slowdown,
             "minutes": minutes[name],
         }
-        for app, beside, name, slowdown in predictions(profiles, sorted(measured), measured)
+        for app, neighbour, name, slowdown in predictions(profiles, sorted(measured), measured)
     ]
 
 

@@ -60,8 +60,8 @@ def median_wall(arguments: Sequence[str], runs: int) -> float:
 
 def kongming_command() -> str:
     """The command of this very Python, wherever the PATH points."""
-    beside = Path(sys.executable).parent / "kongming"
-    return str(beside) if beside.exists() else "kongming"
+    script = Path(sys.executable).parent / "kongming"
+    return str(script) if script.exists() else "kongming"
 
 
 def measure_help(runs: int) -> dict[str, Any]:

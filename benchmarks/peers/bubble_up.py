@@ -76,9 +76,9 @@ class BubbleUp:
         """The sensitivity curve of ``app``: its slowdown at each size of the bubble."""
         return np.asarray(np.exp(np.maximum(self._curves[self._seen.learned(app)], 0.0)))
 
-    def slowdown(self, app: str, beside: str) -> float:
+    def slowdown(self, app: str, neighbour: str) -> float:
         """As ``Peer.slowdown``."""
-        size, curve = self.score(beside), self._curves[self._seen.learned(app)]
+        size, curve = self.score(neighbour), self._curves[self._seen.learned(app)]
         return math.exp(max(float(np.interp(size, np.arange(len(curve)), curve)), 0.0))
 
     def _reported(self, levels: Sequence[str]) -> dict[str, float]:

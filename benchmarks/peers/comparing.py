@@ -19,7 +19,7 @@ def predictions(
     pairs: Iterable[Pair],
     measured: Measured | None = None,
 ) -> list[tuple[str, str, str, float]]:
-    """(application, beside, peer, predicted slowdown) for each pair and peer, in that order.
+    """(application, neighbour, peer, predicted slowdown) for each pair and peer, in that order.
 
     All profiles must be of one node, placement and suite. ``measured``, slowdowns of pairs that
     were really run, adds PARAGON-PAIRS; a scored pair may be among them, for it is left out in
@@ -40,9 +40,9 @@ def predictions(
             peer.fit(profiles, measured)
         except UntrainedError:
             continue
-        for app, beside in asked:
+        for app, neighbour in asked:
             try:
-                rows.append((app, beside, peer.name, peer.slowdown(app, beside)))
+                rows.append((app, neighbour, peer.name, peer.slowdown(app, neighbour)))
             except UntrainedError:
                 continue
     order = {pair: number for number, pair in reversed(list(enumerate(asked)))}

@@ -38,14 +38,14 @@ class Observations:
     """Everything that the profiles of one node and placement show.
 
     ``levels`` are the load levels' readings, each the median over the runs at it, in order of
-    name; ``memory_levels`` those that load nothing but caches and memory; ``beside`` the
+    name; ``memory_levels`` those that load nothing but caches and memory; ``signatures`` the
     readings beside each application that has a signature.
     """
 
     runs: tuple[Observation, ...]
     levels: Mapping[str, Readings]
     memory_levels: frozenset[str]
-    beside: Mapping[str, Readings]
+    signatures: Mapping[str, Readings]
     apps: tuple[str, ...]
 
     def response(self, app: str) -> dict[str, float]:
@@ -67,8 +67,8 @@ class Observations:
             return ()
         everywhere = set.intersection(*levels)
         found = {name for name in everywhere if is_memory_probe(name)}
-        beside_all = found.intersection(*self.beside.values())
-        return tuple(sorted(beside_all or found))
+        of_all_signatures = found.intersection(*self.signatures.values())
+        return tuple(sorted(of_all_signatures or found))
 
     def learned(self, app: str) -> str:
         """``app`` itself.
@@ -93,12 +93,12 @@ class Observations:
             UntrainedError: it has no signature.
         """
         self._check_known(app)
-        if app not in self.beside:
+        if app not in self.signatures:
             raise UntrainedError(
                 f"{app} has no signature, so what it does to a neighbour is not known.",
                 hint=f"Profile it: kongming profile APPS.toml --app {app}",
             )
-        return self.beside[app]
+        return self.signatures[app]
 
     def _check_known(self, app: str) -> None:
         if app not in self.apps:
@@ -135,7 +135,7 @@ def observe(profiles: Mapping[str, Profile]) -> Observations:
         runs=tuple(observed),
         levels=_by_level(observed),
         memory_levels=frozenset(memory),
-        beside={
+        signatures={
             app: _over(mean_signature(profile.signatures), idle)
             for app, profile in sorted(profiles.items())
             if profile.signatures

@@ -52,9 +52,9 @@ class Paragon:
         self.rank, self.penalty = self._choose()
         self._completed = self._complete(self._matrix, self.rank, self.penalty)
 
-    def slowdown(self, app: str, beside: str) -> float:
+    def slowdown(self, app: str, neighbour: str) -> float:
         """As ``Peer.slowdown``."""
-        place = self._place(app, beside)
+        place = self._place(app, neighbour)
         return math.exp(max(float(self._completed[place]), 0.0))
 
     def tolerated(self, app: str) -> dict[str, float]:
@@ -65,16 +65,16 @@ class Paragon:
         }
 
     def _build(self, seen: Observations) -> None:
-        probes = sorted({n for r in (*seen.levels.values(), *seen.beside.values()) for n in r})
+        probes = sorted({n for r in (*seen.levels.values(), *seen.signatures.values()) for n in r})
         self._rows = {app: i for i, app in enumerate(seen.apps)}
         self._level_columns = {level: j for j, level in enumerate(seen.levels)}
-        self._columns = {app: len(seen.levels) + j for j, app in enumerate(seen.beside)}
-        apps, width = len(seen.apps), len(seen.levels) + len(seen.beside)
+        self._columns = {app: len(seen.levels) + j for j, app in enumerate(seen.signatures)}
+        apps, width = len(seen.apps), len(seen.levels) + len(seen.signatures)
         matrix = np.full((apps + len(probes), width), np.nan)
         for app, i in self._rows.items():
             for level, slowdown in seen.response(app).items():
                 matrix[i, self._level_columns[level]] = slowdown
-        for j, readings in enumerate((*seen.levels.values(), *seen.beside.values())):
+        for j, readings in enumerate((*seen.levels.values(), *seen.signatures.values())):
             for k, name in enumerate(probes):
                 matrix[apps + k, j] = readings.get(name, np.nan)
         self._matrix = matrix
@@ -82,10 +82,10 @@ class Paragon:
         self._groups = np.repeat([0, 1], [apps, len(probes)])
         self._scales = _scales(matrix, apps)
 
-    def _place(self, app: str, beside: str) -> tuple[int, int]:
+    def _place(self, app: str, neighbour: str) -> tuple[int, int]:
         row = self._rows[self._seen.learned(app)]
-        self._seen.environment(beside)
-        return row, self._columns[beside]
+        self._seen.environment(neighbour)
+        return row, self._columns[neighbour]
 
     def _complete(self, matrix: Floats, rank: int, penalty: float) -> Floats:
         scaled = matrix / self._scales[:, None]
@@ -129,18 +129,18 @@ class ParagonPairs(Paragon):
         """As ``Peer.fit``; pairs of applications that have no profile are passed over."""
         super().fit(profiles, measured)
         self._pairs: dict[tuple[int, int], float] = {}
-        for (app, beside), slowdown in (measured or {}).items():
-            if app in self._rows and beside in self._columns and slowdown > 0.0:
-                place = self._rows[app], self._columns[beside]
+        for (app, neighbour), slowdown in (measured or {}).items():
+            if app in self._rows and neighbour in self._columns and slowdown > 0.0:
+                place = self._rows[app], self._columns[neighbour]
                 self._pairs[place] = math.log(slowdown)
         self._without: dict[frozenset[str], Floats] = {}
 
-    def slowdown(self, app: str, beside: str) -> float:
+    def slowdown(self, app: str, neighbour: str) -> float:
         """As ``Peer.slowdown``."""
-        place = self._place(app, beside)
-        both = frozenset((app, beside))
+        place = self._place(app, neighbour)
+        both = frozenset((app, neighbour))
         if both not in self._without:
-            matrix = self._matrix_without((app, beside))
+            matrix = self._matrix_without((app, neighbour))
             self._without[both] = self._complete(matrix, self.rank, self.penalty)
         return math.exp(max(float(self._without[both][place]), 0.0))
 

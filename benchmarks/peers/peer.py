@@ -44,10 +44,10 @@ class Peer(Protocol):
             UntrainedError: they lack what this peer cannot do without.
         """
 
-    def slowdown(self, app: str, beside: str) -> float:
-        """The median slowdown of ``app`` beside ``beside`` over its solo runtime, 1 or more.
+    def slowdown(self, app: str, neighbour: str) -> float:
+        """The median slowdown of ``app`` beside ``neighbour`` over its solo runtime, 1 or more.
 
         Raises:
             UnknownNameError: no profile has one of the names.
-            UntrainedError: ``beside`` has no signature, or ``app`` no run to learn from.
+            UntrainedError: ``neighbour`` has no signature, or ``app`` no run to learn from.
         """

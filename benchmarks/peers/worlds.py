@@ -68,9 +68,9 @@ class World:
     noise: float = 0.01
     reading_noise: float = 0.01
 
-    def slowdown(self, app: str, beside: str) -> float:
+    def slowdown(self, app: str, neighbour: str) -> float:
         """The truth."""
-        return self.programs[app].suffers(self.programs[beside].exerts)
+        return self.programs[app].suffers(self.programs[neighbour].exerts)
 
     def slowdown_at(self, app: str, level: Level) -> float:
         """The truth under a load level."""

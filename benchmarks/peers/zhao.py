@@ -106,12 +106,12 @@ class Zhao:
         self.partition = min(candidates, key=lambda c: _left_out_error(c, points.values()))
         self._predictors = {app: _predictor(self.partition, found) for app, found in points.items()}
 
-    def slowdown(self, app: str, beside: str) -> float:
+    def slowdown(self, app: str, neighbour: str) -> float:
         """As ``Peer.slowdown``."""
-        environment = self._seen.environment(beside)
+        environment = self._seen.environment(neighbour)
         if self._seen.learned(app) not in self._predictors or not self._shows(environment):
             raise UntrainedError(
-                f"{app} beside {beside} needs readings of the last-level cache and of memory "
+                f"{app} next to {neighbour} needs readings of the last-level cache and of memory "
                 "bandwidth, in the runs of the one and in the signature of the other."
             )
         pressures = self._pressures(environment)

@@ -135,7 +135,7 @@ def measure(folder: Path, seconds: float, strangers: int) -> dict[str, Any]:
         )
         assert attacker.stdout is not None
         first = attacker.stdout.readline().strip()
-        beside = asyncio.run(latencies(caller, server.pid, seconds))
+        attacked = asyncio.run(latencies(caller, server.pid, seconds))
         attacker.kill()
         refused = 1 + sum(1 for _ in attacker.stdout)
         time.sleep(1.0)
@@ -152,9 +152,9 @@ def measure(folder: Path, seconds: float, strangers: int) -> dict[str, Any]:
         "codes": sorted({code, first}),
         "refused": refused,
         "calm": calm,
-        "beside": beside,
+        "attacked": attacked,
         "ratio": {
-            name: round(beside[f"{name}_us"] / calm[f"{name}_us"], 2) for name in ("p50", "p99")
+            name: round(attacked[f"{name}_us"] / calm[f"{name}_us"], 2) for name in ("p50", "p99")
         },
         "memory_bytes": {
             "before": before,

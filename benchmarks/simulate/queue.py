@@ -105,8 +105,8 @@ class Measured:
         own = solo_times(bench, self.apps, 2, random)
         pairs = list(combinations_with_replacement(self.apps, 2))
         for a, b in random.sample(pairs, len(pairs)):
-            beside = side_by_side(bench, a, b, 1)
-            for app, other, seconds in ((a, b, beside[0]), (b, a, beside[1])):
+            colocated = side_by_side(bench, a, b, 1)
+            for app, other, seconds in ((a, b, colocated[0]), (b, a, colocated[1])):
                 alone = geometric_mean(own[app])
                 found = self.slowdowns.setdefault((app, other), [])
                 found += [one / alone for one in seconds]

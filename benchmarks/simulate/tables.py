@@ -41,12 +41,12 @@ def main() -> int:
     )
     median, upper = beliefs.slowdowns()
     write = csv.writer(sys.stdout, lineterminator="\n").writerow
-    write(("app", "beside", "slowdown", "solo_s", "predicted", "predicted_upper"))
+    write(("app", "neighbour", "slowdown", "solo_s", "predicted", "predicted_upper"))
     for pair in pairs:
-        a, b = table.place(pair.app), table.place(pair.beside)
+        a, b = table.place(pair.app), table.place(pair.neighbour)
         for value in pair.values:
             numbers = (value, table.solo_s[a], median[a, b], upper[a, b])
-            write((pair.app, pair.beside, *(f"{number:.4f}" for number in numbers)))
+            write((pair.app, pair.neighbour, *(f"{number:.4f}" for number in numbers)))
     return 0
 
 

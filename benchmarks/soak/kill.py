@@ -203,7 +203,7 @@ def soak(
 ) -> dict[str, Any]:
     rng = random.Random(seed)
     run = Soak(folder, server, store)
-    beside: Crowd | None = None
+    company: Crowd | None = None
     if thief:
         from benchmarks.soak import crowd
 
@@ -215,7 +215,7 @@ def soak(
         for what in (*(("witness",) if run.witnessed else ()), "server", "spooling", "agent"):
             run.start(what)
         if thief:
-            beside = crowd.Crowd(door)
+            company = crowd.Crowd(door)
         time.sleep(1.0)
         for _ in range(kills):
             time.sleep(rng.uniform(0.05, 1.2))
@@ -231,12 +231,12 @@ def soak(
             time.sleep(0.1)
         waiting = run.waiting()
         faults: dict[str, Any] = {}
-        if beside is not None:
-            beside.end()
-            faults = beside.faults(folder / "calm")
+        if company is not None:
+            company.end()
+            faults = company.faults(folder / "calm")
     finally:
-        if beside is not None:
-            beside.end()
+        if company is not None:
+            company.end()
         run.end()
     spooled, (committed, held) = run.spooled(), run.committed()
     counts = Counter(committed)
@@ -249,7 +249,7 @@ def soak(
         "killed": dict(killed),
         "seed": seed,
         "database": store.partition(":")[0],
-        "moves_of_the_thief": {} if beside is None else dict(beside.moves),
+        "moves_of_the_thief": {} if company is None else dict(company.moves),
         "runs": len(spooled),
         "committed": len(counts),
         "acknowledged": len(set(acknowledged)),

@@ -112,7 +112,7 @@ def _pairs_of_store(store: Store, placement: str, warn: Callable[[str], object])
     for run in solos:
         walls.setdefault(run.app, []).append(run.wall_s)
     table = PairTable.of(
-        [MeasuredPair(pair.app, pair.beside, pair.values) for pair in measured],
+        [MeasuredPair(pair.app, pair.neighbour, pair.values) for pair in measured],
         {app: geometric_mean(values) for app, values in walls.items()},
     )
     return PairFile(table, {}, f"store, node {node}", placement)
@@ -127,7 +127,7 @@ def _predictions(store: Store, apps: Sequence[str], placement: str, model: str) 
     from kongming.engine.catalog import untrained
     from kongming.engine.load.models import ModelFiles, newest_signatures, site_of
     from kongming.learning.calibration import Calibration
-    from kongming.learning.predict import predict_beside
+    from kongming.learning.predict import predict_colocated
 
     chosen = None if model == "auto" else model
     models = ModelFiles(store)
@@ -143,7 +143,7 @@ def _predictions(store: Store, apps: Sequence[str], placement: str, model: str) 
             calibrations[site] = models.calibration(site, chosen)
         widening = calibrations[site].widening(app)
         for other in apps:
-            interval = predict_beside(
+            interval = predict_colocated(
                 file,
                 {other: newest_signatures(store, other, site)},
                 model=chosen,

@@ -116,14 +116,14 @@ class Table:
 
         columns = [self._measured(place, console, options) for place in range(len(self.columns))]
         if is_wide():
-            yield self._beside(dict(enumerate(one.full for one in columns)))
+            yield self._side_by_side(dict(enumerate(one.full for one in columns)))
             return
         minor = [self.columns.index(name) for name in self.minor]
         widths = layout(columns, minor, options.max_width)
         if widths is None:
             yield from self._stacked(options.max_width)
             return
-        yield self._beside(widths)
+        yield self._side_by_side(widths)
         left_out = [name for place, name in enumerate(self.columns) if name and place not in widths]
         if left_out:
             yield Text(f"Not shown: {', '.join(left_out)}. --wide shows all.", style="dim")
@@ -154,7 +154,7 @@ class Table:
             empty=all(text in ("", "-") for text in texts),
         )
 
-    def _beside(self, widths: dict[int, int]) -> RichTable:
+    def _side_by_side(self, widths: dict[int, int]) -> RichTable:
         from rich import box
         from rich.table import Table as RichTable
 

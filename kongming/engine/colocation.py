@@ -51,7 +51,7 @@ class Companion:
                     f"{view.facts.name} has no idle reference: it is taken to be as the node of "
                     "the training."
                 )
-        said = self._beside(model, question, pressures, signatures)
+        said = self._application(model, question, pressures, signatures)
         impacts = []
         for i, name in enumerate(question.neighbours):
             others = [p for j, p in enumerate(pressures) if j != i]
@@ -74,7 +74,7 @@ class Companion:
             )
         return found
 
-    def _beside(
+    def _application(
         self,
         model: Served,
         question: ColocationQuestion,
@@ -86,7 +86,7 @@ class Companion:
         distinct = len(signatures) == len(question.neighbours)
         if distinct and all(s.node_id == file.node_id for ss in signatures.values() for s in ss):
             # All of one node: exactly what the library says of the same records.
-            return library.predict_beside(
+            return library.predict_colocated(
                 file,
                 signatures,
                 model=question.model,
@@ -100,7 +100,7 @@ class Companion:
             self._idle_plus(pressures),
             Asked(None, None, question.level, widening),
             strict=question.strict,
-            beside=question.neighbours,
+            neighbours=question.neighbours,
         )
 
     def _neighbour(

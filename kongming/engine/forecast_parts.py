@@ -43,11 +43,11 @@ def estimated(model: Served, met: Met, asked: Asked) -> Estimate:
 
 
 def predicted(
-    model: Served, met: Met, asked: Asked, *, strict: bool, beside: Sequence[str] = ()
+    model: Served, met: Met, asked: Asked, *, strict: bool, neighbours: Sequence[str] = ()
 ) -> Prediction:
     """Raises as ``kongming.learning.predict.predict_environment``."""
     answer = estimated(model, met, asked)
-    return prediction_of(model.file, answer, asked, strict=strict, beside=beside)
+    return prediction_of(model.file, answer, asked, strict=strict, neighbours=neighbours)
 
 
 def slowdown(model: Served, met: Met, level: float, widening: Widening) -> Interval:

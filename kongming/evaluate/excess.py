@@ -46,17 +46,17 @@ class Excess:
         return None if math.isnan(self.noise_share) else self.noise_share > TOO_NOISY
 
 
-def excess(cases: Cases, variances: Floats, beside_of: NDArray[np.intp], *, seed: int) -> Excess:
+def excess(cases: Cases, variances: Floats, neighbour_of: NDArray[np.intp], *, seed: int) -> Excess:
     """Compute the excess of every model.
 
     Args:
         variances: (n,) of the log of each measured cost; NaN if not known.
-        beside_of: (n,) the presser of each case (or its environment), numbered.
+        neighbour_of: (n,) the presser of each case (or its environment), numbered.
     """
     truth = np.log(cases.measured)
     solo = (np.log(cases.solo) - truth) ** 2
     squares = (np.log(cases.predicted) - truth) ** 2
-    weights = _weights(cases.app_of, beside_of, seed)
+    weights = _weights(cases.app_of, neighbour_of, seed)
     values, intervals = [], []
     for row in squares:
         known = np.isfinite(row) & np.isfinite(variances)
@@ -82,11 +82,11 @@ def _percentiles(samples: Floats) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def _weights(victim_of: NDArray[np.intp], beside_of: NDArray[np.intp], seed: int) -> Floats:
+def _weights(victim_of: NDArray[np.intp], neighbour_of: NDArray[np.intp], seed: int) -> Floats:
     """(RESAMPLES, n): how often a case is drawn, with its victim and with its presser."""
     drawn = np.random.default_rng(seed)
     weights = np.ones((RESAMPLES, len(victim_of)))
-    for groups in (victim_of, beside_of):
+    for groups in (victim_of, neighbour_of):
         names, place = np.unique(groups, return_inverse=True)
         n = len(names)
         if n:

@@ -22,7 +22,12 @@ Curve = Sequence[tuple[float, float]]
 
 
 def measuring_curves(
-    cases: Cases, beside_of: NDArray[np.intp], repeats: Repeats, minutes: float | None, *, seed: int
+    cases: Cases,
+    neighbour_of: NDArray[np.intp],
+    repeats: Repeats,
+    minutes: float | None,
+    *,
+    seed: int,
 ) -> dict[str, Curve]:
     """Compute the curves of predictors that measure pairs; empty if the minutes are not known.
 
@@ -43,7 +48,7 @@ def measuring_curves(
             known = _known(cases.app_of, k, drawn)
             if known.all():
                 continue
-            predicted = row_and_column(logs, cases.app_of, beside_of, known)
+            predicted = row_and_column(logs, cases.app_of, neighbour_of, known)
             medians = [np.median(logs[known & cases.of_app(a)]) for a in range(len(cases.apps))]
             for model, row in ((ROWCOL, predicted), (PAIRMEDIAN, np.array(medians)[cases.app_of])):
                 missed = np.abs(np.nan_to_num(row) - logs)[~known]

@@ -104,7 +104,7 @@ def score_pairs(
             "elapsed_s": elapsed_s,
             "scored": scored,
             **summary(
-                cases, floor, pairs.variances(), pairs.beside_of, trivial=PAIRMEDIAN, seed=seed
+                cases, floor, pairs.variances(), pairs.neighbour_of, trivial=PAIRMEDIAN, seed=seed
             ),
             "all": _all(cases, rounds, seed),
             "truth": {
@@ -118,7 +118,7 @@ def score_pairs(
             "heavy_pairs": np.count_nonzero(cases.measured > HEAVY * cases.solo),
             "minutes": {m: (minutes or {}).get(m) for m in cases.models},
             "measuring": measuring_curves(
-                cases, pairs.beside_of, pairs.repeats, (minutes or {}).get(ROWCOL), seed=seed
+                cases, pairs.neighbour_of, pairs.repeats, (minutes or {}).get(ROWCOL), seed=seed
             ),
             "coverage": _coverage(cases, pairs),
             "chosen": chosen,
@@ -138,8 +138,8 @@ def pressures(document: Mapping[str, Any]) -> dict[str, float]:
     """
     inflicted: dict[str, list[float]] = {}
     for pair in document["pairs"]:
-        if pair["app"] != pair["beside"]:
-            inflicted.setdefault(pair["beside"], []).append(pair["slowdown"])
+        if pair["app"] != pair["neighbour"]:
+            inflicted.setdefault(pair["neighbour"], []).append(pair["slowdown"])
     return {app: geometric_mean(inflicted[app]) for app in sorted(inflicted)}
 
 
@@ -203,7 +203,7 @@ def _rows(cases: Cases, pairs: _Pairs) -> list[dict[str, Any]]:
     return [
         {
             "app": pair.app,
-            "beside": pair.beside,
+            "neighbour": pair.neighbour,
             "measured": cases.measured[i],
             "slowdown": cases.measured[i] / cases.solo[i],
             "repeats": pair.values,
@@ -265,7 +265,7 @@ class _Pairs:
         training_mean: Mapping[str, float],
     ) -> _Pairs:
         """Validate and sort the records. Raises InputError as ``score_pairs`` documents."""
-        ordered = sorted(measured, key=lambda pair: (pair.app, pair.beside))
+        ordered = sorted(measured, key=lambda pair: (pair.app, pair.neighbour))
         pairs = tuple(pair for pair in ordered if pair.values)
         _check_once(ordered)
         if not pairs:
@@ -278,7 +278,7 @@ class _Pairs:
                 _check_above_zero(pair.app, "training_mean", training_mean[pair.app])
         return cls(
             pairs,
-            tuple((pair.app, pair.beside) for pair in ordered if not pair.values),
+            tuple((pair.app, pair.neighbour) for pair in ordered if not pair.values),
             _by_key(predicted),
             model_order([prediction.model for prediction in predicted], TRIVIAL),
             solo,
@@ -287,7 +287,7 @@ class _Pairs:
 
     def prediction(self, pair: PairMeasurement, model: str) -> PairPrediction | None:
         """Prediction of a model for a pair, if there is one."""
-        return self.predicted.get((pair.app, pair.beside, model))
+        return self.predicted.get((pair.app, pair.neighbour, model))
 
     def cases(self) -> Cases:
         """Arrange the pairs as cases, measured by the geometric mean of their repeats, and add the
@@ -306,14 +306,14 @@ class _Pairs:
                 if model == MEAN and pair.app in self.training_mean:
                     predicted[m, i] = self.training_mean[pair.app]
         predicted[self.models.index(SOLO)] = solos
-        for model, values in pair_predictors(costs, solos, app_of, self.beside_of).items():
+        for model, values in pair_predictors(costs, solos, app_of, self.neighbour_of).items():
             predicted[self.models.index(model)] = values
         return Cases(apps, app_of, costs, solos, self.models, predicted)
 
     @property
-    def beside_of(self) -> NDArray[np.intp]:
+    def neighbour_of(self) -> NDArray[np.intp]:
         """(pairs,) numbers of the partners."""
-        return np.unique([pair.beside for pair in self.measured], return_inverse=True)[1]
+        return np.unique([pair.neighbour for pair in self.measured], return_inverse=True)[1]
 
     @property
     def repeats(self) -> list[tuple[float, ...]]:
@@ -334,7 +334,7 @@ class _Pairs:
     def without_marked(self) -> _Pairs | None:
         """Return the same pairs with unmarked repeats only; None if all are marked."""
         remaining = [
-            PairMeasurement(pair.app, pair.beside, values, solo_variance=pair.solo_variance)
+            PairMeasurement(pair.app, pair.neighbour, values, solo_variance=pair.solo_variance)
             for pair in self.measured
             if (values := unmarked(pair.values, pair.marked))
         ]
@@ -347,11 +347,11 @@ class _Pairs:
 
 def _check_once(ordered: Sequence[PairMeasurement]) -> None:
     for pair, following in itertools.pairwise(ordered):
-        if (pair.app, pair.beside) == (following.app, following.beside):
+        if (pair.app, pair.neighbour) == (following.app, following.neighbour):
             raise InputError(
                 "is there twice.",
                 field="measured",
-                found=f"{pair.app} beside {pair.beside}",
+                found=f"{pair.app} next to {pair.neighbour}",
                 allowed="each ordered pair once",
                 hint="Put all repeats of a pair into one record.",
             )
@@ -362,8 +362,8 @@ def _by_key(
 ) -> dict[tuple[str, str, str], PairPrediction]:
     return once_each(
         predicted,
-        lambda one: (one.app, one.beside, one.model),
-        told=lambda one: f"{one.model} for {one.app} beside {one.beside}",
+        lambda one: (one.app, one.neighbour, one.model),
+        told=lambda one: f"{one.model} for {one.app} next to {one.neighbour}",
         allowed="one prediction of a model for a pair",
     )
 

@@ -118,11 +118,11 @@ def predicted_pairs(
     """
     from kongming.evaluate import PairPrediction
     from kongming.learning.calibration import CoRun, calibrate
-    from kongming.learning.predict import predict_beside
+    from kongming.learning.predict import predict_colocated
     from kongming.learning.registry import AUTO
 
     coruns = [
-        CoRun(pair.app, (pair.beside,), value / scale.solo[pair.app])
+        CoRun(pair.app, (pair.neighbour,), value / scale.solo[pair.app])
         for pair in measured
         if pair.app in files
         for value in pair.values
@@ -138,7 +138,7 @@ def predicted_pairs(
             solo = scale.solo[app]
             for other in sorted(signatures.keys() - {app}):
                 try:
-                    prediction = predict_beside(
+                    prediction = predict_colocated(
                         file,
                         {other: signatures[other]},
                         model=name,
@@ -146,7 +146,7 @@ def predicted_pairs(
                         widening_groups=widening.groups,
                     )
                 except KongmingError as error:
-                    reasons[f"{app} beside {other}: {error.message}"] = None
+                    reasons[f"{app} next to {other}: {error.message}"] = None
                     continue
                 interval = prediction.slowdown.scaled(solo)
                 pairs.append(
@@ -235,7 +235,7 @@ def minutes_of(
 
 
 def read_predictions(files: Iterable[Path]) -> list[dict[str, Any]]:
-    """Read predictions of external predictors: {app, beside, model, slowdown} each, and minutes.
+    """Read predictions of external predictors: {app, neighbour, model, slowdown} each, and minutes.
 
     Raises:
         InputError: a file is not a list of those, or a model has the name of a KONGMING model.
@@ -264,13 +264,13 @@ def read_predictions(files: Iterable[Path]) -> list[dict[str, Any]]:
 
 
 def _checked(entry: object, where: str, reserved: set[str]) -> dict[str, Any]:
-    keys = ("app", "beside", "model", "slowdown")
+    keys = ("app", "neighbour", "model", "slowdown")
     if not isinstance(entry, dict) or not all(isinstance(entry.get(key), str) for key in keys[:3]):
         raise InputError(
             f"{where}: is not a prediction.",
             field="--predictions",
             found=entry,
-            allowed='{"app": NAME, "beside": NAME, "model": NAME, "slowdown": NUMBER}',
+            allowed='{"app": NAME, "neighbour": NAME, "model": NAME, "slowdown": NUMBER}',
         )
     slowdown = entry.get("slowdown")
     if (
@@ -316,12 +316,12 @@ def others_predictions(
     return [
         PairPrediction(
             entry["app"],
-            entry["beside"],
+            entry["neighbour"],
             entry["model"],
             entry["slowdown"] * scale.solo[entry["app"]],
         )
         for entry in entries
-        if {entry["app"], entry["beside"]} <= known
+        if {entry["app"], entry["neighbour"]} <= known
     ]
 
 
@@ -336,10 +336,10 @@ def order_measured(
     for record in (*profiles, *pairs):
         if isinstance(record, Run):
             at, kind = record.started_at, record.kind
-            beside = "+".join(record.neighbours or map(str, record.levels))
+            neighbour = "+".join(record.neighbours or map(str, record.levels))
         else:
-            at, kind, beside = record.fingerprint.started_at, "signature", ""
-        entries.append({"at": at, "kind": kind, "app": record.app, "beside": beside})
+            at, kind, neighbour = record.fingerprint.started_at, "signature", ""
+        entries.append({"at": at, "kind": kind, "app": record.app, "neighbour": neighbour})
     return sorted(entries, key=lambda entry: (moments.unix(entry["at"]), entry["app"]))
 
 

@@ -21,7 +21,7 @@ Scored = Literal["raw", "bracketed"]
 
 @dataclass(frozen=True, slots=True)
 class PairMeasurement:
-    """One ordered pair: the cost of ``app`` in each repeat with ``beside``, oldest first.
+    """One ordered pair: the cost of ``app`` in each repeat with ``neighbour``, oldest first.
 
     ``values`` has the successful repeats only, and is empty if all failed. ``marked``: for each
     value, whether the node visibly changed meanwhile; empty if that was not checked.
@@ -30,7 +30,7 @@ class PairMeasurement:
     """
 
     app: str
-    beside: str
+    neighbour: str
     values: tuple[float, ...]
     marked: tuple[bool, ...] = ()
     solo_variance: float = 0.0
@@ -55,7 +55,7 @@ class PairPrediction:
     """
 
     app: str
-    beside: str
+    neighbour: str
     model: str
     value: float
     lower: float | None = None

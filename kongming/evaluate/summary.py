@@ -34,7 +34,7 @@ def summary(
     cases: Cases,
     floors: Floats,
     variances: Floats,
-    beside_of: NDArray[np.intp],
+    neighbour_of: NDArray[np.intp],
     *,
     trivial: str,
     seed: int,
@@ -43,11 +43,11 @@ def summary(
     noise_floor_pct and skill over ``trivial``.
 
     ``floors`` (apps,) in per cent, NaN without repeats; ``variances`` (n,) of the measured logs;
-    ``beside_of`` (n,) numbers the other side of a case.
+    ``neighbour_of`` (n,) numbers the other side of a case.
     """
     low, medians, high = quartiles = cases.quartiles()
     reference = medians[cases.models.index(trivial)]
-    beyond = excess(cases, variances, beside_of, seed=seed)
+    beyond = excess(cases, variances, neighbour_of, seed=seed)
     skills = {}
     for model, row in zip(cases.models, medians, strict=True):
         value, interval = skill(row, reference, floors, seed=seed)

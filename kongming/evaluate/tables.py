@@ -90,7 +90,7 @@ def to_csv(document: Document) -> str:
     """
     pairs = document["kind"] == "pairs"
     cases = document["pairs"] if pairs else document["scored_runs"]
-    names = ["app", "beside"] if pairs else ["app", "environment", "kind", "synthetic", "run"]
+    names = ["app", "neighbour"] if pairs else ["app", "environment", "kind", "synthetic", "run"]
     case_columns = ["repeats", "standard_error_pct"] if pairs else ["marked"]
     prediction_columns = ["error_pct", "lower", "upper", "level", "extrapolating"]
     text = io.StringIO()
@@ -213,7 +213,7 @@ def remarks(block: Document) -> list[str]:
             f"Geo.mean without them: {errors} (noise floor {_number(marked['noise_floor_pct'])})."
         )
     if block.get("unmeasured"):
-        names = ", ".join(f"{app} beside {other}" for app, other in block["unmeasured"])
+        names = ", ".join(f"{app} next to {other}" for app, other in block["unmeasured"])
         sentences.append(f"Not scored, as every repeat failed: {names}.")
     if block["unpredicted"]:
         missing = ", ".join(f"{model} {n}" for model, n in block["unpredicted"].items())

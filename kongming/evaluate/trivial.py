@@ -106,12 +106,12 @@ def row_and_column(
 
 
 def pair_predictors(
-    costs: Floats, solos: Floats, app_of: NDArray[np.intp], beside_of: NDArray[np.intp]
+    costs: Floats, solos: Floats, app_of: NDArray[np.intp], neighbour_of: NDArray[np.intp]
 ) -> dict[str, Floats]:
     """(n,) predictions of the three that learn from the other pairs, all over ``costs``."""
-    slowdowns = row_and_column(np.log(costs / solos), app_of, beside_of)
+    slowdowns = row_and_column(np.log(costs / solos), app_of, neighbour_of)
     return {
-        PAIRMEAN: of_others(costs, app_of, beside_of, np.mean),
-        PAIRMEDIAN: of_others(costs, app_of, beside_of, np.median),
+        PAIRMEAN: of_others(costs, app_of, neighbour_of, np.mean),
+        PAIRMEDIAN: of_others(costs, app_of, neighbour_of, np.median),
         ROWCOL: solos * np.exp(slowdowns),
     }

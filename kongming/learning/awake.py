@@ -65,7 +65,7 @@ def together(shares: Iterable[float]) -> float:
     return 1.0 - math.prod(1.0 - share for share in shares)
 
 
-def beside(log_slowdown: Floats, factor: float, share: Floats) -> Floats:
+def with_awake_factor(log_slowdown: Floats, factor: float, share: Floats) -> Floats:
     """Return log slowdowns (n,) beside neighbours that are awake for ``share`` (n,) of the time.
 
     What a model says of the pressure is 0 or more, since no pressure makes a program faster; the

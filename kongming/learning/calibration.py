@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from kongming.learning.intervals import Widening, score, widening
 from kongming.learning.model_file import ModelFile
-from kongming.learning.predict import slowdown_beside
+from kongming.learning.predict import slowdown_colocated
 from kongming.records.errors import CannotAnswerError, InputError
 from kongming.records.prediction import Interval
 from kongming.records.run import Run, Signature, geometric_mean
@@ -122,6 +122,6 @@ def _slowdown(
         return None
     company = {name: signatures.get(name, ()) for name in one.neighbours}
     try:
-        return slowdown_beside(files[one.app], company, model=model, level=level)
+        return slowdown_colocated(files[one.app], company, model=model, level=level)
     except (CannotAnswerError, InputError):
         return None

@@ -37,7 +37,7 @@ def compose(base: Times, signatures: Iterable[Times], idle: Times) -> dict[str, 
     return composed
 
 
-def beside(signatures: Sequence[Times], idle: Times) -> dict[str, float]:
+def environment(signatures: Sequence[Times], idle: Times) -> dict[str, float]:
     """Return the environment next to these neighbours on an otherwise idle node. The signature of a
     single neighbour is that environment, as measured; several are composed over ``idle``; without
     neighbours it is ``idle``.

@@ -39,10 +39,9 @@ class Dataset:
     readings before and after it. ``known`` (n, p) is the reading before the run: the models are
     scored on it. ``y`` is (n,), the log of cost / solo, less ``awake`` where the load kept a CPU
     awake (``awake_factor``). ``reading_variance`` (p,) is the variance of the noise of an entry of
-    ``X``.
-    ``groups`` holds, per row, the resource families of its load:
-    empty for a solo run, ``beside:NAME`` for a run co-located with NAME, ``in:NAME`` for one in an
-    environment; ``inducers`` the surrogates that loaded it, or that environment. ``idle`` is (p,),
+    ``X``. ``groups`` holds, per row, the resource families of its load: empty for a solo run,
+    ``neighbour:NAME`` for a run co-located with NAME, ``in:NAME`` for one in an environment;
+    ``inducers`` the surrogates that loaded it, or that environment. ``idle`` is (p,),
     the log of the median over the solo rows: the environment of the solo runs. All readings are as
     of the larger suite, which signatures are of: ``suite_offset`` (p,) is what was added to the log
     readings of the quick one (``columns.suite_offsets``).
@@ -316,7 +315,7 @@ def _environment(run: Run) -> tuple[str, ...]:
 
 def _groups(run: Run) -> frozenset[str]:
     places = frozenset(f"in:{name}" for name in _environment(run))
-    return run.families or places or frozenset(f"beside:{name}" for name in run.neighbours)
+    return run.families or places or frozenset(f"neighbour:{name}" for name in run.neighbours)
 
 
 def _inducers(run: Run) -> tuple[str, ...]:

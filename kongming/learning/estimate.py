@@ -112,20 +112,20 @@ def prediction(
     asked: Asked,
     *,
     strict: bool,
-    beside: Sequence[str],
+    neighbours: Sequence[str],
 ) -> Prediction:
-    """Predict the runtime, with interval, drivers and warnings; ``beside`` is only a label.
+    """Predict the runtime, with interval, drivers and warnings; ``neighbours`` is only a label.
 
     Raises: as ``estimate``, and ExtrapolationError under ``strict`` outside the training
         environments.
     """
     return prediction_of(
-        file, estimate(file, environment, asked), asked, strict=strict, beside=beside
+        file, estimate(file, environment, asked), asked, strict=strict, neighbours=neighbours
     )
 
 
 def prediction_of(
-    file: ModelFile, answer: Estimate, asked: Asked, *, strict: bool, beside: Sequence[str] = ()
+    file: ModelFile, answer: Estimate, asked: Asked, *, strict: bool, neighbours: Sequence[str] = ()
 ) -> Prediction:
     """Convert an estimate to a prediction. Raises ExtrapolationError as ``prediction``."""
     scorer, warnings = answer.scorer, [*answer.warnings]
@@ -160,7 +160,7 @@ def prediction_of(
         slowdown=answer.interval,
         extrapolating=far.outside,
         drivers=drivers(frozen.log_slowdown, moved, np.zeros_like(moved), variant.families),
-        beside=tuple(beside),
+        neighbours=tuple(neighbours),
         warnings=tuple(warnings),
         metric_unit=file.metric_unit,
     )

@@ -34,7 +34,7 @@ def predict_environment(
     variant: VariantName | None = None,
     strict: bool = False,
     level: float = 0.9,
-    beside: Sequence[str] = (),
+    neighbours: Sequence[str] = (),
     widening: float = 1.0,
     widening_groups: int = 0,
 ) -> Prediction:
@@ -42,8 +42,8 @@ def predict_environment(
 
     ``model`` names one of the trained models (None or "auto": the chosen one). ``variant`` is the
     set of columns; None takes the full one, or the quick one if the environment lacks columns of
-    the full one. ``beside`` is only a label. ``widening`` multiplies the interval's halves in logs;
-    it was learned from ``widening_groups`` other applications (see ``calibration``).
+    the full one. ``neighbours`` is only a label. ``widening`` multiplies the interval's halves in
+    logs; it was learned from ``widening_groups`` other applications (see ``calibration``).
 
     Raises:
         IncompatibleError: the fingerprint is of another suite version than the model.
@@ -57,11 +57,11 @@ def predict_environment(
         environment,
         Asked(model, variant, level, Widening(widening, widening_groups)),
         strict=strict,
-        beside=beside,
+        neighbours=neighbours,
     )
 
 
-def predict_beside(
+def predict_colocated(
     document: Document,
     neighbours: Mapping[str, Sequence[Signature]],
     *,
@@ -92,11 +92,11 @@ def predict_beside(
         _company(file, neighbours, live),
         Asked(model, None, level, Widening(widening, widening_groups), _awake(neighbours)),
         strict=strict,
-        beside=tuple(neighbours),
+        neighbours=tuple(neighbours),
     )
 
 
-def slowdown_beside(
+def slowdown_colocated(
     document: Document,
     neighbours: Mapping[str, Sequence[Signature]],
     *,
@@ -104,7 +104,7 @@ def slowdown_beside(
     level: float = 0.9,
 ) -> Interval:
     """Predict only the slowdown on the idle node, with the unwidened interval: faster than
-    ``predict_beside`` for many pairs. Raises as ``predict_beside``."""
+    ``predict_colocated`` for many pairs. Raises as ``predict_colocated``."""
     file = _read(document)
     return estimate(
         file, _company(file, neighbours, None), Asked(model, None, level, awake=_awake(neighbours))
@@ -129,7 +129,7 @@ def predict_residents(
     that: do not give ``neighbours`` that already run there. A resident without ``model`` is
     predicted by its chosen model. ``widenings`` are those of the residents' intervals, by name.
 
-    Raises: as ``predict_beside``.
+    Raises: as ``predict_colocated``.
     """
     slowdowns: dict[str, Interval] = {}
     if not newcomer:
@@ -187,7 +187,7 @@ def _company(
     """Return the environment next to these neighbours, on the idle node or added to ``live``."""
     signatures = [_signature(file, name, repeats) for name, repeats in neighbours.items()]
     if live is None:
-        return colocation.beside(signatures, idle_times(file.variants["full"]))
+        return colocation.environment(signatures, idle_times(file.variants["full"]))
     check_suite(file, live.suite_version, "The fingerprint")
     # Signatures are of the larger suite, as the full variant is.
     idle = {

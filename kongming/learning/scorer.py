@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from kongming.arrays import Floats
 from kongming.learning import extrapolation, intervals
-from kongming.learning.awake import beside
+from kongming.learning.awake import with_awake_factor
 from kongming.learning.extrapolation import Distance
 from kongming.learning.intervals import UNWIDENED, Widening
 from kongming.learning.model_file import FrozenModel, ModelFile, Variant
@@ -63,7 +63,7 @@ class Scorer:
 
     def score(self, rows: Floats, awake: Floats) -> Scores:
         """Of ``rows`` (n, p), without a missing reading; ``awake`` (n,) is the share of time in
-        which neighbours keep a CPU awake, NaN without any (``awake.beside``)."""
+        which neighbours keep a CPU awake, NaN without any (``awake.with_awake_factor``)."""
         moved = rows - self.log_idle
         beyond = rows > self.log_edge
         outside = np.asarray((beyond | (rows < self.log_floor)).any(axis=1))
@@ -71,7 +71,7 @@ class Scorer:
         limit = self._limit(inside)
         said = np.minimum(self.frozen.log_slowdown(inside), limit)
         return Scores(
-            beside(said, self.variant.awake, awake),
+            with_awake_factor(said, self.variant.awake, awake),
             intervals.severity_of(moved, self.variant.spread),
             outside,
             limit,
@@ -84,7 +84,7 @@ class Scorer:
         said = self.frozen.log_slowdown(inside)
         if said.max() > self.frozen.worst:
             said = np.minimum(said, self._limit(inside))
-        return beside(said, self.variant.awake, awake)
+        return with_awake_factor(said, self.variant.awake, awake)
 
     def _limit(self, inside: Floats) -> Floats:
         """(n,): no program is slowed more than the resource that is slowed most, or than it was in

@@ -72,7 +72,7 @@ class Prediction:
     slowdown: Interval
     extrapolating: bool
     drivers: tuple[Driver, ...] = ()
-    beside: tuple[str, ...] = ()
+    neighbours: tuple[str, ...] = ()
     residents: Mapping[str, Interval] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -83,7 +83,7 @@ class Prediction:
             "app": self.app,
             "model": self.model,
             "placement": self.placement,
-            "beside": list(self.beside),
+            "neighbours": list(self.neighbours),
             "solo_s": self.solo_s,
             "metric_unit": self.metric_unit,
             "runtime_s": self.runtime_s.to_dict(),

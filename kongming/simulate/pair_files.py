@@ -15,7 +15,7 @@ from kongming.records.errors import MALFORMED, InputError
 from kongming.records.run import geometric_mean
 from kongming.simulate.pairs import MeasuredPair, PairTable
 
-COLUMNS = ("app", "beside", "slowdown", "solo_s", "predicted", "predicted_upper")
+COLUMNS = ("app", "neighbour", "slowdown", "solo_s", "predicted", "predicted_upper")
 
 Predicted = dict[tuple[str, str], tuple[float, float | None]]
 
@@ -33,7 +33,7 @@ class PairFile:
 def read_pairs(path: Path, model: str = "auto") -> PairFile:
     """Read a ``.json`` evaluation document (predictions of ``model``), or a CSV.
 
-    The CSV has a header: app, beside, slowdown, and optionally solo_s (seconds alone),
+    The CSV has a header: app, neighbour, slowdown, and optionally solo_s (seconds alone),
     predicted and predicted_upper (slowdowns). Several rows of one pair are its repeats.
 
     Raises:
@@ -49,7 +49,7 @@ def _of_csv(path: Path) -> PairFile:
     solos: dict[str, list[float]] = {}
     predicted: dict[tuple[str, str], tuple[tuple[float, float | None], Row]] = {}
     for row in read_rows(path, COLUMNS[:3], COLUMNS):
-        app, neighbour = row.name("app"), row.name("beside")
+        app, neighbour = row.name("app"), row.name("neighbour")
         pairs.append(MeasuredPair(app, neighbour, (row.number_in("slowdown", above=True),)))
         solo = row.optional("solo_s")
         if solo is not None:
@@ -108,7 +108,7 @@ def _of_document(path: Path, model: str) -> PairFile:
         pairs.append(pair)
         solos.setdefault(pair.app, []).append(solo)
         if prediction is not None:
-            predicted[pair.app, pair.beside] = prediction
+            predicted[pair.app, pair.neighbour] = prediction
     # Bracketed costs are slowdowns already: such a document has no solo seconds.
     solo_seconds = {} if document.get("scored") == "bracketed" else solos
     table = PairTable.of(
@@ -122,7 +122,7 @@ def _entry(
 ) -> tuple[MeasuredPair, float, tuple[float, float | None] | None]:
     solo = float(entry["measured"]) / float(entry["slowdown"])
     repeats = tuple(float(value) / solo for value in entry["repeats"])
-    pair = MeasuredPair(str(entry["app"]), str(entry["beside"]), repeats)
+    pair = MeasuredPair(str(entry["app"]), str(entry["neighbour"]), repeats)
     prediction = entry["predictions"].get(model)
     if prediction is None:
         return pair, solo, None

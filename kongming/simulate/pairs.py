@@ -25,10 +25,10 @@ NORMAL_95 = 1.6448536269514722
 
 @dataclass(frozen=True, slots=True)
 class MeasuredPair:
-    """Slowdown of ``app`` co-located with ``beside``, one value per repeat."""
+    """Slowdown of ``app`` co-located with ``neighbour``, one value per repeat."""
 
     app: str
-    beside: str
+    neighbour: str
     slowdowns: tuple[float, ...]
 
 
@@ -64,11 +64,11 @@ class PairTable:
                 if not (math.isfinite(value) and value > 0.0):
                     raise InputError(
                         "is implausible.",
-                        field=f"slowdown of {pair.app} next to {pair.beside}",
+                        field=f"slowdown of {pair.app} next to {pair.neighbour}",
                         found=value,
                         allowed="a finite number above 0",
                     )
-                slowdowns.setdefault((pair.app, pair.beside), []).append(value)
+                slowdowns.setdefault((pair.app, pair.neighbour), []).append(value)
         if not slowdowns:
             raise InputError("There is no measured pair.", field="pairs")
         apps = tuple(sorted({name for pair in slowdowns for name in pair}))

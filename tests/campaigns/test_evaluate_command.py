@@ -69,7 +69,7 @@ def test_pairs_stop_at_a_budget_resume_and_are_not_run_again(
     assert "Profiled at few load levels only" in done.stdout
     document = json.loads((tmp_path / "out" / "document.json").read_text())
     assert document["complete"] is True
-    assert {(pair["app"], pair["beside"]) for pair in document["pairs"]} == {
+    assert {(pair["app"], pair["neighbour"]) for pair in document["pairs"]} == {
         ("count", "rate"),
         ("rate", "count"),
     }

@@ -49,12 +49,17 @@ def command(folder: Path, store: str, *args: str | Path) -> tuple[str, ...]:
 def others(folder: Path) -> Path:
     """Predictions of others: one that is always right, and one for a program that is elsewhere."""
     entries = [
-        {"app": app, "beside": other, "model": "oracle", "slowdown": evaluated.slowdown(app, other)}
+        {
+            "app": app,
+            "neighbour": other,
+            "model": "oracle",
+            "slowdown": evaluated.slowdown(app, other),
+        }
         for app in evaluated.PROGRAMS
         for other in evaluated.PROGRAMS
         if app != other
     ]
-    entries.append({"app": "elsewhere", "beside": "sums", "model": "oracle", "slowdown": 1.5})
+    entries.append({"app": "elsewhere", "neighbour": "sums", "model": "oracle", "slowdown": 1.5})
     path = folder / "others.json"
     path.write_text(json.dumps(entries))
     return path
@@ -87,7 +92,7 @@ def test_every_ordered_pair_is_scored_by_every_model(documents: dict[str, dict[s
     )
     assert document["node"]["id"] == "node-1"
     assert (document["complete"], document["failed"], document["scored"]) == (True, 0, "bracketed")
-    assert {(pair["app"], pair["beside"]) for pair in document["pairs"]} == {
+    assert {(pair["app"], pair["neighbour"]) for pair in document["pairs"]} == {
         (app, other) for app in evaluated.PROGRAMS for other in evaluated.PROGRAMS if app != other
     }
     assert all(set(pair["predictions"]) == models for pair in document["pairs"])
@@ -132,7 +137,7 @@ def test_slow_drift_divides_out_of_bracketed_costs_only(
     def missed(document: dict[str, Any]) -> float:
         """By how much, on average over the pairs, the truth was missed by measuring."""
         ratios = [
-            pair["slowdown"] / evaluated.slowdown(pair["app"], pair["beside"])
+            pair["slowdown"] / evaluated.slowdown(pair["app"], pair["neighbour"])
             for pair in document["pairs"]
         ]
         return geometric_mean([max(ratio, 1.0 / ratio) for ratio in ratios])
@@ -152,7 +157,7 @@ def test_the_scale_is_of_what_is_scored(documents: dict[str, dict[str, Any]]) ->
             assert said["MEAN"]["value"] < 2.0 * said["SOLO"]["value"]
             auto = said["auto"]
             assert auto["lower"] <= auto["value"] <= auto["upper"]
-            truth = evaluated.slowdown(pair["app"], pair["beside"])
+            truth = evaluated.slowdown(pair["app"], pair["neighbour"])
             assert auto["value"] == pytest.approx(truth * said["SOLO"]["value"], rel=0.1)
     chosen = documents["raw"]["chosen"]
     for pair in documents["raw"]["pairs"]:
@@ -295,11 +300,11 @@ def test_programs_that_have_changed_since_are_not_those_that_were_run(
         ("{", ("is not JSON",)),
         ("{}", ("is not a list",)),
         ('[{"app": "sums"}]', ("entry 1", '"slowdown": NUMBER')),
-        ('[{"app": "a", "beside": "b", "model": "x", "slowdown": 0}]', ("slowdown", "above 0")),
-        ('[{"app": "a", "beside": "b", "model": "x", "slowdown": Infinity}]', ("slowdown",)),
-        ('[{"app": "a", "beside": "b", "model": "LM", "slowdown": 1}]', ("model", "'LM'")),
+        ('[{"app": "a", "neighbour": "b", "model": "x", "slowdown": 0}]', ("slowdown", "above 0")),
+        ('[{"app": "a", "neighbour": "b", "model": "x", "slowdown": Infinity}]', ("slowdown",)),
+        ('[{"app": "a", "neighbour": "b", "model": "LM", "slowdown": 1}]', ("model", "'LM'")),
         (
-            '[{"app": "a", "beside": "b", "model": "x", "slowdown": 1, "minutes": -1}]',
+            '[{"app": "a", "neighbour": "b", "model": "x", "slowdown": 1, "minutes": -1}]',
             ("minutes", "0 or more"),
         ),
         (None, ("cannot be read",)),

@@ -31,11 +31,11 @@ def score(
         "scored": "raw",
     }
     return score_pairs(
-        [PairMeasurement(app, beside, tuple(v)) for (app, beside), v in values.items()],
+        [PairMeasurement(app, neighbour, tuple(v)) for (app, neighbour), v in values.items()],
         [
-            PairPrediction(app, beside, model, value)
+            PairPrediction(app, neighbour, model, value)
             for model, by_pair in predicted.items()
-            for (app, beside), value in by_pair.items()
+            for (app, neighbour), value in by_pair.items()
         ],
         **(settings | changes),
     )

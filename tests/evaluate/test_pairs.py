@@ -68,9 +68,9 @@ def test_skill_by_hand() -> None:
     values: dict[tuple[str, str], tuple[float, ...]] = {}
     said: dict[tuple[str, str], float] = {}
     for app, off in (("a", 1.06), ("b", 1.12)):
-        for beside, cost in (("x", 1.0), ("y", 2.0)):
-            values[app, beside] = (cost * math.exp(0.03), cost * math.exp(-0.03))
-            said[app, beside] = cost * off
+        for neighbour, cost in (("x", 1.0), ("y", 2.0)):
+            values[app, neighbour] = (cost * math.exp(0.03), cost * math.exp(-0.03))
+            said[app, neighbour] = cost * off
     document = score(values, {"LM": said})
     # PAIRMEDIAN says 2 for 1 and 1 for 2: 100 and 50 %, the median of which is 75 in both.
     expected = (math.sqrt(6.0 * 12.0) - 3.0) / (75.0 - 3.0)
@@ -234,7 +234,7 @@ def test_row_and_column_effects_are_found_without_the_scored_pair(seed: int, app
     values["xz", "stencil"] = (9.0,)
     document = score(values, {})
     said = {
-        (pair["app"], pair["beside"]): pair["predictions"]["ROW+COL"]["value"]
+        (pair["app"], pair["neighbour"]): pair["predictions"]["ROW+COL"]["value"]
         for pair in document["pairs"]
     }
     # The scored pair is an outlier, and does not predict itself.
@@ -267,7 +267,7 @@ def test_only_pairs_that_succeeded_are_scored() -> None:
     document = score(values, {"LM": {("a", "b"): 1.0, ("a", "d"): 1.0}}, repeats=4)
     assert document["unmeasured"] == [["a", "d"]]
     assert document["unpredicted"] == {"LM": 1, "ROW+COL": 2}
-    assert [pair["beside"] for pair in document["pairs"]] == ["b", "c"]
+    assert [pair["neighbour"] for pair in document["pairs"]] == ["b", "c"]
     assert document["pairs"][1]["noise_floor_pct"] is None
     # One pair that was both measured and predicted is nothing to choose among.
     assert document["all"]["LM"]["heavy_pct"] is None
@@ -297,7 +297,7 @@ def test_marked_repeats_are_scored_and_shown_apart() -> None:
         PairMeasurement("a", "b", (1.0, 4.0), (False, True)),
         PairMeasurement("a", "c", (1.0, 1.0), (False, False)),
     ]
-    predicted = [PairPrediction("a", beside, "LM", 1.0) for beside in "bc"]
+    predicted = [PairPrediction("a", neighbour, "LM", 1.0) for neighbour in "bc"]
     document = score_pairs(
         measured,
         predicted,
@@ -345,9 +345,9 @@ def test_nothing_is_scored_twice() -> None:
         **{"solo": {"a": 1.0}, "training_mean": {}, "repeats": 1, "chosen": {}},
         **{"placement": "", "node": {}, "runs": 1, "elapsed_s": 0.0, "scored": "raw"},
     }
-    with pytest.raises(InputError, match="a beside b"):
+    with pytest.raises(InputError, match="a next to b"):
         score_pairs([pair, pair], [], **settings)
-    with pytest.raises(InputError, match="LM for a beside b"):
+    with pytest.raises(InputError, match="LM for a next to b"):
         score_pairs([pair], [said, said], **settings)
     with pytest.raises(InputError, match="no pair"):
         score_pairs([PairMeasurement("a", "b", ())], [said], **settings)
@@ -380,7 +380,7 @@ def evaluations(draw: st.DrawFn) -> tuple[dict[Any, Any], dict[str, dict[Any, fl
     apps = NAMES[: draw(st.integers(1, 4))]
     partners = NAMES[: draw(st.integers(1, 4))]
     repeats = draw(st.integers(1, 5))
-    pairs = [(app, beside) for app in apps for beside in partners]
+    pairs = [(app, neighbour) for app in apps for neighbour in partners]
     values = {
         pair: draw(st.lists(costs, min_size=0, max_size=repeats).map(tuple)) for pair in pairs
     }
@@ -417,7 +417,7 @@ def test_any_evaluation_is_json_and_free_of_the_order(
 def test_saying_what_was_measured_has_no_error(seed: int, repeats: int, noise: float) -> None:
     values = noisy(truth(4, seed), noise, repeats, seed)
     first = score(values, {})
-    exact = {(pair["app"], pair["beside"]): pair["measured"] for pair in first["pairs"]}
+    exact = {(pair["app"], pair["neighbour"]): pair["measured"] for pair in first["pairs"]}
     document = score(values, {"LM": exact})
     assert all(cells["LM"]["median_pct"] == 0.0 for cells in document["table"].values())
     assert document["all"]["LM"]["mean_abs_log_pct"] == 0.0
@@ -431,7 +431,7 @@ def test_saying_what_was_measured_has_no_error(seed: int, repeats: int, noise: f
 def test_a_constant_slowdown_ranks_nothing(slowdown: float, solo: float) -> None:
     values = noisy(truth(3), 0.1, 2)
     solos = {app: solo * (k + 1) for k, app in enumerate(NAMES[:3])}
-    said = {(app, beside): slowdown * solos[app] for app, beside in values}
+    said = {(app, neighbour): slowdown * solos[app] for app, neighbour in values}
     document = score(values, {"LM": said}, solo=solos)
     assert document["all"]["LM"]["spearman"] is None
     assert document["all"]["SOLO"]["spearman"] is None

@@ -88,7 +88,7 @@ def test_the_csv_has_a_line_for_each_pair_and_model() -> None:
     mine = next(
         row
         for row in rows
-        if (row["app"], row["beside"], row["model"]) == (first["app"], first["beside"], "LM")
+        if (row["app"], row["neighbour"], row["model"]) == (first["app"], first["neighbour"], "LM")
     )
     assert float(mine["measured"]) == pytest.approx(first["measured"])
     assert float(mine["error_pct"]) == pytest.approx(first["predictions"]["LM"]["error_pct"])

@@ -46,7 +46,7 @@ TABLES: dict[str, tuple[str, Callable[[Path], object]]] = {
     ),
     "fleet": ("name,nodes,slots,speed,weight\na,2,2,1.5,1\n", read_fleet),
     "pairs": (
-        "app,beside,slowdown,solo_s,predicted,predicted_upper\nsort,scan,1.2,2,1.1,1.3\n",
+        "app,neighbour,slowdown,solo_s,predicted,predicted_upper\nsort,scan,1.2,2,1.1,1.3\n",
         read_pairs,
     ),
     "prices": ("type,price\nsmall,0.1\nlarge,0.2\n", read_prices),
@@ -92,7 +92,7 @@ PAIRS = {
     "pairs": [
         {
             "app": "sort",
-            "beside": "scan",
+            "neighbour": "scan",
             "measured": 1.3,
             "slowdown": 1.3,
             "repeats": [1.3, 1.2],

@@ -11,7 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kongming.learning import model_file, predict
-from kongming.learning.awake import awake_factor, awake_share, beside, keeping_awake, together
+from kongming.learning.awake import (
+    awake_factor,
+    awake_share,
+    keeping_awake,
+    together,
+    with_awake_factor,
+)
 from kongming.learning.training import train_application
 from kongming.records.run import WAITING_SHARE, Run, Signature, Usage
 from tests.models import synthetic
@@ -27,11 +33,13 @@ def test_the_floor_is_the_factor_and_falls_with_the_share(
     said: float, factor: float, one: float, other: float
 ) -> None:
     less, more = sorted((one, other))
-    low, high = (beside(np.array([said]), factor, np.array([s]))[0] for s in (more, less))
+    low, high = (
+        with_awake_factor(np.array([said]), factor, np.array([s]))[0] for s in (more, less)
+    )
     assert factor <= low <= high <= max(said, 0.0)
     assert high >= less * factor
-    assert beside(np.array([said]), 0.0, np.array([one]))[0] == max(said, 0.0)
-    assert beside(np.array([said]), factor, np.array([math.nan]))[0] == said
+    assert with_awake_factor(np.array([said]), 0.0, np.array([one]))[0] == max(said, 0.0)
+    assert with_awake_factor(np.array([said]), factor, np.array([math.nan]))[0] == said
 
 
 @given(st.lists(shares, max_size=5), shares)
@@ -80,14 +88,14 @@ def test_a_reader_is_predicted_faster_beside_a_busy_neighbour_and_not_beside_a_s
     assert document["awake"] == pytest.approx(FACTOR, abs=0.02)
     file = model_file.read(document)
     said = [
-        math.log(predict.predict_beside(file, company(waits)).slowdown.median)
+        math.log(predict.predict_colocated(file, company(waits)).slowdown.median)
         for waits in (None, 0.0, 0.5, 1.0)
     ]
     assert said[0] == said[1] == pytest.approx(FACTOR, abs=0.03)
     assert said[2] == pytest.approx(FACTOR / 2, abs=0.03)
     assert said[3] == pytest.approx(0.0, abs=0.02)
     pressing = synthetic.signature("writer", {"read": 0.6})
-    slowed = predict.predict_beside(file, {"writer": [pressing]}).slowdown.median
+    slowed = predict.predict_colocated(file, {"writer": [pressing]}).slowdown.median
     assert math.log(slowed) == pytest.approx(0.3 + FACTOR, abs=0.06)
 
 
@@ -96,7 +104,7 @@ def test_a_program_that_does_not_wait_never_gains() -> None:
         train_application(waiting_program(0.95), models=("RIDGE",), model="RIDGE")
     )
     assert file.variants["full"].awake == 0.0
-    assert predict.predict_beside(file, company()).slowdown.median >= 1.0
+    assert predict.predict_colocated(file, company()).slowdown.median >= 1.0
 
 
 def test_a_document_without_the_factor_is_read_and_one_that_slows_is_damaged() -> None:

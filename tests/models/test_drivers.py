@@ -103,7 +103,7 @@ def test_a_neighbour_is_blamed_for_what_it_takes(family: str) -> None:
         "bystander": [synthetic.signature("bystander", {other: 0.6}, seed=1)],
     }
     file = trained(family, "powers")
-    said = predict.predict_beside(file, company)
+    said = predict.predict_colocated(file, company)
     assert said.drivers[0].family == family
-    assert predict.predict_beside(file, {"b": company["bystander"]}).slowdown.median < 1.1
+    assert predict.predict_colocated(file, {"b": company["bystander"]}).slowdown.median < 1.1
     assert builders.family_of(USES[family]) == family

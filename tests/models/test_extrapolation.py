@@ -180,5 +180,5 @@ def test_a_trained_model_flags_any_surrogate_twice_beyond_what_it_was_trained_on
 def test_a_neighbour_heavier_than_any_inducer_is_flagged() -> None:
     heavy = synthetic.signature("heavy", {"memory": 2.0})
     light = synthetic.signature("light", {"memory": 0.6})
-    assert predict.predict_beside(trained(), {"heavy": [heavy]}).extrapolating
-    assert not predict.predict_beside(trained(), {"light": [light]}).extrapolating
+    assert predict.predict_colocated(trained(), {"heavy": [heavy]}).extrapolating
+    assert not predict.predict_colocated(trained(), {"light": [light]}).extrapolating

@@ -93,11 +93,11 @@ def test_another_suite_is_refused_wherever_it_comes_in(file: persist.ModelFile) 
     fine = synthetic.signature("neighbour", {})
     for call in (
         lambda: predict.predict_environment(file, other),
-        lambda: predict.predict_beside(file, {"neighbour": [fine]}, live=other),
-        lambda: predict.predict_beside(file, {"neighbour": [signature]}),
-        lambda: predict.predict_beside(file, {"neighbour": [fine, signature]}),
+        lambda: predict.predict_colocated(file, {"neighbour": [fine]}, live=other),
+        lambda: predict.predict_colocated(file, {"neighbour": [signature]}),
+        lambda: predict.predict_colocated(file, {"neighbour": [fine, signature]}),
         lambda: predict.predict_residents([signature], {"chaser": file}),
-        lambda: predict.slowdown_beside(file, {"neighbour": [signature]}),
+        lambda: predict.slowdown_colocated(file, {"neighbour": [signature]}),
     ):
         with pytest.raises(IncompatibleError, match="2-other") as caught:
             call()
@@ -110,7 +110,7 @@ def test_signatures_of_one_name_and_two_identities_are_not_averaged(
     one = synthetic.signature("program", {})
     changed = dataclasses.replace(synthetic.signature("program", {}), identity="changed")
     with pytest.raises(IncompatibleError, match="identity"):
-        predict.predict_beside(file, {"program": [one, changed]})
+        predict.predict_colocated(file, {"program": [one, changed]})
 
 
 @pytest.mark.parametrize("level", [0.0, 1.0, math.nan])
@@ -146,16 +146,16 @@ def test_a_program_that_runs_faster_under_load_is_not_said_to_gain_by_a_neighbou
     company = {"stream": [synthetic.signature("stream", {"memory": 0.6})]}
     seen = company["stream"][0].fingerprint
     alone = predict.predict_environment(file, seen)
-    beside = predict.predict_beside(file, company)
+    colocated = predict.predict_colocated(file, company)
     assert alone.slowdown.median < 0.9
-    assert beside.slowdown.median == 1.0
-    assert beside.runtime_s.median == beside.solo_s
-    assert alone.slowdown.lower <= beside.slowdown.lower < 1.0 < beside.slowdown.upper
-    slowest = min(run.metric for run in runs if run.metric is not None) / beside.solo_s
+    assert colocated.slowdown.median == 1.0
+    assert colocated.runtime_s.median == colocated.solo_s
+    assert alone.slowdown.lower <= colocated.slowdown.lower < 1.0 < colocated.slowdown.upper
+    slowest = min(run.metric for run in runs if run.metric is not None) / colocated.solo_s
     noise = file.variants["full"].noise
-    assert beside.slowdown.lower >= slowest * math.exp(-3.0 * noise)
+    assert colocated.slowdown.lower >= slowest * math.exp(-3.0 * noise)
     live = builders.fingerprint(synthetic.environment({"memory": 0.4}, np.random.default_rng(0)))
-    assert predict.predict_beside(file, company, live=live).slowdown.median == 1.0
-    assert predict.slowdown_beside(file, company) == beside.slowdown
+    assert predict.predict_colocated(file, company, live=live).slowdown.median == 1.0
+    assert predict.slowdown_colocated(file, company) == colocated.slowdown
     residents = predict.predict_residents(company["stream"], {"odd": file})
-    assert residents["odd"] == beside.slowdown
+    assert residents["odd"] == colocated.slowdown

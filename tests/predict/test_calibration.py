@@ -187,10 +187,10 @@ def test_widened_predictions_keep_their_median_and_say_when_they_are_calibrated(
     files: dict[str, persist.ModelFile], signatures: dict[str, list[Signature]]
 ) -> None:
     file, company = files["program00"], {"program01": signatures["program01"]}
-    plain = predict.predict_beside(file, company)
-    wide = predict.predict_beside(file, company, widening=0.5, widening_groups=9)
-    sure = predict.predict_beside(file, company, widening=0.5, widening_groups=10)
-    assert plain.slowdown == predict.slowdown_beside(file, company)
+    plain = predict.predict_colocated(file, company)
+    wide = predict.predict_colocated(file, company, widening=0.5, widening_groups=9)
+    sure = predict.predict_colocated(file, company, widening=0.5, widening_groups=10)
+    assert plain.slowdown == predict.slowdown_colocated(file, company)
     assert wide.slowdown.median == plain.slowdown.median
     for end in ("lower", "upper"):
         one, two = (

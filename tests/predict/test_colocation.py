@@ -30,8 +30,8 @@ def test_a_neighbour_never_makes_a_surrogate_faster() -> None:
 
 def test_one_neighbours_signature_is_the_environment_itself() -> None:
     seen = {"stream.triad": 1.9e-9, "os.switch": 5e-6}
-    assert colocation.beside([seen], IDLE) == seen
-    assert colocation.beside([], IDLE) == pytest.approx(IDLE)
+    assert colocation.environment([seen], IDLE) == seen
+    assert colocation.environment([], IDLE) == pytest.approx(IDLE)
 
 
 def test_only_what_all_have_is_in_the_result() -> None:

@@ -173,7 +173,7 @@ def test_predict_beside_a_neighbour(trained: str, kongming: Kongming) -> None:
         "drivers",
         "residents",
     } <= set(document)
-    assert document["beside"] == ["writer"]
+    assert document["neighbours"] == ["writer"]
     assert document["slowdown"]["median"] == pytest.approx(1.0, abs=0.06)
     # The chaser loads memory, which the writer does not mind.
     assert document["residents"]["writer"]["slowdown"]["median"] == pytest.approx(1.0, abs=0.06)
@@ -224,11 +224,11 @@ def test_a_wrong_fingerprint_file_is_explained(
 def test_pair_tells_both_ways(trained: str, kongming: Kongming) -> None:
     document = answer(kongming("pair", "chaser", "writer", "--json"))
     assert document["placement"] == "cross-core"
-    assert [(p["app"], p["beside"]) for p in document["predictions"]] == [
+    assert [(p["app"], p["neighbours"]) for p in document["predictions"]] == [
         ("chaser", ["writer"]),
         ("writer", ["chaser"]),
     ]
-    assert "chaser beside writer, cross-core" in kongming("pair", "chaser", "writer").stdout
+    assert "chaser next to writer, cross-core" in kongming("pair", "chaser", "writer").stdout
     itself = answer(kongming("pair", "chaser", "chaser", "--json"))
     assert itself["predictions"][0]["slowdown"]["median"] > 1.2
 
@@ -253,9 +253,9 @@ def test_a_pair_of_which_one_direction_is_known(trained: str, kongming: Kongming
     [refused] = said["refused"]
     assert "brief was profiled with runs of 100 ms, too short to see" in refused["message"]
     assert "--app brief --placement cross-core" in refused["hint"]
-    beside = kongming("predict", "chaser", "--with", "brief")
-    assert beside.returncode == 3
-    assert refused["message"] in beside.stderr
+    colocated = kongming("predict", "chaser", "--with", "brief")
+    assert colocated.returncode == 3
+    assert refused["message"] in colocated.stderr
 
 
 def test_a_neighbour_without_a_signature_is_said(
@@ -270,9 +270,9 @@ def test_a_neighbour_without_a_signature_is_said(
     with Store.open(store_url) as store:
         document = train_application(runs, models=("NNLS",))
         store.put_model("silent", document["identity"], "node-1", "cross-core", document)
-    beside = answer(kongming("predict", "silent", "--with", "chaser", "--json"))
-    assert beside["residents"] == {}
-    assert any("its effect on others" in warning for warning in beside["warnings"])
+    colocated = answer(kongming("predict", "silent", "--with", "chaser", "--json"))
+    assert colocated["residents"] == {}
+    assert any("its effect on others" in warning for warning in colocated["warnings"])
 
 
 def test_now_measures_only_what_the_model_needs(
@@ -295,7 +295,7 @@ def test_now_measures_only_what_the_model_needs(
     assert set(asked["names"]) in (set(synthetic.QUICK), set(synthetic.IDLE))
     assert asked["cpu"] == 0
     assert not asked["shared_core"]
-    assert document["beside"] == []
+    assert document["neighbours"] == []
     assert document["slowdown"]["median"] == pytest.approx(np.exp(0.3), rel=0.1)
     both = CliRunner().invoke(
         command, ["chaser", "--now", "--with", "chaser", "--store", trained, "--json"]

@@ -156,13 +156,13 @@ def test_co_runs_of_others_widen_intervals_and_it_is_said(corun: str, kongming: 
     assert (card["interval"]["applications"], card["interval"]["coruns"]) == (3, 9)
     assert not card["interval"]["calibrated"]
     pair = answer(kongming("pair", "chaser", "writer", "--json"))["predictions"]
-    beside = answer(kongming("predict", "chaser", "--with", "writer", "--json"))
-    for prediction in (*pair, beside):
+    colocated = answer(kongming("predict", "chaser", "--with", "writer", "--json"))
+    for prediction in (*pair, colocated):
         assert len(prediction["notes"]) == 1
         assert re.fullmatch(sentence, prediction["notes"][0])
         assert prediction["slowdown"]["median"] >= 1.0
-    assert beside["slowdown"] == pair[0]["slowdown"]
-    assert beside["residents"]["writer"]["slowdown"] == pair[1]["slowdown"]
+    assert colocated["slowdown"] == pair[0]["slowdown"]
+    assert colocated["residents"]["writer"]["slowdown"] == pair[1]["slowdown"]
     shown = kongming("pair", "chaser", "writer").stdout
     assert len(re.findall(sentence, shown)) == 2
     with Store.open(corun) as store:

@@ -224,10 +224,10 @@ def neighbours(loads: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
 
 def test_one_neighbour_is_its_signature(chaser: persist.ModelFile) -> None:
     company = neighbours({"stream": {"memory": 0.5}})
-    prediction = predict.predict_beside(chaser, company)
+    prediction = predict.predict_colocated(chaser, company)
     seen = predict.predict_environment(chaser, company["stream"][0].fingerprint.times())
     assert prediction.runtime_s == seen.runtime_s
-    assert prediction.beside == ("stream",)
+    assert prediction.neighbours == ("stream",)
 
 
 def test_more_neighbours_slow_more_and_live_adds_to_them(chaser: persist.ModelFile) -> None:
@@ -235,7 +235,7 @@ def test_more_neighbours_slow_more_and_live_adds_to_them(chaser: persist.ModelFi
     two = one | neighbours({"other": {"memory": 0.3}})
     live = builders.fingerprint(synthetic.environment({"memory": 0.3}, np.random.default_rng(2)))
     alone, both, busy = (
-        predict.predict_beside(chaser, company, live=base, model="NNLOG").slowdown.median
+        predict.predict_colocated(chaser, company, live=base, model="NNLOG").slowdown.median
         for company, base in ((one, None), (two, None), (one, live))
     )
     assert both > 1.1 * alone
@@ -245,21 +245,21 @@ def test_more_neighbours_slow_more_and_live_adds_to_them(chaser: persist.ModelFi
 def test_a_live_quick_fingerprint_is_enough_beside_a_neighbour(chaser: persist.ModelFile) -> None:
     live = builders.fingerprint({n: synthetic.IDLE[n] for n in synthetic.QUICK}, suite="quick")
     company = neighbours({"stream": {"memory": 0.5}})
-    idle = predict.predict_beside(chaser, company).slowdown.median
-    prediction = predict.predict_beside(chaser, company, live=live)
+    idle = predict.predict_colocated(chaser, company).slowdown.median
+    prediction = predict.predict_colocated(chaser, company, live=live)
     assert prediction.slowdown.median == pytest.approx(idle, rel=0.1)
 
 
 def test_signatures_that_do_not_fit_the_model_are_refused(chaser: persist.ModelFile) -> None:
     with pytest.raises(UntrainedError, match="no signature"):
-        predict.predict_beside(chaser, {"stream": []})
+        predict.predict_colocated(chaser, {"stream": []})
     for changes, word in (
         ({"placement": "same-core"}, "placement"),
         ({"node_id": "node-2"}, "node"),
     ):
         other = synthetic.signature("stream", {}, **changes)
         with pytest.raises(IncompatibleError, match=word):
-            predict.predict_beside(chaser, {"stream": [other]})
+            predict.predict_colocated(chaser, {"stream": [other]})
 
 
 def test_residents_are_slowed_by_the_newcomer(documents: dict[str, dict[str, Any]]) -> None:
@@ -278,14 +278,14 @@ def test_residents_are_slowed_by_the_newcomer(documents: dict[str, dict[str, Any
 
 
 def test_a_pair_is_predicted_both_ways(documents: dict[str, dict[str, Any]]) -> None:
-    first = predict.predict_beside(
+    first = predict.predict_colocated(
         documents["chaser"], {"writer": [synthetic.signature("writer", {"write": 0.5})]}
     )
-    second = predict.predict_beside(
+    second = predict.predict_colocated(
         documents["writer"], {"chaser": [synthetic.signature("chaser", {"memory": 0.5})]}
     )
-    assert (first.app, first.beside) == ("chaser", ("writer",))
-    assert (second.app, second.beside) == ("writer", ("chaser",))
+    assert (first.app, first.neighbours) == ("chaser", ("writer",))
+    assert (second.app, second.neighbours) == ("writer", ("chaser",))
     assert first.slowdown.median == pytest.approx(1.0, abs=0.06)
 
 

@@ -87,8 +87,8 @@ def slowed():
         return 1
     lines = Path(os.environ["FAKE_LOG"]).read_text().splitlines()
     commands = [json.loads(line)[0] for line in lines]
-    beside = commands[-2:] == ["induce", "probe"]
-    return 2 if beside and (MODE == "shared" or commands.count("induce") <= 4) else 1
+    both = commands[-2:] == ["induce", "probe"]
+    return 2 if both and (MODE == "shared" or commands.count("induce") <= 4) else 1
 
 
 def probe(given, names):

@@ -256,9 +256,9 @@ def test_failures_are_kept_with_their_reason_and_the_rest_goes_on(hasty: Path) -
         "good": Application(name="good", command="true"),
         "unset": Application(name="unset", setup="exit 4", command="true"),
     }
-    beside = Environment("mix", "mix", {"programs": ["bad"], "seat": "same"})
+    mix = Environment("mix", "mix", {"programs": ["bad"], "seat": "same"})
     nowhere = Environment("cpuset-none", "cpuset", {"cpu": 4095})
-    made = [IDLE, beside, nowhere]
+    made = [IDLE, mix, nowhere]
     seen = list(events(hasty, apps, made, seed=1))
     runs = [event for event in seen if isinstance(event, Run)]
     dropped = [event.app for event in seen if isinstance(event, Dropped)]

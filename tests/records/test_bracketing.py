@@ -23,7 +23,7 @@ def solo(second: float, metric: float | None) -> Run:
     return builders.run("a", metric, started_at=at(second))
 
 
-def beside(second: float, metric: float) -> Run:
+def corun(second: float, metric: float) -> Run:
     return builders.run(
         "a", metric, kind="corun", neighbours=("b",), started_at=at(second), fingerprint=None
     )
@@ -32,15 +32,15 @@ def beside(second: float, metric: float) -> Run:
 def test_drift_divides_out() -> None:
     solos = bracket([solo(t, 2.0 * math.exp(t / 7200)) for t in range(0, 7200, 120)])
     assert solos is not None
-    runs = [beside(t, 3.0 * math.exp(t / 7200)) for t in (1800, 3600, 5400)]
+    runs = [corun(t, 3.0 * math.exp(t / 7200)) for t in (1800, 3600, 5400)]
     assert slowdowns(runs, solos) == pytest.approx([1.5, 1.5, 1.5], rel=0.01)
 
 
 def test_one_solo_run_serves_all_and_failed_ones_none() -> None:
     solos = bracket([solo(100, 4.0), solo(200, None)])
     assert solos is not None
-    assert slowdowns([beside(90_000, 6.0)], solos) == pytest.approx([1.5])
-    assert bracket([solo(100, None), beside(100, 2.0)]) is None
+    assert slowdowns([corun(90_000, 6.0)], solos) == pytest.approx([1.5])
+    assert bracket([solo(100, None), corun(100, 2.0)]) is None
 
 
 @given(

@@ -209,9 +209,9 @@ def test_colocation_and_explanation(serve: Serve) -> None:
             ),
         }
     )
-    beside = service.predict_colocation(ColocationQuestion("sort", ("zip", "new"), node="n"))
-    assert beside.prediction == FORECAST
-    assert beside.neighbours == (
+    colocation = service.predict_colocation(ColocationQuestion("sort", ("zip", "new"), node="n"))
+    assert colocation.prediction == FORECAST
+    assert colocation.neighbours == (
         NeighbourImpact("zip", Interval(1.5, 0.75, 3.0)),
         NeighbourImpact("new", None),
     )

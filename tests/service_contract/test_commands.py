@@ -112,10 +112,11 @@ def test_register(ask: Kongming, tmp_path: Path) -> None:
 def test_predict_beside_neighbours_on_a_named_node(ask: Kongming) -> None:
     arguments = ("predict", "chaser", "--node", "busy", "--with", "chaser")
     document = answer(ask(*arguments, "--json"))
-    assert (document["node_id"], document["beside"]) == ("node-2", ["chaser"])
+    assert document["node_id"] == "node-2"
+    assert [one["app"] for one in document["neighbours"]] == ["chaser"]
     assert document["slowdown"]["median"] > 1.1
     assert document["neighbours"][0]["slowdown"]["median"] > 1.1
-    assert "chaser beside chaser" in ask(*arguments).stdout
+    assert "chaser next to chaser" in ask(*arguments).stdout
 
 
 def test_predict_beside_neighbours_of_a_server(
@@ -123,10 +124,9 @@ def test_predict_beside_neighbours_of_a_server(
 ) -> None:
     arguments = ("predict", "chaser", "--with", "chaser", "--server", server_process.grpc)
     document = answer(kongming(*arguments, "--json"))
-    assert document["beside"] == ["chaser"]
+    assert [one["app"] for one in document["neighbours"]] == ["chaser"]
     assert document["slowdown"]["median"] > 1.1
-    assert [neighbour["app"] for neighbour in document["neighbours"]] == ["chaser"]
-    assert "chaser beside chaser" in kongming(*arguments).stdout
+    assert "chaser next to chaser" in kongming(*arguments).stdout
 
 
 def test_placements_from_their_reservation_to_their_end(

@@ -21,7 +21,7 @@ from tests.simulate.tables import SLOWDOWN, SOLO_S
 def pairs(tmp_path: Path) -> Path:
     path = tmp_path / "pairs.csv"
     rows = [f"{a},{b},{s},{SOLO_S[a]},{s * 1.02:.4f}" for (a, b), s in SLOWDOWN.items()]
-    path.write_text("\n".join(["app,beside,slowdown,solo_s,predicted", *rows]) + "\n")
+    path.write_text("\n".join(["app,neighbour,slowdown,solo_s,predicted", *rows]) + "\n")
     return path
 
 

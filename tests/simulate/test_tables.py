@@ -37,7 +37,7 @@ def written(folder: Path, text: str, name: str = "table.csv") -> Path:
 def test_repeats_are_averaged_and_a_speed_up_is_kept(tmp_path: Path) -> None:
     path = written(
         tmp_path,
-        "app,beside,slowdown,solo_s,predicted,predicted_upper\n"
+        "app,neighbour,slowdown,solo_s,predicted,predicted_upper\n"
         "a,b,1.2,10,1.25,1.4\na,b,1.25,12,1.25,1.4\nb,a,0.98,5,,\n",
     )
     file = read_pairs(path)
@@ -64,22 +64,25 @@ def test_several_neighbours_slow_together_and_wake_a_cpu_once(
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("app,beside\na,b\n", "header .row 0., column 'slowdown': is missing"),
-        ("app,beside,slowdown,speed\na,b,1,1\n", "header .row 0., column 'speed': is not known"),
-        ("app,beside,slowdown,app\n", "column 'app': is there twice"),
-        ("app,beside,slowdown\na,b,1.1\na,,1.1\n", "row 2 .line 3., column 'beside': is empty"),
-        ("app,beside,slowdown\na,b,fast\n", "row 1 .line 2., column 'slowdown': is no number"),
-        ("app,beside,slowdown\na,b,0\n", "column 'slowdown': is out of range"),
-        ("app,beside,slowdown\na,b,inf\n", "column 'slowdown': is out of range"),
-        ("app,beside,slowdown\na,b,1_0\n", "column 'slowdown': is no number"),
-        ("app,beside,slowdown\na,b,1.1,3\n", "row 1 .line 2., column 4: has 4 cells"),
-        ("app,beside,slowdown\n", "has a header but no rows"),
+        ("app,neighbour\na,b\n", "header .row 0., column 'slowdown': is missing"),
+        ("app,neighbour,slowdown,speed\na,b,1,1\n", "header .row 0., column 'speed': is not known"),
+        ("app,neighbour,slowdown,app\n", "column 'app': is there twice"),
+        (
+            "app,neighbour,slowdown\na,b,1.1\na,,1.1\n",
+            "row 2 .line 3., column 'neighbour': is empty",
+        ),
+        ("app,neighbour,slowdown\na,b,fast\n", "row 1 .line 2., column 'slowdown': is no number"),
+        ("app,neighbour,slowdown\na,b,0\n", "column 'slowdown': is out of range"),
+        ("app,neighbour,slowdown\na,b,inf\n", "column 'slowdown': is out of range"),
+        ("app,neighbour,slowdown\na,b,1_0\n", "column 'slowdown': is no number"),
+        ("app,neighbour,slowdown\na,b,1.1,3\n", "row 1 .line 2., column 4: has 4 cells"),
+        ("app,neighbour,slowdown\n", "has a header but no rows"),
         ("", "is empty"),
         (
-            "app,beside,slowdown,predicted,predicted_upper\na,b,1.1,1.2,1.1\n",
+            "app,neighbour,slowdown,predicted,predicted_upper\na,b,1.1,1.2,1.1\n",
             "column 'predicted_upper': is below",
         ),
-        ("app,beside,slowdown,predicted\na,b,1,1.2\na,b,1,1.3\n", "differs from row 1"),
+        ("app,neighbour,slowdown,predicted\na,b,1,1.2\na,b,1,1.3\n", "differs from row 1"),
     ],
 )
 def test_bad_pairs(tmp_path: Path, text: str, said: str) -> None:
@@ -101,7 +104,7 @@ def test_the_document_of_an_evaluation(tmp_path: Path) -> None:
         "pairs": [
             {
                 "app": "a",
-                "beside": "b",
+                "neighbour": "b",
                 "measured": 12.0,
                 "slowdown": 1.2,
                 "repeats": [12.0, 12.0],

@@ -38,10 +38,10 @@ from tests.server.process import ROOT, ServerProcess, python_path
 from tests.slurm.cluster import SlurmCluster, eventually, missing
 
 RECORDED = ROOT / "benchmarks/accuracy/recorded/epyc-32M-same-core.db.xz"
-HALF, BESIDE, DISK, CALM = NODES = ("n1", "n2", "n3", "n4")
+HALF, COMPUTES, DISK, CALM = NODES = ("n1", "n2", "n3", "n4")
 WHAT = {
     HALF: "half a CPU",
-    BESIDE: "a neighbour that computes",
+    COMPUTES: "a neighbour that computes",
     DISK: "a slow disk",
     CALM: "nothing",
 }
@@ -121,7 +121,7 @@ class SlurmFleet:
         self.file = folder / "rankings" / "rankings"
         self.hooks = folder / "slurm.toml"
         first, *_, last = sorted(os.sched_getaffinity(0))
-        self.cpus = {HALF: first, BESIDE: last, DISK: first, CALM: first}
+        self.cpus = {HALF: first, COMPUTES: last, DISK: first, CALM: first}
         self.slurm = SlurmCluster(folder, self.cpus, self.file, self.hooks, others=last)
         self.server = ServerProcess(
             folder,
@@ -148,7 +148,7 @@ class SlurmFleet:
     def differs(self) -> bool:
         """Whether the neighbour and the slow disk slow jobs down: on some machines they do not."""
         try:
-            eventually(lambda: self.has_slowdown(APPS[0], BESIDE, above=LIMIT), 60.0)
+            eventually(lambda: self.has_slowdown(APPS[0], COMPUTES, above=LIMIT), 60.0)
             eventually(lambda: self.has_slowdown(APPS[1], DISK, above=LIMIT), 60.0)
         except AssertionError:
             return False
@@ -209,7 +209,7 @@ class SlurmFleet:
         facts = node_facts()
         suite = load_suite(facts, self.folder)
         taken = []
-        for cpu in (self.cpus[CALM], self.cpus[BESIDE], self.cpus[CALM]):
+        for cpu in (self.cpus[CALM], self.cpus[COMPUTES], self.cpus[CALM]):
             here = replace(facts, cpus=(cpu,))
             prober = Prober(here, suite, self.folder, write_s=0.03, carry_s=0.0)
             taken.append(prober.take(Probe(0, "standard", "asked"), cpu).fingerprint)
@@ -267,7 +267,7 @@ class SlurmFleet:
                     procs.write_text(str(self.slurm.running[process].pid))
         self.slurm.python(
             *("neighbour", "kongming.cli.main", "induce", "compute.float"),
-            *("--cpu", str(self.cpus[BESIDE]), "--seconds", "600"),
+            *("--cpu", str(self.cpus[COMPUTES]), "--seconds", "600"),
         )
 
     def calm(self, name: str) -> None:

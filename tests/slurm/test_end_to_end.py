@@ -23,8 +23,8 @@ import pytest
 from tests.slurm.cluster import eventually, seconds, timed
 from tests.slurm.fleet import (
     APPS,
-    BESIDE,
     CALM,
+    COMPUTES,
     DISK,
     HALF,
     LIMIT,
@@ -42,7 +42,7 @@ pytestmark = [
     pytest.mark.timeout(420),
 ]
 
-SLOW = {"xz": (HALF, BESIDE), "dd-read": (DISK,)}
+SLOW = {"xz": (HALF, COMPUTES), "dd-read": (DISK,)}
 """Nodes that are slow for an application, whatever else runs here."""
 WITH_REPEATS = 2
 OUT_OF = "jobs are scheduled without it"
@@ -235,11 +235,11 @@ def test_pending_jobs_follow_the_rankings(fleet: SlurmFleet) -> None:
     def excluded(id_: str) -> set[str]:
         return names_of(fleet, fleet.slurm.job(id_), "ExcNodeList")
 
-    eventually(lambda: {HALF, BESIDE, DISK} <= excluded(own), 60.0, fleet.told)
+    eventually(lambda: {HALF, COMPUTES, DISK} <= excluded(own), 60.0, fleet.told)
     # As if no node had been slow when the job was submitted.
     fleet.slurm.command("scontrol", "update", f"JobId={own}", f"ExcNodeList={DISK}")
     fleet.slurm.command("scontrol", "update", f"JobId={other}", f"ExcNodeList={CALM}")
-    eventually(lambda: {HALF, BESIDE, DISK} <= excluded(own), 60.0, fleet.told)
+    eventually(lambda: {HALF, COMPUTES, DISK} <= excluded(own), 60.0, fleet.told)
     # The node recovers: the jobs may have it again, and exclusions of users stay.
     fleet.calm(HALF)
     eventually(lambda: HALF not in excluded(own) and HALF not in excluded(array), 60.0, fleet.told)

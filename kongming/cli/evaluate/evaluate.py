@@ -174,7 +174,7 @@ class Request:
     type=click.Path(dir_okay=False, path_type=Path),
     multiple=True,
     help="With --pairs: predictions of other predictors, shown as further models (repeatable). "
-    'A list of {"app": NAME, "beside": NAME, "model": NAME, "slowdown": NUMBER}.',
+    'A list of {"app": NAME, "neighbour": NAME, "model": NAME, "slowdown": NUMBER}.',
 )
 @click.option(
     "--out",

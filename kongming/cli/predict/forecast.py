@@ -42,7 +42,7 @@ def forecast_job(
         _show(answer, f"{answer.app} on {len(question.nodes)} nodes", ())
 
 
-def forecast_beside(
+def forecast_colocated(
     server: Server, store_url: str | None, question: ColocationQuestion, as_json: bool
 ) -> None:
     """Predict next to neighbours on an idle node, and print the answer."""
@@ -52,13 +52,12 @@ def forecast_beside(
         output.emit_json(
             {
                 **answer.prediction.to_dict(),
-                "beside": list(question.neighbours),
                 "neighbours": [neighbour.to_dict() for neighbour in answer.neighbours],
             }
         )
         return
-    beside = ", ".join(question.neighbours)
-    _show(answer.prediction, f"{question.app} beside {beside}", _neighbours(answer))
+    names = ", ".join(question.neighbours)
+    _show(answer.prediction, f"{question.app} next to {names}", _neighbours(answer))
 
 
 def refuse_measuring(measuring: Mapping[str, bool], why: str) -> None:

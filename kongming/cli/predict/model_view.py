@@ -16,7 +16,7 @@ _BARS = "▁▂▃▄▅▆▇█"
 _WIDTH = 33
 """Maximum width of a curve in characters: one for each of its points."""
 
-_BESIDE_BARS = 60
+_AROUND_BARS = 60
 """Characters of the other columns of the table of curves."""
 
 _NAMED = 8
@@ -44,7 +44,7 @@ def show(card: Card) -> None:
     console.print()
     for line in _selected(card):
         console.print(line, markup=False)
-    for part in _curves(card, min(max(console.width - _BESIDE_BARS, 10), _WIDTH)):
+    for part in _curves(card, min(max(console.width - _AROUND_BARS, 10), _WIDTH)):
         console.print(part)
 
 

@@ -78,7 +78,7 @@ def command(
                 "placement": where,
                 "predictions": [prediction.to_dict() for prediction in predictions],
                 "refused": [
-                    {"app": app, "beside": [other], "message": why.message, "hint": why.hint}
+                    {"app": app, "neighbours": [other], "message": why.message, "hint": why.hint}
                     for app, other, why in refused
                 ],
             }
@@ -109,13 +109,13 @@ def predict_pair_member(
     """
     from kongming.cli.predict.trained import model_of, naming_short, signatures_of
     from kongming.cli.predict.widening import note
-    from kongming.learning.predict import predict_beside
+    from kongming.learning.predict import predict_colocated
 
     file, warnings = model_of(store, app, placement, model)
     signatures = signatures_of(store, other, file)
     widening = widenings.of(file)
     with naming_short(store, file, {other: signatures}):
-        prediction = predict_beside(
+        prediction = predict_colocated(
             file,
             {other: signatures},
             model=model,

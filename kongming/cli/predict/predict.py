@@ -153,7 +153,7 @@ def command(
     from kongming.cli.predict.widening import note
     from kongming.engine.load.measured import predict_measured
     from kongming.engine.load.models import Widenings
-    from kongming.learning.predict import predict_beside
+    from kongming.learning.predict import predict_colocated
     from kongming.records.errors import InputError
     from kongming.records.questions import Question
     from kongming.store import Store
@@ -179,7 +179,7 @@ def command(
         widening = widenings.of(trained)
         if others:
             with naming_short(store, trained, neighbours):
-                prediction = predict_beside(
+                prediction = predict_colocated(
                     trained,
                     neighbours,
                     live=live,
@@ -225,7 +225,7 @@ def _elsewhere(
     stale: Any,
 ) -> None:
     """Predict for a node that the store or a server knows, without measuring."""
-    from kongming.cli.predict.forecast import forecast_beside, forecast_on, refuse_measuring
+    from kongming.cli.predict.forecast import forecast_colocated, forecast_on, refuse_measuring
     from kongming.records.questions import ColocationQuestion, Question
 
     refuse_measuring(measuring, "--server" if asked else "--node")
@@ -248,7 +248,7 @@ def _elsewhere(
         model=None if model == "auto" else model,
         strict=strict,
     )
-    forecast_beside(server, store_url, company, as_json)
+    forecast_colocated(server, store_url, company, as_json)
 
 
 def _job(

@@ -36,8 +36,9 @@ def show(prediction: Prediction) -> None:
             name,
             f"{interval.median:.2f} ({interval.lower:.2f} to {interval.upper:.2f})",
         )
-    beside = f" beside {', '.join(prediction.beside)}" if prediction.beside else ""
-    title = Text(f"{prediction.app}{beside}, {prediction.placement}")
+    names = ", ".join(prediction.neighbours)
+    others = f" next to {names}" if names else ""
+    title = Text(f"{prediction.app}{others}, {prediction.placement}")
     console = output.console()
     console.print(
         Panel(

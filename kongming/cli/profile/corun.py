@@ -108,7 +108,7 @@ def command(
             seed=seed_of(seed),
             campaign=f"corun-{uuid.uuid4().hex[:12]}",
         )
-        title = f"{first} beside {second}, {placement}"
+        title = f"{first} next to {second}, {placement}"
         view = CampaignView(sorted(apps), title)
         with measuring("kongming corun", anyway=anyway), view:
             runs = drive(events, store, view.see)
@@ -132,21 +132,21 @@ def measured_slowdown(runs: list[Run], app: str, other: str) -> dict[str, Any]:
     """
     from kongming.records.run import geometric_mean, noise_floor_pct
 
-    beside = [r for r in runs if r.app == app and r.neighbours == (other,) and r.ok]
+    coruns = [r for r in runs if r.app == app and r.neighbours == (other,) and r.ok]
     alone = [r for r in runs if r.app == app and r.kind == "solo" and r.ok]
     found: dict[str, Any] = {
         "app": app,
-        "beside": [other],
+        "neighbours": [other],
         "runtime_s": None,
         "solo_s": None,
         "slowdown": None,
-        "runs": len(beside),
-        "noise_floor_pct": noise_floor_pct([run.cost for run in beside]),
+        "runs": len(coruns),
+        "noise_floor_pct": noise_floor_pct([run.cost for run in coruns]),
     }
-    if alone and beside:
-        found["runtime_s"] = geometric_mean([r.metric for r in beside if r.metric is not None])
+    if alone and coruns:
+        found["runtime_s"] = geometric_mean([r.metric for r in coruns if r.metric is not None])
         found["solo_s"] = geometric_mean([r.metric for r in alone if r.metric is not None])
-        found["slowdown"] = geometric_mean([r.cost for r in beside]) / geometric_mean(
+        found["slowdown"] = geometric_mean([r.cost for r in coruns]) / geometric_mean(
             [r.cost for r in alone]
         )
     return found
@@ -184,7 +184,7 @@ def _predicted(
         return predict_pair_member(store, app, other, placement, widenings, model=model).to_dict()
     except (KongmingError, ModuleNotFoundError) as error:
         # The measurement is shown even if there is no prediction.
-        return {"app": app, "beside": [other], "slowdown": None, "warnings": [str(error)]}
+        return {"app": app, "neighbours": [other], "slowdown": None, "warnings": [str(error)]}
 
 
 def _show(document: dict[str, Any]) -> None:
@@ -194,7 +194,7 @@ def _show(document: dict[str, Any]) -> None:
         rows.append(
             (
                 found["app"],
-                found["beside"][0],
+                found["neighbours"][0],
                 "-" if said is None else f"{said['median']:.2f}",
                 "" if said is None else f"{said['lower']:.2f} to {said['upper']:.2f}",
                 "-" if found["slowdown"] is None else f"{found['slowdown']:.2f}",
@@ -202,7 +202,15 @@ def _show(document: dict[str, Any]) -> None:
                 _percent(found["noise_floor_pct"]),
             )
         )
-    columns = ("application", "beside", "predicted", "interval", "measured", "error", "noise floor")
+    columns = (
+        "application",
+        "neighbour",
+        "predicted",
+        "interval",
+        "measured",
+        "error",
+        "noise floor",
+    )
     table = output.table(
         columns,
         rows,

@@ -106,8 +106,8 @@ class Jobs:
     metavar="FILE|store",
     default=STORE,
     show_default=True,
-    help="Measured slowdowns: a CSV (app, beside, slowdown, solo_s, predicted, predicted_upper), "
-    "the JSON of 'kongming evaluate --pairs', or the store's co-runs.",
+    help="Measured slowdowns: a CSV (app, neighbour, slowdown, solo_s, predicted, "
+    "predicted_upper), the JSON of 'kongming evaluate --pairs', or the store's co-runs.",
 )
 @click.option(
     "--placement",

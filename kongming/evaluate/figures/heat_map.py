@@ -33,11 +33,11 @@ def heat_map(
     if model not in document["geomean_pct"]:
         raise UnknownNameError("model", model, document["geomean_pct"])
     apps = list(document["apps"])
-    partners = sorted({pair["beside"] for pair in document["pairs"]} | set(apps))
+    partners = sorted({pair["neighbour"] for pair in document["pairs"]} | set(apps))
     measured = np.full((len(apps), len(partners)), np.nan)
     predicted = np.full_like(measured, np.nan)
     for pair in document["pairs"]:
-        at = apps.index(pair["app"]), partners.index(pair["beside"])
+        at = apps.index(pair["app"]), partners.index(pair["neighbour"])
         measured[at] = pair["slowdown"]
         said = pair["predictions"].get(model)
         if said is not None:
@@ -87,7 +87,7 @@ def _draw(
         axes.set_xticks(np.arange(len(partners)), labels=list(partners), rotation=90)
         axes.set_yticks(np.arange(len(apps)), labels=list(apps))
         axes.tick_params(length=0, labelsize=8.5)
-        axes.set_xlabel("beside")
+        axes.set_xlabel("neighbour")
         for side in axes.spines.values():
             side.set_visible(False)
         themes.title(axes, what)

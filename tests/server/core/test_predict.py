@@ -478,7 +478,9 @@ class TestColocation:
         signatures = {
             app: (worlds.signature(app, PRESSURE[app]),) for app in ("disk", "quiet", "memory")
         }
-        theirs = library.predict_beside(file, {app: signatures[app] for app in ("disk", "quiet")})
+        theirs = library.predict_colocated(
+            file, {app: signatures[app] for app in ("disk", "quiet")}
+        )
 
         ours = made.predict_colocation(ColocationQuestion("memory", ("disk", "quiet")), NOW)
 
