@@ -19,6 +19,7 @@ from kongming.engine.catalog import Catalog, Pressure
 from kongming.engine.columns import Columns, fitted
 from kongming.engine.environment import Phase
 from kongming.engine.slots import Slots
+from kongming.learning.awake import together
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -117,7 +118,7 @@ class Residents:
         ones = self._by_node.get(node_id)
         when = float(slots.taken_at[slot])
         taken_at = None if math.isnan(when) else when
-        present, pressures, asleep = [], [], []
+        present, pressures, awake = [], [], []
         for one in (ones or {}).values():
             its = environment.phase(one, taken_at)
             if its is Phase.ABSENT:
@@ -127,16 +128,17 @@ class Residents:
             pressure = _pressure(one.app, placement, here, int(slots.suite[slot]), catalog, columns)
             present.append(Present(one, its, placement, pressure.known, here))
             pressures.append(fitted(pressure.slowed, slots.width))
-            asleep.append(1.0 if its is Phase.REMOVED else 1.0 - pressure.awake)
+            awake.append(0.0 if its is Phase.REMOVED else pressure.awake)
         if not present:
             return Company((), read.copy(), np.empty((0, slots.width)))
         newcomer, each = environment.met(
             read, slots.idle[slot], [one.phase for one in present], np.array(pressures)
         )
-        others = [math.prod(asleep[:i] + asleep[i + 1 :]) for i in range(len(asleep))]
+        each_awake = np.array([together(awake[:i] + awake[i + 1 :]) for i in range(len(awake))])
         alone = all(one.phase is Phase.REMOVED for one in present)
-        awake = math.nan if alone else 1.0 - math.prod(asleep)
-        return Company(tuple(present), newcomer, each, awake, 1.0 - np.array(others))
+        return Company(
+            tuple(present), newcomer, each, math.nan if alone else together(awake), each_awake
+        )
 
     def _drop(self, assignment_id: str) -> None:
         node = self._node_of.pop(assignment_id)

@@ -26,6 +26,7 @@ from kongming.engine.scoring import Served
 from kongming.engine.settings import Purpose, Settings
 from kongming.engine.slots import ANY_SUITE, Slots
 from kongming.engine.steps import Steps
+from kongming.learning.awake import together
 from kongming.learning.model_file import ModelFile
 from kongming.records.errors import InputError, UnknownNameError
 from kongming.records.fingerprint import Fingerprint, NodeFacts
@@ -326,7 +327,7 @@ class World:
         awake = table.awake[rows]
         if newcomer is not None:
             met = met + fitted(newcomer.slowed, width)
-            awake = 1.0 - (1.0 - awake) * (1.0 - newcomer.awake)
+            awake = together((awake, newcomer.awake))
         slowed = met - slots.idle[where, :width]
         starts = np.flatnonzero(np.diff(kinds, prepend=-1))
         models = [self.catalog.at(kind) for kind in kinds[starts].tolist()]

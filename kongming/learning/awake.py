@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,9 +60,13 @@ def awake_share(signatures: Sequence[Signature]) -> float:
     return 1.0 - min(math.fsum(waits) / len(waits), 1.0) if waits else 0.0
 
 
-def together(shares: Iterable[float]) -> float:
+@overload
+def together(shares: Iterable[float]) -> float: ...
+@overload
+def together(shares: tuple[Floats, float]) -> Floats: ...
+def together(shares: Iterable[Any]) -> Any:
     """Return the share of time in which at least one of several programs keeps a CPU awake, if
-    they wait independently of each other."""
+    they wait independently of each other. A share may be an array (n,), and so is the result."""
     return 1.0 - math.prod(1.0 - share for share in shares)
 
 

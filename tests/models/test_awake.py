@@ -47,6 +47,9 @@ def test_another_neighbour_never_lets_a_cpu_sleep_more(several: list[float], one
     whole = together([*several, one])
     assert -1e-12 <= together(several) <= whole + 1e-12 <= 1.0 + 2e-12
     assert whole == pytest.approx(together([one, *reversed(several)]))
+    np.testing.assert_array_equal(
+        together((np.array(several), one)), [together([s, one]) for s in several]
+    )
 
 
 @given(st.lists(logs, max_size=12), st.one_of(st.none(), shares))
