@@ -132,7 +132,7 @@ def drive(
     """
     from kongming.probes.measuring import disturbed_since
     from kongming.profiling.events import Measured
-    from kongming.profiling.judging import DISTURBED
+    from kongming.records.judging import DISTURBED
 
     runs = []
     with closing(events):

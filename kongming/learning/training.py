@@ -31,6 +31,7 @@ from kongming.learning.validation import (
 )
 from kongming.records import moments
 from kongming.records.errors import InputError, UntrainedError
+from kongming.records.judging import without_spoiled
 from kongming.records.run import Run
 
 LEAST_RUNS = 4
@@ -288,15 +289,17 @@ def training_sets(runs: Iterable[Run]) -> tuple[dict[tuple[str, str], list[Run]]
     """Split one application's runs by (node id, placement), with a note for each group of left-out
     runs.
 
-    Only the newest identity and suite version of each are kept: runs of a changed program, or with
-    other surrogates, must not be mixed.
+    Spoiled campaigns that were measured again are left out (``without_spoiled``), and only the
+    newest identity and suite version of each are kept: runs of a changed program, or with other
+    surrogates, must not be mixed.
 
     Raises:
         InputError: the runs are of several applications.
     """
+    kept_runs, spoiled = without_spoiled(list(runs))
     sets: dict[tuple[str, str], list[Run]] = {}
     apps = set()
-    for run in runs:
+    for run in kept_runs:
         apps.add(run.app)
         if run.kind in ("solo", "induced"):
             sets.setdefault((run.node_id, run.placement), []).append(run)
@@ -305,6 +308,8 @@ def training_sets(runs: Iterable[Run]) -> tuple[dict[tuple[str, str], list[Run]]
             "The runs are of several applications.", field="app", found=", ".join(sorted(apps))
         )
     notes = []
+    if spoiled:
+        notes.append(f"{kept_runs[0].app}: {spoiled} runs of spoiled profiles are left out")
     # Solo runs of a co-run have no fingerprint: without other runs nothing was profiled.
     profiled = {
         key: members for key, members in sets.items() if any(run.fingerprint for run in members)

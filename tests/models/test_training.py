@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import itertools
 import json
 import random
 from typing import Any
@@ -23,6 +24,7 @@ from kongming.learning.validation import (
     repeat_noise,
 )
 from kongming.records.errors import IncompatibleError, InputError, UnknownNameError, UntrainedError
+from kongming.records.judging import judge
 from tests import builders
 from tests.models import synthetic
 
@@ -174,6 +176,17 @@ def test_sets_keep_the_newest_identity_and_suite_of_each_node_and_placement(
     assert list(sets) == [("node-1", "cross-core")]
     assert {run.identity for run in sets["node-1", "cross-core"]} == {runs[0].identity}
     assert "5 runs of an earlier identity" in notes[0]
+
+
+def test_sets_leave_out_a_spoiled_campaign_that_was_measured_again(runs: list[Any]) -> None:
+    spoiled = [
+        dataclasses.replace(run, campaign="spoiled", metric=run.metric * factor, id=f"{run.id}s")
+        for run, factor in zip(runs, itertools.cycle((1.0, 9.0)), strict=False)
+    ]
+    assert judge(runs).verdict != judge(spoiled).verdict == "spoiled"
+    sets, notes = training_sets([*spoiled, *runs])
+    assert {run.campaign for run in sets["node-1", "cross-core"]} == {runs[0].campaign}
+    assert f"{len(spoiled)} runs of spoiled profiles" in notes[0]
 
 
 def test_a_document_survives_json_and_reads_back(document: dict[str, Any]) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kongming.profiling.judging import DISTURBED, judge, spread, without_spoiled
+from kongming.records.judging import DISTURBED, judge, spread, without_spoiled
 from kongming.records.run import Run, Usage
 from tests import builders
 

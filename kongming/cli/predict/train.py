@@ -213,14 +213,10 @@ def _tasks(
 ) -> Iterator[_Task]:
     """Return a task for each node and placement at which an application has runs."""
     from kongming.learning.training import training_sets
-    from kongming.profiling.judging import without_spoiled
 
     for app in names:
-        runs, spoiled = without_spoiled(store.runs(app=app, placement=placement, asked=True))
-        sets, left_out = training_sets(runs)
+        sets, left_out = training_sets(store.runs(app=app, placement=placement, asked=True))
         notes += left_out
-        if spoiled:
-            notes.append(f"{app}: {spoiled} runs of spoiled profiles are left out")
         if not sets:
             at = f" at {placement}" if placement else ""
             error = f"{app} has no runs{at}. Profile it: kongming profile APPS.toml --app {app}"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from kongming.learning.model_file import ModelFile, Variant
-    from kongming.profiling.judging import Judgement
+    from kongming.records.judging import Judgement
     from kongming.records.run import Run
 
 MEAN = "MEAN"
@@ -25,7 +25,7 @@ PROFILE_AGAIN = (
 def training_runs(file: ModelFile, runs: Iterable[Run]) -> list[Run]:
     """Return the runs that can have trained this model: solo and induced, of its program, its node
     and its placement; not those of spoiled campaigns that were measured again."""
-    from kongming.profiling.judging import without_spoiled
+    from kongming.records.judging import without_spoiled
 
     site = (file.app, file.identity, file.node_id, file.placement)
     kept, _ = without_spoiled(
@@ -46,7 +46,7 @@ def remarks(file: ModelFile, runs: Iterable[Run], model: str | None = None) -> t
     Args:
         runs: the application's runs, without fingerprints; those of other sites are ignored.
     """
-    from kongming.profiling.judging import judge
+    from kongming.records.judging import judge
 
     members = training_runs(file, runs)
     judgement = judge(members) if members else None

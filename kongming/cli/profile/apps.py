@@ -83,7 +83,7 @@ def command(store_url: str | None, as_json: bool) -> None:
 
 
 def _profile(node_id: str, node: str | None, placement: str, runs: Sequence[Run]) -> dict[str, Any]:
-    from kongming.profiling.judging import judge, without_spoiled
+    from kongming.records.judging import judge, without_spoiled
 
     # What is trained on is what is judged.
     kept, _ = without_spoiled(runs)

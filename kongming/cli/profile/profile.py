@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from kongming.campaigns.campaign import Sink
     from kongming.campaigns.profile_campaign import ProfileCampaign, ProfileSettings
     from kongming.cli.profile.campaign_view import CampaignView
-    from kongming.profiling.judging import Judgement
     from kongming.profiling.plans.campaign_plan import Plan
+    from kongming.records.judging import Judgement
     from kongming.store import Store
 
 
@@ -183,8 +183,8 @@ def _report(
     as_json: bool,
 ) -> None:
     from kongming.cli.profile.campaign_view import format_slowdown
-    from kongming.profiling.judging import judge
     from kongming.profiling.runs.signature import needed_seconds
+    from kongming.records.judging import judge
     from kongming.records.run import solo_time
 
     plan = campaign.plan
@@ -291,7 +291,7 @@ def show_judged(judged: Mapping[str, Judgement]) -> None:
 
 
 def _already(store: Store, campaign: str, apps: Iterable[str], *, as_json: bool) -> int:
-    from kongming.profiling.judging import judge
+    from kongming.records.judging import judge
 
     runs = store.runs(campaign=campaign, fingerprints=False)
     judged = {app: judge(run for run in runs if run.app == app) for app in sorted(apps)}
