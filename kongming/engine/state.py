@@ -327,7 +327,7 @@ class World:
         awake = table.awake[rows]
         if newcomer is not None:
             met = met + fitted(newcomer.slowed, width)
-            awake = together((awake, newcomer.awake))
+            awake = together((awake, np.asarray(newcomer.awake)))
         slowed = met - slots.idle[where, :width]
         starts = np.flatnonzero(np.diff(kinds, prepend=-1))
         models = [self.catalog.at(kind) for kind in kinds[starts].tolist()]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any, overload
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 from kongming.arrays import Floats
 from kongming.learning.columns import shrunk_median
 from kongming.records.run import WAITING_SHARE, Run, Signature
+
+_Share = TypeVar("_Share", float, Floats)
 
 WAITS = 0.2
 """A program that is off its processor for at least this share of its solo time waits."""
@@ -60,14 +62,12 @@ def awake_share(signatures: Sequence[Signature]) -> float:
     return 1.0 - min(math.fsum(waits) / len(waits), 1.0) if waits else 0.0
 
 
-@overload
-def together(shares: Iterable[float]) -> float: ...
-@overload
-def together(shares: tuple[Floats, float]) -> Floats: ...
-def together(shares: Iterable[Any]) -> Any:
+def together(shares: Iterable[_Share]) -> _Share:
     """Return the share of time in which at least one of several programs keeps a CPU awake, if
-    they wait independently of each other. A share may be an array (n,), and so is the result."""
-    return 1.0 - math.prod(1.0 - share for share in shares)
+    they wait independently of each other. Arrays of shares are combined entry by entry."""
+    asleep: Any = math.prod(1.0 - share for share in shares)
+    awake: _Share = 1.0 - asleep
+    return awake
 
 
 def with_awake_factor(log_slowdown: Floats, factor: float, share: Floats) -> Floats:

@@ -48,7 +48,7 @@ def test_another_neighbour_never_lets_a_cpu_sleep_more(several: list[float], one
     assert -1e-12 <= together(several) <= whole + 1e-12 <= 1.0 + 2e-12
     assert whole == pytest.approx(together([one, *reversed(several)]))
     np.testing.assert_array_equal(
-        together((np.array(several), one)), [together([s, one]) for s in several]
+        together((np.array(several), np.array(one))), [together([s, one]) for s in several]
     )
 
 
