@@ -11,7 +11,7 @@ from operator import mul
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from kongming.records import moments
+from kongming.records import control, moments
 from kongming.records.errors import InputError, KongmingError
 
 if TYPE_CHECKING:
@@ -63,7 +63,11 @@ def measured_pairs(runs: Sequence[Run], apps: Sequence[str], scale: Scale) -> li
             coruns = [] if solos is None else coruns
             values = [] if solos is None else slowdowns(coruns, solos)
             shared = 0.0 if solos is None else shared_solo_variance(coruns, solos)
-        marks = [changed(run, usual) for run in coruns]
+        others = control.disturbed(coruns)
+        marks = [
+            None if (moved := changed(run, usual)) is None else moved or run.id in others
+            for run in coruns
+        ]
         # Without a fingerprint around any run, no run was checked.
         marked = () if all(mark is None for mark in marks) else tuple(map(bool, marks))
         measurements.append(PairMeasurement(app, other, tuple(values), marked, shared))

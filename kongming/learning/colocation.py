@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
+from kongming.records import control
 from kongming.records.errors import IncompatibleError, InputError
 from kongming.records.run import Signature
 
@@ -48,8 +49,9 @@ def environment(signatures: Sequence[Times], idle: Times) -> dict[str, float]:
 
 
 def mean_signature(signatures: Sequence[Signature]) -> dict[str, float]:
-    """Return the geometric mean of repeated signatures of one application at one placement. A
-    surrogate that is missing in some of them is averaged over the others.
+    """Return the geometric mean of repeated signatures of one application at one placement, without
+    those that were disturbed (``control``). A surrogate that is missing in some of them is averaged
+    over the others.
 
     Raises:
         InputError: there is none.
@@ -73,7 +75,7 @@ def mean_signature(signatures: Sequence[Signature]) -> dict[str, float]:
     if len(signatures) == 1:
         return first.fingerprint.times()
     logs: dict[str, list[float]] = {}
-    for signature in signatures:
+    for signature in control.undisturbed(signatures):
         for name, seconds in signature.fingerprint.times().items():
             logs.setdefault(name, []).append(_log(name, seconds))
     return {name: math.exp(math.fsum(values) / len(values)) for name, values in logs.items()}

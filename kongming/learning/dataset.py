@@ -27,6 +27,7 @@ from kongming.learning.columns import (
     waiting_share,
     without_missing,
 )
+from kongming.records import control
 from kongming.records.errors import IncompatibleError, UntrainedError
 from kongming.records.moments import unix
 from kongming.records.run import Run, SoloTime, solo_time
@@ -122,12 +123,12 @@ def build(
 ) -> Dataset:
     """Build the dataset of one application on one node at one placement.
 
-    ``columns`` restricts the surrogates to those named. Failed runs, runs without a fingerprint and
-    repeated ids are left out; so are columns that are constant or missing in too many runs (see
-    ``MISSING_SHARE``), and then runs without a reading of a remaining column. ``dropped_columns``
-    and ``dropped_runs`` list what was left out, with reasons. Columns are sorted by name and rows
-    are in order of start, so that neither the order of surrogates nor that of runs in the input
-    matters. Without ``denoise``, readings after a run are not used.
+    ``columns`` restricts the surrogates to those named. Failed runs, runs without a fingerprint,
+    disturbed ones (``control``) and repeated ids are left out; so are columns that are constant or
+    missing in too many runs (see ``MISSING_SHARE``), and then runs without a reading of a remaining
+    column. ``dropped_columns`` and ``dropped_runs`` list what was left out, with reasons. Columns
+    are sorted by name and rows are in order of start, so that neither the order of surrogates nor
+    that of runs in the input matters. Without ``denoise``, readings after a run are not used.
 
     Raises:
         IncompatibleError: the runs differ in application, identity, node, placement, suite version
@@ -276,6 +277,13 @@ def _usable(runs: Iterable[Run]) -> tuple[list[Run], list[Dropped]]:
         else:
             kept.append(run)
         seen.add(run.id)
+    taken_by_others = control.left_out(kept)
+    dropped += [
+        Dropped(run.id, "was disturbed: arithmetic read slower than under the same load elsewhere")
+        for run in kept
+        if run.id in taken_by_others
+    ]
+    kept = [run for run in kept if run.id not in taken_by_others]
     kept.sort(key=lambda run: (run.started_at, run.step, run.id))
     return kept, dropped
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from kongming.records import control
 from kongming.records.run import Run, solo_time
 
 Verdict = Literal["good", "usable", "spoiled"]
@@ -90,6 +91,10 @@ def judge(runs: Iterable[Run]) -> Judgement:
     if disturbed := sum(map(was_disturbed, members)):
         clause = f"something else was measured on its CPUs during {disturbed} runs"
         (spoiled if 2 * disturbed >= len(members) else doubtful).append(clause)
+    slowed = len(control.disturbed(run for run in members if run.ok))
+    if 4 * slowed > len(members):
+        clause = f"somebody else slowed the processor during {slowed} of {len(members)} runs"
+        (spoiled if 2 * slowed >= len(members) else doubtful).append(clause)
     if len(solos) < _LEAST_SOLOS:
         doubtful.append(f"it ran alone only {_times(len(solos))}")
     failed = sum(not run.ok for run in members)

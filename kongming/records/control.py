@@ -1,0 +1,119 @@
+"""The negative control: what cannot be slowed here must read as ever, else somebody else was there.
+
+On cores of their own nothing slows arithmetic in registers, whatever the neighbour does. Where it
+reads slower than in its like, the host or another tenant took part of the processor, and everything
+else that was read then is about them. On a shared core the neighbour itself takes the processor:
+there is no control. Pure.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
+
+from kongming.records.fingerprint import Fingerprint
+from kongming.records.run import Run, Signature
+
+NAMES = ("compute.float", "compute.int")
+"""Surrogates that stay in registers."""
+
+LIMIT = 0.15
+"""Log of the factor over the least of its like above which a reading was disturbed. The clock of a
+processor falls by less where its other cores are busy."""
+
+TAKES = 3
+"""How often a measurement that was disturbed is taken at most; the least disturbed stays."""
+
+_OF_ITS_OWN = ("cross-core", "cross-socket")
+
+
+def applies(placement: str) -> bool:
+    """Whether the program has a core of its own at this placement."""
+    return placement in _OF_ITS_OWN
+
+
+def excesses(prints: Sequence[Fingerprint]) -> list[float]:
+    """By how much the controls of each fingerprint read above the least of all, in logs; 0 where it
+    has none. All are of one placement, suite and load."""
+    logs = [
+        {name: math.log(s) for name, s in one.times().items() if name in NAMES and s > 0.0}
+        for one in prints
+    ]
+    least = {
+        name: min(row[name] for row in logs if name in row)
+        for name in NAMES
+        if any(name in row for row in logs)
+    }
+    return [
+        math.fsum(value - least[name] for name, value in row.items()) / len(row) if row else 0.0
+        for row in logs
+    ]
+
+
+def undisturbed(signatures: Sequence[Signature]) -> list[Signature]:
+    """The repeated signatures of one application without those that were disturbed; at least one
+    stays."""
+    if len(signatures) < 2 or not applies(signatures[0].placement):
+        return list(signatures)
+    above = excesses([one.fingerprint for one in signatures])
+    limit = max(LIMIT, min(above))
+    return [one for one, value in zip(signatures, above, strict=True) if value <= limit]
+
+
+def left_out(runs: Sequence[Run]) -> frozenset[str]:
+    """The ids of the disturbed runs to leave out: none where more than a quarter of the runs was
+    disturbed, since those left would be of the machine's quiet moments alone."""
+    found = disturbed(runs)
+    return found if 4 * len(found) <= len(runs) else frozenset()
+
+
+def disturbed(runs: Iterable[Run]) -> frozenset[str]:
+    """The ids of the runs that were disturbed: their controls right before and right after, on
+    average, read above the least under the same load in their campaign."""
+    alike: dict[object, list[tuple[Run, Fingerprint]]] = {}
+    for run in runs:
+        if applies(run.placement):
+            load = (run.campaign, run.node_id, run.placement, run.levels, run.neighbours)
+            for one in (run.before, run.after):
+                if one is not None:
+                    alike.setdefault((load, one.suite, one.suite_version), []).append((run, one))
+    found: dict[str, list[float]] = {}
+    for pairs in alike.values():
+        above = excesses([one for _, one in pairs])
+        for (run, _), value in zip(pairs, above, strict=True):
+            found.setdefault(run.id, []).append(value)
+    return frozenset(
+        run_id for run_id, values in found.items() if math.fsum(values) / len(values) > LIMIT
+    )
+
+
+Taken = TypeVar("Taken")
+
+
+def least_disturbed(takes: Sequence[tuple[float, Taken]]) -> Taken:
+    """Of several takes with their excesses the least disturbed; the latest of equals."""
+    least = min(excess for excess, _ in takes)
+    return [taken for excess, taken in takes if excess == least][-1]
+
+
+class Watch:
+    """What the controls read so far in a campaign, by what they are compared within: whether the
+    newest reading was disturbed, so that it is taken again."""
+
+    def __init__(self, placement: str) -> None:
+        self._applies = applies(placement)
+        self._seen: dict[object, list[Fingerprint]] = {}
+
+    def excess(self, alike: object, prints: Sequence[Fingerprint | None]) -> float:
+        """Learn of fingerprints taken under one load; returns by how much their controls read above
+        the least under it, on average, in logs. 0 where there is no control."""
+        taken = [one for one in prints if one is not None]
+        if not self._applies or not taken:
+            return 0.0
+        values = []
+        for one in taken:
+            seen = self._seen.setdefault((alike, one.suite, one.suite_version), [])
+            seen.append(one)
+            values.append(excesses(seen)[-1])
+        return math.fsum(values) / len(values)
