@@ -30,10 +30,13 @@ from kongming.records.errors import (
     ProbeError,
 )
 from kongming.records.fingerprint import Fingerprint, NodeFacts
-from kongming.records.run import WAITING_SHARE, Run, Signature
+from kongming.records.run import CUT_OFF, WAITING_SHARE, Run, Signature
 
 QUICK = "quick"
 """Suite that is timed right before and right after every run."""
+
+MOST_SLOWDOWN = 5.0
+"""A run under load is ended at so many times the program's runtime alone, and kept as that slow."""
 
 UNKNOWN_ITERATION_S = 3.0
 """Assumed length of an iteration before the first one was timed."""
@@ -55,6 +58,7 @@ class _Campaign:
     runners: dict[str, AnyRunner] = field(default_factory=dict)
     neighbours: dict[str, AnyRunner] = field(default_factory=dict)
     walls: dict[str, float] = field(default_factory=dict)
+    alone: dict[str, list[float]] = field(default_factory=dict)
     waits: dict[str, list[float]] = field(default_factory=dict)
     watch: control.Watch = field(default_factory=lambda: control.Watch(""))
     completed: int = 0
@@ -266,6 +270,8 @@ def _finish_step(
         )
         if first and run.wall_s < needed:
             yield Short(step.app, run.wall_s, needed)
+        if step.kind == "solo":
+            state.alone.setdefault(step.app, []).append(run.wall_s)
         if step.kind == "solo" and run.waiting_share is not None:
             state.waits.setdefault(step.app, []).append(run.waiting_share)
     elif step.kind == "solo" and step.repeat == 0:
@@ -306,9 +312,20 @@ def _timed_run(
     state: _Campaign, step: Step, site: Site, fingerprint: Fingerprint, settled: float
 ) -> Run:
     runner = state.runners[step.app]
+    limit = _cut_off_s(state, step)
     before = passive.snapshot()
-    outcome = runner.run(state.sites[step.app].app_cpus, cgroup_procs=site.app_procs)
+    outcome = runner.run(
+        state.sites[step.app].app_cpus, cgroup_procs=site.app_procs, timeout_s=limit
+    )
     signals = passive.difference(before, passive.snapshot())
+    if limit is not None and outcome.timed_out:
+        signals = {**signals, CUT_OFF: 1.0}
+        outcome = replace(
+            outcome,
+            metric=outcome.wall_s,
+            error=None,
+            warnings=(*outcome.warnings, f"cut off at {MOST_SLOWDOWN:g} times its runtime alone"),
+        )
     return as_run(
         outcome,
         runner.app,
@@ -321,6 +338,17 @@ def _timed_run(
         campaign=state.campaign,
         step=step.index,
     )
+
+
+def _cut_off_s(state: _Campaign, step: Step) -> float | None:
+    """After how long a run under load is ended, though its program may run for longer: how many
+    times slower it is says little more, and costs minutes. None: not for that reason."""
+    app = state.apps[step.app]
+    alone = state.alone.get(step.app)
+    if not step.levels or not alone or app.metric is not None or app.kind == "service":
+        return None
+    limit = MOST_SLOWDOWN * median(alone)
+    return limit if app.timeout_s is None or limit < app.timeout_s else None
 
 
 def as_run(outcome: Outcome, app: Application, site: Site, **fields: object) -> Run:

@@ -20,6 +20,10 @@ signature: an attempt at a signature that failed (one that succeeded is a Signat
 environment: under limits or neighbours that no model is told of, named in ``config``."""
 
 
+CUT_OFF = "cut_off"
+"""Name of the passive signal (1) of a run that was ended before its program was: its cost is a
+lower bound."""
+
 WAITING_SHARE = "waiting_share"
 """Name of the passive signal of a signature that says for which share of its solo time the program
 was off its processor."""

@@ -187,6 +187,30 @@ def test_one_that_does_not_work_at_all_is_left_out_at_once(
     assert "nothing to set up" in seen["unset"]["dropped"]
 
 
+def test_a_run_under_load_is_ended_at_five_times_its_runtime_alone(
+    kongming: Kongming, tmp_path: Path, hasty: Path
+) -> None:
+    file = tmp_path / "apps.toml"
+    file.write_text(
+        f'[apps.slowed]\ncommand = "if {LOADED}; then sleep 600; else sleep 0.2; fi"\n'
+        f'[apps.limited]\ncommand = "if {LOADED}; then sleep 600; else sleep 0.2; fi"\n'
+        "timeout_s = 0.8\n"
+    )
+    done = kongming("profile", file, *SAME_CORE, "--json")
+    assert done.returncode == 1, done.stderr
+    runs = stored(kongming)
+    slowed = [run for run in runs if run["app"] == "slowed" and run["kind"] == "induced"]
+    alone = [run["metric"] for run in runs if run["app"] == "slowed" and run["kind"] == "solo"]
+    assert slowed
+    for run in slowed:
+        assert run["ok"]
+        assert run["passive"]["cut_off"] == 1.0
+        assert run["metric"] > 4 * min(alone)
+        assert "cut off at 5 times its runtime alone" in " ".join(run["warnings"])
+    limited = [run for run in runs if run["app"] == "limited" and run["kind"] == "induced"]
+    assert [run["ok"] for run in limited] == [False] * len(limited)
+
+
 def test_what_fails_under_load_is_kept_with_its_reason_and_the_campaign_goes_on(
     kongming: Kongming, tmp_path: Path, hasty: Path
 ) -> None:

@@ -99,9 +99,25 @@ _QUICK_SHARED_CORE: _Ladder = (
     (("memory.random.1G", 1.0),),
     (("net.loopback", 1.0),),
 )
-_QUICK_SOLO = 6
+_QUICK_SOLO = 12
+"""Runs alone of the whole quick plan: each target is over those of its minutes, and the noise of a
+program is theirs."""
+
+_FEW_SOLOS = 6
+"""The most runs alone where the number of levels is limited."""
+
+_HEAVY_LEVELS, _HEAVY_OBSERVATIONS = 3, 3
+"""So many levels of the whole quick plan are the heaviest on what programs share, and so often
+observed: heavy loads are those whose runs repeat worst, and whose predictions matter most."""
+
+_SHARED = {"cross-core": ("cache", "memory"), "same-core": ("compute", "cache", "memory")}
+"""The families whose full loads are the heaviest, by placement; cross-core for all others."""
+
 _QUICK_SIGNATURES = 3
 _PAPER_SIGNATURES = 3
+
+Mixed = tuple[LoadLevel, ...]
+"""The inducers that run at once."""
 
 SIGNATURE_ITERATIONS = (2, 3)
 """Minimum and usual maximum number of complete iterations per signature; a program that is too
@@ -181,6 +197,18 @@ def levels_of(
     return tuple(levels[:limit])
 
 
+def heaviest(ladder: Sequence[Mixed], placement: str) -> tuple[Mixed, ...]:
+    """The levels that press hardest on what programs share: single ones at full intensity, the most
+    informative first."""
+    families = _SHARED.get(placement, _SHARED["cross-core"])
+    heavy = [
+        level
+        for level in ladder
+        if len(level) == 1 and level[0].intensity == 1.0 and level[0].family in families
+    ]
+    return tuple(heavy[:_HEAVY_LEVELS])
+
+
 def _resolve(surrogate: str, inducers: Mapping[str, str]) -> str | None:
     if surrogate in inducers:
         return surrogate
@@ -227,13 +255,16 @@ def make_plan(
     observations = repeats * (PAPER_OBSERVATIONS if name == "paper" else 1)
     if name == "paper":
         solos, signatures = PAPER_OBSERVATIONS * repeats, _PAPER_SIGNATURES
+    elif levels is None:
+        solos, signatures = _QUICK_SOLO * repeats, _QUICK_SIGNATURES
     else:
-        solos = _QUICK_SOLO * repeats if levels is None else max(3, min(_QUICK_SOLO, levels // 2))
-        signatures = _QUICK_SIGNATURES if levels is None else 1
+        solos, signatures = max(3, min(_FEW_SOLOS, levels // 2)), 1
+    whole = name == "quick" and levels is None
+    often = heaviest(ladder, placement) if whole else ()
 
     groups: list[_Group] = []
-    for repeat in range(observations):
-        for level in ladder:
+    for level in ladder:
+        for repeat in range(observations * (_HEAVY_OBSERVATIONS if level in often else 1)):
             for part in _parts(apps, rng):
                 groups.append([Step(0, 0, "induced", app, level, repeat) for app in part])
     for repeat in range(signatures):

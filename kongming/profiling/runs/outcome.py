@@ -32,6 +32,7 @@ class Outcome:
     error: str | None = None
     warnings: tuple[str, ...] = ()
     output_tail: str = ""
+    timed_out: bool = False
 
     @property
     def ok(self) -> bool:
@@ -85,6 +86,7 @@ def judge(
         error=error,
         warnings=warnings,
         output_tail=output.last_lines(),
+        timed_out=iteration.timed_out,
     )
 
 
