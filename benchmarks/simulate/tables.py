@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import csv
 import sys
+from itertools import permutations
 
 from kongming.campaigns.study_inputs import DEFAULT_PLACEMENT, STORE, Source, beliefs_for, pairs_of
 from kongming.evaluate.predicted_pairs import Scale, measured_pairs
@@ -37,7 +38,9 @@ def main() -> int:
     assert beliefs is not None
     campaigns = {run.campaign for run in runs if run.kind == "corun"}
     pairs = measured_pairs(
-        [run for run in runs if run.campaign in campaigns], table.apps, Scale("bracketed", {})
+        [run for run in runs if run.campaign in campaigns],
+        permutations(sorted(table.apps), 2),
+        Scale("bracketed", {}),
     )
     median, upper = beliefs.slowdowns()
     write = csv.writer(sys.stdout, lineterminator="\n").writerow

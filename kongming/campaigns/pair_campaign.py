@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
-from itertools import permutations
 from typing import TYPE_CHECKING
 
 from kongming.campaigns.campaign import drive
 from kongming.campaigns.evaluation import campaign_for, settings_of
+from kongming.campaigns.pair_sample import balanced_pairs
 from kongming.profiling.plans.precision import Progress
 
 if TYPE_CHECKING:
@@ -41,13 +41,17 @@ class PairCampaign:
         repeats: int,
         again: bool,
         precision: float | None = None,
+        sample: int | None = None,
     ) -> PairCampaign:
         """Return the newest campaign of these pairs; a new one if there is none, or if all are
         finished and ``again`` is true. ``precision``: the standard error of a pair's log mean at
-        which it is not repeated further; ``repeats`` are then the most."""
+        which it is not repeated further; ``repeats`` are then the most. ``sample``: so many pairs
+        instead of all."""
         document = settings_of(KIND, repeats, settings, apps)
         if precision is not None:
             document["precision"] = precision
+        if sample is not None:
+            document["sample"] = sample
         stored = campaign_for(store, document, seed=settings.asked_seed, again=again)
         return cls(settings, apps, store, stored)
 
@@ -61,7 +65,8 @@ class PairCampaign:
 
     @property
     def pairs(self) -> list[tuple[str, str]]:
-        return list(permutations(sorted(self.apps), 2))
+        document = self.stored.document
+        return balanced_pairs(list(self.apps), document.get("sample"), int(document["seed"]))
 
     @property
     def steps(self) -> frozenset[int]:

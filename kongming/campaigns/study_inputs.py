@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import permutations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -107,7 +108,9 @@ def _pairs_of_store(store: Store, placement: str, warn: Callable[[str], object])
         if run.campaign in campaigns
     ]
     apps = sorted({run.app for run in coruns})
-    measured = measured_pairs([*solos, *coruns], apps, Scale("bracketed", {}))
+    measured = measured_pairs(
+        [*solos, *coruns], permutations(sorted(apps), 2), Scale("bracketed", {})
+    )
     walls: dict[str, list[float]] = {}
     for run in solos:
         walls.setdefault(run.app, []).append(run.wall_s)

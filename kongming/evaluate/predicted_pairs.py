@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations, pairwise, permutations
+from itertools import combinations, pairwise
 from operator import mul
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -40,8 +40,10 @@ class Scale:
         )
 
 
-def measured_pairs(runs: Sequence[Run], apps: Sequence[str], scale: Scale) -> list[PairMeasurement]:
-    """Return every ordered pair of ``apps`` as measured by the co-runs in ``runs``, oldest first.
+def measured_pairs(
+    runs: Sequence[Run], pairs: Iterable[tuple[str, str]], scale: Scale
+) -> list[PairMeasurement]:
+    """Return each ordered pair as measured by the co-runs in ``runs``, oldest first.
 
     Bracketed costs are relative to the solo runs close in time among ``runs``; an application
     without any has no measurements.
@@ -52,7 +54,7 @@ def measured_pairs(runs: Sequence[Run], apps: Sequence[str], scale: Scale) -> li
 
     usual = limits(runs)
     measurements = []
-    for app, other in permutations(sorted(apps), 2):
+    for app, other in pairs:
         coruns = sorted(
             (run for run in runs if run.app == app and run.neighbours == (other,) and run.ok),
             key=lambda run: (run.started_at, run.step),

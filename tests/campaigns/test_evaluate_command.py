@@ -109,6 +109,31 @@ def test_pairs_stop_at_a_budget_resume_and_are_not_run_again(
     assert set(without["table"]) == {"count", "rate"}
 
 
+def test_a_sample_of_the_pairs_is_all_that_is_measured_and_scored(
+    asked: Json, kongming: Kongming, tmp_path: Path, one_cpu: None
+) -> None:
+    (tmp_path / "apps.toml").write_text(f'{TWO}[apps.nap]\ncommand = "sleep 0.05"\n')
+    common = ("--placement", "same-core", "--repeats", "1", "--models", "RIDGE", "--sample", "3")
+    asked("profile", "apps.toml", *QUICK, "--placement", "same-core")
+    evaluate = ("evaluate", "apps.toml", "--pairs", *common)
+    assert asked(*evaluate, "--dry-run")["pairs"] == {
+        "pairs": 3,
+        "runs": 6,
+        "seconds": pytest.approx(1, abs=60),
+    }
+    document = asked(*evaluate)
+    pairs = [(pair["app"], pair["neighbour"]) for pair in document["pairs"]]
+    assert sorted(app for app, _ in pairs) == sorted(other for _, other in pairs)
+    assert len(pairs) == 3
+    assert document["sample"] == 3
+    assert document["unmeasured"] == []
+    # The same pairs again, and without measuring.
+    assert asked(*evaluate, "--score-only")["campaign"] == document["campaign"]
+    refused = kongming(*evaluate[:-1], "7")
+    assert refused.returncode == 2
+    assert "3 (one for each application) to 6" in refused.stderr
+
+
 def test_nodes_are_environments_of_this_machine(asked: Json) -> None:
     common = ("--environments", "6", "--repeats", "1", "--models", "RIDGE")
     evaluate = ("evaluate", "apps.toml", "--nodes", "--placement", "same-core", *common)

@@ -27,6 +27,7 @@ _MEASURING = (
     "plan",
     "repeats",
     "precision",
+    "sample",
     "budget",
     "out",
     "preregister",
@@ -48,6 +49,7 @@ class Request:
     plan: str
     repeats: int | None
     precision: float | None
+    sample: int | None
     models: tuple[str, ...] | None
     environments: int | None
     budget: float | None
@@ -148,6 +150,14 @@ class Request:
     "mean is this small, as 3%, or it ran 40 times.",
 )
 @click.option(
+    "--sample",
+    type=click.IntRange(min=2),
+    metavar="N",
+    default=None,
+    help="With --pairs: N ordered pairs instead of all, drawn at random so that each application "
+    "is slowed, and presses, equally often.",
+)
+@click.option(
     "--models",
     metavar="NAME,NAME|all",
     default=None,
@@ -223,6 +233,7 @@ def command(
     plan: str,
     repeats: int | None,
     precision: str | None,
+    sample: int | None,
     models: str | None,
     environments: int | None,
     budget: float | None,
@@ -280,6 +291,7 @@ def command(
         ("--predictions", bool(predictions), pairs),
         ("--scored", scored is not None, pairs),
         ("--precision", precision is not None, pairs),
+        ("--sample", sample is not None, pairs),
         ("--preregister", preregister is not None, pairs),
     ):
         if given and not needed:
@@ -316,6 +328,7 @@ def command(
         plan=plan,
         repeats=repeats,
         precision=None if precision is None else parse_precision(precision),
+        sample=sample,
         models=_models(models),
         environments=environments,
         budget=budget,

@@ -43,6 +43,14 @@ class Held:
     def repeats(self) -> int:
         return int(self.campaign.document["repeats"])
 
+    @property
+    def pairs(self) -> list[tuple[str, str]]:
+        """The ordered pairs that were to be measured."""
+        from kongming.campaigns.pair_sample import balanced_pairs
+
+        document = self.campaign.document
+        return balanced_pairs(list(document["apps"]), document.get("sample"), int(document["seed"]))
+
 
 def evaluate_pairs(request: Request) -> int:
     """Measure missing runs, train, predict, score and print; return the exit status."""
@@ -88,6 +96,7 @@ def _register(request: Request, apps: Mapping[str, Application]) -> None:
         "plan": request.plan,
         "repeats": request.repeats or (REPEATS if request.precision is None else None),
         "precision": request.precision,
+        "sample": request.sample,
         "scored": request.scored,
     }
     models = request.models or model_names()
@@ -113,6 +122,7 @@ def _print_cost(store: Store, request: Request, site: ProfileSettings, repeats: 
     """Estimate the cost of the missing profiles and of all pairs."""
     from kongming.campaigns.campaign import seed_of
     from kongming.campaigns.cost import cost_of, solo_seconds, suite_seconds
+    from kongming.campaigns.pair_sample import balanced_pairs
     from kongming.campaigns.stored_profiles import Place, profiles_held
 
     place = Place(site.node.id, request.placement, site.suite.version)
@@ -127,7 +137,7 @@ def _print_cost(store: Store, request: Request, site: ProfileSettings, repeats: 
     around = 0.0
     if request.placement != "same-core":
         around = 2.0 * suite_seconds(site.suite, "quick", shared_core=False)
-    pairs = list(itertools.permutations(sorted(site.apps), 2))
+    pairs = balanced_pairs(list(site.apps), request.sample, seed_of(request.seed))
     # A neighbour is warmed up for an iteration; the run starts at a random moment of the next one.
     each = sum(1.5 * solo[other] + solo[app] + around for app, other in pairs)
     each += sum(solo[app] + around for app in site.apps)
@@ -182,6 +192,7 @@ def _measure(
             apps,
             repeats=request.most_repeats(REPEATS),
             precision=request.precision,
+            sample=request.sample,
             again=request.again,
         )
 
@@ -263,6 +274,7 @@ def _held(store: Store, request: Request, apps: Mapping[str, Application]) -> He
         placement=request.placement,
         repeats=request.repeats,
         **({} if request.precision is None else {"precision": request.precision}),
+        **({} if request.sample is None else {"sample": request.sample}),
     )
     document = campaign.document
     identities = {name: document["apps"][name] for name in apps}
@@ -314,7 +326,8 @@ def _score(
             keep(store, model_document)
     scale = scores.Scale.of(cast("Scored", request.scored), files)
     apps = sorted(files)
-    measured = scores.measured_pairs(held.runs, apps, scale)
+    pairs = [pair for pair in held.pairs if files.keys() >= set(pair)]
+    measured = scores.measured_pairs(held.runs, pairs, scale)
     if not any(pair.values for pair in measured):
         reasons = sorted({run.error for run in held.runs if run.error})
         raise MeasurementError(
@@ -355,6 +368,7 @@ def _score(
         "campaign": held.campaign.id,
         "seed": held.campaign.document.get("seed"),
         "precision": held.campaign.document.get("precision"),
+        "sample": held.campaign.document.get("sample"),
         "order": scores.order_measured(
             itertools.chain.from_iterable((*p.runs, *p.signatures) for p in profiles.values()),
             held.runs,

@@ -1,0 +1,42 @@
+"""Which ordered pairs are measured where all of them would take too long: pure."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from itertools import permutations
+
+from kongming.records.errors import InputError
+
+
+def balanced_pairs(apps: Sequence[str], count: int | None, seed: int) -> list[tuple[str, str]]:
+    """Return ``count`` ordered pairs of different applications, drawn at random so that each is
+    slowed, and presses, equally often (but for one); all of them for None.
+
+    The applications stand in a random circle, and each is paired with those at random distances:
+    every pair is as likely as any other.
+
+    Raises:
+        InputError: there are not so many pairs, or fewer than one for each application.
+    """
+    names = sorted(apps)
+    n = len(names)
+    if count is None or count == n * (n - 1):
+        return list(permutations(names, 2))
+    if not n <= count <= n * (n - 1):
+        raise InputError(
+            "is out of range.",
+            field="--sample",
+            found=count,
+            allowed=f"{n} (one for each application) to {n * (n - 1)} (all ordered pairs)",
+        )
+    rng = random.Random(seed)
+    circle = rng.sample(names, n)
+    distances = rng.sample(range(1, n), -(-count // n))
+    pairs = [
+        (circle[place], circle[(place + distance) % n])
+        for distance in distances
+        for place in range(n)
+    ]
+    # The last distance may not be needed for all: the circle has no beginning, so the first do.
+    return sorted(pairs[:count])
