@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kongming.arrays import Floats
-from kongming.learning import intervals
+from kongming.learning import intervals, usefulness
 from kongming.learning.drivers import drivers
 from kongming.learning.intervals import UNWIDENED, Widening
 from kongming.learning.model_file import FrozenModel, ModelFile
@@ -150,6 +150,8 @@ def prediction_of(
         )
     if not answer.interval.calibrated:
         warnings.append(_uncalibrated(frozen, asked))
+    if (doubt := usefulness.remark(file.app, frozen)) is not None:
+        warnings.append(doubt)
     moved = answer.row - answer.scorer.log_idle
     return Prediction(
         app=file.app,

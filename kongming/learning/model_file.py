@@ -14,15 +14,16 @@ from kongming.learning import spaces
 from kongming.learning.consensus import consensus
 from kongming.learning.predictor_loading import Predictor, load
 from kongming.learning.registry import Space
+from kongming.learning.usefulness import MEAN, ONE
 from kongming.records.errors import UnknownNameError
 from kongming.records.run import SoloTime
 from kongming.sealed_document import DocumentKind, finite, positive
 
 __all__ = ["FrozenModel", "ModelFile", "Selection", "Variant", "read", "seal"]
 
-_KIND = DocumentKind("kongming-model", 2, "model document", "train it again", "kongming train")
-"""Version 2 has shrunk stacks of equal weights, of type ``consensus``, and ``awake``; 1 is read as
-it is."""
+_KIND = DocumentKind("kongming-model", 3, "model document", "train it again", "kongming train")
+"""Version 2 has shrunk stacks of equal weights, of type ``consensus``, and ``awake``; 3 what each
+model is not clearly better than. Earlier ones are read as they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,8 @@ class Selection:
 class FrozenModel:
     """One model of a variant. ``weights`` (p,) is how much each column can move the log slowdown;
     ``residuals`` and ``severities`` are those of its validation, over ``groups`` left-out groups;
-    ``scores`` its errors; ``selection`` that of a genetic model."""
+    ``scores`` its errors; ``not_better_than`` the trivial answers that it is not clearly better
+    than, None where that was not judged; ``selection`` that of a genetic model."""
 
     name: str
     space: Space
@@ -51,6 +53,7 @@ class FrozenModel:
     severities: Floats
     groups: int
     scores: Mapping[str, float]
+    not_better_than: tuple[str, ...] | None = None
     selection: Selection | None = None
 
     @property
@@ -267,8 +270,18 @@ def _frozen_model(
         severities=severities,
         groups=int(document["groups"]),
         scores={str(k): finite(v) for k, v in document["scores"].items()},
+        not_better_than=_trivial(document.get("not_better_than")),
         selection=_selection(document["selection"], columns) if "selection" in document else None,
     )
+
+
+def _trivial(names: object) -> tuple[str, ...] | None:
+    # Documents of versions 1 and 2 have none.
+    if names is None:
+        return None
+    if not isinstance(names, list) or not set(names) <= {MEAN, ONE}:
+        raise ValueError("not_better_than")
+    return tuple(names)
 
 
 def _selection(document: Mapping[str, Any], columns: tuple[str, ...]) -> Selection:

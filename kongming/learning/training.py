@@ -16,9 +16,10 @@ from kongming.learning import intervals
 from kongming.learning import model_file as persist
 from kongming.learning.columns import quick_columns as quick_columns_of
 from kongming.learning.dataset import Dataset
-from kongming.learning.estimators.stacking import better, stacked
+from kongming.learning.estimators.stacking import stacked
 from kongming.learning.fitting import Fitted, fit
 from kongming.learning.registry import AUTO, KINDS, STACK, Kind, model_kind, model_names
+from kongming.learning.usefulness import not_better_than
 from kongming.learning.validation import (
     LEAST_NOISE,
     Fold,
@@ -149,13 +150,18 @@ def _train_variant(
     spread = data.spread
     severities = intervals.severity(np.exp(data.known), np.exp(data.idle), spread)
     inner = positions(folds, np.arange(len(data.y)))
+    if stack is not None:
+        validations[STACK] = stack
+    judged = {
+        name: _judged(one, validations["MEAN"], data.y, folds, severities)
+        for name, one in validations.items()
+    }
     models = {}
     for kind in kinds:
         fitted = fit(kind, data, noise=noise, inner=inner, random_state=random_state)
-        models[kind.name] = _model(kind, fitted, data, validations[kind.name], folds, severities)
+        models[kind.name] = _model(kind, fitted, data, validations[kind.name]) | judged[kind.name]
     if stack is not None:
-        validations[STACK] = stack
-        models[STACK] = _stack(stack, {name: models[name] for name in members}, folds, severities)
+        models[STACK] = _stack({name: models[name] for name in members}) | judged[STACK]
     return {
         "columns": list(data.columns),
         "families": dict(zip(data.columns, data.families, strict=True)),
@@ -168,19 +174,12 @@ def _train_variant(
         "noise_floor_pct": None if measured is None else 100.0 * measured,
         "groups": [fold.name for fold in folds],
         "chosen": chosen,
-        "reason": _reason(chosen, model, validations, determined, data.y),
+        "reason": _reason(chosen, model, validations, determined),
         "models": models,
     }
 
 
-def _model(
-    kind: Kind,
-    fitted: Fitted,
-    data: Dataset,
-    validation: Validation,
-    folds: Sequence[Fold],
-    severities: Floats,
-) -> dict[str, Any]:
+def _model(kind: Kind, fitted: Fitted, data: Dataset, validation: Validation) -> dict[str, Any]:
     findings = fitted.estimator.findings()
     if "evaluations" in findings:
         findings["validation_evaluations"] = validation.evaluations
@@ -189,17 +188,11 @@ def _model(
         "bounds": list(fitted.bounds),
         "frozen": fitted.estimator.freeze(),
         "weights": _named(data, _weights(fitted, data)),
-        **_judged(validation, folds, severities),
         **findings,
     }
 
 
-def _stack(
-    validation: Validation,
-    members: Mapping[str, Mapping[str, Any]],
-    folds: Sequence[Fold],
-    severities: Floats,
-) -> dict[str, Any]:
+def _stack(members: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """Return the stack as a model; its members are in the same variant."""
     models = list(members.values())
     return {
@@ -213,13 +206,18 @@ def _stack(
             column: float(np.mean([model["weights"][column] for model in models]))
             for column in models[0]["weights"]
         },
-        **_judged(validation, folds, severities),
     }
 
 
-def _judged(validation: Validation, folds: Sequence[Fold], severities: Floats) -> dict[str, Any]:
-    """Return the results of validation: residuals with the severity of their environments, and
-    scores.
+def _judged(
+    validation: Validation,
+    mean: Validation,
+    y: Floats,
+    folds: Sequence[Fold],
+    severities: Floats,
+) -> dict[str, Any]:
+    """Return the results of validation: residuals with the severity of their environments, scores,
+    and the trivial answers that the model is not clearly better than (null without scores).
     """
     percent = validation.percent()
     scores = {}
@@ -235,6 +233,7 @@ def _judged(validation: Validation, folds: Sequence[Fold], severities: Floats) -
         "severities": severities[validation.rows].tolist(),
         "groups": len(folds),
         "scores": scores,
+        "not_better_than": not_better_than(validation, mean, y) if scores else None,
     }
 
 
@@ -261,21 +260,12 @@ def _reason(
     asked: str,
     validations: Mapping[str, Validation],
     determined: Sequence[Kind],
-    y: Floats,
 ) -> str:
-    """Return why ``chosen`` answers, and what it is not clearly better than on left-out runs."""
+    """Return why ``chosen`` answers."""
     if asked != AUTO:
         return "it was requested"
     if chosen == STACK:
-        stack, mean = validations[STACK], validations["MEAN"]
-        rivals = {"MEAN": mean.residuals, "saying that nothing slows it": y[stack.rows]}
-        equal = [
-            name
-            for name, residuals in rivals.items()
-            if not better(stack.residuals, residuals, stack.weights)
-        ]
-        doubt = f"; on left-out families no model is clearly better than {' or '.join(equal)}"
-        return f"it is the mean of the penalised models{doubt if equal else ''}"
+        return "it is the mean of the penalised models"
     errors = {kind.name: validations[kind.name].error for kind in determined}
     least = min(errors, key=lambda name: errors[name])
     if not np.isfinite(errors[least]):

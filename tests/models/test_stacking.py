@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from kongming.learning.consensus import consensus
-from kongming.learning.estimators.stacking import better
 from kongming.learning.training import train_application
+from kongming.learning.usefulness import better
 from tests.models import synthetic
 
 logs = st.floats(-5.0, 5.0, allow_subnormal=False)
@@ -57,8 +57,9 @@ def test_training_says_when_no_model_is_better_than_saying_nothing() -> None:
     insensitive = train_application(synthetic.campaign("still", {}), models=("STACK",))
     variant = insensitive["variants"]["full"]
     assert variant["chosen"] == "STACK"
-    assert "no model is clearly better than" in variant["reason"]
-    assert "saying that nothing slows it" in variant["reason"]
+    assert variant["models"]["STACK"]["not_better_than"] == ["MEAN", "1"]
     runs = synthetic.campaign("loaded", {"memory.random.128M": 0.8, "iobench.read.4M": 0.5})
     sensitive = train_application(runs, models=("STACK",))["variants"]["full"]
     assert sensitive["reason"] == "it is the mean of the penalised models"
+    assert sensitive["models"]["STACK"]["not_better_than"] == []
+    assert "MEAN" in sensitive["models"]["MEAN"]["not_better_than"]

@@ -110,7 +110,7 @@ def _explain_now(question: Question, store_url: str | None) -> Explanation:
     check_model(question.model)
     with Store.open(store_url, create=False) as store:
         where = placement_for(store, question.app, question.placement)
-        trained, _ = model_of(store, question.app, where, question.model)
+        trained, _ = model_of(store, question.app, where)
         taken = measure(trained, question.model, None)
         asked = replace(question, node=taken.node.id, placement=where)
         return explain_measured(store, taken, asked, Widenings(store, question.model).of(trained))

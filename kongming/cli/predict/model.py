@@ -138,6 +138,8 @@ def _card(
     curves: Sequence[Curve],
     widening: Widening,
 ) -> dict[str, Any]:
+    from kongming.learning import usefulness
+
     variants = document["variants"]
     return {
         "app": file.app,
@@ -158,6 +160,7 @@ def _card(
         "runs": {**document["runs"], **_measured(store, file)},
         "requested": document["requested"],
         "chosen": {name: variant["chosen"] for name, variant in variants.items()},
+        "remark": usefulness.remark(file.app, frozen),
         "variants": {
             name: {
                 "columns": variant["columns"],

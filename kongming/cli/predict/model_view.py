@@ -41,6 +41,8 @@ def show(card: Card) -> None:
     console.print(errors_table(variants))
     for line in chosen_lines(variants):
         console.print(line, markup=False)
+    if card["remark"] is not None:
+        console.print(f"! {card['remark']}", markup=False)
     console.print()
     for line in _selected(card):
         console.print(line, markup=False)

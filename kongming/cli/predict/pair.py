@@ -111,7 +111,7 @@ def predict_pair_member(
     from kongming.cli.predict.widening import note
     from kongming.learning.predict import predict_colocated
 
-    file, warnings = model_of(store, app, placement, model)
+    file, warnings = model_of(store, app, placement)
     signatures = signatures_of(store, other, file)
     widening = widenings.of(file)
     with naming_short(store, file, {other: signatures}):

@@ -168,7 +168,7 @@ def command(
     with Store.open(store_url, create=False) as store:
         where = placement_for(store, app, placement)
         measuring = file is None and (now or not others)
-        trained, warnings = model_of(store, app, where, model)
+        trained, warnings = model_of(store, app, where)
         neighbours = {other: signatures_of(store, other, trained) for other in others}
         live: Fingerprint | None = None
         if file is not None:

@@ -96,7 +96,7 @@ def command(
             "needs --server.", field="--no-wait", hint="A local training always runs to its end."
         )
     from kongming.cli.extras import require
-    from kongming.cli.predict.usefulness import remarks
+    from kongming.cli.predict.trained import profile_remarks
     from kongming.process_pool import available_cpus, in_order
     from kongming.records.errors import UntrainedError
     from kongming.store import Store
@@ -105,6 +105,7 @@ def command(
         model_kind(model)
     for module in ("numpy", "scipy", "sklearn", "lightgbm", "deap", "loky"):
         require("kongming train", "predict", module)
+    from kongming.learning import usefulness
     from kongming.learning.model_file import read
 
     trained: list[dict[str, Any]] = []
@@ -124,8 +125,10 @@ def command(
                 version = store.put_model(
                     task.app, answer["identity"], task.node_id, task.placement, answer
                 )
-                said = remarks(read(answer), task.runs)
-                trained.append(summary(answer, version) | {"warnings": list(said)})
+                file = read(answer)
+                doubt = usefulness.remark(file.app, file.variants["full"].model())
+                said = [*profile_remarks(file, task.runs), *filter(None, [doubt])]
+                trained.append(summary(answer, version) | {"warnings": said})
     failed.sort(key=lambda failure: names.index(failure["app"]))
     if not trained:
         raise UntrainedError(

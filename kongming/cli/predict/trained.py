@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,7 @@ from kongming.records.questions import placement_or_default
 
 if TYPE_CHECKING:
     from kongming.learning.model_file import ModelFile
-    from kongming.records.run import Signature
+    from kongming.records.run import Run, Signature
     from kongming.store import Store
 
 placement_of_model = click.option(
@@ -49,11 +49,9 @@ def check_known(store: Store, app: str) -> None:
         )
 
 
-def model_of(
-    store: Store, app: str, placement: str, model: str | None = None
-) -> tuple[ModelFile, tuple[str, ...]]:
-    """Return the checked model of ``app`` in service at ``placement``, and warnings about it: its
-    age, its profile, and whether ``model`` (None: the chosen one) says more than a trivial answer.
+def model_of(store: Store, app: str, placement: str) -> tuple[ModelFile, tuple[str, ...]]:
+    """Return the checked model of ``app`` in service at ``placement``, and warnings about its age
+    and its profile.
 
     Raises:
         UnknownNameError: the application was never profiled.
@@ -71,11 +69,30 @@ def model_of(
             hint=f"Train it: kongming train {app} --placement {placement}",
         )
     file = ModelFiles(store).read(app, placement, version)
-    from kongming.cli.predict.usefulness import remarks
-
     runs = store.runs(app=app, node_id=file.node_id, placement=placement, fingerprints=False)
-    known = file.variants["full"].models
-    return file, (*_stale(store, file), *remarks(file, runs, model if model in known else None))
+    return file, (*_stale(store, file), *profile_remarks(file, runs))
+
+
+def profile_remarks(file: ModelFile, runs: Iterable[Run]) -> tuple[str, ...]:
+    """Return a sentence on the profile that a model was trained on, unless it is good.
+
+    Args:
+        runs: the application's runs, without fingerprints; those of other sites are ignored.
+    """
+    from kongming.records.judging import judge, without_spoiled
+
+    site = (file.app, file.identity, file.node_id, file.placement)
+    members, _ = without_spoiled(
+        [
+            run
+            for run in runs
+            if (run.app, run.identity, run.node_id, run.placement) == site
+            and run.kind in ("solo", "induced")
+        ]
+    )
+    if not members or (judgement := judge(members)).verdict == "good":
+        return ()
+    return (f"The profile of {file.app} is {judgement} {judgement.advice}",)
 
 
 def signatures_of(store: Store, app: str, file: ModelFile) -> list[Signature]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
 
 from kongming.cli import options, output
 from kongming.cli.examples import examples
+from kongming.records.errors import MALFORMED
 from kongming.records.run import Run, solo_time
 
 
@@ -20,7 +21,8 @@ def command(store_url: str | None, as_json: bool) -> None:
     """List the applications that were profiled, by node and placement.
 
     An application whose command, executable, environment or set-up changed has a new identity;
-    runs of different identities are never mixed.
+    runs of different identities are never mixed. "not better than" names the trivial answers
+    (MEAN, or 1) that its model in service is not clearly better than.
     """
     from kongming.store import Store
 
@@ -31,6 +33,7 @@ def command(store_url: str | None, as_json: bool) -> None:
             places = groups.setdefault((run.app, run.identity), {})
             places.setdefault((run.node_id, run.placement), []).append(run)
         signed = {(s.app, s.identity, s.node_id, s.placement) for s in store.signatures()}
+        doubts = {key: _doubts(store.model(*key)) for key in store.models_in_service()}
         names = {node.id: node.name for node in store.nodes()}
         where = store.url
     documents = []
@@ -38,7 +41,10 @@ def command(store_url: str | None, as_json: bool) -> None:
         places = groups.get((entry.name, entry.identity), {})
         profiles = [
             _profile(node_id, names.get(node_id), placement, runs)
-            | {"signature": (entry.name, entry.identity, node_id, placement) in signed}
+            | {
+                "signature": (entry.name, entry.identity, node_id, placement) in signed,
+                "not_better_than": doubts.get((entry.name, placement), {}).get(node_id),
+            }
             for (node_id, placement), runs in sorted(places.items())
         ]
         documents.append(
@@ -70,6 +76,7 @@ def command(store_url: str | None, as_json: bool) -> None:
                 "solo",
                 "noise",
                 "profile",
+                "not better than",
                 "runs",
                 "failed",
                 "signature",
@@ -77,7 +84,7 @@ def command(store_url: str | None, as_json: bool) -> None:
             ),
             [row for document in documents for row in _rows(document)],
             right=("solo", "noise", "runs", "failed"),
-            minor=("identity", "last run", "signature", "failed", "node"),
+            minor=("identity", "last run", "signature", "failed", "node", "not better than"),
         )
     )
 
@@ -103,11 +110,22 @@ def _profile(node_id: str, node: str | None, placement: str, runs: Sequence[Run]
     }
 
 
+def _doubts(document: Mapping[str, Any] | None) -> dict[str, list[str] | None]:
+    """Return, by node id, the trivial answers (MEAN, 1) that a model in service is not clearly
+    better than; None where that was not judged. A document that is damaged says nothing."""
+    try:
+        held = document or {}
+        full = held["variants"]["full"]
+        return {held["node_id"]: full["models"][full["chosen"]].get("not_better_than")}
+    except MALFORMED:
+        return {}
+
+
 def _rows(document: dict[str, Any]) -> list[tuple[object, ...]]:
     unit = document["metric_unit"]
     last = (document["last_run_at"] or "-")[:19].replace("T", " ")
     if not document["profiles"]:
-        return [(document["app"], document["identity"][:8], *[None] * 8, last)]
+        return [(document["app"], document["identity"][:8], *[None] * 9, last)]
     return [
         (
             document["app"],
@@ -117,6 +135,7 @@ def _rows(document: dict[str, Any]) -> list[tuple[object, ...]]:
             _value(profile["solo"], unit),
             None if profile["noise_pct"] is None else f"{profile['noise_pct']:.1f} %",
             None if profile["judged"] is None else profile["judged"]["verdict"],
+            ", ".join(profile["not_better_than"] or ()) or None,
             profile["runs"],
             profile["failed"] or None,
             "yes" if profile["signature"] else "no",

@@ -17,7 +17,7 @@ from kongming.learning.consensus import consensus
 from kongming.learning.registry import STACK
 from kongming.learning.validation import Validation
 
-__all__ = ["better", "stacked"]
+__all__ = ["stacked"]
 
 LEAST_SCORED = 10
 """Minimum number of left-out runs: with fewer the members cannot be validated."""
@@ -36,14 +36,3 @@ def stacked(members: Sequence[Validation], y: Floats) -> Validation | None:
     return Validation(
         STACK, first.rows, y[first.rows] - predicted, first.weights, first.folds, predicted
     )
-
-
-def better(residuals: Floats, others: Floats, weights: Floats) -> bool:
-    """Return whether the absolute ``residuals`` (n,) are clearly less than ``others`` (n,): by more
-    than twice the standard error of the mean difference. ``weights`` (n,) are of the rows."""
-    gains = np.abs(others) - np.abs(residuals)
-    if len(gains) < 2:
-        return False
-    gain = float(np.average(gains, weights=weights))
-    error = float(np.sqrt(np.average((gains - gain) ** 2, weights=weights) / (len(gains) - 1)))
-    return gain > 2.0 * error

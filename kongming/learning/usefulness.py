@@ -1,0 +1,58 @@
+"""Whether a model says more than a trivial answer: judged once, by its validation, and kept with
+it. Pure.
+
+A trivial answer is the mean of the training runs, whatever the environment, or 1: that nothing
+slows the program.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kongming.arrays import Floats
+
+if TYPE_CHECKING:
+    from kongming.learning.model_file import FrozenModel
+    from kongming.learning.validation import Validation
+
+MEAN, ONE = "MEAN", "1"
+
+_IN_WORDS = {MEAN: "the mean of its training runs", ONE: "saying that nothing slows it"}
+
+
+def better(residuals: Floats, others: Floats, weights: Floats) -> bool:
+    """Return whether the absolute ``residuals`` (n,) are clearly less than ``others`` (n,): by more
+    than twice the standard error of the mean difference. ``weights`` (n,) are of the rows."""
+    gains = np.abs(others) - np.abs(residuals)
+    if len(gains) < 2:
+        return False
+    gain = float(np.average(gains, weights=weights))
+    error = float(np.sqrt(np.average((gains - gain) ** 2, weights=weights) / (len(gains) - 1)))
+    return gain > 2.0 * error
+
+
+def not_better_than(own: Validation, mean: Validation, y: Floats) -> list[str]:
+    """Return the trivial answers (``MEAN``, ``ONE``) that a model is not clearly better than on
+    left-out runs. ``mean`` is the validation of MEAN over the same folds, ``y`` (n,) the measured
+    log slowdowns of all runs."""
+    rivals = {MEAN: mean.residuals, ONE: y[own.rows]}
+    return [
+        name
+        for name, residuals in rivals.items()
+        if not better(own.residuals, residuals, own.weights)
+    ]
+
+
+def remark(app: str, model: FrozenModel) -> str | None:
+    """Return a sentence where the model is not clearly better than a trivial answer; None where it
+    is, and where that was not judged."""
+    if not model.not_better_than:
+        return None
+    rivals = " or than ".join(_IN_WORDS[name] for name in model.not_better_than)
+    return (
+        f"{model.name} of {app} is not clearly better than {rivals}, on loads that were left out "
+        "of training; a profile from a quieter time, with more --repeats or at another "
+        "--placement may show more."
+    )
