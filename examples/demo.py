@@ -82,7 +82,7 @@ def compare(kongming: Kongming, placement: str) -> list[dict[str, Any]]:
             measured = predicted["measured"]["slowdown"]
             rows.append(
                 {
-                    "pair": f"{predicted['app']} beside {predicted['neighbours'][0]}",
+                    "pair": f"{predicted['app']} beside {predicted['measured']['neighbour']}",
                     "model": predicted["model"],
                     "predicted": predicted["slowdown"]["median"],
                     "interval": (predicted["slowdown"]["lower"], predicted["slowdown"]["upper"]),

@@ -73,8 +73,8 @@ class LocalService:
         return tuple(answers)
 
     def predict_colocation(self, question: ColocationQuestion) -> Colocation:
-        now = self._now()
-        return self._engine(Needs.of([question]), now).predict_colocation(question, now)
+        engine = self._engine(Needs.of([question]), self._now())
+        return engine.predict_colocation(question)
 
     def rank(self, question: RankQuestion) -> Ranking:
         began, now = time.monotonic(), self._now()

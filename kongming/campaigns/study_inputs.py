@@ -150,8 +150,7 @@ def _predictions(store: Store, apps: Sequence[str], placement: str, model: str) 
                 file,
                 {other: newest_signatures(store, other, site)},
                 model=chosen,
-                widening=widening.factor,
-                widening_groups=widening.groups,
+                widening=widening,
             ).slowdown
             predicted[app, other] = (interval.median, interval.upper)
     return predicted

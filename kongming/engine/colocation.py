@@ -1,12 +1,14 @@
-"""Predict one application co-located with named neighbours on an idle node."""
+"""Predict one application co-located with named neighbours, on an idle node or on a live one."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from kongming.arrays import Floats
 from kongming.engine import environment
 from kongming.engine import forecast_parts as answering
 from kongming.engine.catalog import Pressure
@@ -20,10 +22,27 @@ from kongming.learning import predict as library
 from kongming.learning.awake import together
 from kongming.learning.estimate import Asked
 from kongming.records.answers import Colocation, NeighbourImpact
-from kongming.records.errors import InputError, UntrainedError
-from kongming.records.prediction import Interval, Prediction
+from kongming.records.errors import (
+    CannotAnswerError,
+    IncompatibleError,
+    InputError,
+    UntrainedError,
+)
+from kongming.records.prediction import Prediction
 from kongming.records.questions import ColocationQuestion
 from kongming.records.run import Signature
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Base:
+    """What the neighbours come to: ``logs`` and ``idle`` (C,) in log seconds per operation, and the
+    share of time in which those who run there keep a CPU awake. ``slot`` None is an idle node, of
+    which only slowdowns matter."""
+
+    logs: Floats
+    idle: Floats
+    awake: float = 0.0
+    slot: int | None = None
 
 
 class Companion:
@@ -32,16 +51,18 @@ class Companion:
     def __init__(self, world: World) -> None:
         self._world = world
 
-    def colocation(self, question: ColocationQuestion) -> Colocation:
+    def colocation(self, question: ColocationQuestion, live: int | None) -> Colocation:
+        """``live`` is the cache domain whose newest fingerprint the neighbours come to: it already
+        holds whoever runs there. None is the idle node."""
         world = self._world
         placement = world.catalog.placement(question.app, question.placement)
         model = world.catalog.asked(question.app, placement, 0, question.model)
         view = None if question.node is None else world.nodes.find(question.node)
         node_id = model.file.node_id if view is None else view.facts.id
         pressures = [self._known_pressure(name, placement, model) for name in question.neighbours]
-        signatures = {
-            name: world.catalog.signatures(name, placement) for name in question.neighbours
-        }
+        base = self._idle() if view is None or live is None else self._live(view, live)
+        if view is not None and base.slot is not None:
+            answering.check_suite(world, base.slot, view, model)
         notes: list[str] = []
         warnings: list[str] = []
         if node_id != model.file.node_id:
@@ -51,12 +72,16 @@ class Companion:
                     f"{view.facts.name} has no idle reference: it is taken to be as the node of "
                     "the training."
                 )
-        said = self._application(model, question, pressures, signatures)
+        said = self._application(model, question, pressures, base)
         impacts = []
         for i, name in enumerate(question.neighbours):
-            others = [p for j, p in enumerate(pressures) if j != i]
-            impacts.append(self._neighbour(name, placement, others, question, warnings))
-        forecast = answering.forecast_of(said, node_id, 0, placement, model)
+            names = (*question.neighbours[:i], *question.neighbours[i + 1 :], question.app)
+            its = replace(
+                question, app=name, neighbours=names, placement=placement, model=None, strict=False
+            )
+            others = [*pressures[:i], *pressures[i + 1 :]]
+            impacts.append(self._neighbour(its, others, question.app, base, warnings))
+        forecast = answering.forecast_of(said, node_id, live or 0, placement, model)
         forecast = replace(
             forecast,
             warnings=(*forecast.warnings, *warnings),
@@ -79,12 +104,18 @@ class Companion:
         model: Served,
         question: ColocationQuestion,
         pressures: Sequence[Pressure],
-        signatures: Mapping[str, Sequence[Signature]],
+        base: _Base,
     ) -> Prediction:
+        """Predict the question's application, by ``model``, next to its neighbours of these
+        pressures."""
         file = model.file
         widening = self._world.catalog.widening(file.app, file.placement)
-        distinct = len(signatures) == len(question.neighbours)
-        if distinct and all(s.node_id == file.node_id for ss in signatures.values() for s in ss):
+        signatures: Mapping[str, Sequence[Signature]] = {
+            name: self._world.catalog.signatures(name, file.placement)
+            for name in question.neighbours
+        }
+        measured = base.slot is None and len(signatures) == len(question.neighbours)
+        if measured and all(s.node_id == file.node_id for ss in signatures.values() for s in ss):
             # All of one node: exactly what the library says of the same records.
             return library.predict_colocated(
                 file,
@@ -92,57 +123,71 @@ class Companion:
                 model=question.model,
                 strict=question.strict,
                 level=question.level,
-                widening=widening.factor,
-                widening_groups=widening.groups,
+                widening=widening,
             )
         return answering.predicted(
             model,
-            self._idle_plus(pressures),
+            self._met(model, base, pressures),
             Asked(None, None, question.level, widening),
             strict=question.strict,
-            neighbours=question.neighbours,
         )
 
     def _neighbour(
         self,
-        name: str,
-        placement: str,
-        others: Sequence[Pressure],
         question: ColocationQuestion,
+        others: Sequence[Pressure],
+        newcomer: str,
+        base: _Base,
         warnings: list[str],
     ) -> NeighbourImpact:
+        """``question`` is about a neighbour that meets ``others`` and the newcomer."""
         world = self._world
+        name, placement = question.app, str(question.placement)
         model = world.catalog.served(name, placement)
         if model is None:
             warnings.append(f"{name} has no model at {placement}: what it meets is not known.")
             return NeighbourImpact(name, None)
-        arriving = world.catalog.pressure(question.app, placement, model.suite)
+        arriving = world.catalog.pressure(newcomer, placement, model.suite)
         if not arriving.known:
             sentence = (
-                f"{question.app} has no signature at {placement}: what it does to neighbours is "
-                "not known."
+                f"{newcomer} has no signature at {placement}: what it does to neighbours is not "
+                "known."
             )
             if sentence not in warnings:
                 warnings.append(sentence)
             return NeighbourImpact(name, None)
-        theirs = [*others, arriving]
-        widening = world.catalog.widening(name, placement)
         try:
-            slowdown: Interval | None = answering.slowdown(
-                model, self._idle_plus(theirs), question.level, widening
-            )
-        except InputError as error:
+            if base.slot is not None:
+                view = world.nodes.at(int(world.slots.node[base.slot]))
+                answering.check_suite(world, base.slot, view, model)
+            met = self._application(model, question, [*others, arriving], base)
+        except (InputError, IncompatibleError) as error:
             warnings.append(f"What {name} meets is not known: {error.message}")
-            slowdown = None
-        return NeighbourImpact(name, slowdown)
+            return NeighbourImpact(name, None)
+        return NeighbourImpact(name, met.slowdown)
 
-    def _idle_plus(self, pressures: Sequence[Pressure]) -> Met:
-        """An idle node, as slowdowns, with these neighbours on it."""
+    def _idle(self) -> _Base:
         idle = np.zeros(len(self._world.columns))
-        stacked = np.array([fitted(one.slowed, len(idle)) for one in pressures])
-        stacked = stacked.reshape(len(pressures), len(idle))
-        logs, _ = environment.met(idle, idle, [Phase.ADDED] * len(pressures), stacked)
-        return Met(logs, idle, True, together(one.awake for one in pressures))
+        return _Base(idle, idle)
+
+    def _live(self, view: NodeView, domain: int) -> _Base:
+        slots = self._world.slots
+        slot = view.slots.get(domain)
+        if slot is None or math.isnan(slots.taken_at[slot]):
+            raise CannotAnswerError(f"Nothing was read on {view.facts.name} yet: no fingerprint.")
+        company = self._world.company(slot)
+        width = slots.width
+        awake = 0.0 if math.isnan(company.awake) else company.awake
+        return _Base(fitted(company.met, width), slots.idle[slot], awake, slot)
+
+    def _met(self, model: Served, base: _Base, pressures: Sequence[Pressure]) -> Met:
+        """What a program meets where these neighbours have come to ``base``."""
+        stacked = np.array([fitted(one.slowed, len(base.idle)) for one in pressures])
+        stacked = stacked.reshape(len(pressures), len(base.idle))
+        logs, _ = environment.met(base.logs, base.idle, [Phase.ADDED] * len(pressures), stacked)
+        is_carried = base.slot is None or self._world.is_carried(base.slot, model)
+        awake = together((base.awake, *(one.awake for one in pressures)))
+        return Met(logs, base.idle, is_carried, awake)
 
     def _has_reference(self, view: NodeView, model: Served) -> bool:
         return any(

@@ -214,15 +214,17 @@ class Engine:
                 f"The readings of {question.node} are beyond all that can be worked with."
             ) from error
 
-    def predict_colocation(self, question: ColocationQuestion, now: float) -> Colocation:
-        """The runtime on an idle node with named neighbours, and what each of these meets.
+    def predict_colocation(
+        self, question: ColocationQuestion, live_domain: int | None = None
+    ) -> Colocation:
+        """The runtime with named neighbours, and what each of these meets: on the idle node, or
+        with ``live_domain`` on that cache domain of the node as its newest fingerprint has it.
 
         Raises:
             UntrainedError: the application has no model, or a neighbour no signature.
             and what ``predict`` raises.
         """
-        del now  # An idle node is the same at any time.
-        return self._companion.colocation(question)
+        return self._companion.colocation(question, live_domain)
 
     def rank(self, request: RankQuestion, now: float) -> Ranking:
         """Nodes in the order in which an application should be placed.

@@ -14,9 +14,12 @@ from kongming.engine.environment import ratio_of
 from kongming.engine.movement import Movement
 from kongming.engine.nodes import NodeView
 from kongming.engine.scoring import Served
+from kongming.engine.slots import ANY_SUITE
+from kongming.engine.state import World
 from kongming.learning.estimate import Asked, Estimate, estimate_row, prediction_of
 from kongming.learning.intervals import Widening
 from kongming.records.answers import Forecast
+from kongming.records.errors import IncompatibleError
 from kongming.records.prediction import Interval, Prediction
 
 
@@ -42,12 +45,23 @@ def estimated(model: Served, met: Met, asked: Asked) -> Estimate:
     return estimate_row(model.file, model.by_name(), rows, replace(asked, awake=met.awake))
 
 
-def predicted(
-    model: Served, met: Met, asked: Asked, *, strict: bool, neighbours: Sequence[str] = ()
-) -> Prediction:
+def predicted(model: Served, met: Met, asked: Asked, *, strict: bool) -> Prediction:
     """Raises as ``kongming.learning.predict.predict_environment``."""
     answer = estimated(model, met, asked)
-    return prediction_of(model.file, answer, asked, strict=strict, neighbours=neighbours)
+    return prediction_of(model.file, answer, asked, strict=strict)
+
+
+def check_suite(world: World, slot: int, view: NodeView, model: Served) -> None:
+    """Raise IncompatibleError where a slot was read with another suite than the model's."""
+    suite = int(world.slots.suite[slot])
+    if suite not in (model.suite, ANY_SUITE):
+        raise IncompatibleError(
+            f"The fingerprint of {view.facts.name} is of suite version "
+            f"{world.catalog.suite_name(suite)}; the model of {model.file.app} was trained on "
+            f"{model.file.suite_version}.",
+            hint="Surrogates of different sizes are different columns: profile and train "
+            "again with this suite.",
+        )
 
 
 def slowdown(model: Served, met: Met, level: float, widening: Widening) -> Interval:

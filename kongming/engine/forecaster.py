@@ -19,14 +19,12 @@ from kongming.engine.memory import Memory
 from kongming.engine.nodes import NodeView
 from kongming.engine.residents import Company
 from kongming.engine.scoring import Served
-from kongming.engine.slots import ANY_SUITE
 from kongming.engine.state import World
 from kongming.learning.awake import together
 from kongming.learning.estimate import Asked, runtime_of
 from kongming.records.answers import Forecast, ResidentImpact
 from kongming.records.errors import (
     CannotAnswerError,
-    IncompatibleError,
     InputError,
     StaleError,
     UnknownNameError,
@@ -193,7 +191,7 @@ class Forecaster:
         if model is None:
             forecast = self._node_only(question, found)
         else:
-            self._check_suite(found, model)
+            answering.check_suite(self._world, found.slot, found.view, model)
             forecast = self._by_model(question, found, model)
         warnings = list(forecast.warnings)
         standing_in = [
@@ -346,17 +344,6 @@ class Forecaster:
             stale=True,
             warnings=(*warnings, f"{old}: {how}"),
         )
-
-    def _check_suite(self, found: _Found, model: Served) -> None:
-        suite = int(self._world.slots.suite[found.slot])
-        if suite not in (model.suite, ANY_SUITE):
-            raise IncompatibleError(
-                f"The fingerprint of {found.view.facts.name} is of suite version "
-                f"{self._world.catalog.suite_name(suite)}; the model of {model.file.app} was "
-                f"trained on {model.file.suite_version}.",
-                hint="Surrogates of different sizes are different columns: profile and train "
-                "again with this suite.",
-            )
 
 
 def _last(value: float) -> float:

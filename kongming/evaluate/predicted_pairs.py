@@ -148,8 +148,7 @@ def predicted_pairs(
                         file,
                         {other: signatures[other]},
                         model=name,
-                        widening=widening.factor,
-                        widening_groups=widening.groups,
+                        widening=widening,
                     )
                 except KongmingError as error:
                     reasons[f"{app} next to {other}: {error.message}"] = None

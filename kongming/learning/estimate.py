@@ -112,21 +112,16 @@ def prediction(
     asked: Asked,
     *,
     strict: bool,
-    neighbours: Sequence[str],
 ) -> Prediction:
-    """Predict the runtime, with interval, drivers and warnings; ``neighbours`` is only a label.
+    """Predict the runtime, with interval, drivers and warnings.
 
     Raises: as ``estimate``, and ExtrapolationError under ``strict`` outside the training
         environments.
     """
-    return prediction_of(
-        file, estimate(file, environment, asked), asked, strict=strict, neighbours=neighbours
-    )
+    return prediction_of(file, estimate(file, environment, asked), asked, strict=strict)
 
 
-def prediction_of(
-    file: ModelFile, answer: Estimate, asked: Asked, *, strict: bool, neighbours: Sequence[str] = ()
-) -> Prediction:
+def prediction_of(file: ModelFile, answer: Estimate, asked: Asked, *, strict: bool) -> Prediction:
     """Convert an estimate to a prediction. Raises ExtrapolationError as ``prediction``."""
     scorer, warnings = answer.scorer, [*answer.warnings]
     variant, frozen = scorer.variant, scorer.frozen
@@ -162,8 +157,8 @@ def prediction_of(
         slowdown=answer.interval,
         extrapolating=far.outside,
         drivers=drivers(frozen.log_slowdown, moved, np.zeros_like(moved), variant.families),
-        neighbours=tuple(neighbours),
         warnings=tuple(warnings),
+        notes=asked.widening.notes(),
         metric_unit=file.metric_unit,
     )
 

@@ -165,6 +165,17 @@ class Widening:
     groups: int = 0
     pairs: int = 0
 
+    def notes(self) -> tuple[str, ...]:
+        """Return a sentence on how the interval was widened; none without co-runs."""
+        if not self.pairs:
+            return ()
+        runs = f"{self.pairs} co-run{'' if self.pairs == 1 else 's'}"
+        apps = f"{self.groups} other application{'' if self.groups == 1 else 's'}"
+        if abs(self.factor - 1.0) < 0.005:
+            return (f"The interval needed no widening, by {runs} of {apps}.",)
+        how = "widened" if self.factor > 1.0 else "narrowed"
+        return (f"The interval is {how} by {self.factor:.2f}, learned from {runs} of {apps}.",)
+
 
 UNWIDENED = Widening()
 """The widening of an interval without co-runs of other applications."""

@@ -34,16 +34,13 @@ def predict_environment(
     variant: VariantName | None = None,
     strict: bool = False,
     level: float = 0.9,
-    neighbours: Sequence[str] = (),
-    widening: float = 1.0,
-    widening_groups: int = 0,
+    widening: Widening = UNWIDENED,
 ) -> Prediction:
     """Predict the application's runtime in this environment.
 
     ``model`` names one of the trained models (None or "auto": the chosen one). ``variant`` is the
     set of columns; None takes the full one, or the quick one if the environment lacks columns of
-    the full one. ``neighbours`` is only a label. ``widening`` multiplies the interval's halves in
-    logs; it was learned from ``widening_groups`` other applications (see ``calibration``).
+    the full one. ``widening`` is that of the interval (see ``calibration``).
 
     Raises:
         IncompatibleError: the fingerprint is of another suite version than the model.
@@ -55,9 +52,8 @@ def predict_environment(
     return prediction(
         file,
         environment,
-        Asked(model, variant, level, Widening(widening, widening_groups)),
+        Asked(model, variant, level, widening),
         strict=strict,
-        neighbours=neighbours,
     )
 
 
@@ -65,18 +61,16 @@ def predict_colocated(
     document: Document,
     neighbours: Mapping[str, Sequence[Signature]],
     *,
-    live: Fingerprint | None = None,
     model: str | None = None,
     strict: bool = False,
     level: float = 0.9,
-    widening: float = 1.0,
-    widening_groups: int = 0,
+    widening: Widening = UNWIDENED,
 ) -> Prediction:
-    """Predict the application's runtime next to these neighbours, each with one signature or more.
+    """Predict the application's runtime next to these neighbours on the idle node, each with one
+    signature or more.
 
-    On the idle node, one neighbour's signature is the environment itself and several are
-    composed over the training runs' idle reference. With ``live``, a current fingerprint of the
-    node, all are added to that, so they must not already run there. No pressure makes a program
+    One neighbour's signature is the environment itself; several are composed over the training
+    runs' idle reference. No pressure makes a program
     faster, so the median is at least the solo runtime; only a program that waits may be faster
     beside a neighbour that keeps a CPU awake, as far as its training runs were
     (``kongming.learning.awake``).
@@ -89,10 +83,9 @@ def predict_colocated(
     file = _read(document)
     return prediction(
         file,
-        _company(file, neighbours, live),
-        Asked(model, None, level, Widening(widening, widening_groups), _awake(neighbours)),
+        _company(file, neighbours),
+        Asked(model, None, level, widening, _awake(neighbours)),
         strict=strict,
-        neighbours=tuple(neighbours),
     )
 
 
@@ -107,45 +100,8 @@ def slowdown_colocated(
     ``predict_colocated`` for many pairs. Raises as ``predict_colocated``."""
     file = _read(document)
     return estimate(
-        file, _company(file, neighbours, None), Asked(model, None, level, awake=_awake(neighbours))
+        file, _company(file, neighbours), Asked(model, None, level, awake=_awake(neighbours))
     ).interval
-
-
-def predict_residents(
-    newcomer: Sequence[Signature],
-    residents: Mapping[str, Document],
-    neighbours: Mapping[str, Sequence[Signature]] | None = None,
-    *,
-    live: Fingerprint | None = None,
-    model: str | None = None,
-    level: float = 0.9,
-    widenings: Mapping[str, Widening] | None = None,
-) -> dict[str, Interval]:
-    """Predict the slowdown of each resident after the newcomer has started.
-
-    ``newcomer`` are the signatures of the program to be placed, ``residents`` the residents' model
-    documents by name, ``neighbours`` the residents' own signatures, since each of several residents
-    is also slowed by the others. With ``live``, a current fingerprint of the node, all are added to
-    that: do not give ``neighbours`` that already run there. A resident without ``model`` is
-    predicted by its chosen model. ``widenings`` are those of the residents' intervals, by name.
-
-    Raises: as ``predict_colocated``.
-    """
-    slowdowns: dict[str, Interval] = {}
-    if not newcomer:
-        return slowdowns
-    arriving = newcomer[0].app
-    for name, document in residents.items():
-        file = _read(document)
-        wanted = model if model in file.variants["full"].models else None
-        company: dict[str, Sequence[Signature]] = {arriving: newcomer}
-        for other, signatures in (neighbours or {}).items():
-            if other != name and signatures:
-                company[other] = signatures
-        widening = (widenings or {}).get(name, UNWIDENED)
-        asked = Asked(wanted, None, level, widening, _awake(company))
-        slowdowns[name] = estimate(file, _company(file, company, live), asked).interval
-    return slowdowns
 
 
 def live_variant(document: Document, model: str | None = None) -> VariantName:
@@ -181,22 +137,10 @@ def _read(document: Document) -> ModelFile:
     return document if isinstance(document, ModelFile) else read(document)
 
 
-def _company(
-    file: ModelFile, neighbours: Mapping[str, Sequence[Signature]], live: Fingerprint | None
-) -> Times:
-    """Return the environment next to these neighbours, on the idle node or added to ``live``."""
+def _company(file: ModelFile, neighbours: Mapping[str, Sequence[Signature]]) -> Times:
+    """Return the environment next to these neighbours on the idle node."""
     signatures = [_signature(file, name, repeats) for name, repeats in neighbours.items()]
-    if live is None:
-        return colocation.environment(signatures, idle_times(file.variants["full"]))
-    check_suite(file, live.suite_version, "The fingerprint")
-    # Signatures are of the larger suite, as the full variant is.
-    idle = {
-        name: seconds
-        for variant in ("quick", "full")
-        if variant in file.variants
-        for name, seconds in idle_times(file.variants[variant]).items()
-    }
-    return colocation.compose(live.times(), signatures, idle)
+    return colocation.environment(signatures, idle_times(file.variants["full"]))
 
 
 def _signature(file: ModelFile, name: str, signatures: Sequence[Signature]) -> dict[str, float]:

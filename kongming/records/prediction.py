@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 
@@ -59,8 +58,7 @@ class Prediction:
     """Predicted runtime of one application in one environment.
 
     ``solo_s`` is the solo runtime (or the solo value of the metric), ``runtime_s`` the predicted
-    one, ``slowdown`` runtime / solo, 1 or more for worse. ``residents`` gives, by name, what the
-    application does to each neighbour that was named. ``warnings`` are reasons for doubt,
+    one, ``slowdown`` runtime / solo, 1 or more for worse. ``warnings`` are reasons for doubt,
     ``notes`` remarks that are none.
     """
 
@@ -72,8 +70,6 @@ class Prediction:
     slowdown: Interval
     extrapolating: bool
     drivers: tuple[Driver, ...] = ()
-    neighbours: tuple[str, ...] = ()
-    residents: Mapping[str, Interval] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     metric_unit: str = "s"
@@ -83,16 +79,12 @@ class Prediction:
             "app": self.app,
             "model": self.model,
             "placement": self.placement,
-            "neighbours": list(self.neighbours),
             "solo_s": self.solo_s,
             "metric_unit": self.metric_unit,
             "runtime_s": self.runtime_s.to_dict(),
             "slowdown": self.slowdown.to_dict(),
             "extrapolating": self.extrapolating,
             "drivers": [driver.to_dict() for driver in self.drivers],
-            "residents": {
-                name: {"slowdown": interval.to_dict()} for name, interval in self.residents.items()
-            },
             "warnings": list(self.warnings),
             "notes": list(self.notes),
         }

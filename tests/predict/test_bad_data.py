@@ -7,7 +7,6 @@ import dataclasses
 import math
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -93,10 +92,8 @@ def test_another_suite_is_refused_wherever_it_comes_in(file: persist.ModelFile) 
     fine = synthetic.signature("neighbour", {})
     for call in (
         lambda: predict.predict_environment(file, other),
-        lambda: predict.predict_colocated(file, {"neighbour": [fine]}, live=other),
         lambda: predict.predict_colocated(file, {"neighbour": [signature]}),
         lambda: predict.predict_colocated(file, {"neighbour": [fine, signature]}),
-        lambda: predict.predict_residents([signature], {"chaser": file}),
         lambda: predict.slowdown_colocated(file, {"neighbour": [signature]}),
     ):
         with pytest.raises(IncompatibleError, match="2-other") as caught:
@@ -154,8 +151,4 @@ def test_a_program_that_runs_faster_under_load_is_not_said_to_gain_by_a_neighbou
     slowest = min(run.metric for run in runs if run.metric is not None) / colocated.solo_s
     noise = file.variants["full"].noise
     assert colocated.slowdown.lower >= slowest * math.exp(-3.0 * noise)
-    live = builders.fingerprint(synthetic.environment({"memory": 0.4}, np.random.default_rng(0)))
-    assert predict.predict_colocated(file, company, live=live).slowdown.median == 1.0
     assert predict.slowdown_colocated(file, company) == colocated.slowdown
-    residents = predict.predict_residents(company["stream"], {"odd": file})
-    assert residents["odd"] == colocated.slowdown

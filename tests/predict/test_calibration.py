@@ -12,7 +12,7 @@ import pytest
 from kongming.learning import model_file as persist
 from kongming.learning import predict
 from kongming.learning.calibration import Calibration, CoRun, Score, calibrate, coruns_of
-from kongming.learning.intervals import UNWIDENED
+from kongming.learning.intervals import UNWIDENED, Widening
 from kongming.learning.training import train_application
 from kongming.records.run import Run, Signature
 from tests import builders
@@ -188,8 +188,8 @@ def test_widened_predictions_keep_their_median_and_say_when_they_are_calibrated(
 ) -> None:
     file, company = files["program00"], {"program01": signatures["program01"]}
     plain = predict.predict_colocated(file, company)
-    wide = predict.predict_colocated(file, company, widening=0.5, widening_groups=9)
-    sure = predict.predict_colocated(file, company, widening=0.5, widening_groups=10)
+    wide = predict.predict_colocated(file, company, widening=Widening(0.5, 9))
+    sure = predict.predict_colocated(file, company, widening=Widening(0.5, 10))
     assert plain.slowdown == predict.slowdown_colocated(file, company)
     assert wide.slowdown.median == plain.slowdown.median
     for end in ("lower", "upper"):

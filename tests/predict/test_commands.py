@@ -173,12 +173,13 @@ def test_predict_beside_a_neighbour(trained: str, kongming: Kongming) -> None:
         "slowdown",
         "extrapolating",
         "drivers",
-        "residents",
+        "neighbours",
     } <= set(document)
-    assert document["neighbours"] == ["writer"]
     assert document["slowdown"]["median"] == pytest.approx(1.0, abs=0.06)
     # The chaser loads memory, which the writer does not mind.
-    assert document["residents"]["writer"]["slowdown"]["median"] == pytest.approx(1.0, abs=0.06)
+    (writer,) = document["neighbours"]
+    assert writer["app"] == "writer"
+    assert writer["slowdown"]["median"] == pytest.approx(1.0, abs=0.06)
     assert document["runtime_s"]["level"] == 0.9
 
 
@@ -226,9 +227,9 @@ def test_a_wrong_fingerprint_file_is_explained(
 def test_pair_tells_both_ways(trained: str, kongming: Kongming) -> None:
     document = answer(kongming("pair", "chaser", "writer", "--json"))
     assert document["placement"] == "cross-core"
-    assert [(p["app"], p["neighbours"]) for p in document["predictions"]] == [
-        ("chaser", ["writer"]),
-        ("writer", ["chaser"]),
+    assert [(p["app"], p["neighbours"][0]["app"]) for p in document["predictions"]] == [
+        ("chaser", "writer"),
+        ("writer", "chaser"),
     ]
     assert "chaser next to writer, cross-core" in kongming("pair", "chaser", "writer").stdout
     itself = answer(kongming("pair", "chaser", "chaser", "--json"))
@@ -273,8 +274,8 @@ def test_a_neighbour_without_a_signature_is_said(
         document = train_application(runs, models=("NNLS",))
         store.put_model("silent", document["identity"], "node-1", "cross-core", document)
     colocated = answer(kongming("predict", "silent", "--with", "chaser", "--json"))
-    assert colocated["residents"] == {}
-    assert any("its effect on others" in warning for warning in colocated["warnings"])
+    assert colocated["neighbours"] == [{"app": "chaser", "slowdown": None}]
+    assert any("silent has no signature" in warning for warning in colocated["warnings"])
 
 
 def test_now_measures_only_what_the_model_needs(
@@ -297,7 +298,7 @@ def test_now_measures_only_what_the_model_needs(
     assert set(asked["names"]) in (set(synthetic.QUICK), set(synthetic.IDLE))
     assert asked["cpu"] == 0
     assert not asked["shared_core"]
-    assert document["neighbours"] == []
+    assert "neighbours" not in document
     assert document["slowdown"]["median"] == pytest.approx(np.exp(0.3), rel=0.1)
     both = CliRunner().invoke(
         command, ["chaser", "--now", "--with", "chaser", "--store", trained, "--json"]

@@ -162,7 +162,8 @@ def test_co_runs_of_others_widen_intervals_and_it_is_said(corun: str, kongming: 
         assert re.fullmatch(sentence, prediction["notes"][0])
         assert prediction["slowdown"]["median"] >= 1.0
     assert colocated["slowdown"] == pair[0]["slowdown"]
-    assert colocated["residents"]["writer"]["slowdown"] == pair[1]["slowdown"]
+    (writer,) = colocated["neighbours"]
+    assert writer["slowdown"] == pair[1]["slowdown"]
     shown = kongming("pair", "chaser", "writer").stdout
     assert len(re.findall(sentence, shown)) == 2
     with Store.open(corun) as store:

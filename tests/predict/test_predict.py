@@ -227,27 +227,16 @@ def test_one_neighbour_is_its_signature(chaser: persist.ModelFile) -> None:
     prediction = predict.predict_colocated(chaser, company)
     seen = predict.predict_environment(chaser, company["stream"][0].fingerprint.times())
     assert prediction.runtime_s == seen.runtime_s
-    assert prediction.neighbours == ("stream",)
 
 
-def test_more_neighbours_slow_more_and_live_adds_to_them(chaser: persist.ModelFile) -> None:
+def test_more_neighbours_slow_more(chaser: persist.ModelFile) -> None:
     one = neighbours({"stream": {"memory": 0.3}})
     two = one | neighbours({"other": {"memory": 0.3}})
-    live = builders.fingerprint(synthetic.environment({"memory": 0.3}, np.random.default_rng(2)))
-    alone, both, busy = (
-        predict.predict_colocated(chaser, company, live=base, model="NNLOG").slowdown.median
-        for company, base in ((one, None), (two, None), (one, live))
+    alone, both = (
+        predict.predict_colocated(chaser, company, model="NNLOG").slowdown.median
+        for company in (one, two)
     )
     assert both > 1.1 * alone
-    assert busy == pytest.approx(both, rel=0.05)
-
-
-def test_a_live_quick_fingerprint_is_enough_beside_a_neighbour(chaser: persist.ModelFile) -> None:
-    live = builders.fingerprint({n: synthetic.IDLE[n] for n in synthetic.QUICK}, suite="quick")
-    company = neighbours({"stream": {"memory": 0.5}})
-    idle = predict.predict_colocated(chaser, company).slowdown.median
-    prediction = predict.predict_colocated(chaser, company, live=live)
-    assert prediction.slowdown.median == pytest.approx(idle, rel=0.1)
 
 
 def test_signatures_that_do_not_fit_the_model_are_refused(chaser: persist.ModelFile) -> None:
@@ -262,21 +251,6 @@ def test_signatures_that_do_not_fit_the_model_are_refused(chaser: persist.ModelF
             predict.predict_colocated(chaser, {"stream": [other]})
 
 
-def test_residents_are_slowed_by_the_newcomer(documents: dict[str, dict[str, Any]]) -> None:
-    newcomer = [synthetic.signature("stream", {"memory": 0.6})]
-    found = predict.predict_residents(
-        newcomer, {name: documents[name] for name in ("chaser", "number")}
-    )
-    assert found["chaser"].median > 1.3
-    assert found["number"].median == pytest.approx(1.0, abs=0.05)
-    company = predict.predict_residents(
-        newcomer,
-        {"chaser": documents["chaser"]},
-        {"other": [synthetic.signature("other", {"memory": 0.3})]},
-    )
-    assert company["chaser"].median > 1.1 * found["chaser"].median
-
-
 def test_a_pair_is_predicted_both_ways(documents: dict[str, dict[str, Any]]) -> None:
     first = predict.predict_colocated(
         documents["chaser"], {"writer": [synthetic.signature("writer", {"write": 0.5})]}
@@ -284,8 +258,7 @@ def test_a_pair_is_predicted_both_ways(documents: dict[str, dict[str, Any]]) -> 
     second = predict.predict_colocated(
         documents["writer"], {"chaser": [synthetic.signature("chaser", {"memory": 0.5})]}
     )
-    assert (first.app, first.neighbours) == ("chaser", ("writer",))
-    assert (second.app, second.neighbours) == ("writer", ("chaser",))
+    assert (first.app, second.app) == ("chaser", "writer")
     assert first.slowdown.median == pytest.approx(1.0, abs=0.06)
 
 

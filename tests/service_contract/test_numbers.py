@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from kongming.engine.load.measured import colocate_measured, predict_measured
 from kongming.local_service import LocalService
 from kongming.records.answers import Answer, Forecast, Ranking
 from kongming.records.errors import KongmingError
@@ -416,6 +417,31 @@ def test_co_location(
     server: RemoteService, local: LocalService, question: ColocationQuestion
 ) -> None:
     assert_same(local.predict_colocation(question), server.predict_colocation(question))
+
+
+def test_neighbours_that_come_to_a_fingerprint(
+    server: RemoteService, process: ServerProcess
+) -> None:
+    """What ``kongming predict --now --with`` says of a fingerprint and neighbours is what a server
+    says of the node where they began after it was taken."""
+    there = forecast(server, Question("disk", "newcomer"))
+    assert set(there.added) == {"after", "second"}
+    with Store.open(process.store_url) as store:
+        (live,) = store.fingerprints(node_id="newcomer")
+        question = ColocationQuestion("disk", ("memory", "bare"))
+        here = colocate_measured(store, live, question)
+        # Whoever ran when it was taken is within it, and is not added to it.
+        (live,) = store.fingerprints(node_id="resident")
+        alone = predict_measured(store, live, Question("memory", "resident"))
+    for name in ("slowdown", "runtime_s", "drivers", "extrapolating", "node_id", "domain"):
+        assert_same({"": getattr(here.prediction, name)}, {"": getattr(there, name)})
+    memory, bare = here.neighbours
+    assert memory.slowdown is not None
+    assert_same(memory.slowdown.to_dict(), there.residents["after"].slowdown_then.to_dict())
+    assert bare.slowdown is None
+    within = forecast(server, Question("memory", "resident"))
+    assert not within.added
+    assert_same(alone.slowdown.to_dict(), within.slowdown.to_dict())
 
 
 def test_nodes(server: RemoteService, local: LocalService, clock: Clock) -> None:

@@ -46,7 +46,7 @@ class PredictorService(predictor_pb2_grpc.PredictorServicer):
         self, request: predictor_pb2.PredictColocationRequest, context: Context
     ) -> predictor_pb2.PredictColocationResponse:
         question = codec.colocation_from_message(request)
-        answer = self._engine.predict_colocation(question, self._now())
+        answer = self._engine.predict_colocation(question)
         response = to_message(answer, predictor_pb2.PredictColocationResponse)
         response.request_id = request.request_id
         return response

@@ -104,16 +104,15 @@ def _explain_now(question: Question, store_url: str | None) -> Explanation:
     from kongming.cli.predict.predict import check_model, measure
     from kongming.cli.predict.trained import model_of, placement_for
     from kongming.engine.load.measured import explain_measured
-    from kongming.engine.load.models import Widenings
     from kongming.store import Store
 
     check_model(question.model)
     with Store.open(store_url, create=False) as store:
         where = placement_for(store, question.app, question.placement)
-        trained, _ = model_of(store, question.app, where)
+        trained = model_of(store, question.app, where)
         taken = measure(trained, question.model, None)
         asked = replace(question, node=taken.node.id, placement=where)
-        return explain_measured(store, taken, asked, Widenings(store, question.model).of(trained))
+        return explain_measured(store, taken, asked)
 
 
 _MOVED = 1.2

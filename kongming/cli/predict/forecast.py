@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from kongming.cli import output
@@ -13,7 +14,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kongming.cli.predict.job import Job
+    from kongming.learning.model_file import ModelFile
     from kongming.records.answers import Colocation, Forecast
+    from kongming.records.fingerprint import Fingerprint
+    from kongming.store import Store
 
 
 def forecast_on(server: Server, store_url: str | None, question: Question, as_json: bool) -> None:
@@ -48,16 +52,67 @@ def forecast_colocated(
     """Predict next to neighbours on an idle node, and print the answer."""
     with oracle(server, store_url) as service:
         answer = service.predict_colocation(question)
+    show_colocated(answer, as_json)
+
+
+def forecast_here(store: Store, file: ModelFile, question: Question, live: Fingerprint) -> Forecast:
+    """Predict in the environment of a fingerprint, with warnings about the profile of ``file``, the
+    model in service. Raises as ``predict_measured``."""
+    from kongming.cli.predict.trained import remarks
+    from kongming.engine.load.measured import predict_measured
+
+    return _warned(predict_measured(store, live, question), remarks(store, file))
+
+
+def colocated_here(
+    store: Store, file: ModelFile, question: ColocationQuestion, live: Fingerprint | None = None
+) -> Colocation:
+    """Predict next to neighbours: on the idle node, or added to a fingerprint; as
+    ``forecast_here``.
+
+    Raises:
+        UnknownNameError: a neighbour was never profiled.
+        UntrainedError: a neighbour has no signature, or one of runs that were too short.
+        ExtrapolationError: under ``strict``.
+    """
+    from kongming.cli.predict.trained import naming_short, remarks, signatures_of
+    from kongming.engine.load.measured import colocate_measured
+    from kongming.local_service import LocalService
+
+    signatures = {other: signatures_of(store, other, file) for other in question.neighbours}
+    with naming_short(store, file, signatures):
+        if live is None:
+            answer = LocalService(store).predict_colocation(question)
+        else:
+            answer = colocate_measured(store, live, question)
+    return replace(answer, prediction=_warned(answer.prediction, remarks(store, file)))
+
+
+def _warned(forecast: Forecast, warnings: tuple[str, ...]) -> Forecast:
+    return replace(forecast, warnings=(*forecast.warnings, *warnings))
+
+
+def show_here(forecast: Forecast, as_json: bool) -> None:
+    """Print a prediction for this node, or for a fingerprint's."""
     if as_json:
-        output.emit_json(
-            {
-                **answer.prediction.to_dict(),
-                "neighbours": [neighbour.to_dict() for neighbour in answer.neighbours],
-            }
-        )
+        output.emit_json(forecast.to_dict())
+    else:
+        _show(forecast, forecast.app, ())
+
+
+def show_colocated(answer: Colocation, as_json: bool) -> None:
+    """Print a prediction next to neighbours, and what each of these meets."""
+    if as_json:
+        output.emit_json(colocation_document(answer))
         return
-    names = ", ".join(question.neighbours)
-    _show(answer.prediction, f"{question.app} next to {names}", _neighbours(answer))
+    names = ", ".join(neighbour.app for neighbour in answer.neighbours)
+    _show(answer.prediction, f"{answer.prediction.app} next to {names}", _neighbours(answer))
+
+
+def colocation_document(answer: Colocation) -> dict[str, Any]:
+    """Return the prediction as JSON, with what each neighbour meets."""
+    neighbours = [neighbour.to_dict() for neighbour in answer.neighbours]
+    return {**answer.prediction.to_dict(), "neighbours": neighbours}
 
 
 def refuse_measuring(measuring: Mapping[str, bool], why: str) -> None:

@@ -59,7 +59,7 @@ def command(
     """
     from kongming.cli.predict.predict import check_model
     from kongming.cli.predict.trained import placement_for
-    from kongming.engine.load.models import Widenings
+    from kongming.engine.load.models import ModelFiles, site_of
     from kongming.learning.model_file import read
     from kongming.learning.sensitivity import family_curves, surrogate_curves
     from kongming.records.errors import InputError
@@ -80,7 +80,7 @@ def command(
         variant = file.variants["full"]
         frozen = variant.model(model)
         curves = [*family_curves(variant, frozen), *surrogate_curves(variant, frozen)]
-        widening = Widenings(store, model).of(file)
+        widening = ModelFiles(store).calibration(site_of(file)).widening(app)
         card = _card(store, entry, document, file, frozen, curves, widening)
     if plot_file is not None:
         from kongming.cli.predict.model_plot import draw
@@ -256,8 +256,7 @@ def _interval(file: ModelFile, frozen: FrozenModel, widening: Widening) -> dict[
         idle_times(file.variants["full"]),
         model=frozen.name,
         variant="full",
-        widening=widening.factor,
-        widening_groups=widening.groups,
+        widening=widening,
     ).slowdown
     return {
         "level": idle.level,

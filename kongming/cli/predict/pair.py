@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -12,8 +11,7 @@ from kongming.cli.examples import examples
 from kongming.cli.predict.trained import placement_of_model
 
 if TYPE_CHECKING:
-    from kongming.engine.load.models import Widenings
-    from kongming.records.prediction import Prediction
+    from kongming.records.answers import Colocation
     from kongming.store import Store
 
 
@@ -48,79 +46,64 @@ def command(
     to their nominal coverage. If only one direction is known, it is shown, and the exit status
     is 3.
     """
+    from kongming.cli.predict.forecast import colocation_document, show_colocated
     from kongming.cli.predict.predict import check_model
-    from kongming.cli.predict.prediction_view import show
     from kongming.cli.predict.trained import placement_for
-    from kongming.engine.load.models import Widenings
     from kongming.records.errors import CannotAnswerError
     from kongming.store import Store
 
     check_model(model)
     with Store.open(store_url, create=False) as store:
         where = placement_for(store, first, placement)
-        widenings = Widenings(store, model)
-        predictions: list[Prediction] = []
+        answers: list[Colocation] = []
         refused: list[tuple[str, str, CannotAnswerError]] = []
         for app, other in ((first, second), (second, first)):
             try:
-                predictions.append(
-                    predict_pair_member(
-                        store, app, other, where, widenings, model=model, strict=strict
-                    )
-                )
+                answers.append(predict_next_to(store, app, other, where, model, strict=strict))
             except CannotAnswerError as error:
                 refused.append((app, other, error))
-    if not predictions:
+    if not answers:
         raise refused[0][2]
     if as_json:
         output.emit_json(
             {
                 "placement": where,
-                "predictions": [prediction.to_dict() for prediction in predictions],
+                "predictions": [colocation_document(answer) for answer in answers],
                 "refused": [
-                    {"app": app, "neighbours": [other], "message": why.message, "hint": why.hint}
+                    {"app": app, "neighbour": other, "message": why.message, "hint": why.hint}
                     for app, other, why in refused
                 ],
             }
         )
     else:
-        for prediction in predictions:
-            show(prediction)
+        for answer in answers:
+            show_colocated(answer, as_json=False)
     if refused:
         raise refused[0][2]
 
 
-def predict_pair_member(
+def predict_next_to(
     store: Store,
     app: str,
     other: str,
     placement: str,
-    widenings: Widenings,
-    *,
     model: str | None = None,
+    *,
     strict: bool = False,
-) -> Prediction:
+) -> Colocation:
     """Predict ``app`` next to ``other`` on an otherwise idle node, from the store.
 
-    Raises:
-        UnknownNameError: one of them was never profiled.
-        UntrainedError: ``app`` has no model, or ``other`` no signature, or one that is too short.
-        ExtrapolationError: under ``strict``.
+    Raises: as ``colocated_here``, and UntrainedError where ``app`` has no model.
     """
-    from kongming.cli.predict.trained import model_of, naming_short, signatures_of
-    from kongming.cli.predict.widening import note
-    from kongming.learning.predict import predict_colocated
+    from kongming.cli.predict.forecast import colocated_here
+    from kongming.cli.predict.trained import model_of
+    from kongming.records.questions import ColocationQuestion
 
-    file, warnings = model_of(store, app, placement)
-    signatures = signatures_of(store, other, file)
-    widening = widenings.of(file)
-    with naming_short(store, file, {other: signatures}):
-        prediction = predict_colocated(
-            file,
-            {other: signatures},
-            model=model,
-            strict=strict,
-            widening=widening.factor,
-            widening_groups=widening.groups,
-        )
-    return replace(prediction, warnings=(*prediction.warnings, *warnings), notes=note(widening))
+    question = ColocationQuestion(
+        app,
+        (other,),
+        placement=placement,
+        model=None if model == "auto" else model,
+        strict=strict,
+    )
+    return colocated_here(store, model_of(store, app, placement), question)

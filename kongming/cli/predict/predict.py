@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,14 +18,10 @@ from kongming.cli.predict.trained import placement_of_model
 from kongming.records.questions import STALE_POLICIES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
-    from kongming.engine.load.models import Widenings
     from kongming.learning.model_file import ModelFile
     from kongming.records.fingerprint import Fingerprint
-    from kongming.records.prediction import Interval
-    from kongming.records.run import Signature
-    from kongming.store import Store
 
 
 @click.command(
@@ -144,18 +139,15 @@ def command(
             stale=stale,
         )
         return
-    from kongming.cli.predict.trained import (
-        model_of,
-        naming_short,
-        placement_for,
-        signatures_of,
+    from kongming.cli.predict.forecast import (
+        colocated_here,
+        forecast_here,
+        show_colocated,
+        show_here,
     )
-    from kongming.cli.predict.widening import note
-    from kongming.engine.load.measured import predict_measured
-    from kongming.engine.load.models import Widenings
-    from kongming.learning.predict import predict_colocated
+    from kongming.cli.predict.trained import model_of, placement_for
     from kongming.records.errors import InputError
-    from kongming.records.questions import Question
+    from kongming.records.questions import ColocationQuestion, Question
     from kongming.store import Store
 
     check_model(model)
@@ -165,48 +157,22 @@ def command(
             field="--now",
             hint="Choose the current environment (--now) or the earlier one (--fingerprint).",
         )
+    kind = None if model == "auto" else model
     with Store.open(store_url, create=False) as store:
         where = placement_for(store, app, placement)
-        measuring = file is None and (now or not others)
-        trained, warnings = model_of(store, app, where)
-        neighbours = {other: signatures_of(store, other, trained) for other in others}
+        trained = model_of(store, app, where)
         live: Fingerprint | None = None
         if file is not None:
             live = _read_fingerprint(file)
-        elif measuring:
+        elif now or not others:
             live = measure(trained, model, directory)
-        widenings = Widenings(store, model)
-        widening = widenings.of(trained)
         if others:
-            with naming_short(store, trained, neighbours):
-                prediction = predict_colocated(
-                    trained,
-                    neighbours,
-                    live=live,
-                    model=model,
-                    strict=strict,
-                    widening=widening.factor,
-                    widening_groups=widening.groups,
-                )
-            residents, unknown = _residents(store, trained, neighbours, live, model, widenings)
-            prediction = replace(prediction, residents=residents, notes=note(widening))
-            warnings = (*warnings, *unknown)
+            company = ColocationQuestion(app, others, placement=where, model=kind, strict=strict)
+            show_colocated(colocated_here(store, trained, company, live), as_json)
         else:
             assert live is not None
-            prediction = predict_measured(
-                store,
-                live,
-                Question(app, live.node.id, where, model=model, strict=strict),
-                widening,
-            )
-            prediction = replace(prediction, notes=(*prediction.notes, *note(widening)))
-        prediction = replace(prediction, warnings=(*prediction.warnings, *warnings))
-    if as_json:
-        output.emit_json(prediction.to_dict())
-    else:
-        from kongming.cli.predict.prediction_view import show
-
-        show(prediction)
+            question = Question(app, live.node.id, where, model=kind, strict=strict)
+            show_here(forecast_here(store, trained, question, live), as_json)
 
 
 def _elsewhere(
@@ -331,37 +297,3 @@ def measure(file: ModelFile, model: str | None, directory: Path | None) -> Finge
             on_progress=lambda p: shown.update(p.done, total=p.total),
             shared_core=file.placement == "same-core",
         )
-
-
-def _residents(
-    store: Store,
-    newcomer: ModelFile,
-    neighbours: Mapping[str, Sequence[Signature]],
-    live: Fingerprint | None,
-    model: str | None,
-    widenings: Widenings,
-) -> tuple[dict[str, Interval], tuple[str, ...]]:
-    """Return the slowdown of each neighbour that has a model, and a warning for each other one."""
-    from kongming.cli.predict.trained import model_of, signatures_of
-    from kongming.learning.predict import predict_residents
-    from kongming.records.errors import KongmingError
-
-    own = signatures_of(store, newcomer.app, newcomer)
-    if not own:
-        return {}, (f"{newcomer.app} has no signature: its effect on others is unknown.",)
-    slowdowns: dict[str, Interval] = {}
-    warnings = []
-    for name in neighbours:
-        try:
-            trained, _ = model_of(store, name, newcomer.placement)
-            slowdowns |= predict_residents(
-                own,
-                {name: trained},
-                neighbours,
-                live=live,
-                model=model,
-                widenings={name: widenings.of(trained)},
-            )
-        except KongmingError as error:
-            warnings.append(f"Its effect on {name} is unknown: {error.message}")
-    return slowdowns, tuple(warnings)

@@ -11,49 +11,13 @@ if TYPE_CHECKING:
 
     from rich.table import Table
 
-    from kongming.records.prediction import Driver, Interval, Prediction
+    from kongming.records.prediction import Driver, Interval
 
 _BAR = 24
 """Width in characters of a full bar of a driver's share."""
 
 _WORTH_A_WORD = 1.02
 """Minimum slowdown for which drivers are shown: shares of a smaller one mislead."""
-
-
-def show(prediction: Prediction) -> None:
-    """Print a panel: runtime, interval, slowdown, drivers, residents; warnings below."""
-    from rich.panel import Panel
-    from rich.table import Table
-    from rich.text import Text
-
-    grid = Table.grid(padding=(0, 2))
-    add_runtime(grid, prediction.runtime_s, prediction.metric_unit)
-    add_slowdown(grid, prediction.slowdown, prediction.solo_s, prediction.metric_unit)
-    add_drivers(grid, prediction.drivers, prediction.slowdown)
-    for name, interval in prediction.residents.items():
-        grid.add_row(
-            "slows",
-            name,
-            f"{interval.median:.2f} ({interval.lower:.2f} to {interval.upper:.2f})",
-        )
-    names = ", ".join(prediction.neighbours)
-    others = f" next to {names}" if names else ""
-    title = Text(f"{prediction.app}{others}, {prediction.placement}")
-    console = output.console()
-    console.print(
-        Panel(
-            grid,
-            title=title,
-            title_align="left",
-            subtitle=f"model {prediction.model}",
-            subtitle_align="left",
-            expand=False,
-        )
-    )
-    for remark in prediction.notes:
-        console.print(Text(remark))
-    for warning in prediction.warnings:
-        console.print(Text(f"! {warning}"))
 
 
 def add_runtime(grid: Table, runtime: Interval, unit: str) -> None:

@@ -49,9 +49,8 @@ def check_known(store: Store, app: str) -> None:
         )
 
 
-def model_of(store: Store, app: str, placement: str) -> tuple[ModelFile, tuple[str, ...]]:
-    """Return the checked model of ``app`` in service at ``placement``, and warnings about its age
-    and its profile.
+def model_of(store: Store, app: str, placement: str) -> ModelFile:
+    """Return the checked model of ``app`` in service at ``placement``.
 
     Raises:
         UnknownNameError: the application was never profiled.
@@ -68,9 +67,15 @@ def model_of(store: Store, app: str, placement: str) -> tuple[ModelFile, tuple[s
             f"{app} has no model at {placement}.{elsewhere}",
             hint=f"Train it: kongming train {app} --placement {placement}",
         )
-    file = ModelFiles(store).read(app, placement, version)
-    runs = store.runs(app=app, node_id=file.node_id, placement=placement, fingerprints=False)
-    return file, (*_stale(store, file), *profile_remarks(file, runs))
+    return ModelFiles(store).read(app, placement, version)
+
+
+def remarks(store: Store, file: ModelFile) -> tuple[str, ...]:
+    """Return warnings about the age of a model, and about its profile."""
+    runs = store.runs(
+        app=file.app, node_id=file.node_id, placement=file.placement, fingerprints=False
+    )
+    return (*_stale(store, file), *profile_remarks(file, runs))
 
 
 def profile_remarks(file: ModelFile, runs: Iterable[Run]) -> tuple[str, ...]:

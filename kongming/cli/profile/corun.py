@@ -12,7 +12,6 @@ from kongming.cli import options, output
 from kongming.cli.examples import examples
 
 if TYPE_CHECKING:
-    from kongming.engine.load.models import Widenings
     from kongming.records.run import Run
     from kongming.store import Store
 
@@ -72,7 +71,6 @@ def command(
     from kongming.campaigns.this_node import measured_node
     from kongming.cli.profile.campaign_view import CampaignView
     from kongming.cli.profile.stored import applications
-    from kongming.engine.load.models import Widenings
     from kongming.probes.folders import io_folder
     from kongming.probes.measuring import measuring
     from kongming.probes.suite import load_suite
@@ -112,8 +110,7 @@ def command(
         view = CampaignView(sorted(apps), title)
         with measuring("kongming corun", anyway=anyway), view:
             runs = drive(events, store, view.see)
-        widenings = Widenings(store, model)
-        predictions = [_predicted(store, a, b, placement, widenings, model) for a, b in ordered]
+        predictions = [_predicted(store, a, b, placement, model) for a, b in ordered]
     measured = [measured_slowdown(runs, a, b) for a, b in ordered]
     document = compared(placement, predictions, measured)
     if as_json:
@@ -136,7 +133,7 @@ def measured_slowdown(runs: list[Run], app: str, other: str) -> dict[str, Any]:
     alone = [r for r in runs if r.app == app and r.kind == "solo" and r.ok]
     found: dict[str, Any] = {
         "app": app,
-        "neighbours": [other],
+        "neighbour": other,
         "runtime_s": None,
         "solo_s": None,
         "slowdown": None,
@@ -173,18 +170,20 @@ def compared(
 
 
 def _predicted(
-    store: Store, app: str, other: str, placement: str, widenings: Widenings, model: str | None
+    store: Store, app: str, other: str, placement: str, model: str | None
 ) -> dict[str, Any]:
     """Return the prediction as JSON, or the reason why there is none."""
     from kongming.records.errors import KongmingError
 
     try:
-        from kongming.cli.predict.pair import predict_pair_member
+        from kongming.cli.predict.forecast import colocation_document
+        from kongming.cli.predict.pair import predict_next_to
 
-        return predict_pair_member(store, app, other, placement, widenings, model=model).to_dict()
+        return colocation_document(predict_next_to(store, app, other, placement, model))
     except (KongmingError, ModuleNotFoundError) as error:
         # The measurement is shown even if there is no prediction.
-        return {"app": app, "neighbours": [other], "slowdown": None, "warnings": [str(error)]}
+        unknown = [{"app": other, "slowdown": None}]
+        return {"app": app, "neighbours": unknown, "slowdown": None, "warnings": [str(error)]}
 
 
 def _show(document: dict[str, Any]) -> None:
@@ -194,7 +193,7 @@ def _show(document: dict[str, Any]) -> None:
         rows.append(
             (
                 found["app"],
-                found["neighbours"][0],
+                found["neighbour"],
                 "-" if said is None else f"{said['median']:.2f}",
                 "" if said is None else f"{said['lower']:.2f} to {said['upper']:.2f}",
                 "-" if found["slowdown"] is None else f"{found['slowdown']:.2f}",

@@ -8,69 +8,57 @@ from kongming.engine.engine import Engine
 from kongming.engine.load import Needs, load, tolerated
 from kongming.engine.load.nodes import newest_references
 from kongming.engine.nodes import domain_of
-from kongming.learning.intervals import Widening
-from kongming.records.answers import Explanation, Forecast
+from kongming.records.answers import Colocation, Explanation, Forecast
 from kongming.records.fingerprint import Fingerprint
 from kongming.records.moments import unix
-from kongming.records.prediction import Prediction
-from kongming.records.questions import Question
+from kongming.records.questions import ColocationQuestion, Question
 from kongming.store import Store
 
 
-def predict_measured(
-    store: Store, fingerprint: Fingerprint, question: Question, widening: Widening
-) -> Prediction:
+def predict_measured(store: Store, fingerprint: Fingerprint, question: Question) -> Forecast:
     """The runtime in the environment of a fingerprint, at the moment when it was taken, whoever
-    runs there: by the model in service, with intervals widened so. ``question`` names the
-    fingerprint's node and a placement.
+    runs there: by the model in service. ``question`` names the fingerprint's node; the answer has
+    no age, since the environment is not one of now.
 
     Raises: as ``Engine.predict``, and InputError for an implausible fingerprint.
     """
-    engine, here, now = _engine_at(store, fingerprint, question, widening)
-    return _prediction_of(engine.predict(here, now))
+    engine, domain, now = _engine_at(store, fingerprint, Needs(apps=_asked(question.app)))
+    return replace(engine.predict(replace(question, domain=domain), now), fingerprint_age_s=None)
 
 
-def explain_measured(
-    store: Store, fingerprint: Fingerprint, question: Question, widening: Widening
-) -> Explanation:
+def colocate_measured(
+    store: Store, fingerprint: Fingerprint, question: ColocationQuestion
+) -> Colocation:
+    """``predict_measured`` with named neighbours added to what the fingerprint holds: they must not
+    run there already.
+
+    Raises: as ``Engine.predict_colocation``, and InputError for an implausible fingerprint.
+    """
+    apps = _asked(question.app, *question.neighbours)
+    engine, domain, _ = _engine_at(store, fingerprint, Needs(apps=apps, company=True))
+    return engine.predict_colocation(replace(question, node=fingerprint.node.id), domain)
+
+
+def explain_measured(store: Store, fingerprint: Fingerprint, question: Question) -> Explanation:
     """Return what ``predict_measured`` comes from, surrogate by surrogate. Raises likewise."""
-    engine, here, now = _engine_at(store, fingerprint, question, widening)
-    return engine.explain(here, now)
+    engine, domain, now = _engine_at(store, fingerprint, Needs(apps=_asked(question.app)))
+    return engine.explain(replace(question, domain=domain), now)
 
 
-def _engine_at(
-    store: Store, fingerprint: Fingerprint, question: Question, widening: Widening
-) -> tuple[Engine, Question, float]:
-    """Return an engine that knows the fingerprint's node only by it, the question about the cache
-    domain there, and the moment."""
+def _asked(*apps: str) -> frozenset[tuple[str, int]]:
+    return frozenset((app, 0) for app in apps)
+
+
+def _engine_at(store: Store, fingerprint: Fingerprint, needs: Needs) -> tuple[Engine, int, float]:
+    """Return an engine that knows the fingerprint's node only by it, the cache domain there, and
+    the moment."""
     node = fingerprint.node
     now = unix(fingerprint.started_at) + fingerprint.elapsed_s / 2.0
-    engine = load(store, Needs(apps=frozenset({(question.app, 0)})), now)
+    engine = load(store, needs, now)
     engine.put_node(node)
-    if question.placement is not None:
-        engine.put_widening(question.app, question.placement, widening)
     for domain, reference in newest_references(store, node):
         with tolerated():
             engine.put_reference(node.id, domain, reference.times, reference.suite_version)
     here = domain_of(node, fingerprint.cpu) or 0
     engine.put_fingerprint(node.id, here, fingerprint, now=now)
-    return engine, replace(question, domain=here), now
-
-
-def _prediction_of(forecast: Forecast) -> Prediction:
-    """A forecast by a model as one of an environment that no node need have."""
-    assert forecast.solo_s is not None
-    assert forecast.runtime_s is not None
-    return Prediction(
-        app=forecast.app,
-        model=forecast.model,
-        placement=forecast.placement,
-        solo_s=forecast.solo_s,
-        runtime_s=forecast.runtime_s,
-        slowdown=forecast.slowdown,
-        extrapolating=forecast.extrapolating,
-        drivers=forecast.drivers,
-        warnings=forecast.warnings,
-        notes=forecast.notes,
-        metric_unit=forecast.metric_unit,
-    )
+    return engine, here, now

@@ -95,26 +95,6 @@ class ModelFiles:
         )
 
 
-class Widenings:
-    """The widening of each application's intervals, by the co-runs of all others.
-
-    What is read from the store is kept: one object serves all predictions of a command.
-    ``model`` is the one that predictions are asked of (None for each application's choice).
-    """
-
-    def __init__(self, store: Store, model: str | None = None) -> None:
-        self._files = ModelFiles(store)
-        self._model = model
-        self._known: dict[Site, Calibration] = {}
-
-    def of(self, file: ModelFile) -> Widening:
-        """The widening for the intervals of a model, learnt at its site."""
-        site = site_of(file)
-        if site not in self._known:
-            self._known[site] = self._files.calibration(site, self._model)
-        return self._known[site].widening(file.app)
-
-
 def widenings(store: Store, files: Collection[ModelFile]) -> dict[Key, Widening]:
     """Of all models in service. Reads runs and predicts each co-run: call it in a thread.
 

@@ -482,22 +482,21 @@ class TestColocation:
             file, {app: signatures[app] for app in ("disk", "quiet")}
         )
 
-        ours = made.predict_colocation(ColocationQuestion("memory", ("disk", "quiet")), NOW)
+        ours = made.predict_colocation(ColocationQuestion("memory", ("disk", "quiet")))
 
         assert ours.prediction.slowdown.median == pytest.approx(theirs.slowdown.median, rel=1e-6)
         assert ours.prediction.slowdown.upper == pytest.approx(theirs.slowdown.upper, rel=1e-6)
-        residents = library.predict_residents(
-            signatures["memory"],
-            {"disk": worlds.model("disk", worlds.SENSITIVITY["disk"])},
-            {"disk": signatures["disk"], "quiet": signatures["quiet"]},
+        meets = library.predict_colocated(
+            worlds.model("disk", worlds.SENSITIVITY["disk"]),
+            {app: signatures[app] for app in ("quiet", "memory")},
         )
         assert [impact.app for impact in ours.neighbours] == ["disk", "quiet"]
         met = ours.neighbours[0].slowdown
         assert met is not None
-        assert met.median == pytest.approx(residents["disk"].median, rel=1e-6)
+        assert met.median == pytest.approx(meets.slowdown.median, rel=1e-6)
 
     def test_one_name_several_times_presses_as_often(self, made: Engine) -> None:
-        thrice = made.predict_colocation(ColocationQuestion("memory", ("memory",) * 3), NOW)
+        thrice = made.predict_colocation(ColocationQuestion("memory", ("memory",) * 3))
 
         loads = [PRESSURE["memory"]] * 3
         assert log_slowdown(thrice.prediction) == pytest.approx(
@@ -512,7 +511,7 @@ class TestColocation:
     def test_a_neighbour_without_a_model_has_no_slowdown_and_a_word(self, made: Engine) -> None:
         made.put_signatures([worlds.signature("bare", {"stream.triad": 0.4})])
 
-        found = made.predict_colocation(ColocationQuestion("memory", ("bare",)), NOW)
+        found = made.predict_colocation(ColocationQuestion("memory", ("bare",)))
 
         assert found.neighbours[0].slowdown is None
         assert any("bare has no model" in warning for warning in found.prediction.warnings)
@@ -520,14 +519,12 @@ class TestColocation:
 
     def test_a_neighbour_without_a_signature_is_refused(self, made: Engine) -> None:
         with pytest.raises(UntrainedError, match="no signature"):
-            made.predict_colocation(ColocationQuestion("memory", ("stranger",)), NOW)
+            made.predict_colocation(ColocationQuestion("memory", ("stranger",)))
 
     def test_on_another_node_slowdowns_are_carried_with_a_note(self, made: Engine) -> None:
         worlds.add_node(made, idle={name: 2.0 * seconds for name, seconds in IDLE.items()})
 
-        found = made.predict_colocation(
-            ColocationQuestion("memory", ("memory",), node="node-1"), NOW
-        )
+        found = made.predict_colocation(ColocationQuestion("memory", ("memory",), node="node-1"))
 
         assert found.prediction.node_id == "node-1"
         assert log_slowdown(found.prediction) == pytest.approx(
