@@ -22,7 +22,6 @@ from kongming.engine.ranker import Ranker
 from kongming.engine.scaled_jobs import ScaleModels, forecast_job
 from kongming.engine.settings import Purpose, Settings
 from kongming.engine.state import World
-from kongming.engine.steps import Steps, finish
 from kongming.learning.intervals import Widening
 from kongming.learning.model_file import ModelFile
 from kongming.records.answers import (
@@ -37,6 +36,7 @@ from kongming.records.errors import CannotAnswerError, InputError
 from kongming.records.fingerprint import Fingerprint, NodeFacts
 from kongming.records.questions import ColocationQuestion, Question, RankQuestion
 from kongming.records.run import Signature
+from kongming.steps import Steps, finish
 
 if TYPE_CHECKING:
     from kongming.scale.fit.model import ScaleFile

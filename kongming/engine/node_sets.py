@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from kongming.arrays import Floats
 from kongming.engine.shortlist import Harm
-from kongming.engine.steps import Steps
 from kongming.scale.decide.node_sets import Weights, best_set, set_score
+from kongming.steps import Steps
 
 _SPARE = 16
 """Places beyond those asked for, and a quarter of these, that are worked out in full at once: the

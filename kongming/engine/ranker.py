@@ -28,12 +28,12 @@ from kongming.engine.scaled_jobs import ScaleModels, ranked_set
 from kongming.engine.score_matrix import carried
 from kongming.engine.scoring import Served
 from kongming.engine.state import World
-from kongming.engine.steps import Steps, finish
 from kongming.records.answers import RankedNode, RankedSet, Ranking
 from kongming.records.errors import UntrainedError
 from kongming.records.prediction import Interval
 from kongming.records.questions import RankQuestion
 from kongming.scale.decide.node_sets import Weights
+from kongming.steps import Steps, finish
 
 _EQUAL = 1e-6
 """Scores that differ by less than this are the same, but for rounding."""
@@ -212,24 +212,29 @@ class Ranker:
         residents = world.table.counts(len(field.nodes))
         sets = []
         for one in found:
+            nodes = []
+            for number, (place, tied, harm, worst) in enumerate(
+                zip(one.places, one.tied, one.harm, one.worst, strict=True)
+            ):
+                if number % _AT_ONCE == 0:
+                    yield
+                newcomer = float(field.newcomer[place])
+                score = request.newcomer_weight * newcomer + request.resident_weight * harm
+                nodes.append(
+                    self._ranked(
+                        asked,
+                        place,
+                        score,
+                        worst,
+                        newcomer,
+                        tied,
+                        bool(field.stale[place]),
+                        int(residents[place]),
+                    )
+                )
             yield
-            nodes = [
-                self._ranked(
-                    asked,
-                    place,
-                    request.newcomer_weight * float(field.newcomer[place])
-                    + request.resident_weight * harm,
-                    worst,
-                    float(field.newcomer[place]),
-                    tied,
-                    bool(field.stale[place]),
-                    int(residents[place]),
-                )
-                for place, tied, harm, worst in zip(
-                    one.places, one.tied, one.harm, one.worst, strict=True
-                )
-            ]
-            sets.append(ranked_set(nodes, one.score, request.scaling, scale, request.level))
+            ranked = ranked_set(nodes, one.score, request.scaling, scale, request.level)
+            sets.append((yield from ranked))
         return tuple(sets)
 
     # Who is asked about.

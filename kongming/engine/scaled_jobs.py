@@ -10,6 +10,7 @@ from kongming.records.answers import Forecast, RankedNode, RankedSet
 from kongming.records.errors import CannotAnswerError, UnknownNameError, UntrainedError
 from kongming.records.questions import Question
 from kongming.records.scaling import Scaling, SlowedNode
+from kongming.steps import Steps
 
 if TYPE_CHECKING:
     # They load SciPy, which takes longer than a prediction: only who asks about a job pays for it.
@@ -115,8 +116,9 @@ def ranked_set(
     asked: Scaling,
     found: tuple[str, ScaleModel] | None,
     level: float,
-) -> RankedSet:
-    """A set as it is answered; without a scale model the slowest node's slowdown alone."""
+) -> Steps[RankedSet]:
+    """In steps, a set as it is answered; without a scale model the slowest node's slowdown
+    alone."""
     slowest = max(nodes, key=lambda node: (node.slowdown.median, node.node_id))
     alone = RankedSet(
         tuple(nodes), score, slowest.slowdown, extrapolating=any(n.extrapolating for n in nodes)
@@ -125,12 +127,12 @@ def ranked_set(
         return replace(
             alone, warnings=("There is no scale model: no runtime is told, only the slowdown.",)
         )
-    from kongming.scale.decide.combination import combine
+    from kongming.scale.decide.combination import combine_in_steps
     from kongming.scale.fit.model import warnings_of
 
     name, model = found
     try:
-        said = combine(
+        said = yield from combine_in_steps(
             model,
             asked,
             [SlowedNode(n.node_id, n.name, n.slowdown, n.extrapolating) for n in nodes],

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from kongming.arrays import Floats
 from kongming.engine import order as ranking
-from kongming.engine.steps import Steps
+from kongming.steps import Steps
 
 Harm = Callable[[list[int]], Steps[Sequence[tuple[float, float]]]]
 """For each place, what the newcomer adds to the residents' log slowdowns in all (0 or more), and

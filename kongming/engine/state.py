@@ -25,13 +25,13 @@ from kongming.engine.score_matrix import Environments, HarmTable, Matrix, carrie
 from kongming.engine.scoring import Served
 from kongming.engine.settings import Purpose, Settings
 from kongming.engine.slots import ANY_SUITE, Slots
-from kongming.engine.steps import Steps
 from kongming.learning.awake import together
 from kongming.learning.model_file import ModelFile
 from kongming.records.errors import InputError, UnknownNameError
 from kongming.records.fingerprint import Fingerprint, NodeFacts
 from kongming.records.moments import unix
 from kongming.records.run import Signature
+from kongming.steps import Steps
 
 _AT_ONCE = 1024
 """Slots of one model that are worked out before the clock is looked at."""

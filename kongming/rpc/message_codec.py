@@ -11,7 +11,7 @@ BASIS_NODE_ONLY). What is unset in a message has the record's default.
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from functools import lru_cache
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -31,9 +31,10 @@ _Encode = Callable[[Any], Any]
 _Decode = Callable[[Any, str], Any]
 
 
-def to_message(record: object, kind: type[M]) -> M:
-    """A record as a message of this type."""
-    return kind(**_encoded(record, kind.DESCRIPTOR))  # type: ignore[arg-type]  # upb's own class
+def to_message(record: object, kind: type[M], **given: Message) -> M:
+    """A record as a message of this type; ``given`` fields are messages already."""
+    found = _encoded(record, kind.DESCRIPTOR, given)  # type: ignore[arg-type]  # upb's own class
+    return kind(**found, **given)
 
 
 def from_message(kind: type[R], message: Message, path: str = "", **given: Any) -> R:
@@ -73,10 +74,10 @@ class _Part:
     decode: _Decode
 
 
-def _encoded(record: object, descriptor: Descriptor) -> dict[str, Any]:
+def _encoded(record: object, descriptor: Descriptor, given: Container[str] = ()) -> dict[str, Any]:
     found = {}
     for part in _parts(type(record), descriptor):  # type: ignore[arg-type]  # types hash
-        value = getattr(record, part.name)
+        value = None if part.name in given else getattr(record, part.name)
         if value is not None:
             found[part.wire_name] = part.encode(value)
     return found

@@ -26,7 +26,7 @@ class Agent:
     ``suspect`` says why the node is in quarantine; ``plausible`` counts the plausible
     fingerprints since then; ``bound_to`` whose node it is (``nodes.ownership``), empty for
     nobody's; ``campaigns`` are the application of each campaign that was asked for, by its id,
-    and who asked.
+    and who asked; ``encoded`` are its facts as they were last sent, and their message's bytes.
     """
 
     facts: NodeFacts
@@ -45,6 +45,7 @@ class Agent:
     probe_now: bool = False
     bound_to: str = ""
     campaigns: dict[str, tuple[str, str]] = field(default_factory=dict)
+    encoded: tuple[NodeFacts, bytes] | None = None
 
     def want(self, app: str, by: str) -> None:
         """It is to profile an application: ``by`` an operator or the server. Runs of the campaign

@@ -6,7 +6,7 @@ import asyncio
 import time
 from typing import TypeVar
 
-from kongming.engine.steps import Steps
+from kongming.steps import Steps
 
 _T = TypeVar("_T")
 

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import grpc
+from google.protobuf.message import Message
 
 from kongming.engine.engine import Engine
-from kongming.records.answers import Forecast
+from kongming.records.answers import Forecast, Ranking
 from kongming.records.errors import KongmingError
 from kongming.rpc import predictor_codec as codec
 from kongming.rpc.message_codec import to_message
 from kongming.rpc.v1 import predictor_pb2, predictor_pb2_grpc
+from kongming.steps import Steps
 from kongming_server.services.pauses import with_pauses
 
 if TYPE_CHECKING:  # Its types take parameters only for a checker.
@@ -23,6 +25,9 @@ if TYPE_CHECKING:  # Its types take parameters only for a checker.
 
 _AT_ONCE = 16
 """Questions of a batch that are answered before other calls have their turn."""
+
+_NODES_AT_ONCE = 256
+"""Nodes of a ranking that are put into its message in one step: some 5 ms."""
 
 
 class PredictorService(predictor_pb2_grpc.PredictorServicer):
@@ -59,7 +64,7 @@ class PredictorService(predictor_pb2_grpc.PredictorServicer):
             self._engine.rank_in_steps(codec.rank_from_message(request), self._now())
         )
         ranking = replace(ranking, elapsed_s=time.perf_counter() - begun)
-        response = to_message(ranking, predictor_pb2.RankNodesResponse)
+        response = await with_pauses(ranking_message(ranking))
         response.request_id = request.request_id
         return response
 
@@ -78,3 +83,27 @@ class PredictorService(predictor_pb2_grpc.PredictorServicer):
         except KongmingError as error:
             # One question that cannot be answered leaves the others theirs.
             return error
+
+
+def ranking_message(ranking: Ranking) -> Steps[predictor_pb2.RankNodesResponse]:
+    """In steps, a ranking as its message: it may have thousands of nodes."""
+    response = to_message(replace(ranking, nodes=(), sets=()), predictor_pb2.RankNodesResponse)
+    yield from _extended(response.nodes, ranking.nodes, predictor_pb2.RankedNode)
+    for one in ranking.sets:
+        scaled = None if one.scaled is None else replace(one.scaled, nodes=())
+        message = response.sets.add()
+        message.MergeFrom(
+            to_message(replace(one, nodes=(), scaled=scaled), predictor_pb2.RankedSet)
+        )
+        yield from _extended(message.nodes, one.nodes, predictor_pb2.RankedNode)
+        if one.scaled is not None:
+            slowed = message.scaled.nodes
+            yield from _extended(slowed, one.scaled.nodes, predictor_pb2.SlowedNode)
+    return response
+
+
+def _extended(messages: Any, records: Sequence[object], kind: type[Message]) -> Steps[None]:
+    for start in range(0, len(records), _NODES_AT_ONCE):
+        part = records[start : start + _NODES_AT_ONCE]
+        messages.extend([to_message(record, kind) for record in part])
+        yield

@@ -34,6 +34,7 @@ from kongming.scale.fit.fitting import backbone_of
 from kongming.scale.fit.model import ScaleFile, ScaleModel, ScalePrediction
 from kongming.scale.fit.terms import SETUP
 from kongming.scale.points import Configuration, Points
+from kongming.steps import Steps, finish
 
 CORRELATION = 0.5
 """Correlation of the errors of two nodes' log slowdowns. Both are predictions of one model and
@@ -64,6 +65,9 @@ of places."""
 
 _AT_ONCE = 8
 """Number of nodes that are drawn for at once: their draws fit into a core's cache."""
+
+_IN_A_STEP = 32 * _AT_ONCE
+"""Number of nodes that are drawn for in one step: some 5 ms."""
 
 _WIDEST = 8.0
 _FLOOR_TO_DEVIATION = math.sqrt(math.pi / 2.0) / 100.0
@@ -124,7 +128,33 @@ def combine(
     strict: bool = False,
     correlation: float = CORRELATION,
 ) -> Combination:
-    """Predict the runtime on these nodes; each node once, in any order.
+    """``combine_in_steps`` at once."""
+    return finish(
+        combine_in_steps(
+            model,
+            asked,
+            nodes,
+            name=name,
+            driver=driver,
+            level=level,
+            strict=strict,
+            correlation=correlation,
+        )
+    )
+
+
+def combine_in_steps(
+    model: ScaleModel,
+    asked: Scaling,
+    nodes: Sequence[SlowedNode],
+    *,
+    name: str = "",
+    driver: str = "",
+    level: float = 0.9,
+    strict: bool = False,
+    correlation: float = CORRELATION,
+) -> Steps[Combination]:
+    """In steps, predict the runtime on these nodes; each node once, in any order.
 
     ``driver`` is the id of the node that the serial part runs on, by default the first one;
     ``name`` that of the scale model. With fewer nodes than machines several run on one node.
@@ -156,7 +186,7 @@ def combine(
     first = next((one for one in nodes if one.node_id == driver), nodes[0])
     weights = _weights(model, at, 1.0 if asked.iterations is None else asked.iterations)
     serial = sum(weight for _, kind, weight in weights if kind == "serial")
-    slowed, scale = _draws(model, idle, nodes, first.node_id, serial, correlation)
+    slowed, scale = yield from _draws(model, idle, nodes, first.node_id, serial, correlation)
     calibrated = model.spread.coverage is not None and all(one.slowdown.calibrated for one in nodes)
     parts = _parts(weights, idle.median, first, slowest)
     scaled = Scaled(
@@ -280,8 +310,8 @@ def _draws(
     driver: str,
     serial: float,
     correlation: float,
-) -> tuple[Floats, Floats]:
-    """Return (n,) the whole job's slowdown, and (n,) the idle runtime over its median."""
+) -> Steps[tuple[Floats, Floats]]:
+    """In steps, (n,) the whole job's slowdown, and (n,) the idle runtime over its median."""
     half = min(_HALF, max(_WORK // len(nodes), 256))
     noise = _noise(model)
     common = math.sqrt(correlation) * _mirrored(half, math.inf, "common")
@@ -289,6 +319,8 @@ def _draws(
     slowest = np.full(2 * half + 1, -np.inf)
     first = slowest
     for start in range(0, len(nodes), _AT_ONCE):
+        if start and start % _IN_A_STEP == 0:
+            yield
         some = nodes[start : start + _AT_ONCE]
         draws = np.array([_mirrored(half, math.inf, f"node {one.node_id}") for one in some])
         # In place, here and below: most of the time goes into memory.

@@ -8,15 +8,19 @@ from typing import Any
 
 import pytest
 from kongming_server.services import pauses
-from kongming_server.services.predictor import PredictorService
+from kongming_server.services.predictor import PredictorService, ranking_message
 
 from kongming.engine.engine import Engine
 from kongming.records.answers import Ranking
 from kongming.records.questions import RankQuestion
 from kongming.records.scaling import Scaling
+from kongming.rpc.message_codec import to_message
 from kongming.rpc.v1 import predictor_pb2
+from kongming.scale.fit.model_file import read
+from kongming.steps import finish
 from tests.server.core import worlds
 from tests.server.core.worlds import NOW, bound
+from tests.service_contract.conftest import scale_document
 
 MANY = 300
 ALL = RankQuestion("memory", limit=MANY, seed=1)
@@ -81,6 +85,18 @@ def test_a_fleet_that_changes_all_the_time_is_ranked_all_the_same(made: Engine) 
     gone = MANY - len(answer.nodes)
     assert 0 < gone < 10
     assert answer.candidates == len(answer.nodes)
+
+
+@pytest.mark.parametrize("question", [ALL, SET])
+def test_a_message_that_is_made_in_steps_is_the_ranking(
+    made: Engine, question: RankQuestion
+) -> None:
+    made.put_scale_model("memory", read(scale_document()))
+    ranking = made.rank(question, NOW)
+    assert all(one.scaled is not None for one in ranking.sets)
+    assert sum(1 for _ in ranking_message(ranking)) >= 2
+    message = finish(ranking_message(ranking))
+    assert message == to_message(ranking, predictor_pb2.RankNodesResponse)
 
 
 def test_other_calls_have_their_turn(made: Engine, monkeypatch: pytest.MonkeyPatch) -> None:

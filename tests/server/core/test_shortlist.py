@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kongming.engine import shortlist
 from kongming.engine.shortlist import Shortlist
-from kongming.engine.steps import Steps, finish
+from kongming.steps import Steps, finish
 
 logs = st.floats(0.0, 2.0).map(lambda value: round(value, 3))
 
