@@ -36,6 +36,8 @@ class ServerProcess:
     ``log``.
     """
 
+    module = "kongming_server.main"
+
     def __init__(
         self,
         folder: Path,
@@ -68,7 +70,7 @@ class ServerProcess:
         arguments += ["--config", str(self._config), *self._options]
         with self.log.open("a", encoding="utf-8") as log:
             self._process = warm_start.start(
-                "kongming_server.main",
+                self.module,
                 *arguments,
                 cwd=self.folder,
                 env=os.environ | {"PYTHONPATH": python_path()} | self._env,
