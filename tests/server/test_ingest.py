@@ -123,6 +123,46 @@ def test_who_brings_much_waits_for_itself_and_not_the_others() -> None:
     run(test)
 
 
+def test_a_node_that_brings_much_rests_and_others_do_not_wait_for_it() -> None:
+    async def test() -> None:
+        store = SlowStore()
+        limits = {"batch_records": 500, "queue_records": 1000, "gather_s": 0.5}
+        async with ingest_into(store, **limits) as ingest:
+            thief = [
+                await ingest.enqueue(report(f"t{number}", node_id="thief", by="thief"))
+                for number in range(100)
+            ]
+            await asyncio.gather(*thief[:16])
+            begun = time.monotonic()
+            # Those of another wait for a fifth of the time that its next ones do.
+            await ingest.add(report("honest", by="honest"))
+            honest_s = time.monotonic() - begun
+            await thief[-1]
+            thief_s = time.monotonic() - begun
+        assert honest_s < thief_s / 3
+        first, second, third = store.transactions[:3]
+        assert 16 <= len(first) < 50
+        assert second == ["honest"]
+        assert len(third) <= len(first)
+        assert sum(map(len, store.transactions)) == 101
+
+    run(test)
+
+
+def test_nodes_of_one_caller_do_not_rest_for_each_other() -> None:
+    async def test() -> None:
+        store = SlowStore()
+        limits = {"batch_records": 500, "queue_records": 1000, "gather_s": 0.5}
+        async with ingest_into(store, **limits) as ingest:
+            much = [await ingest.enqueue(report(f"m{n}", by="fleet")) for n in range(100)]
+            await much[0]
+            await ingest.add(report("other", node_id="node-2", by="fleet"))
+            assert not much[-1].done()
+            await asyncio.gather(*much)
+
+    run(test)
+
+
 def report(*ids: str, node_id: str = "node-1", by: str = "") -> Report:
     taken = (builders.fingerprint({"compute.int": 1e-9}, id=one) for one in ids)
     return Report(tuple(Reported(node_id, 1, one) for one in taken), by=by)

@@ -2,7 +2,8 @@
 
 While one transaction is being written the next reports gather, and for a moment longer: what a
 transaction costs hardly depends on how many records share it. A report is answered when the
-transaction that holds it is on disk.
+transaction that holds it is on disk. A node that brings much rests between its transactions, so
+that it is its own reports that wait, and not those of others.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Executor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -38,9 +40,9 @@ class ReportedStore(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Records that one call brought. ``domain`` is the cache domain of its fingerprint, ``size``
-    the bytes that the records had on their way, ``by`` who brought them: empty for nobody in
-    particular."""
+    """Records of one node that one call brought. ``domain`` is the cache domain of its fingerprint,
+    ``size`` the bytes that the records had on their way, ``by`` who brought them: empty for nobody
+    in particular."""
 
     records: tuple[Reported, ...]
     domain: int = 0
@@ -53,14 +55,22 @@ _AT_ONCE = 16
 
 
 _WORTH_GATHERING = 16
-"""Records in one transaction from which on the next one is put off for the whole time."""
+"""Nodes in one transaction from which on the next one is put off for the whole time; records of one
+node in it from which on that node's next ones are."""
 
 _LEAST_SHARE = 0.2
-"""Of that time, what passes between transactions of few records."""
+"""Of that time, what passes between transactions of few."""
+
+_OF_ONE_NODE = 32
+"""Records of one node in one transaction, about: those of others wait until it is on disk."""
 
 
 _SHARE = 0.5
 """Of the queue, what the reports of one caller may take."""
+
+
+_Key = tuple[str, str]
+"""Who brings reports, and of which node."""
 
 
 @dataclass(slots=True)
@@ -71,15 +81,24 @@ class _Waiting:
 
 @dataclass(slots=True)
 class _Line:
-    """The reports of one caller, and what they come to."""
+    """The reports that one caller brought of one node. It rests until ``ready_at``, in seconds of
+    the monotonic clock."""
 
     waiting: deque[_Waiting] = field(default_factory=deque)
+    records: int = 0
+    ready_at: float = 0.0
+
+
+@dataclass(slots=True)
+class _Brought:
+    """What the reports of one caller that wait come to."""
+
     records: int = 0
     bytes: int = 0
 
 
 class Ingest:
-    """A bounded queue before the store, in which callers take turns: who brings much waits for
+    """A bounded queue before the store, in which nodes take turns: who brings much waits for
     itself, and not the others. ``committed`` is called in the order of the commits."""
 
     def __init__(
@@ -108,7 +127,8 @@ class Ingest:
         self._observe = observe
         self._working = working
         self._gather_s = gather_s
-        self._lines: dict[str, _Line] = {}
+        self._lines: dict[_Key, _Line] = {}
+        self._brought: dict[str, _Brought] = {}
         self._queued = 0
         self._bytes = 0
         self._filled = asyncio.Event()
@@ -147,25 +167,36 @@ class Ingest:
         if self._closing:
             raise UnavailableError("The server is about to end.", hint="Try again later.")
         done: asyncio.Future[Accepted] = asyncio.get_running_loop().create_future()
-        line = self._lines.setdefault(report.by, _Line())
+        line = self._lines.setdefault((report.by, report.records[0].node_id), _Line())
         line.waiting.append(_Waiting(report, done))
         line.records += len(report.records)
-        line.bytes += report.size
-        self._queued += len(report.records)
-        self._bytes += report.size
-        self._filled.set()
+        self._count(report, 1)
+        if len(line.waiting) == 1:
+            # With more of a node that rests the writer would only look, and wait again.
+            self._filled.set()
         return done
 
     async def add(self, report: Report) -> Accepted:
         """Queue a report and wait until it is on disk."""
         return await (await self.enqueue(report))
 
+    def _count(self, report: Report, sign: int) -> None:
+        """A report has come (1), or is taken (-1)."""
+        records, size = sign * len(report.records), sign * report.size
+        self._queued += records
+        self._bytes += size
+        brought = self._brought.setdefault(report.by, _Brought())
+        brought.records += records
+        brought.bytes += size
+        if not brought.records:
+            del self._brought[report.by]
+
     def _has_room(self, report: Report) -> bool:
-        size, line = len(report.records), self._lines.get(report.by)
-        if report.by and line is not None:
+        size, brought = len(report.records), self._brought.get(report.by)
+        if report.by and brought is not None:
             within = (
-                line.records + size <= _SHARE * self._queue_records
-                and line.bytes + report.size <= _SHARE * self._queue_bytes
+                brought.records + size <= _SHARE * self._queue_records
+                and brought.bytes + report.size <= _SHARE * self._queue_bytes
             )
             if not within:
                 return False
@@ -186,18 +217,16 @@ class Ingest:
     async def _write(self) -> None:
         loop = asyncio.get_running_loop()
         earliest = 0.0
-        while True:
-            if not self._lines:
-                if self._closing:
-                    return
-                self._filled.clear()
-                await self._filled.wait()
+        while self._queued or not self._closing:
+            self._filled.clear()
+            if not self._ready():
+                await self._wait_for_a_line()
                 continue
             early_s = earliest - time.monotonic()
-            if early_s > 0.0 and self._queued < self._batch_records and not self._closing:
+            if early_s > 0.0 and not self._closing and not self._fills_a_batch():
                 await asyncio.sleep(early_s)
             group = self._take()
-            earliest = time.monotonic() + self._distance_s(group)
+            earliest = time.monotonic() + self._distance_s(_nodes(group))
             reports = [waiting.report for waiting in group]
             results: Sequence[Accepted | Exception]
             begun = time.perf_counter()
@@ -217,32 +246,62 @@ class Ingest:
             async with self._room:
                 self._room.notify_all()
 
-    def _distance_s(self, group: Sequence[_Waiting]) -> float:
-        """How long the next transaction is put off: the longer, the more records it is worth it
-        for. Who reports alone, one record after another, waits little."""
-        size = sum(len(waiting.report.records) for waiting in group)
-        return self._gather_s * min(1.0, max(_LEAST_SHARE, size / _WORTH_GATHERING))
+    def _ready(self) -> list[_Key]:
+        """Whose reports can be written now, in turn: all of them once the server is about to
+        end."""
+        now = time.monotonic()
+        return [
+            key
+            for key, line in self._lines.items()
+            if line.waiting and (self._closing or line.ready_at <= now)
+        ]
+
+    def _fills_a_batch(self) -> bool:
+        ready = (min(_OF_ONE_NODE, self._lines[key].records) for key in self._ready())
+        return sum(ready) >= self._batch_records
+
+    async def _wait_for_a_line(self) -> None:
+        """Wait until a report came, or one that waits has rested."""
+        resting = [line.ready_at for line in self._lines.values() if line.waiting]
+        until = min(resting) - time.monotonic() if resting else None
+        with suppress(TimeoutError):
+            async with asyncio.timeout(until):
+                await self._filled.wait()
+
+    def _distance_s(self, count: int) -> float:
+        """How long the next transaction is put off: the longer, the more nodes it is worth it for;
+        and how long the next records of a node are, the longer, the more it brought. Who reports
+        alone, one record after another, waits little."""
+        return self._gather_s * min(1.0, max(_LEAST_SHARE, count / _WORTH_GATHERING))
 
     def _take(self) -> list[_Waiting]:
-        """The next reports, one of each caller in turn."""
+        """The next reports, one of each node in turn."""
         group: list[_Waiting] = []
-        taken = 0
-        while self._lines:
-            by, line = next(iter(self._lines.items()))
+        taken: dict[_Key, int] = defaultdict(int)
+        total = 0
+        turns = deque(self._ready())
+        while turns:
+            key = turns.popleft()
+            line = self._lines[key]
             size = len(line.waiting[0].report.records)
-            if group and taken + size > self._batch_records:
+            if group and total + size > self._batch_records:
                 break
             waiting = line.waiting.popleft()
-            taken += size
             line.records -= size
-            line.bytes -= waiting.report.size
-            self._bytes -= waiting.report.size
+            total += size
+            taken[key] += size
+            self._count(waiting.report, -1)
             group.append(waiting)
             # Its next one comes after those of all others.
-            del self._lines[by]
-            if line.waiting:
-                self._lines[by] = line
-        self._queued -= taken
+            self._lines[key] = self._lines.pop(key)
+            if line.waiting and taken[key] < _OF_ONE_NODE:
+                turns.append(key)
+        now = time.monotonic()
+        for key, count in taken.items():
+            self._lines[key].ready_at = now + self._distance_s(count)
+        rested = [k for k, line in self._lines.items() if not line.waiting and line.ready_at <= now]
+        for key in rested:
+            del self._lines[key]
         return group
 
     def _commit(self, reports: Sequence[Report]) -> list[Accepted | Exception]:
@@ -276,6 +335,11 @@ class Ingest:
             log.exception("A report was kept but could not be used.")
         if not waiting.done.cancelled():
             waiting.done.set_result(result)
+
+
+def _nodes(group: Sequence[_Waiting]) -> int:
+    """How many nodes the records of these reports are of."""
+    return len({waiting.report.records[0].node_id for waiting in group})
 
 
 def _shares(accepted: Accepted, reports: Sequence[Report]) -> list[Accepted | Exception]:

@@ -49,7 +49,7 @@ if TYPE_CHECKING:  # Its types take parameters only for a checker.
 AT_ONCE = 16
 """Nodes of a page, or records of a report, that are worked on before others have their turn."""
 
-RECORDS = 200
+RECORDS = 32
 """Of one report in one transaction, so that the reports of others do not wait for all of it."""
 
 PAGE = 1000
