@@ -21,7 +21,7 @@ import grpc
 from kongming.records.errors import KongmingError
 from kongming.store import Store
 from tests import builders
-from tests.hostile.fleet import HONEST, SETTINGS, Answers, Fleet, fill, serving
+from tests.hostile.fleet import HONEST, SETTINGS, UNHURRIED, Answers, Fleet, fill, serving
 from tests.hostile.test_thief import MOVES, waits_for_a_restart
 from tests.server.process import ServerProcess
 from tests.server.security.test_real_server import token_command
@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 def prepared(folder: Path, store_url: str, port: int) -> ServerProcess:
     """The settings and the store of a server that others start, and the way to it."""
-    server = ServerProcess(folder, store_url=store_url, settings=SETTINGS)
+    server = ServerProcess(folder, store_url=store_url, settings=SETTINGS | UNHURRIED)
     server.grpc = f"127.0.0.1:{port}"
     fill(store_url)
     return server

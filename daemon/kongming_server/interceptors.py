@@ -16,6 +16,12 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    nullcontext,
+)
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import grpc
@@ -27,6 +33,7 @@ from kongming.rpc.v1 import predictor_pb2
 from kongming_server.decoding import Decoder
 from kongming_server.security.admission import Call, Caller, Guard, Ticket, current_call
 from kongming_server.security.connections import Connections
+from kongming_server.security.pacing import Pacing
 from kongming_server.security.roles import Role
 from kongming_server.settings import Limits
 from kongming_server.supervision import Working, unwatched
@@ -162,6 +169,7 @@ class _Gate(grpc.aio.ServerInterceptor):
         # One at a time: large messages do not multiply by decoding many of them at once.
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="kongming-decode")
         self._turns = Turns()
+        self._pacing = Pacing(guard.limits)
 
     async def intercept_service(
         self, continuation: Any, handler_call_details: grpc.HandlerCallDetails
@@ -183,7 +191,7 @@ class _Gate(grpc.aio.ServerInterceptor):
             "response_serializer": handler.response_serializer,
         }
         decoder = self._decoder(method, handler.request_deserializer)
-        gated = _Method(method, self._guard, self._connections, decoder)
+        gated = _Method(method, self._guard, self._connections, decoder, self._pacing)
         streaming = bool(handler.request_streaming)
         if handler.response_streaming:
             behaviour = handler.stream_stream if streaming else handler.unary_stream
@@ -205,8 +213,14 @@ class _Method:
     """One method's way in and out. What is the same for each call is looked up once."""
 
     def __init__(
-        self, method: str, guard: Guard, connections: Connections, decoder: Decoder
+        self,
+        method: str,
+        guard: Guard,
+        connections: Connections,
+        decoder: Decoder,
+        pacing: Pacing,
     ) -> None:
+        self._pacing = pacing
         self._method = method
         self._guard = guard
         self._connections = connections
@@ -284,20 +298,44 @@ class _Method:
         if stream:
             self._begin(None, context, ticket.caller, peer)
             return self._messages(contents, ticket)
-        async with asyncio.timeout(BODY_TIMEOUT_S):
-            content = await context.read()
-        if content is grpc.aio.EOF:
-            raise InputError("There is no message.", field="message")
-        # A place is taken by what can be worked on, not by what is still to arrive.
-        self._guard.begin(ticket)
-        request = await self._decoder.message(content, _who(ticket))
+        async with self._turn(ticket):
+            async with asyncio.timeout(BODY_TIMEOUT_S):
+                content = await context.read()
+            if content is grpc.aio.EOF:
+                raise InputError("There is no message.", field="message")
+            # A place is taken by what can be worked on, not by what is still to arrive.
+            self._guard.begin(ticket)
+            request = await self._decoded(content, ticket)
         self._begin(request, context, ticket.caller, peer)
         return request
 
     async def _messages(self, contents: Any, ticket: Ticket) -> AsyncIterator[Any]:
         async for content in contents:
             self._guard.check(ticket)
-            yield await self._decoder.message(content, _who(ticket))
+            async with self._turn(ticket):
+                request = await self._decoded(content, ticket)
+            yield request
+
+    def _turn(self, ticket: Ticket) -> AbstractAsyncContextManager[None]:
+        """The time of one message: agents have their turns, before they are read."""
+        return self._paced(ticket) if ticket.caller.is_agent else _AT_ONCE
+
+    @asynccontextmanager
+    async def _paced(self, ticket: Ticket) -> AsyncIterator[None]:
+        async with AsyncExitStack() as turn:
+            try:
+                await turn.enter_async_context(self._pacing.turn(ticket.peer))
+            except TimeoutError:
+                raise self._guard.full("agent_rate") from None
+            yield
+
+    async def _decoded(self, content: bytes, ticket: Ticket) -> Any:
+        if ticket.caller.is_agent:
+            try:
+                await self._pacing.take_bytes(ticket.peer, len(content))
+            except TimeoutError:
+                raise self._guard.full("agent_bytes") from None
+        return await self._decoder.message(content, _who(ticket))
 
     def _begin(self, request: Any, context: Context, caller: Caller, peer: str) -> None:
         given = getattr(request, "request_id", None)
@@ -322,6 +360,10 @@ class _Method:
             self._ok.inc()
         else:
             self._rpcs.labels(self._method, code).inc()
+
+
+_AT_ONCE = nullcontext()
+"""The turn of who needs none."""
 
 
 def _who(ticket: Ticket) -> str:

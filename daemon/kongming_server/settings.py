@@ -317,6 +317,24 @@ class Limits:
     burst: int = setting(
         20000, unit="calls", minimum=1, maximum=1000000000, help="Calls of one peer at once."
     )
+    agent_rate: float = setting(
+        5.0,
+        unit="calls/s",
+        minimum=0.001,
+        maximum=1e9,
+        help="Calls of one agent, which is an address with its token or certificate, over time: "
+        "further ones wait their turn, up to 5 s.",
+    )
+    agent_burst: int = setting(
+        20, unit="calls", minimum=1, maximum=1000000000, help="Calls of one agent at once."
+    )
+    agent_bytes: float = setting(
+        262144.0,
+        unit="bytes/s",
+        minimum=1024,
+        maximum=1e12,
+        help="Bytes of one agent's messages, over time; one of message_bytes at once.",
+    )
 
 
 @dataclass(frozen=True, slots=True)

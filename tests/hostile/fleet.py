@@ -26,6 +26,8 @@ SETTINGS = {
     "fleet.silent_after_s": 86400,
     "closed_loop.check_period_s": 0.05,
 }
+UNHURRIED = {"limits.agent_rate": 1e6, "limits.agent_bytes": 1e12}
+"""What a test says on top that makes an agent's calls one after another: none waits its turn."""
 
 Answers = Mapping[str, Any]
 
@@ -117,8 +119,8 @@ def fill(store_url: str) -> None:
 
 
 @contextmanager
-def serving(folder: Path) -> Iterator[Fleet]:
-    server = ServerProcess(folder, settings=SETTINGS)
+def serving(folder: Path, settings: Mapping[str, Any] = UNHURRIED) -> Iterator[Fleet]:
+    server = ServerProcess(folder, settings=SETTINGS | dict(settings))
     fill(server.store_url)
     server.start()
     try:

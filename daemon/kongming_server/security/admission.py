@@ -42,6 +42,11 @@ class Caller:
         """Whether it is no stranger."""
         return self is not NOBODY
 
+    @property
+    def is_agent(self) -> bool:
+        """Whether it had to say that it is an agent."""
+        return self.role is Role.AGENT and self.identified
+
 
 ANYBODY = Caller(Role.OPERATOR, "anybody", "")
 """The caller where nobody is asked who they are."""
@@ -146,7 +151,7 @@ class Guard:
             who = f"{address} {caller.identity}"
             wait_s = self._rates.take(who, self._clock())
             if wait_s > 0.0:
-                raise self._full("rate_per_peer", f"Try again in {wait_s:.3g} s.")
+                raise self.full("rate_per_peer", f"Try again in {wait_s:.3g} s.")
             return self._counted(Ticket(method, caller, who, stream))
         except AccessError as error:
             self.metrics.refused.labels(error.reason).inc()
@@ -161,7 +166,7 @@ class Guard:
         if ticket.stream or ticket.method in UNQUEUED:
             return
         if self._at_work >= self.limits.queue:
-            raise self._full("queue")
+            raise self.full("queue")
         self._at_work += 1
         ticket.queued = True
 
@@ -201,16 +206,16 @@ class Guard:
                 ticket.peer = ""
                 return ticket
             if count >= limits.calls_per_peer:
-                raise self._full("calls_per_peer")
+                raise self.full("calls_per_peer")
         elif ticket.method in PUBLIC:
             # Streams that anybody may open are few, and take nothing from those of callers.
             if count >= limits.public_streams:
-                raise self._full("public_streams")
+                raise self.full("public_streams")
         else:
             if count >= limits.streams_per_peer:
-                raise self._full("streams_per_peer")
+                raise self.full("streams_per_peer")
             if self._streams_open >= limits.streams:
-                raise self._full("streams")
+                raise self.full("streams")
             self._streams_open += 1
         counts[ticket.peer] = count + 1
         return ticket
@@ -226,7 +231,7 @@ class Guard:
             caller = self._known(authorization, certificate)
         except AccessError:
             if self._failures.take(address, self._clock()) > 0.0:
-                raise self._full("failed_authentications") from None
+                raise self.full("failed_authentications") from None
             raise
         permit(method, caller.role)
         return caller
@@ -291,6 +296,7 @@ class Guard:
                 f"The token {caller.token} was revoked or has expired.", reason="unauthenticated"
             )
 
-    def _full(self, limit: str, hint: str = "Try again a little later.") -> OverloadedError:
+    def full(self, limit: str, hint: str = "Try again a little later.") -> OverloadedError:
+        """What to tell a caller that meets this limit."""
         self.metrics.refused.labels(limit).inc()
         return OverloadedError(f"The server's limit {limit} is reached.", hint=hint)
