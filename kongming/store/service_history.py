@@ -21,6 +21,9 @@ from kongming.store.service_entries import (
 )
 from kongming.store.writing import insert, wrote
 
+_LOOKED_AT = 100
+"""How many times the runs that are returned are looked at for those of every node."""
+
 
 class ServiceHistory(Feed):
     """Store methods for forecasts, finished runs, operations and tokens."""
@@ -68,6 +71,33 @@ class ServiceHistory(Feed):
             query = query.where(table.c.app == app)
         if placement is not None:
             query = query.where(table.c.placement == placement)
+        return self._realised(query)
+
+    def realised_by_node(self, app: str, placement: str, limit: int) -> list[StoredRealised]:
+        """Return the newest finished runs of every node, as many of each as there is room for in
+        ``limit``, newest first; of the newest hundred times as many."""
+        table = tables.realised
+        newest = (
+            sa.select(table)
+            .where(table.c.app == app, table.c.placement == placement)
+            .order_by(table.c.ended_at.desc(), table.c.run_id)
+            .limit(_LOOKED_AT * limit)
+            .subquery()
+        )
+        place = sa.func.row_number().over(
+            partition_by=newest.c.node_id, order_by=(newest.c.ended_at.desc(), newest.c.run_id)
+        )
+        placed = sa.select(newest, place.label("place")).subquery()
+        fair = (
+            sa.select(placed)
+            .order_by(placed.c.place, placed.c.ended_at.desc(), placed.c.run_id)
+            .limit(limit)
+            .subquery()
+        )
+        columns = [fair.c[column.name] for column in table.columns]
+        return self._realised(sa.select(*columns).order_by(fair.c.ended_at.desc(), fair.c.run_id))
+
+    def _realised(self, query: sa.Select[Any]) -> list[StoredRealised]:
         with self._reading() as connection:
             rows = connection.execute(query).mappings().all()
         return [

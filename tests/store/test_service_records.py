@@ -200,9 +200,28 @@ def test_forecasts_and_what_came_of_them(store: Store) -> None:
         store.add_realised(one)
     assert store.realised("sort", "cross-core") == [later, realised]
     assert store.realised(limit=1) == [other]
+    assert store.realised_by_node("sort", "cross-core", limit=1) == [later]
     assert not later.covered
     with pytest.raises(InputError, match="measured"):
         store.add_realised(replace(realised, run_id="run-4", measured=0.0))
+
+
+def test_nodes_share_what_there_is_room_for(store: Store) -> None:
+    def add(node_id: str, ended_at: float) -> None:
+        key = (f"{node_id}-{ended_at:g}", "job", "sort", "cross-core", node_id, 2)
+        store.add_realised(StoredRealised(*key, ended_at, 2.5, 2.0, 3.0, 0.9, 2.0))
+
+    for moment in range(3):
+        add("node-1", float(moment))
+        add("node-2", 0.5 + moment)
+    for moment in range(20):
+        add("thief", 100.0 + moment)
+    newest = store.realised_by_node("sort", "cross-core", limit=7)
+    assert [row.run_id for row in newest] == [
+        *("thief-119", "thief-118", "thief-117", "node-2-2.5", "node-1-2", "node-2-1.5"),
+        "node-1-1",
+    ]
+    assert {row.node_id for row in store.realised(limit=7)} == {"thief"}
 
 
 def test_operations_are_kept_as_they_are_now(store: Store) -> None:

@@ -13,9 +13,9 @@ import logging
 import math
 import statistics
 import time
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kongming.engine.assignments import Resident
@@ -29,6 +29,7 @@ from kongming.store.service_entries import StoredForecast, StoredRealised
 from kongming_server.operations import Operation
 from kongming_server.quality import backtest as scores
 from kongming_server.quality.drift import DriftTest, Verdict
+from kongming_server.quality.witnesses import SplitTest, groups_of
 from kongming_server.settings import ClosedLoop as Settings
 from kongming_server.supervision import Working, unwatched
 from kongming_server.training.records import Outcome
@@ -360,15 +361,14 @@ class ClosedLoop:
 
 @dataclass(slots=True)
 class _Tested:
-    """A drift test, the runs that it was told of, and what the model's document says.
-    ``forgotten`` runs before them have left the window."""
+    """A drift test, the runs in the window that it was told of, and what the model's document
+    says."""
 
     version: int
-    test: DriftTest
+    test: SplitTest
     better: str
     trained_at: float
-    runs: list[str] = field(default_factory=list)
-    forgotten: int = 0
+    seen: set[str] = field(default_factory=set)
 
 
 class _Tests:
@@ -399,30 +399,39 @@ class _Tests:
 
     def state(self, key: Key) -> State | None:
         """None where nothing has finished, or the model is gone."""
-        rows = self._store.realised(*key, limit=self._settings.window)[::-1]
+        rows = self._window(key)
         version = self._store.in_service(*key)
         if not rows or version is None:
             self._tested.pop(key, None)
             return None
         of_version = [row for row in rows if row.model_version == version]
-        tested = self._tests_of(key, version, of_version)
+        witnesses = self._witnesses()
+        tested = self._tests_of(key, version, of_version, len(set(witnesses.values())))
         if tested is None:
             return State(version, tuple(rows), Verdict(0, 1.0, False))
-        for row in of_version[len(tested.runs) :]:
-            tested.test.add(scores.score(row, tested.better), row.run_id)
-            tested.runs.append(row.run_id)
+        for row in of_version:
+            if row.run_id not in tested.seen:
+                witness = witnesses.get(row.node_id, row.node_id)
+                tested.test.add(row, scores.score(row, tested.better), witness)
+        tested.seen = {row.run_id for row in of_version}
         verdict = tested.test.verdict
-        if not verdict.drifted or verdict.since is None:
+        if not verdict.drifted:
             return State(version, tuple(rows), verdict)
         # The program changed after the last run that was as promised had begun at the latest.
-        changed_at = tested.trained_at
-        first = max(0, verdict.since - tested.forgotten)
-        if first > 0:
-            changed_at = max(changed_at, of_version[first - 1].ended_at)
-        if not _is_witnessed(of_version[first:], self._witnesses()):
-            return State(version, tuple(rows), replace(verdict, drifted=False))
-        reason = _reason(key, version, verdict, of_version[first:], tested.better)
+        before, since = tested.test.runs_around_change()
+        changed_at = max(tested.trained_at, before.ended_at) if before else tested.trained_at
+        reason = _reason(key, version, verdict, since, tested.better)
         return State(version, tuple(rows), verdict, reason, changed_at)
+
+    def _window(self, key: Key) -> list[StoredRealised]:
+        """The newest finished runs, oldest first. Where most are of one node, each node has its
+        share: who reports many pushes nobody else's out."""
+        most = self._settings.window
+        rows = self._store.realised(*key, limit=most)
+        nodes = Counter(row.node_id for row in rows)
+        if len(rows) == most and nodes.most_common(1)[0][1] > most // 2:
+            rows = self._store.realised_by_node(*key, limit=most)
+        return rows[::-1]
 
     def _witnesses(self) -> dict[str, str]:
         """Whose word each node's is: its agent's credentials; where all have the same ones, or
@@ -447,21 +456,22 @@ class _Tests:
         begun = [unix(run.started_at) for run in runs if run.kind in ("solo", "induced")]
         return [moment for moment in begun if moment >= since]
 
-    def _tests_of(self, key: Key, version: int, rows: Sequence[StoredRealised]) -> _Tested | None:
-        """The test as far as it got; a new one where it is of other runs; None for a model that
-        is gone or damaged."""
+    def _tests_of(
+        self, key: Key, version: int, rows: Sequence[StoredRealised], witnesses: int
+    ) -> _Tested | None:
+        """The test as far as it got; a new one where it is of other runs or witnesses; None for a
+        model that is gone or damaged."""
         tested = self._tested.get(key)
-        ids = [row.run_id for row in rows]
-        if tested is not None and tested.version == version:
-            if ids[: len(tested.runs)] == tested.runs:
+        if (
+            tested is not None
+            and tested.version == version
+            and tested.test.groups == groups_of(witnesses)
+        ):
+            new = [row.run_id not in tested.seen for row in rows]
+            # What came late, before runs that have been counted, is counted in its place; what has
+            # left the window stays counted, as long as the window has not moved on altogether.
+            if new == sorted(new) and (not tested.seen or not all(new)):
                 return tested
-            # Once the window moves on, what has left it stays counted.
-            if len(rows) and tested.runs and tested.runs[-1] in ids and ids[0] in tested.runs:
-                begin = tested.runs.index(ids[0])
-                if ids[: len(tested.runs) - begin] == tested.runs[begin:]:
-                    tested.runs = tested.runs[begin:]
-                    tested.forgotten += begin
-                    return tested
         document = self._store.model(*key, version=version)
         if document is None:
             return None
@@ -471,27 +481,15 @@ class _Tests:
         except InputError:
             return None
         level = statistics.median(row.level for row in rows) if rows else 0.9
-        test = DriftTest(scores.promised(file, level=level), false_alarm=self._settings.false_alarm)
+        promised, settings = scores.promised(file, level=level), self._settings
+        test = SplitTest(
+            lambda: DriftTest(promised, false_alarm=settings.false_alarm),
+            false_alarm=settings.false_alarm,
+            witnesses=witnesses,
+            kept=settings.window,
+        )
         tested = self._tested[key] = _Tested(version, test, file.better, trained_at)
         return tested
-
-
-def _is_witnessed(recent: Sequence[StoredRealised], witnesses: Mapping[str, str]) -> bool:
-    """Whether more than one witness sees the errors, where there is more than one: of the newest
-    runs of each of two, most lie outside of their intervals. What one of them says, however far
-    off, neither makes up for another nor hides what that one saw."""
-    if len(set(witnesses.values())) < 2:
-        return True
-    newest: dict[str, list[bool]] = defaultdict(list)
-    for row in reversed(recent):
-        seen = newest[witnesses.get(row.node_id, row.node_id)]
-        if len(seen) < _NEWEST:
-            seen.append(not row.covered)
-    return sum(2 * sum(missed) > len(missed) for missed in newest.values()) > 1
-
-
-_NEWEST = 5
-"""Runs of one witness that say what it sees."""
 
 
 def _reason(

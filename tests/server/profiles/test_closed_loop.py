@@ -19,6 +19,7 @@ from kongming.records.prediction import Interval
 from kongming.records.run import Run
 from kongming.store import Reported as StoredReport
 from kongming.store import Store, StoredAssignment
+from kongming.store.service_entries import StoredRealised
 from tests import builders
 from tests.server.profiles.profiled import campaign, iso, keep
 
@@ -169,6 +170,73 @@ def test_one_of_several_witnesses_alone_shows_no_drift(
         assert said.drifted
 
     run(World(store), body)
+
+
+HONEST = ("node-1", "node-2", "node-3")
+
+
+@pytest.mark.parametrize("seconds", [3.0, 30.0, 0.3], ids=["as predicted", "slow", "fast"])
+def test_whoever_reports_most_hides_no_drift_that_others_see(store: Store, seconds: float) -> None:
+    for node_id in (*HONEST, "thief"):
+        store.put_agent(node_id, {"bound_to": f"token of {node_id}"})
+
+    async def body(world: World) -> None:
+        await flood(world, seconds, 50)
+        for number in range(12 * len(HONEST)):
+            await flood(world, seconds)
+            await world.finish(3.0 if number < 12 else 4.5, node_id=HONEST[number % 3])
+            await world.loop.check()
+        said = await world.loop.realised("prog")
+        assert said is not None
+        assert said.drifted
+
+    run(World(store, window=50), body)
+
+
+@pytest.mark.parametrize("seconds", [30.0, 0.3], ids=["slow", "fast"])
+def test_whoever_reports_most_makes_no_drift(store: Store, seconds: float) -> None:
+    for node_id in (*HONEST, "thief"):
+        store.put_agent(node_id, {"bound_to": f"token of {node_id}"})
+
+    async def body(world: World) -> None:
+        await flood(world, seconds, 50)
+        for number in range(8 * len(HONEST)):
+            await flood(world, seconds)
+            # Of each of the honest the first run is far off, as any may be.
+            off = number < len(HONEST)
+            length = seconds if off else 3.0 + 0.003 * (number % 5 - 2)
+            await world.finish(length, node_id=HONEST[number % 3])
+            await world.loop.check()
+        said = await world.loop.realised("prog")
+        assert said is not None
+        assert not said.drifted
+        # Nor does it take the place of the others' in the realised error.
+        assert said.coverage > 0.3
+
+    run(World(store, window=50), body)
+
+
+async def flood(world: World, seconds: float, count: int = 8) -> None:
+    """Runs of the thief, straight into the store: eight for one of the honest."""
+    for _ in range(count):
+        world.count += 1
+        world.now += 0.01
+        row = StoredRealised(
+            run_id=f"thief-{world.count}",
+            assignment_id=f"thief-{world.count}",
+            app="prog",
+            placement="cross-core",
+            node_id="thief",
+            model_version=1,
+            ended_at=world.now,
+            predicted=3.0,
+            lower=2.85,
+            upper=3.15,
+            level=0.9,
+            measured=seconds,
+            metric_unit="s",
+        )
+        assert world.store.add_realised(row)
 
 
 def test_a_run_says_nothing_of_what_was_predicted_for_another_node(store: Store) -> None:
