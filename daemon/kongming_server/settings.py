@@ -342,11 +342,19 @@ class Quotas:
     """What one agent's credentials, or one node, may bring, so that the rest have room."""
 
     nodes: int = setting(
+        4,
+        unit="nodes",
+        minimum=1,
+        maximum=10000000,
+        help="Nodes of one agent's token or certificate that names none: its own, also where that "
+        "was set up anew. Raise it where many agents share one.",
+    )
+    named_nodes: int = setting(
         20000,
         unit="nodes",
         minimum=1,
         maximum=10000000,
-        help="Nodes of one agent's token or certificate.",
+        help="Nodes of one agent's token or certificate that names them, as by a pattern.",
     )
     names: int = setting(
         1000,

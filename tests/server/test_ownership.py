@@ -67,6 +67,22 @@ def test_another_agents_token_speaks_for_no_node_of_mine(server: ServerProcess) 
     assert refusals(other) == OK
 
 
+def test_a_token_that_names_no_nodes_makes_up_no_fleet(server: ServerProcess) -> None:
+    mine, _ = agent_with(server)
+    named, _ = agent_with(server, nodes=["rack-7-*"])
+
+    def registers(who: FakeAgent, name: str) -> grpc.StatusCode:
+        who.facts = builders.node(id=name, name=name)
+        return code_of(who.register)
+
+    codes = [registers(mine, f"made-up-{number}") for number in range(6)]
+    assert set(codes[:4]) == OK
+    assert set(codes[4:]) == {grpc.StatusCode.RESOURCE_EXHAUSTED}
+    # Those that it has go on, and an operator's pattern is for as many as there are.
+    assert registers(mine, "made-up-0") is grpc.StatusCode.OK
+    assert {registers(named, f"rack-7-{number}") for number in range(6)} == OK
+
+
 def test_operators_speak_for_every_node_and_take_none(server: ServerProcess) -> None:
     operator, _ = agent_with(server, "operator")
     operator.register()

@@ -34,11 +34,14 @@ def test_bytes_of_a_node_come_back_over_a_day() -> None:
 
 
 def test_nodes_and_assignments_have_an_end() -> None:
-    quotas = Quotas(Settings(nodes=2, assignments=3))
-    quotas.check_nodes(1)
+    quotas = Quotas(Settings(nodes=2, named_nodes=3, assignments=3))
+    quotas.check_nodes(1, named=False)
+    quotas.check_nodes(2, named=True)
     quotas.check_assignments(2)
-    with pytest.raises(OverloadedError):
-        quotas.check_nodes(2)
+    with pytest.raises(OverloadedError, match="2 nodes"):
+        quotas.check_nodes(2, named=False)
+    with pytest.raises(OverloadedError, match="3 nodes"):
+        quotas.check_nodes(3, named=True)
     with pytest.raises(OverloadedError):
         quotas.check_assignments(3)
 

@@ -53,7 +53,8 @@ class NodeAccess:
             self._ownership.admit(facts, self._hub.agents)
             caller = calling_agent()
             if caller is not None and self._hub.agents.get(facts.id) is None:
-                self._hub.quotas.check_nodes(self._hub.agents.count_of(holder_of(caller)))
+                count = self._hub.agents.count_of(holder_of(caller))
+                self._hub.quotas.check_nodes(count, named=bool(caller.nodes))
         except KongmingError as error:
             self._hub.metrics.refused.labels("forbidden").inc()
             log.warning("The node %s was not registered: %s", facts.id, error.message)

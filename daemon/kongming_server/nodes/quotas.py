@@ -30,12 +30,16 @@ class Quotas:
         self._bytes = Rates(settings.node_bytes / _DAY_S, float(settings.node_bytes))
         self._bound = Rates(_TURNOVER * settings.assignments / _DAY_S, float(settings.assignments))
 
-    def check_nodes(self, count: int) -> None:
-        """Raises OverloadedError where a holder of ``count`` nodes may not have another one."""
-        if count >= self._settings.nodes:
+    def check_nodes(self, count: int, *, named: bool) -> None:
+        """Raises OverloadedError where a holder of ``count`` nodes may not have another one.
+        ``named``: its token or certificate says which nodes it is for."""
+        if count >= (self._settings.named_nodes if named else self._settings.nodes):
             raise OverloadedError(
                 f"This token or certificate has {count} nodes.",
-                hint="Raise quotas.nodes, or make another token.",
+                hint="Raise quotas.named_nodes."
+                if named
+                else "Give each agent its own (kongming-server token add --role agent --node NAME),"
+                " or where many are to share one raise quotas.nodes.",
             )
 
     def name_application(self, holder: str, name: str) -> None:
