@@ -372,7 +372,9 @@ def _open(url: str, settings: ServerSettings) -> Store:
     """Raises StoreError where it is not to be served from."""
     if not settings.new_store:
         refuse_empty_file(url)
-    store = Store.open(url)
+    store = Store.open(
+        url, statement_s=settings.statement_timeout_s, lock_s=settings.lock_timeout_s
+    )
     try:
         serve_alone(store)
         if settings.check_store_s > 0.0 and not check_file(store, settings.check_store_s):

@@ -37,6 +37,21 @@ class Server:
         maximum=3600,
         help="The longest that a SQLite file is checked for damage at a start; 0 for not at all.",
     )
+    statement_timeout_s: float = setting(
+        120.0,
+        unit="s",
+        minimum=0,
+        maximum=3600,
+        help="PostgreSQL ends a statement that takes longer, and the call that needs it fails; 0 "
+        "for never.",
+    )
+    lock_timeout_s: float = setting(
+        30.0,
+        unit="s",
+        minimum=0,
+        maximum=3600,
+        help="Likewise one that waits longer for a lock that another program holds.",
+    )
     log_level: str = setting(
         "info",
         choices=("debug", "info", "warning", "error"),

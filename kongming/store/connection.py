@@ -98,11 +98,19 @@ class Connection:
         """Rows that cannot be decoded are left out and told to this; without it, an error."""
 
     @classmethod
-    def open(cls, url: str | None = None, *, create: bool = True) -> Self:
+    def open(
+        cls,
+        url: str | None = None,
+        *,
+        create: bool = True,
+        statement_s: float = 0.0,
+        lock_s: float = 0.0,
+    ) -> Self:
         """Open or create the store at ``url`` (None: ``default_url()``); migrate an older one.
 
         Without ``create`` no SQLite file is made, for commands that only read: the user's own one,
-        which nobody named, is then an empty store in memory.
+        which nobody named, is then an empty store in memory. PostgreSQL ends a statement that takes
+        longer than ``statement_s``, or waits for a lock for longer than ``lock_s``; 0 for never.
 
         Raises:
             InputError: the URL is not valid, or its file is missing and is not to be created.
@@ -116,6 +124,8 @@ class Connection:
                 raise _no_such_file(missing)
             shown, store_url = store_url, "sqlite://"
         engine = _engine(store_url)
+        if engine.dialect.name == "postgresql":
+            _limit_waiting(engine, statement_timeout=statement_s, lock_timeout=lock_s)
         try:
             with _translate_errors(engine.url):
                 is_new = _migrate_if_needed(engine)
@@ -361,6 +371,16 @@ def _use_write_ahead_log(cursor: Any) -> None:
             time.sleep(0.02)
 
 
+def _limit_waiting(engine: sa.Engine, **seconds: float) -> None:
+    def limit(connection: Any, record: object) -> None:
+        for name, longest_s in seconds.items():
+            milliseconds = f"{round(1000 * longest_s)}ms"
+            connection.execute("SELECT set_config(%s, %s, false)", (name, milliseconds))
+        connection.commit()
+
+    event.listen(engine, "connect", limit)
+
+
 def _begin_sqlite(connection: sa.Connection) -> None:
     # Writers lock immediately: upgrading a read lock fails instead of waiting.
     write = connection.get_execution_options().get("kongming_write", False)
@@ -375,6 +395,9 @@ def _migrate_if_needed(engine: sa.Engine) -> bool:
     # Check again while holding the lock: another process may have migrated meanwhile.
     with _write_transaction(engine) as connection:
         if engine.dialect.name == "postgresql":
+            # However long that takes, and whatever another process is doing meanwhile.
+            connection.exec_driver_sql("SET LOCAL statement_timeout = 0")
+            connection.exec_driver_sql("SET LOCAL lock_timeout = 0")
             connection.execute(sa.select(sa.func.pg_advisory_xact_lock(MIGRATION_LOCK)))
         revision = _revision(connection)
         if revision == HEAD:
@@ -447,6 +470,8 @@ _CAUSES = (
     ("connection failed", "cannot be reached ({}).", "Check that the server runs, and the URL."),
     ("terminating connection", "ended the connection.", _RETRY),
     ("server closed the connection", "ended the connection.", _RETRY),
+    ("statement timeout", "did not answer in time.", _RETRY),
+    ("lock timeout", "is locked by another program for too long.", "See pg_locks for which."),
     ("QueuePool limit", "has no free connection.", "Send fewer requests at a time."),
 )
 

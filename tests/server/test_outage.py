@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import logging
 
+import grpc
+import psycopg
 import pytest
 from kongming_server.outage import Outage
 
 from kongming.records.errors import InputError, StoreError
+from tests import builders
+from tests.server.conftest import StartServer
+from tests.server.credentials import code_of
+from tests.server.fleet import FakeAgent
 
 
 def test_one_line_when_it_begins_and_one_when_it_ends(caplog: pytest.LogCaptureFixture) -> None:
@@ -27,3 +33,21 @@ def test_one_line_when_it_begins_and_one_when_it_ends(caplog: pytest.LogCaptureF
         outage.failed(StoreError("database or disk is full"))
     assert [record.levelname for record in caplog.records] == ["ERROR", "WARNING", "ERROR"]
     assert "20 writes" in caplog.messages[1]
+
+
+def test_callers_are_told_when_postgresql_does_not_get_on(
+    start_server: StartServer, postgres_store_url: str
+) -> None:
+    server = start_server(
+        store_url=postgres_store_url,
+        settings={"server.lock_timeout_s": 0.3, "server.statement_timeout_s": 5.0},
+    )
+    agent = FakeAgent(server.channel())
+    agent.register()
+    run = builders.run("sort", 1.0, node_id="node-1")
+    with psycopg.connect(postgres_store_url) as other:
+        other.execute("LOCK TABLE run IN ACCESS EXCLUSIVE MODE")
+        assert code_of(lambda: agent.report_runs([run])) is grpc.StatusCode.UNAVAILABLE
+        assert "degraded" in str(server.get("/readyz"))
+        other.rollback()
+        assert list(agent.report_runs([run]).accepted) == [run.id]

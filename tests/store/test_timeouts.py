@@ -1,0 +1,51 @@
+"""A PostgreSQL that does not get on ends in an error, and not in a thread that waits for ever."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
+
+import psycopg
+import pytest
+
+from kongming.records.errors import StoreError
+from kongming.store import Store
+from kongming.store.connection import MIGRATION_LOCK
+
+
+@contextmanager
+def held(url: str) -> Iterator[None]:
+    """Another program has locked what every server writes and reads."""
+    with psycopg.connect(url) as other:
+        other.execute("LOCK TABLE agent, run IN ACCESS EXCLUSIVE MODE")
+        yield
+
+
+@pytest.mark.parametrize(
+    ("limits", "said"),
+    [({"lock_s": 0.2}, "is locked by another"), ({"statement_s": 0.2}, "did not answer in time")],
+)
+def test_a_statement_that_waits_too_long_is_an_error(
+    postgres_store_url: str, limits: dict[str, float], said: str
+) -> None:
+    with Store.open(postgres_store_url, **limits) as store:
+        with held(postgres_store_url):
+            for work in (store.agents, lambda: store.put_agent("node-1", {})):
+                with pytest.raises(StoreError, match=said) as met:
+                    work()
+                # It has nothing to do with what was to be written.
+                assert met.value.away
+        store.put_agent("node-1", {})
+        assert [row.node_id for row in store.agents()] == ["node-1"]
+
+
+def test_tables_are_made_however_long_another_program_does_so(postgres_url: str) -> None:
+    with psycopg.connect(postgres_url) as other, ThreadPoolExecutor(1) as executor:
+        other.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATION_LOCK,))
+        opening = executor.submit(Store.open, postgres_url, statement_s=0.3, lock_s=0.1)
+        # Several times as long as any other statement may wait.
+        assert not wait([opening], timeout=1.0).done
+        other.commit()
+        with opening.result(timeout=60) as store:
+            assert store.is_new
