@@ -8,6 +8,8 @@ in this interpreter with the packages that are installed for it, each with its o
 
     rank        the engine's answers over 10,000 nodes, and its memory (benchmarks.service.rank)
     ingest      the server's share of a core, and its memory, under agents (benchmarks.service.load)
+    wire        what Predict, RankNodes and reports cost over gRPC, of a small fleet that reports as
+                often as 10,000 nodes do (benchmarks.service.predict and .load): two minutes a round
     training    200 runs, 35 surrogates, all models (benchmarks.training.train_speed)
     commands    CPU time of ``kongming --help`` and of ``kongming predict`` from a store
     agent       memory of a running agent (benchmarks/service/agent_cost.py)
@@ -113,6 +115,19 @@ def ingest(checkout: Checkout, seed: int) -> Measured:
     return _named("ingest", checkout.module("benchmarks.service.load", "--seed", str(seed)))
 
 
+def wire(checkout: Checkout, seed: int) -> Measured:
+    fleet = ("--agents", "1000", "--period", "6", "--heartbeat", "7.5", "--apps", "40")
+    times = ("--seconds", "12", "--burst", "3", "--settle", "1")
+    predict = ("--rounds", "12", "--seconds", "0.3", "--seed", str(seed))
+    return _named(
+        "wire",
+        {
+            "load": checkout.module("benchmarks.service.load", *fleet, *times, "--seed", str(seed)),
+            "predict": checkout.module("benchmarks.service.predict", *predict),
+        },
+    )
+
+
 def training(checkout: Checkout, seed: int) -> Measured:
     options = ("--seed", str(seed), "--runs", "1")
     return _named("training", checkout.module("benchmarks.training.train_speed", *options))
@@ -139,6 +154,7 @@ def agent(checkout: Checkout, seed: int) -> Measured:
 MEASUREMENTS: dict[str, Callable[[Checkout, int], Measured]] = {
     "rank": rank,
     "ingest": ingest,
+    "wire": wire,
     "training": training,
     "commands": commands,
     "agent": agent,
@@ -164,6 +180,13 @@ FIGURES: dict[str, dict[str, str | tuple[str, ...]]] = {
     "ingest": {
         "ingest_core": "steady.server_core",
         "server_memory_mib": "memory_mib.proportional",
+    },
+    "wire": {
+        "wire_predict_p50_us": "predict.callers.1.predict.p50_us",
+        "wire_predict_8_callers_p50_us": "predict.callers.8.predict.p50_us",
+        "wire_rank_p50_ms": "load.rank.ms.rank.p50",
+        "wire_reports_core": "load.steady.server_core",
+        "wire_burst_cpu_us": "load.burst.server_cpu_us_each",
     },
     "training": {"training_wall_s": "whole.wall_s", "training_cpu_s": "whole.cpu_s"},
     "agent": {"agent_memory_bytes": "pss_bytes"},

@@ -9,7 +9,7 @@ with a heartbeat in the same call, and a heartbeat alone where it has said nothi
 seconds. The fingerprints are a recorded quick one, varied. What the agents share, unlike real
 ones, is --connections TCP connections and one process.
 
-    register        every agent once, 64 at a time: calls a second and CPU seconds of the server
+    register        every agent once, 256 at a time: calls a second and CPU seconds of the server
     steady          so many agents at one fingerprint a period each: the server's share of one
                     core, milliseconds that a call took, fingerprints that were sent and accepted;
                     from when the server has caught up with all that came at once. echo_core is
@@ -56,7 +56,7 @@ from kongming.store import Store
 from tests.server.process import ServerProcess
 
 CORE_LIMIT, MEMORY_LIMIT_MIB = 0.25, 512.0
-REGISTERING = 64
+REGISTERING = 256
 STREAMS, IN_A_STREAM = 16, 20
 _SAMPLES = 500
 _TICK_S = 0.01
