@@ -107,9 +107,37 @@ class Runs:
 
     @cached_property
     def typical(self) -> Floats:
-        """(count,) geometric mean of each configuration's seconds per iteration."""
-        sums = np.bincount(self.owner, weights=np.log(self.unit_seconds), minlength=self.count)
-        return np.asarray(np.exp(sums / self.repeats), dtype=np.float64)
+        """(count,) typical seconds per iteration of each configuration: the geometric mean of its
+        runs, in which those far from their median, in units of all repeats' spread, count less
+        (Huber's location)."""
+        logs = np.log(self.unit_seconds)
+        middle = self._medians(logs)
+        if len(self) == self.count:
+            return np.asarray(np.exp(middle), dtype=np.float64)
+        repeated = self.repeats[self.owner] > 1.0
+        for _ in range(3):
+            away = np.abs(logs - middle[self.owner])
+            spread = 1.4826 * float(np.median(away[repeated])) + 1e-12
+            # Two repeats have no majority.
+            weight = np.where(
+                self.repeats[self.owner] > 2.0,
+                1.0 / np.maximum(away / (1.3 * spread), 1.0),
+                1.0,
+            )
+            sums = np.bincount(self.owner, weights=weight * logs, minlength=self.count)
+            middle = sums / np.bincount(self.owner, weights=weight, minlength=self.count)
+        return np.asarray(np.exp(middle), dtype=np.float64)
+
+    def _medians(self, values: Floats) -> Floats:
+        """(count,) median of each configuration's values."""
+        order = np.lexsort((values, self.owner))
+        counts = np.bincount(self.owner, minlength=self.count)
+        start = np.cumsum(counts) - counts
+        ordered = values[order]
+        return np.asarray(
+            0.5 * (ordered[start + (counts - 1) // 2] + ordered[start + counts // 2]),
+            dtype=np.float64,
+        )
 
     @cached_property
     def repeats(self) -> Floats:

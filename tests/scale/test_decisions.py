@@ -97,7 +97,7 @@ def test_prices(tmp_path: Path) -> None:
 
 def test_a_saved_model_says_the_same(types: tuple[ScaleModel, ScaleModel], tmp_path: Path) -> None:
     wavy = measured(lambda m, s: 1 + 2 * np.ceil(40 * s / m), grid(), 0.02)
-    kinds = ["ernest", "ernest-piecewise", "ernest-residuals", "repeat-nearest"]
+    kinds = ["ernest", "ernest-piecewise", "ernest-residuals", "repeat-nearest", "stack"]
     models = (*types, *(replace(fitted(wavy, kind=kind), machine_type=kind) for kind in kinds))
     path = tmp_path / "model.json"
     persist.write_file(path, ScaleFile("job", "2026-01-01T00:00:00+00:00", models))

@@ -97,7 +97,7 @@ def cliff(machines: np.ndarray, scale: np.ndarray) -> np.ndarray:  # type: ignor
 def test_a_memory_cliff_with_runs_on_both_sides_is_met() -> None:
     runs = measured(cliff, grid(), 0.02)
     model = fitted(runs)
-    assert model.fit.kind == "ernest-piecewise"
+    assert model.report["stack"][0]["form"] == "cliff"
     assert 0.02 < model.report["cliff"]["load"] < 0.04
     assert model.report["loo_error_pct"] < model.report["baselines"]["ernest"] / 3.0
     inside = model.predict(Configuration(10, 0.05)).median

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 KINDS = (
     "auto",
+    "stack",
     "ernest",
     "ernest-relative",
     "ernest-piecewise",
@@ -46,7 +47,7 @@ KINDS = (
     type=click.Choice(KINDS),
     default="auto",
     show_default=True,
-    help="Kind of model. auto chooses by leaving configurations out.",
+    help="Kind of model. auto is stack, the average of all forms.",
 )
 @click.option(
     "--threshold",
@@ -102,9 +103,9 @@ def command(
     """Fit the runtime of a job as a function of its input and its machines.
 
     A row of RUNS.csv is a run: machines, scale (the share of the input), seconds. Several rows of
-    one configuration are repeats. The model is Ernest's sum of non-negative terms (fitted to
-    seconds or to relative errors, with a memory cliff or with a local correction) or the nearest
-    run, whichever predicts left-out configurations best.
+    one configuration are repeats. The model averages several forms (Ernest's sum of non-negative
+    terms in seconds, in relative errors, robust, local or with a memory cliff, power laws, the
+    nearest runs and others) by how well each predicts left-out configurations.
     """
     from kongming.cli.extras import require
 
@@ -193,11 +194,13 @@ def _show(model: ScaleModel) -> None:
     rows = [(key, f"{value:.6g}") for key, value in report["terms"].items()]
     console.print(title, markup=False)
     console.print(output.table(("term", "seconds"), rows, right=("seconds",)))
+    _show_stack(report)
     errors = [
         ("this model, leave one out", report["loo_error_pct"]),
-        ("with the choice of the model (nested)", report["nested_error_pct"]),
+        ("with the choice of its weights (nested)", report["nested_error_pct"]),
         ("this model, largest machine count left out", report["largest_out_error_pct"]),
         ("plain Ernest", report["baselines"]["ernest"]),
+        ("plain Ernest, relative errors", report["baselines"]["ernest_relative"]),
         ("Amdahl", report["baselines"]["amdahl"]),
         ("repeat the nearest", report["baselines"]["repeat_nearest"]),
         ("noise floor (from repeats)", report["noise_floor_pct"]),
@@ -217,3 +220,20 @@ def _show(model: ScaleModel) -> None:
     for text in report["warnings"]:
         console.print(f"warning: {text}", markup=False)
     console.print()
+
+
+def _show_stack(report: Mapping[str, Any]) -> None:
+    """Print the forms of a stack with their weights at the largest machine count and beyond it."""
+    if not report["stack"]:
+        return
+    rows = [
+        (
+            entry["form"],
+            f"{100 * entry['weight']:.0f} %",
+            f"{100 * entry['weight_beyond']:.0f} %",
+            None if entry["loo_error_pct"] is None else f"{entry['loo_error_pct']:.1f} %",
+        )
+        for entry in report["stack"]
+    ]
+    columns = ("form", "weight", "twice the machines", "error")
+    output.console().print(output.table(columns, rows, right=columns[1:]))

@@ -1,5 +1,5 @@
-"""Select terms and model kind by cross-validation over configurations: the simplest candidate whose
-error is within chance of the best."""
+"""The kinds of single models, and the choice of terms by cross-validation over configurations: the
+smallest set whose error is within chance of the best."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from kongming.arrays import Floats
 from kongming.records.errors import UnknownNameError
-from kongming.scale.fit.cliffs import SIDE, fit_piecewise, is_cliff
+from kongming.scale.fit.cliffs import fit_piecewise
 from kongming.scale.fit.ernest import ErnestFit, fit_ernest
 from kongming.scale.fit.nearest import fit_nearest
 from kongming.scale.fit.residuals import Shape, fit_residuals
@@ -32,9 +32,6 @@ KINDS: tuple[Kind, ...] = (
 )
 """From the simplest to the one with the fewest assumptions."""
 
-LOCAL_LEAST = 16
-"""Minimum number of configurations for a model with local corrections."""
-
 GAIN = 0.1
 """Minimum relative reduction of the error that justifies a richer model (it must also exceed
 chance)."""
@@ -42,7 +39,6 @@ chance)."""
 NOTHING = 1e-6
 """Differences of errors (in logs) below this count as none."""
 
-FOLDS = 12
 MOST_CANDIDATES = 5
 """Up to this many candidate terms, all sets are tried; above, sets of up to two."""
 
@@ -52,15 +48,6 @@ class ChosenTerms:
     """The terms, the reason, and the mean absolute log error of each set that was tried."""
 
     terms: tuple[Term, ...]
-    reason: str
-    errors: dict[str, float]
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """The kind, the reason, and the mean absolute log error of each kind that was tried."""
-
-    kind: Kind
     reason: str
     errors: dict[str, float]
 
@@ -125,48 +112,6 @@ def choose_terms(runs: Runs, requested: Terms, items: float | None) -> ChosenTer
     return ChosenTerms((*requested.terms, *chosen), reason, errors)
 
 
-def choose_kind(runs: Runs, terms: Sequence[Term], items: float | None) -> Choice:
-    """Select the model kind. The likelihood of the noise decides between Ernest in seconds and in
-    relative error; another kind is selected only if its error on left-out configurations is lower
-    by more than chance."""
-    folds = folds_of(runs.count, FOLDS)
-    predicted = {
-        kind: held_out(runs, fitter_of(kind, terms, items), folds)
-        for kind in ("ernest", "ernest-relative")
-    }
-    absolute, relative = _likelihoods(predicted["ernest"], predicted["ernest-relative"], runs)
-    base: Kind = "ernest" if absolute > relative else "ernest-relative"
-    shape: Shape | None = None
-    if runs.count >= 2 * SIDE + 2:
-        fitter = fitter_of("ernest-piecewise", terms, items)
-        predicted["ernest-piecewise"] = held_out(runs, fitter, folds)
-    if runs.count >= LOCAL_LEAST:
-        shape = fit_residuals(runs, fit_ernest(runs, terms, items, relative=True)).shape
-        fitter = fitter_of("ernest-residuals", terms, items, shape=shape)
-        predicted["ernest-residuals"] = held_out(runs, fitter, folds)
-    predicted["repeat-nearest"] = held_out(runs, fit_nearest, folds)
-    errors = {kind: np.abs(log_errors(seconds, runs)) for kind, seconds in predicted.items()}
-    chosen: Kind = base
-    for kind in KINDS[2:]:
-        if kind not in errors or not _better(errors[kind], errors[chosen]):
-            continue
-        # A small step can mimic any bend between the runs, and extrapolates badly.
-        if kind == "ernest-piecewise" and not is_cliff(fit_piecewise(runs, terms, items), runs):
-            continue
-        chosen = kind
-    means = {kind: float(error.mean()) for kind, error in errors.items()}
-    if chosen == base:
-        relative_noise = base == "ernest-relative"
-        noise = "is proportional to the time" if relative_noise else "is constant in seconds"
-        reason = f"the noise {noise}, and no richer model is better by more than chance"
-    else:
-        reason = (
-            f"on left-out configurations its error is {_percent(means[chosen])}, that of {base} "
-            f"{_percent(means[base])}"
-        )
-    return Choice(chosen, reason, means)
-
-
 def _better(errors: Floats, others: Floats) -> bool:
     """Whether ``errors`` are lower by ``GAIN`` and by more than one standard error."""
     gain = others - errors
@@ -174,16 +119,6 @@ def _better(errors: Floats, others: Floats) -> bool:
     if mean <= NOTHING or mean < GAIN * float(others.mean()):
         return False
     return mean > float(np.std(gain, ddof=1)) / np.sqrt(len(gain)) if len(gain) > 1 else False
-
-
-def _likelihoods(absolute: Floats, relative: Floats, runs: Runs) -> tuple[float, float]:
-    """Log likelihoods of the left-out times under constant noise and under noise proportional to
-    the time, without constants."""
-    y = runs.typical
-    n = len(y)
-    size = max(float(np.sqrt(np.mean((y - absolute) ** 2))), 1e-9 * float(y.mean()))
-    share = max(float(np.sqrt(np.mean(np.log(y / relative) ** 2))), 1e-9)
-    return -n * np.log(size), -n * np.log(share) - float(np.sum(np.log(y)))
 
 
 def _percent(error: float) -> str:

@@ -58,15 +58,6 @@ def fit_piecewise(
     return None if best is None else fit_ernest(runs, terms, items, relative=True, cliff=best)
 
 
-def is_cliff(fit: ErnestFit | None, runs: Runs) -> bool:
-    """Whether the step multiplies some run's time by at least ``JUMP``."""
-    if fit is None or fit.cliff is None:
-        return False
-    A = fit.features(runs.configurations)
-    smooth = np.maximum(A[:, :-2] @ fit.coef[:-2], fit.least)
-    return bool(np.max(A @ fit.coef / smooth) >= JUMP)
-
-
 def find_edge(runs: Runs, terms: Sequence[Term], items: float | None = None) -> Edge | None:
     """Find an edge with one or two configurations beyond it, all slower than the rest predicts."""
     loads = runs.configurations.load

@@ -50,7 +50,7 @@ class ErnestFit:
 
     def features(self, points: Points) -> Floats:
         """(n, p) in the order of ``coef``."""
-        return _features(self.terms, points, self.items, self.cliff)
+        return features_of(self.terms, points, self.items, self.cliff)
 
     def predict(self, points: Points) -> Floats:
         """(n,) seconds per iteration."""
@@ -74,19 +74,24 @@ def fit_ernest(
     *,
     relative: bool = False,
     cliff: float | None = None,
+    rounds: int = REWEIGHTED,
 ) -> ErnestFit:
-    """Fit all runs by non-negative least squares; errors in seconds, or relative to the time."""
-    A = _features(terms, runs.points, items, cliff)
+    """Fit all runs by non-negative least squares; errors in seconds, or relative to the time.
+
+    ``rounds`` of reweighting follow a relative fit; with 0 errors are relative to the measured
+    time, so that a run far above its prediction counts little.
+    """
+    A = features_of(terms, runs.points, items, cliff)
     y = runs.unit_seconds
-    coef = _relative(A, y) if relative else solve(A, y)
+    coef = _relative(A, y, rounds) if relative else solve(A, y)
     return ErnestFit(tuple(terms), coef, items, relative, FLOOR * float(y.min()), cliff)
 
 
-def _relative(A: Floats, y: Floats) -> Floats:
+def _relative(A: Floats, y: Floats, rounds: int) -> Floats:
     weights = 1.0 / y
     coef = solve(A * weights[:, None], y * weights)
     least = FLOOR * float(y.min())
-    for _ in range(REWEIGHTED):
+    for _ in range(rounds):
         weights = 1.0 / np.maximum(A @ coef, least)
         # Bounded, or a run far above its prediction could get a thousand times the weight.
         weights = np.clip(weights, 0.5 / y, 2.0 / y)
@@ -123,8 +128,9 @@ def with_cliff(A: Floats, points: Points, cliff: float) -> Floats:
     return np.column_stack([A, beyond.astype(np.float64), slope])
 
 
-def _features(
+def features_of(
     terms: Sequence[Term], points: Points, items: float | None, cliff: float | None
 ) -> Floats:
+    """(n, p) features of the terms, and of a cliff if there is one."""
     A = matrix(terms, points, items)
     return A if cliff is None else with_cliff(A, points, cliff)

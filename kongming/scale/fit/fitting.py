@@ -9,17 +9,20 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from kongming.scale.fit.choice import Choice, choose_kind, choose_terms, fitter_of
+from kongming.scale.fit.choice import choose_terms, fitter_of
 from kongming.scale.fit.cliffs import SIDE, Edge, find_edge
 from kongming.scale.fit.ernest import ErnestFit, fit_ernest
 from kongming.scale.fit.model import Ranges, ScaleModel
 from kongming.scale.fit.nearest import NearestFit, fit_amdahl, fit_nearest
 from kongming.scale.fit.residuals import ResidualFit
-from kongming.scale.fit.spread import CALIBRATED_AT, measure_spread
+from kongming.scale.fit.spread import CALIBRATED_AT, Spread, measure_spread
+from kongming.scale.fit.stack import FOLDS, StackFit, averages, fit_stack, weights_at
+from kongming.scale.fit.stack_spread import StackSpread, measure_stack_spread
 from kongming.scale.fit.terms import DEFAULT, SETUP, Term, Terms, term
 from kongming.scale.fit.validation import (
     Fit,
     Fitter,
+    Scores,
     folds_of,
     held_out,
     largest_out,
@@ -33,17 +36,20 @@ THRESHOLD_PCT = 20.0
 """Ernest's own predictions were within 20% on most jobs (section 6)."""
 
 AUTO = "auto"
+STACK = "stack"
 LEFT_OUT_MOST = 60
-OUTER_FOLDS = 8
+BEYOND = 2.0
+"""Weights of a stack are reported at the largest machine count, and at so many times as many."""
+
 FIRST_SLOWER = 1.1
 """Ratio of first to later repeats above which a warning is given."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Fitting options. ``kind``: one of ``choice.KINDS``, or ``auto``; ``drop_first``: ignore each
-    configuration's first run; ``memory_load``: the largest scale per machine that fits into
-    memory."""
+    """Fitting options. ``kind``: ``auto`` or ``stack``, or one of ``choice.KINDS``;
+    ``drop_first``: ignore each configuration's first run; ``memory_load``: the largest scale per
+    machine that fits into memory."""
 
     terms: Terms
     items: float | None = None
@@ -109,39 +115,44 @@ def _fit(
     runs = _first_runs(runs, settings, warnings)
     requested = _with_setup(settings.terms, runs) if iterated else settings.terms
     edge = None
-    if settings.kind == AUTO:
+    stacked = settings.kind in (AUTO, STACK)
+    # With one scale a load is a machine count, and between two that were run there is no gap.
+    if stacked and np.ptp(runs.points.scale) > 0.0:
         edge = find_edge(runs, requested.terms, settings.items)
         if edge is not None:
             warnings.append(_edge_warning(edge))
             runs = runs.take(runs.points.load <= edge.inside * (1.0 + 1e-9))
     chosen = choose_terms(runs, requested, settings.items)
-    if settings.kind == AUTO:
-        choice = choose_kind(runs, chosen.terms, settings.items)
-    else:
-        choice = Choice(settings.kind, "as requested", {})  # type: ignore[arg-type]
-    fitter = fitter_of(choice.kind, chosen.terms, settings.items)
-    fit = fitter(runs)
     folds = folds_of(runs.count, LEFT_OUT_MOST)
-    scores = score(held_out(runs, fitter, folds), runs)
-    spread = measure_spread(runs, fit, fitter, seed=settings.seed)
+    if stacked:
+        fit: Fit = fit_stack(runs, chosen.terms, settings.items)
+        assert isinstance(fit, StackFit)
+        spread: Spread | StackSpread = measure_stack_spread(runs, fit)
+        said = _of_stack(fit, runs)
+    else:
+        fitter = fitter_of(settings.kind, chosen.terms, settings.items)
+        fit = fitter(runs)
+        spread = measure_spread(runs, fit, fitter, seed=settings.seed)
+        said = _of_kind(runs, fitter, folds)
     backbone = backbone_of(fit) or fit_ernest(runs, chosen.terms, settings.items, relative=True)
     noise = noise_floor_pct(all_runs)
-    _warn(warnings, runs, backbone, scores.mean_pct, noise, settings, has_scale)
+    _warn(warnings, runs, backbone, said.scores.mean_pct, noise, settings, has_scale)
     report: dict[str, Any] = {
         "terms": _coefficients(backbone),
         "terms_reason": chosen.reason,
         "model": fit.kind,
-        "model_reason": choice.reason,
-        "loo_error_pct": scores.mean_pct,
-        "loo": scores.document(),
-        "nested_error_pct": _nested(runs, chosen.terms, settings),
-        "largest_out_error_pct": _largest_out(runs, fitter),
+        "model_reason": said.reason,
+        "loo_error_pct": said.scores.mean_pct,
+        "loo": said.scores.document(),
+        "nested_error_pct": said.nested_pct,
+        "largest_out_error_pct": said.largest_out_pct,
         "baselines": _baselines(runs, settings, folds),
-        "candidates": {kind: 100.0 * error for kind, error in choice.errors.items()},
+        "candidates": said.candidates,
+        "stack": said.stack,
         "tried_terms": {name: 100.0 * error for name, error in chosen.errors.items()},
         "noise_floor_pct": noise,
         "threshold_pct": settings.threshold_pct,
-        "good_fit": scores.mean_pct <= settings.threshold_pct,
+        "good_fit": said.scores.mean_pct <= settings.threshold_pct,
         "coverage": {
             "level": CALIBRATED_AT,
             "measured": spread.coverage,
@@ -152,9 +163,10 @@ def _fit(
         "fastest": _fastest(fit, runs),
         "warnings": warnings,
     }
-    if isinstance(fit, ErnestFit) and fit.cliff is not None:
-        step, slope = fit.coef[-2:].tolist()
-        report["cliff"] = {"load": fit.cliff, "step_s": step, "slope_s": slope}
+    cliff = fit.member("cliff") if isinstance(fit, StackFit) else fit
+    if isinstance(cliff, ErnestFit) and cliff.cliff is not None:
+        step, slope = cliff.coef[-2:].tolist()
+        report["cliff"] = {"load": cliff.cliff, "step_s": step, "slope_s": slope}
     return ScaleModel(
         fit=fit,
         spread=spread,
@@ -172,9 +184,81 @@ def backbone_of(fit: Fit) -> ErnestFit | None:
     """Return the combination of terms within a fit, if there is one."""
     if isinstance(fit, ErnestFit):
         return fit
+    if isinstance(fit, StackFit):
+        return fit.backbone
     if isinstance(fit, ResidualFit):
         return fit.ernest
     return fit.beyond if isinstance(fit, NearestFit) else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """What is reported of a kind of model: errors in percent of what was left out."""
+
+    reason: str
+    scores: Scores
+    nested_pct: float | None
+    largest_out_pct: float | None
+    candidates: Mapping[str, float]
+    stack: list[dict[str, Any]] | None
+
+
+def _of_kind(runs: Runs, fitter: Fitter, folds: list[list[int]]) -> _Judged:
+    scores = score(held_out(runs, fitter, folds), runs)
+    return _Judged("as requested", scores, None, _largest_out(runs, fitter), {}, None)
+
+
+def _of_stack(fit: StackFit, runs: Runs) -> _Judged:
+    """Judge a stack by what it left out when it was fitted."""
+    left, alone = fit.left, fit.left.alone
+    reason = "the average of all forms: there are too few configurations to leave any out"
+    errors = averages(left.errors, weights_at(left.places, fit.prior, left))
+    order = np.concatenate([np.empty(0), *folds_of(runs.count, FOLDS)]).astype(np.intp)
+    if not alone:
+        order, errors = np.arange(runs.count), np.log(fit.predict(runs.configurations))
+        errors = errors - np.log(runs.typical)
+    typical = runs.typical[order]
+    shares = fit.weights(_corner(runs, 1.0))[0], fit.weights(_corner(runs, BEYOND))[0]
+    means = 100.0 * np.mean(np.abs(left.errors[:alone]), axis=0) if alone else None
+    stack = []
+    for i, (name, member) in enumerate(zip(fit.names, fit.members, strict=True)):
+        terms = backbone_of(member)
+        stack.append(
+            {
+                "form": name,
+                "weight": float(shares[0][i]),
+                "weight_beyond": float(shares[1][i]),
+                "loo_error_pct": None if means is None else float(means[i]),
+                "terms": None if terms is None else _coefficients(terms),
+            }
+        )
+    stack.sort(key=lambda entry: -entry["weight"])
+    largest = None
+    if len(left) > alone:
+        counts = runs.configurations.machines
+        of_largest = np.exp(errors[alone : alone + int(np.sum(counts == counts.max()))])
+        largest = 100.0 * float(np.mean(np.abs(of_largest - 1.0)))
+    nested = None
+    if alone:
+        reason = "the forms are averaged by their errors on left-out configurations; most weight: "
+        reason += ", ".join(f"{each['form']} {100 * each['weight']:.0f}%" for each in stack[:3])
+        nested = 100.0 * float(np.mean(np.abs(np.expm1(-left.residuals[:alone]))))
+    return _Judged(
+        reason=reason,
+        scores=score(typical * np.exp(errors[: len(typical)]), runs, order),
+        nested_pct=nested,
+        largest_out_pct=largest,
+        candidates={} if means is None else dict(zip(fit.names, means.tolist(), strict=True)),
+        stack=stack,
+    )
+
+
+def _corner(runs: Runs, times: float) -> Points:
+    """Return the largest machine count, so many times, at the largest scale."""
+    points = runs.points
+    return Points(
+        np.array([times * points.machines.max()]), np.array([points.scale.max()]), np.ones(1)
+    )
 
 
 def _coefficients(fit: ErnestFit) -> dict[str, float]:
@@ -264,24 +348,12 @@ def _baselines(runs: Runs, settings: Settings, folds: list[list[int]]) -> Mappin
         "repeat_nearest": fit_nearest,
         "amdahl": fit_amdahl,
         "ernest": fitter_of("ernest", default, None),
+        "ernest_relative": lambda runs: fit_ernest(runs, default, relative=True, rounds=0),
     }
     return {
         name: score(held_out(runs, fitter, folds), runs).mean_pct
         for name, fitter in fitters.items()
     }
-
-
-def _nested(runs: Runs, terms: tuple[Term, ...], settings: Settings) -> float | None:
-    """Nested cross-validation error: the choice of the kind is part of what is validated."""
-    if settings.kind != AUTO or runs.count < 4:
-        return None
-
-    def choose_and_fit(training: Runs) -> Fit:
-        choice = choose_kind(training, terms, settings.items)
-        return fitter_of(choice.kind, terms, settings.items)(training)
-
-    folds = folds_of(runs.count, OUTER_FOLDS)
-    return score(held_out(runs, choose_and_fit, folds), runs).mean_pct
 
 
 def _largest_out(runs: Runs, fitter: Fitter) -> float | None:

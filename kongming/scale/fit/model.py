@@ -12,6 +12,8 @@ from kongming.arrays import Floats
 from kongming.records.errors import CannotAnswerError, InputError, UnknownNameError
 from kongming.scale.fit.cliffs import Edge
 from kongming.scale.fit.spread import Spread
+from kongming.scale.fit.stack import StackFit
+from kongming.scale.fit.stack_spread import StackSpread
 from kongming.scale.fit.tracked_files import TrackedFile
 from kongming.scale.fit.validation import Fit
 from kongming.scale.points import Configuration, Points, Runs
@@ -87,7 +89,7 @@ class ScaleModel:
     per machine that fits according to the user; ``iterated``: times are per iteration."""
 
     fit: Fit
-    spread: Spread
+    spread: Spread | StackSpread
     ranges: Ranges
     report: Mapping[str, Any]
     iterated: bool = False
@@ -134,9 +136,14 @@ class ScaleModel:
         self._check_question(at, iterations, level)
         self.check(at)
         points = Points.of([at], 1.0 if iterations is None else iterations)
-        median = float(self.seconds(points)[0])
         reasons = self.ranges.beyond(at)
-        deviation = float(self.spread.deviation(self.fit, points, beyond=bool(reasons))[0])
+        if isinstance(self.fit, StackFit) and isinstance(self.spread, StackSpread):
+            logs, parts = self.fit.answer(points)
+            median = float(np.exp(logs[0]) * points.iterations[0])
+            deviation = float(self.spread.of(parts)[0])
+        else:
+            median = float(self.seconds(points)[0])
+            deviation = float(self.spread.deviation(self.fit, points, beyond=bool(reasons))[0])
         factor = self.spread.factor(deviation, level)
         return ScalePrediction(
             at=at,

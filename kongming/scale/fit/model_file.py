@@ -14,17 +14,22 @@ from kongming.atomic_file import replacing
 from kongming.records.errors import InputError
 from kongming.scale.fit.cliffs import Edge
 from kongming.scale.fit.ernest import ErnestFit
+from kongming.scale.fit.local import LocalFit
 from kongming.scale.fit.model import Ranges, ScaleFile, ScaleModel
 from kongming.scale.fit.nearest import NearestFit
+from kongming.scale.fit.neighbours import NeighbourFit
+from kongming.scale.fit.power import PowerFit
 from kongming.scale.fit.residuals import ResidualFit, Shape
 from kongming.scale.fit.spread import Spread
+from kongming.scale.fit.stack import BACKBONE, LeftOut, StackFit
+from kongming.scale.fit.stack_spread import StackSpread
 from kongming.scale.fit.terms import term
 from kongming.scale.fit.tracked_files import TrackedFile
 from kongming.scale.fit.validation import Fit
 from kongming.sealed_document import DocumentKind, finite, positive
 
 _KIND = DocumentKind(
-    "kongming-scale-model", 1, "scale model", "fit it again", "kongming scale fit RUNS.csv"
+    "kongming-scale-model", 2, "scale model", "fit it again", "kongming scale fit RUNS.csv"
 )
 
 
@@ -121,31 +126,12 @@ def _model_document(model: ScaleModel) -> dict[str, Any]:
 
 def _model(document: Mapping[str, Any]) -> ScaleModel:
     edge, ranges = document["edge"], document["ranges"]
-    spread = document["spread"]
-    coverage = spread["coverage"]
     fit = _fit(str(document["kind"]), document["fit"])
     if fit.kind != document["kind"]:
         raise ValueError("kind")
-    width = len(fit.coef) if isinstance(fit, ErnestFit) else 0
-    if isinstance(fit, ResidualFit):
-        width = len(fit.ernest.coef)
-    if isinstance(fit, NearestFit) and fit.beyond is not None:
-        width = len(fit.beyond.coef)
-    draws = np.array(spread["draws"], dtype=np.float64).reshape(len(spread["draws"]), -1)
-    if len(draws) and (draws.shape[1] != width or not np.isfinite(draws).all()):
-        raise ValueError("draws")
     return ScaleModel(
         fit=fit,
-        spread=Spread(
-            draws=draws,
-            noise=positive(spread["noise"]),
-            relative=bool(spread["relative"]),
-            inside=positive(spread["inside"]),
-            outside=positive(spread["outside"]),
-            freedom=positive(spread["freedom"]),
-            coverage=None if coverage is None else finite(coverage),
-            covered=int(spread["covered"]),
-        ),
+        spread=_spread(fit, document["spread"]),
         ranges=Ranges(_pair(ranges["machines"]), _pair(ranges["scale"]), _pair(ranges["load"])),
         report=dict(document["report"]),
         iterated=bool(document["iterated"]),
@@ -155,6 +141,34 @@ def _model(document: Mapping[str, Any]) -> ScaleModel:
         memory_load=None if document["memory_load"] is None else positive(document["memory_load"]),
         group=None if document["group"] is None else str(document["group"]),
         machine_type=None if document["machine_type"] is None else str(document["machine_type"]),
+    )
+
+
+def _spread(fit: Fit, document: Mapping[str, Any]) -> Spread | StackSpread:
+    coverage = None if document["coverage"] is None else finite(document["coverage"])
+    covered = int(document["covered"])
+    if isinstance(fit, StackFit):
+        noise = finite(document["noise"])
+        if noise < 0.0:
+            raise ValueError("noise")
+        return StackSpread(noise, coverage, covered)
+    width = len(fit.coef) if isinstance(fit, ErnestFit) else 0
+    if isinstance(fit, ResidualFit):
+        width = len(fit.ernest.coef)
+    if isinstance(fit, NearestFit) and fit.beyond is not None:
+        width = len(fit.beyond.coef)
+    draws = np.array(document["draws"], dtype=np.float64).reshape(len(document["draws"]), -1)
+    if len(draws) and (draws.shape[1] != width or not np.isfinite(draws).all()):
+        raise ValueError("draws")
+    return Spread(
+        draws=draws,
+        noise=positive(document["noise"]),
+        relative=bool(document["relative"]),
+        inside=positive(document["inside"]),
+        outside=positive(document["outside"]),
+        freedom=positive(document["freedom"]),
+        coverage=coverage,
+        covered=covered,
     )
 
 
@@ -182,7 +196,44 @@ def _fit(kind: str, document: Mapping[str, Any]) -> Fit:
             raise ValueError("seconds")
         beyond = document["beyond"]
         return NearestFit(machines, scale, seconds, None if beyond is None else _ernest(beyond))
+    if kind == "stack":
+        return _stack(document)
+    if kind == "ernest-local":
+        anchors, fits = _floats(document["anchors"]), document["fits"]
+        if not len(anchors) or len(anchors) != len(fits) or (np.diff(anchors) <= 0.0).any():
+            raise ValueError("anchors")
+        return LocalFit(anchors, tuple(_ernest(fit) for fit in fits))
+    if kind == "power-law":
+        of_scale, of_machines = document["exponents"]
+        return PowerFit(finite(document["constant"]), (finite(of_scale), finite(of_machines)))
+    if kind == "neighbours":
+        places, residuals = _floats(document["places"]), _floats(document["residuals"])
+        trust = _floats(document["trust"])
+        if places.shape != (len(residuals), 2) or trust.shape != residuals.shape or not len(trust):
+            raise ValueError("places")
+        return NeighbourFit(_ernest(document["trend"]), places, residuals, trust)
     raise ValueError(f"kind {kind!r}")
+
+
+def _stack(document: Mapping[str, Any]) -> StackFit:
+    entries = document["members"]
+    names = tuple(str(entry["form"]) for entry in entries)
+    places = _floats(document["places"]).reshape(-1, 4)
+    errors = _floats(document["errors"]).reshape(-1, len(names))
+    residuals, alone = _floats(document["residuals"]), int(document["alone"])
+    ends, own = _floats(document["ends"]), _floats(document["own"])
+    n = len(residuals)
+    if len(places) != n or len(errors) != n or not 0 <= alone <= n:
+        raise ValueError("places")
+    if ends.shape != (2, 2) or own.ndim != 2 or own.shape[1] != 3:
+        raise ValueError("ends")
+    if not {BACKBONE, "cliff"} <= set(names):
+        raise ValueError("members")
+    members = tuple(_fit(str(entry["kind"]), entry["fit"]) for entry in entries)
+    prior = np.array([positive(entry["prior"]) for entry in entries])
+    if not isinstance(members[names.index(BACKBONE)], ErnestFit):
+        raise ValueError("members")
+    return StackFit(names, prior, members, ends, LeftOut(places, errors, residuals, alone), own)
 
 
 def _ernest(document: Mapping[str, Any]) -> ErnestFit:

@@ -74,13 +74,18 @@ class ResidualFit:
         }
 
 
-def fit_residuals(runs: Runs, ernest: ErnestFit, shape: Shape | None = None) -> ResidualFit:
-    """Fit the process to the configurations' mean log residuals; ``shape`` None searches for it."""
+def fit_residuals(
+    runs: Runs, ernest: ErnestFit, shape: Shape | None = None, doubt: Floats | None = None
+) -> ResidualFit:
+    """Fit the process to the configurations' typical log residuals; ``shape`` None searches for it.
+    A configuration's noise grows by one plus its ``doubt`` (count,)."""
     at = _some(runs.count)
     points = runs.configurations.take(at)
     places = _places(points)
     residuals = np.log(runs.typical[at] / ernest.predict(points))
     share = 1.0 / runs.repeats[at]
+    if doubt is not None:
+        share = share * (1.0 + doubt[at])
     if shape is None:
         shape = _likeliest(places, residuals, share)
     covariance = _kernel(places, places, shape)

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from kongming.arrays import Floats
-from kongming.scale.points import Points, Runs
+from kongming.scale.points import Integers, Points, Runs
 
 
 class Fit(Protocol):
@@ -103,15 +103,27 @@ def log_errors(predicted: Floats, runs: Runs) -> Floats:
     return np.asarray(np.log(predicted / runs.typical), dtype=np.float64)
 
 
-def score(predicted: Floats, runs: Runs) -> Scores:
-    """Score ``predicted`` (count,) against the typical times."""
-    error = 100.0 * np.abs(predicted / runs.typical - 1.0)
+def score(predicted: Floats, runs: Runs, order: Integers | None = None) -> Scores:
+    """Score ``predicted`` (count,) against the typical times, both in this order of the
+    configurations (None: their own)."""
+    typical = runs.typical if order is None else runs.typical[order]
+    error = 100.0 * np.abs(predicted / typical - 1.0)
     return Scores(
         mean_pct=float(error.mean()),
         median_pct=float(np.median(error)),
         max_pct=float(error.max()),
-        rss=float(np.sum((predicted - runs.typical) ** 2)),
+        rss=float(np.sum((predicted - typical) ** 2)),
     )
+
+
+def repeat_noise(runs: Runs) -> float:
+    """Standard deviation of the logs of repeats around their configurations' typical time; 0
+    without repeats."""
+    freedom = float(np.sum(runs.repeats - 1.0))
+    if freedom < 1.0:
+        return 0.0
+    within = np.log(runs.unit_seconds) - np.log(runs.typical)[runs.owner]
+    return float(np.sqrt(np.sum(within**2) / freedom))
 
 
 def noise_floor_pct(runs: Runs) -> float | None:
@@ -120,8 +132,6 @@ def noise_floor_pct(runs: Runs) -> float | None:
     None without repeats. The pooled standard deviation of the logs, times the mean absolute value
     of a standard normal, which makes it comparable to a mean absolute error.
     """
-    freedom = float(np.sum(runs.repeats - 1.0))
-    if freedom < 1.0:
+    if runs.count == len(runs):
         return None
-    within = np.log(runs.unit_seconds) - np.log(runs.typical)[runs.owner]
-    return float(100.0 * np.sqrt(np.sum(within**2) / freedom) * np.sqrt(2.0 / np.pi))
+    return 100.0 * repeat_noise(runs) * float(np.sqrt(2.0 / np.pi))

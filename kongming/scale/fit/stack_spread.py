@@ -1,0 +1,78 @@
+"""Uncertainty of a stack's prediction.
+
+The squared deviation of the log of a run's time is a sum: the noise of repeats, the disagreement of
+the forms at the question, the error on what was left out near it, and the distance beyond the runs.
+The factors of the four, and Student's degrees of freedom, maximise the likelihood of runs that were
+left out of generated tables (benchmarks/scale/generated.py); each table's own left-out errors then
+set its width, against ``PRIOR_COUNT`` errors of size ``PRIOR_ERROR`` where there are few.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy.special import stdtr, stdtrit
+
+from kongming.arrays import Floats
+from kongming.scale.fit.spread import CALIBRATED_AT, LEAST, WIDEST
+from kongming.scale.fit.stack import StackFit
+from kongming.scale.fit.validation import Fit, repeat_noise
+from kongming.scale.points import Points, Runs
+
+FREEDOM = 3.0
+NOISE, DISAGREEMENT, LEFT_OUT, BEYOND = 0.6, 0.28, 0.40, 0.08
+PRIOR_ERROR, PRIOR_COUNT = 0.1, 8.0
+
+
+@dataclass(frozen=True, slots=True)
+class StackSpread:
+    """``noise``: standard deviation of the logs of repeats, 0 without repeats; ``coverage`` at 0.9
+    as measured over ``covered`` left-out configurations, None if there were too few."""
+
+    noise: float
+    coverage: float | None
+    covered: int
+
+    freedom: ClassVar[float] = FREEDOM
+
+    def deviation(self, fit: Fit, points: Points, *, beyond: bool) -> Floats:
+        """(n,) standard deviation of the log of the time."""
+        assert isinstance(fit, StackFit)
+        return self.of(fit.answer(points)[1])
+
+    def of(self, parts: Floats) -> Floats:
+        """(n,) standard deviation from ``StackFit.answer`` (n, 4)."""
+        disagreement, squared, count, beyond = parts.T
+        left_out = (squared * count + PRIOR_COUNT * PRIOR_ERROR**2) / (count + PRIOR_COUNT)
+        total = (
+            NOISE * self.noise**2
+            + DISAGREEMENT * disagreement
+            + LEFT_OUT * left_out
+            + BEYOND * beyond
+        )
+        return np.maximum(np.sqrt(total), LEAST)
+
+    def factor(self, deviation: float, level: float) -> float:
+        """Upper end over the median, and median over the lower end."""
+        return float(np.exp(min(float(stdtrit(FREEDOM, 0.5 + level / 2)) * deviation, WIDEST)))
+
+    def probability(self, deviation: float, log_ratio: float) -> float:
+        """Probability that the time over its median is at most exp(``log_ratio``)."""
+        return float(stdtr(FREEDOM, log_ratio / max(deviation, LEAST)))
+
+    def document(self) -> dict[str, Any]:
+        return {"noise": self.noise, "coverage": self.coverage, "covered": self.covered}
+
+
+def measure_stack_spread(runs: Runs, fit: StackFit) -> StackSpread:
+    """Measure the noise, and how often intervals held what was left out."""
+    spread = StackSpread(repeat_noise(runs), None, 0)
+    left = fit.left
+    if len(left) < 5:
+        return spread
+    parts = fit.left_out_uncertainty()
+    limit = float(stdtrit(FREEDOM, 0.5 + CALIBRATED_AT / 2)) * spread.of(parts)
+    held = float(np.mean(np.abs(left.residuals) <= limit))
+    return StackSpread(spread.noise, held, len(left))
