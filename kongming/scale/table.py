@@ -10,7 +10,8 @@ import numpy as np
 
 from kongming.csv_rows import Row, read_rows
 from kongming.records.errors import InputError
-from kongming.scale.points import Points, Runs
+from kongming.scale.fit.context_columns import Context, number
+from kongming.scale.points import Integers, Points, Runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,19 @@ class Table:
     identities: Mapping[tuple[str | None, str | None], tuple[str, ...]]
 
 
+@dataclass(frozen=True, eq=False, slots=True)
+class ContextTable:
+    """The runs of one job in all of its contexts: ``owner`` (n,) is the number of each run's."""
+
+    runs: Runs
+    columns: tuple[str, ...]
+    contexts: tuple[Context, ...]
+    owner: Integers
+    iterated: bool = False
+    group: str | None = None
+    type_column: str | None = None
+
+
 def read_table(path: str | Path, columns: Columns = Columns()) -> Table:
     """Read runs from a CSV with a header. Rows count from 1, below the header.
 
@@ -48,36 +62,18 @@ def read_table(path: str | Path, columns: Columns = Columns()) -> Table:
             out of range, or the runs do not suffice for a scale model (with row and column).
     """
     file = Path(path)
-    named = {
-        columns.machines: "--machines-column",
-        columns.seconds: "--time-column",
-        columns.scale: "--scale-column",
-        columns.iterations: "--iterations-column",
-        columns.group: "--group",
-        columns.machine_type: "--type-column",
-    }
-    hints = {name: f"Name the column with {o}." for name, o in named.items() if name is not None}
+    hints = _hints(columns)
     scale_column = columns.scale
     rows_of: dict[tuple[str | None, str | None], list[tuple[Row, tuple[float, ...]]]] = {}
     for row in read_rows(file, tuple(hints), hints=hints, separators=",;\t"):
         if scale_column is None and "scale" in row.places:
             scale_column = "scale"
-        machines = row.number_in(columns.machines, least=1.0)
-        scale = 1.0 if scale_column is None else row.number_in(scale_column, above=True)
-        seconds = row.number_in(columns.seconds, above=True)
-        iterations = 1.0
-        if columns.iterations is not None:
-            iterations = row.number_in(columns.iterations, least=1.0)
+        numbers = _numbers(row, columns, scale_column)
         group = None if columns.group is None else row.name(columns.group)
         machine_type = None if columns.machine_type is None else row.name(columns.machine_type)
-        numbers = machines, scale, seconds, iterations
         rows_of.setdefault((group, machine_type), []).append((row, numbers))
     if not rows_of:
-        raise InputError(
-            "has a header but no rows.",
-            field=f"{file}: row 1, column {columns.seconds!r}",
-            hint="Each run is one row; a scale model needs runs at two machine counts or more.",
-        )
+        raise _empty(file, columns)
     parts, identities = {}, {}
     for key, rows in rows_of.items():
         _check_varied(rows, columns, key)
@@ -91,6 +87,91 @@ def read_table(path: str | Path, columns: Columns = Columns()) -> Table:
         has_scale=scale_column is not None,
         iterated=columns.iterations is not None,
         identities=identities,
+    )
+
+
+def read_context_table(
+    path: str | Path, columns: Columns, names: Sequence[str]
+) -> tuple[ContextTable, ...]:
+    """Read runs in contexts, one table for each group. A column whose cells are all numbers has
+    numbers, any other has names; a column of machine types is one of the contexts' columns.
+
+    Raises:
+        InputError: as ``read_table``, or a column is named twice or is not of contexts.
+    """
+    file = Path(path)
+    if columns.machine_type is not None and columns.machine_type not in names:
+        names = (*names, columns.machine_type)
+    used = {columns.machines, columns.seconds, columns.scale or "scale", columns.group}
+    for name in names:
+        if name in used or list(names).count(name) > 1:
+            raise InputError("has another meaning already.", field="--context", found=name)
+    hints = _hints(columns) | dict.fromkeys(names, "Name columns of the table with --context.")
+    scale_column = columns.scale
+    rows_of: dict[str | None, list[tuple[tuple[float, ...], tuple[str, ...]]]] = {}
+    for row in read_rows(file, tuple(hints), hints=hints, separators=",;\t"):
+        if scale_column is None and "scale" in row.places:
+            scale_column = "scale"
+        group = None if columns.group is None else row.name(columns.group)
+        texts = tuple(row.name(name) for name in names)
+        rows_of.setdefault(group, []).append((_numbers(row, columns, scale_column), texts))
+    if not rows_of:
+        raise _empty(file, columns)
+    tables = []
+    for group, rows in rows_of.items():
+        cells = list(zip(*(texts for _, texts in rows), strict=True))
+        values = [
+            [number(cell) for cell in column]
+            if name != columns.machine_type and all(number(cell) is not None for cell in column)
+            else column
+            for name, column in zip(names, cells, strict=True)
+        ]
+        contexts: dict[Context, int] = {}
+        owner = [contexts.setdefault(row, len(contexts)) for row in zip(*values, strict=True)]  # type: ignore[arg-type]
+        numbers = np.array([row for row, _ in rows], dtype=np.float64)
+        tables.append(
+            ContextTable(
+                runs=Runs(Points(numbers[:, 0], numbers[:, 1], numbers[:, 3]), numbers[:, 2]),
+                columns=tuple(names),
+                contexts=tuple(contexts),
+                owner=np.array(owner, dtype=np.intp),
+                iterated=columns.iterations is not None,
+                group=group,
+                type_column=columns.machine_type,
+            )
+        )
+    return tuple(tables)
+
+
+def _hints(columns: Columns) -> dict[str, str]:
+    """Return the required columns, each with the option that names it."""
+    named = {
+        columns.machines: "--machines-column",
+        columns.seconds: "--time-column",
+        columns.scale: "--scale-column",
+        columns.iterations: "--iterations-column",
+        columns.group: "--group",
+        columns.machine_type: "--type-column",
+    }
+    return {name: f"Name the column with {o}." for name, o in named.items() if name is not None}
+
+
+def _numbers(row: Row, columns: Columns, scale_column: str | None) -> tuple[float, ...]:
+    """Return machines, scale, seconds and iterations of a row."""
+    machines = row.number_in(columns.machines, least=1.0)
+    scale = 1.0 if scale_column is None else row.number_in(scale_column, above=True)
+    seconds = row.number_in(columns.seconds, above=True)
+    iterations = 1.0
+    if columns.iterations is not None:
+        iterations = row.number_in(columns.iterations, least=1.0)
+    return machines, scale, seconds, iterations
+
+
+def _empty(file: Path, columns: Columns) -> InputError:
+    return InputError(
+        "has a header but no rows.",
+        field=f"{file}: row 1, column {columns.seconds!r}",
+        hint="Each run is one row; a scale model needs runs at two machine counts or more.",
     )
 
 

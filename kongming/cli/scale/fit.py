@@ -15,7 +15,10 @@ from kongming.cli.shares import Share
 from kongming.records import moments
 
 if TYPE_CHECKING:
+    from kongming.scale.fit.context_model import ContextModel
+    from kongming.scale.fit.fitting import Settings
     from kongming.scale.fit.model import ScaleFile, ScaleModel
+    from kongming.scale.table import Columns
 
 KINDS = (
     "auto",
@@ -34,11 +37,20 @@ KINDS = (
     epilog=examples(
         "kongming scale fit runs.csv --name sort",
         "kongming scale fit runs.csv --terms auto --save sort.json",
+        "kongming scale fit runs.csv --context size_gb,k,type --type-column type --name kmeans",
     ),
 )
 @click.argument("runs", metavar="RUNS.csv", type=click.Path(dir_okay=False, path_type=Path))
 @scale_options.table_options
 @click.option("--group", "group_column", metavar="COLUMN", help="Column of jobs: one model each.")
+@click.option(
+    "--context",
+    "context",
+    multiple=True,
+    metavar="COLUMN...",
+    help="Columns of numbers or names that tell contexts apart, as the input's size or the machine "
+    "type: one model over all of them (repeatable, or separated by commas).",
+)
 @scale_options.terms_option
 @scale_options.items_option
 @click.option(
@@ -88,6 +100,7 @@ def command(
     iterations_column: str | None,
     type_column: str | None,
     group_column: str | None,
+    context: Sequence[str],
     terms: str,
     items: float | None,
     kind: str,
@@ -127,21 +140,23 @@ def command(
         drop_first=drop_first,
         memory_load=memory_load,
     )
-    table = read_table(
-        runs,
-        Columns(
-            machines=machines_column or "machines",
-            scale=scale_column,
-            seconds=time_column or "seconds",
-            iterations=iterations_column,
-            group=group_column,
-            machine_type=type_column,
-        ),
+    columns = Columns(
+        machines=machines_column or "machines",
+        scale=scale_column,
+        seconds=time_column or "seconds",
+        iterations=iterations_column,
+        group=group_column,
+        machine_type=type_column,
     )
     files = tracked(track)
-    models = fit_table(table, settings)
+    models: tuple[ScaleModel, ...] = ()
+    contexts: tuple[ContextModel, ...] = ()
+    if names := scale_options.context_columns(context):
+        contexts = _over_contexts(runs, columns, names, settings)
+    else:
+        models = fit_table(read_table(runs, columns), settings)
     now = moments.now("seconds")
-    file = ScaleFile(name=name, created_at=now, models=models, tracked=files)
+    file = ScaleFile(name=name, created_at=now, models=models, tracked=files, contexts=contexts)
     destinations: dict[str, Any] = {}
     if save is not None:
         write_file(save, file)
@@ -150,12 +165,39 @@ def command(
         destinations["name"] = name
         destinations["version"] = _keep(file, name, store_url)
     if as_json:
-        output.emit_json({**_document(models), **destinations})
+        reports = _document(models) if models else _context_document(contexts)
+        output.emit_json({**reports, **destinations})
         return
     for model in models:
         _show(model)
+    for of_job in contexts:
+        _show_contexts(of_job)
     for key, value in destinations.items():
         output.console().print(f"{key}: {value}", markup=False)
+
+
+def _over_contexts(
+    runs: Path, columns: Columns, names: Sequence[str], settings: Settings
+) -> tuple[ContextModel, ...]:
+    """Fit one model over all contexts for each job.
+
+    Raises:
+        InputError: the table or an option does not suit a model over contexts.
+    """
+    from kongming.records.errors import InputError
+    from kongming.scale.fit.context_fitting import fit_contexts
+    from kongming.scale.table import read_context_table
+
+    for option, given in (
+        ("--model", settings.kind != "auto"),
+        ("--terms auto", settings.terms.auto),
+        ("--memory-load", settings.memory_load is not None),
+        ("--drop-first", settings.drop_first),
+    ):
+        if given:
+            raise InputError(f"{option} and --context exclude each other.", field=option)
+    tables = read_context_table(runs, columns, names)
+    return tuple(fit_contexts(table, settings) for table in tables)
 
 
 def _keep(file: ScaleFile, name: str, store_url: str | None) -> int:
@@ -182,6 +224,40 @@ def _document(models: Sequence[ScaleModel]) -> dict[str, Any]:
     if list(groups) == [None]:
         return groups[None]
     return {"groups": {str(name): report for name, report in groups.items()}}
+
+
+def _context_document(models: Sequence[ContextModel]) -> dict[str, Any]:
+    """Return a report over contexts, by job under ``groups`` if there is such a column."""
+    if [model.group for model in models] == [None]:
+        return dict(models[0].report)
+    return {"groups": {str(model.group): dict(model.report) for model in models}}
+
+
+def _show_contexts(model: ContextModel) -> None:
+    from kongming.scale.fit.context_columns import describe
+
+    console = output.console()
+    report = model.report
+    console.print(
+        f"{model.label}: {report['runs']} runs of {report['configurations']} configurations in "
+        f"{len(model.contexts)} contexts, one model over {', '.join(report['columns'])}",
+        markup=False,
+    )
+
+    def percent(value: float | None) -> str | None:
+        return None if value is None else f"{value:.1f} %"
+
+    keys = ("loo_error_pct", "context_out_error_pct", "alone_error_pct")
+    rows = [
+        (describe(model.columns, context), row["configurations"], *(percent(row[k]) for k in keys))
+        for context, row in zip(model.contexts, report["contexts"], strict=True)
+    ]
+    rows.append(("all", report["configurations"], *(percent(report[key]) for key in keys)))
+    columns = ("context", "configurations", "leave one out", "context left out", "context alone")
+    console.print(output.table(columns, rows, right=columns[1:]))
+    for text in report["warnings"]:
+        console.print(f"warning: {text}", markup=False)
+    console.print()
 
 
 def _show(model: ScaleModel) -> None:

@@ -82,6 +82,7 @@ class CurveOptions:
     iterations: float | None
     level: float
     group: str | None
+    context: Sequence[str]
     prices_file: Path | None
     plot: Path | None
     store_url: str | None
@@ -120,6 +121,7 @@ def curve_options(function: _Function) -> _Function:
             help="Draw the curve: SVG or PNG, by the ending of the name.",
         ),
         prices_option,
+        context_option,
         group_option,
         question_options,
         click.option(
@@ -152,6 +154,49 @@ def table_options(function: _Function) -> _Function:
     ):
         function = click.option(name, parameter, metavar="COLUMN", help=what)(function)
     return function
+
+
+def context_columns(texts: Sequence[str]) -> tuple[str, ...]:
+    """Return the columns that ``--context`` names, separated by commas or one each."""
+    return tuple(name.strip() for text in texts for name in text.split(",") if name.strip())
+
+
+def context_values(texts: Sequence[str]) -> dict[str, str]:
+    """Return the values that ``--context COLUMN=VALUE`` gives, by column.
+
+    Raises:
+        InputError: a text has no value, or a column has two.
+    """
+    from kongming.records.errors import InputError
+
+    values: dict[str, str] = {}
+    for text in texts:
+        parts = text.split(",")
+        # A value may have commas itself.
+        for part in parts if all("=" in each for each in parts) else [text]:
+            name, equals, value = (each.strip() for each in part.partition("="))
+            if not (name and equals and value):
+                raise InputError(
+                    "is no value of a column.",
+                    field="--context",
+                    found=part,
+                    allowed="COLUMN=VALUE, as size_gb=40",
+                )
+            if name in values:
+                raise InputError("is there twice.", field="--context", found=name)
+            values[name] = value
+    return values
+
+
+context_option = click.option(
+    "--context",
+    "context",
+    multiple=True,
+    metavar="COLUMN=VALUE",
+    help="A value of the context to predict, for a model over contexts (repeatable, or separated "
+    "by commas). What the machine type determines may be left out.",
+)
+"""``--context COLUMN=VALUE``: parameter ``context`` (a sequence of str)."""
 
 
 items_option = click.option(

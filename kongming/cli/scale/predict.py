@@ -52,6 +52,20 @@ def load(model: str, store_url: str | None) -> ScaleFile:
     return read(document)
 
 
+def at_context(file: ScaleFile, texts: Sequence[str], machine_type: str | None = None) -> ScaleFile:
+    """Return the models at the context of ``--context COLUMN=VALUE`` and ``--type``.
+
+    Raises:
+        InputError: a value of the context is missing or wrong, or the model has no contexts.
+        UnknownNameError: the model has no such column.
+    """
+    given = scale_options.context_values(texts)
+    columns = {of_job.type_column for of_job in file.contexts} - {None}
+    if machine_type is not None:
+        given |= {column: machine_type for column in columns if column is not None}
+    return file.at_context(given)
+
+
 def print_warnings(warnings: Sequence[str]) -> None:
     """Print warnings on stderr."""
     for text in warnings:
@@ -70,12 +84,14 @@ def interval(runtime_s: Mapping[str, float]) -> str:
     epilog=examples(
         "kongming scale predict sort --machines 16",
         "kongming scale predict sort.json --machines 64 --scale 0.5 --strict",
+        "kongming scale predict kmeans --machines 12 --context size_gb=40,k=9 --type m5.xlarge",
     ),
 )
 @scale_options.model_argument
 @click.option("--machines", type=click.IntRange(min=1), required=True, help="Number of machines.")
 @scale_options.question_options
 @scale_options.group_option
+@scale_options.context_option
 @click.option(
     "--type", "machine_type", metavar="TYPE", help="The machine type, for a model of several."
 )
@@ -90,6 +106,7 @@ def predict(
     iterations: float | None,
     level: float,
     group: str | None,
+    context: Sequence[str],
     machine_type: str | None,
     strict: bool,
     store_url: str | None,
@@ -97,7 +114,8 @@ def predict(
 ) -> None:
     """Predict the runtime of a job: its median and an interval.
 
-    Exit status 3 beyond a memory cliff, where the model has no runs.
+    Exit status 3 beyond a memory cliff, where the model has no runs. A model over contexts also
+    predicts contexts without runs, and says so.
     """
     from kongming.records.errors import ExtrapolationError
     from kongming.scale.fit.model import warnings_of
@@ -105,7 +123,7 @@ def predict(
     from kongming.scale.points import Configuration
 
     file = load(model, store_url)
-    chosen = file.one(group, machine_type)
+    chosen = at_context(file, context, machine_type).one(group, machine_type)
     prediction = chosen.predict(
         Configuration(float(machines), scale), iterations=iterations, level=level
     )
@@ -150,7 +168,7 @@ def show_curve(asked: scale_options.CurveOptions) -> None:
     from kongming.scale.fit.tracked_files import changes as changes_of
 
     file = load(asked.model, asked.store_url)
-    models = file.of_group(asked.group)
+    models = at_context(file, asked.context).of_group(asked.group)
     prices = None if asked.prices_file is None else read_prices(asked.prices_file)
     offers, refused = _offers(asked, models, prices)
     if not offers:
@@ -181,6 +199,7 @@ def show_curve(asked: scale_options.CurveOptions) -> None:
     epilog=examples(
         "kongming scale recommend sort --deadline 10m",
         "kongming scale recommend sort --budget 20 --prices prices.csv",
+        "kongming scale recommend kmeans --context size_gb=40 --deadline 10m --prices prices.csv",
     ),
 )
 @click.option(
@@ -218,7 +237,8 @@ def recommend_machines(
 
     Without --prices a machine costs 1 an hour, so that costs are machine-hours. If nothing keeps
     the limit, the most likely choice is shown, with exit status 3. The advice is followed by the
-    counts around it.
+    counts around it. A model over contexts ranks every machine type that was run with any input;
+    of a type that was never run with this one it says so.
     """
     from kongming.records.errors import CannotAnswerError, InputError
     from kongming.scale.decide.recommendation import read_prices, recommend
@@ -228,7 +248,7 @@ def recommend_machines(
     if (deadline is None) == (budget is None):
         raise InputError("Give a deadline or a budget: --deadline TIME or --budget MONEY.")
     file = load(asked.model, asked.store_url)
-    models = file.of_group(asked.group)
+    models = at_context(file, asked.context).of_group(asked.group)
     warnings: list[str] = []
     if asked.prices_file is not None:
         prices = read_prices(asked.prices_file)
@@ -316,7 +336,11 @@ def _answer(model: ScaleModel, prediction: ScalePrediction) -> dict[str, Any]:
     }
     if model.iterated:
         document["iterations"] = prediction.iterations
-    for key, value in (("group", model.group), ("type", model.machine_type)):
+    for key, value in (
+        ("group", model.group),
+        ("type", model.machine_type),
+        ("context", model.context),
+    ):
         if value is not None:
             document[key] = value
     return document
@@ -347,6 +371,7 @@ def _row(offer: Offer) -> dict[str, Any]:
         "type": offer.machine_type,
         "runtime_s": offer.prediction.runtime_s,
         "extrapolating": offer.prediction.extrapolating,
+        "reasons": list(offer.prediction.reasons),
         "cost": offer.cost,
     }
     if offer.probability is not None:

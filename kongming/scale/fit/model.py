@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from kongming.arrays import Floats
 from kongming.records.errors import CannotAnswerError, InputError, UnknownNameError
 from kongming.scale.fit.cliffs import Edge
-from kongming.scale.fit.spread import Spread
 from kongming.scale.fit.stack import StackFit
 from kongming.scale.fit.stack_spread import StackSpread
 from kongming.scale.fit.tracked_files import TrackedFile
 from kongming.scale.fit.validation import Fit
 from kongming.scale.points import Configuration, Points, Runs
+
+if TYPE_CHECKING:
+    from kongming.scale.fit.context_model import ContextModel
 
 SLACK = 1e-9
 
@@ -37,6 +39,10 @@ class Ranges:
             for values in (points.machines, points.scale, points.load)
         )
         return cls(machines, scale, load)
+
+    def document(self) -> dict[str, list[float]]:
+        """Return the ranges as JSON types."""
+        return {"machines": [*self.machines], "scale": [*self.scale], "load": [*self.load]}
 
     def beyond(self, at: Configuration) -> tuple[str, ...]:
         """Return a sentence for each quantity that lies outside its trained range."""
@@ -82,14 +88,41 @@ class ScalePrediction:
         }
 
 
+class Uncertainty(Protocol):
+    """How far a run may be from its prediction, in logs."""
+
+    @property
+    def freedom(self) -> float: ...
+
+    @property
+    def coverage(self) -> float | None: ...
+
+    @property
+    def covered(self) -> int: ...
+
+    def deviation(self, fit: Fit, points: Points, *, beyond: bool) -> Floats:
+        """(n,) standard deviation of the log of the time."""
+
+    def factor(self, deviation: float, level: float) -> float:
+        """Upper end over the median, and median over the lower end."""
+
+    def probability(self, deviation: float, log_ratio: float) -> float:
+        """Probability that the time over its median is at most exp(``log_ratio``)."""
+
+    def document(self) -> dict[str, Any]:
+        """Return it as JSON types."""
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class ScaleModel:
     """Model of one job on one machine type. ``report`` is the fitting report (errors, baselines,
     warnings); ``edge`` a memory cliff beyond which nothing is predicted; ``memory_load`` the scale
-    per machine that fits according to the user; ``iterated``: times are per iteration."""
+    per machine that fits according to the user; ``iterated``: times are per iteration. ``context``
+    has the columns' values in a model over contexts; ``notes`` are reasons why every prediction
+    extrapolates."""
 
     fit: Fit
-    spread: Spread | StackSpread
+    spread: Uncertainty
     ranges: Ranges
     report: Mapping[str, Any]
     iterated: bool = False
@@ -97,6 +130,8 @@ class ScaleModel:
     memory_load: float | None = None
     group: str | None = None
     machine_type: str | None = None
+    context: Mapping[str, float | str] | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def label(self) -> str:
@@ -136,7 +171,7 @@ class ScaleModel:
         self._check_question(at, iterations, level)
         self.check(at)
         points = Points.of([at], 1.0 if iterations is None else iterations)
-        reasons = self.ranges.beyond(at)
+        reasons = (*self.notes, *self.ranges.beyond(at))
         if isinstance(self.fit, StackFit) and isinstance(self.spread, StackSpread):
             logs, parts = self.fit.answer(points)
             median = float(np.exp(logs[0]) * points.iterations[0])
@@ -193,12 +228,40 @@ class ScaleModel:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class ScaleFile:
-    """All models of one table. ``created_at`` is UTC in ISO 8601."""
+    """All models of one table: one for each job and machine type, or over ``contexts`` one for each
+    job. ``created_at`` is UTC in ISO 8601."""
 
     name: str | None
     created_at: str
     models: tuple[ScaleModel, ...]
     tracked: tuple[TrackedFile, ...] = ()
+    contexts: tuple[ContextModel, ...] = ()
+
+    def at_context(self, given: Mapping[str, str]) -> ScaleFile:
+        """Return the models at one context. Of a model over contexts with a column of machine types
+        that is not given, these are one for each type, also of types without runs of this input.
+
+        Raises:
+            InputError: a value of the context is missing or no number, or the file has no contexts.
+            UnknownNameError: no such column.
+        """
+        if not self.contexts:
+            if given:
+                raise InputError(
+                    "The model has no contexts.",
+                    field="--context",
+                    found=", ".join(given),
+                    hint="Fit it with --context COLUMN.",
+                )
+            return self
+        models: list[ScaleModel] = []
+        for of_job in self.contexts:
+            column = of_job.type_column
+            if column is None or column in given:
+                models.append(of_job.at(given))
+            else:
+                models += [of_job.at({**given, column: name}) for name in of_job.types]
+        return replace(self, models=tuple(models), contexts=())
 
     def of_group(self, group: str | None) -> tuple[ScaleModel, ...]:
         """Return the models of one job, one per machine type.
@@ -207,6 +270,8 @@ class ScaleFile:
             InputError: there are several jobs and none is named.
             UnknownNameError: no such job.
         """
+        if self.contexts:
+            return self.at_context({}).of_group(group)
         groups = list(dict.fromkeys(model.group for model in self.models))
         if group is None:
             if len(groups) > 1:

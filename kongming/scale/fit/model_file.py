@@ -9,21 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from kongming.arrays import Floats
 from kongming.atomic_file import replacing
 from kongming.records.errors import InputError
 from kongming.scale.fit.cliffs import Edge
+from kongming.scale.fit.context_file import context_document, read_context
 from kongming.scale.fit.ernest import ErnestFit
-from kongming.scale.fit.local import LocalFit
-from kongming.scale.fit.model import Ranges, ScaleFile, ScaleModel
+from kongming.scale.fit.fit_file import read_fit, read_ranges
+from kongming.scale.fit.model import ScaleFile, ScaleModel, Uncertainty
 from kongming.scale.fit.nearest import NearestFit
-from kongming.scale.fit.neighbours import NeighbourFit
-from kongming.scale.fit.power import PowerFit
-from kongming.scale.fit.residuals import ResidualFit, Shape
+from kongming.scale.fit.residuals import ResidualFit
 from kongming.scale.fit.spread import Spread
-from kongming.scale.fit.stack import BACKBONE, LeftOut, StackFit
+from kongming.scale.fit.stack import StackFit
 from kongming.scale.fit.stack_spread import StackSpread
-from kongming.scale.fit.terms import term
 from kongming.scale.fit.tracked_files import TrackedFile
 from kongming.scale.fit.validation import Fit
 from kongming.sealed_document import DocumentKind, finite, positive
@@ -45,6 +42,7 @@ def seal(file: ScaleFile) -> dict[str, Any]:
             "created_at": file.created_at,
             "tracked": [tracked.document() for tracked in file.tracked],
             "models": [_model_document(model) for model in file.models],
+            "contexts": [context_document(model) for model in file.contexts],
         }
     )
 
@@ -83,12 +81,15 @@ def read(document: object) -> ScaleFile:
 
 def _scale_file(document: Mapping[str, Any]) -> ScaleFile:
     models = tuple(_model(entry) for entry in document["models"])
-    if not models:
+    # Version 1 knew no contexts.
+    contexts = tuple(read_context(entry) for entry in document.get("contexts", ()))
+    if not models and not contexts:
         raise ValueError("no model")
     return ScaleFile(
         name=None if document["name"] is None else str(document["name"]),
         created_at=str(document["created_at"]),
         models=models,
+        contexts=contexts,
         tracked=tuple(
             TrackedFile(
                 str(entry["path"]),
@@ -103,18 +104,13 @@ def _scale_file(document: Mapping[str, Any]) -> ScaleFile:
 
 def _model_document(model: ScaleModel) -> dict[str, Any]:
     edge = model.edge
-    ranges = model.ranges
     return {
         "group": model.group,
         "machine_type": model.machine_type,
         "kind": model.fit.kind,
         "fit": model.fit.document(),
         "spread": model.spread.document(),
-        "ranges": {
-            "machines": list(ranges.machines),
-            "scale": list(ranges.scale),
-            "load": list(ranges.load),
-        },
+        "ranges": model.ranges.document(),
         "iterated": model.iterated,
         "edge": None
         if edge is None
@@ -125,14 +121,14 @@ def _model_document(model: ScaleModel) -> dict[str, Any]:
 
 
 def _model(document: Mapping[str, Any]) -> ScaleModel:
-    edge, ranges = document["edge"], document["ranges"]
-    fit = _fit(str(document["kind"]), document["fit"])
+    edge = document["edge"]
+    fit = read_fit(str(document["kind"]), document["fit"])
     if fit.kind != document["kind"]:
         raise ValueError("kind")
     return ScaleModel(
         fit=fit,
         spread=_spread(fit, document["spread"]),
-        ranges=Ranges(_pair(ranges["machines"]), _pair(ranges["scale"]), _pair(ranges["load"])),
+        ranges=read_ranges(document["ranges"]),
         report=dict(document["report"]),
         iterated=bool(document["iterated"]),
         edge=None
@@ -144,7 +140,7 @@ def _model(document: Mapping[str, Any]) -> ScaleModel:
     )
 
 
-def _spread(fit: Fit, document: Mapping[str, Any]) -> Spread | StackSpread:
+def _spread(fit: Fit, document: Mapping[str, Any]) -> Uncertainty:
     coverage = None if document["coverage"] is None else finite(document["coverage"])
     covered = int(document["covered"])
     if isinstance(fit, StackFit):
@@ -170,98 +166,3 @@ def _spread(fit: Fit, document: Mapping[str, Any]) -> Spread | StackSpread:
         coverage=coverage,
         covered=covered,
     )
-
-
-def _fit(kind: str, document: Mapping[str, Any]) -> Fit:
-    if kind in ("ernest", "ernest-relative", "ernest-piecewise"):
-        return _ernest(document)
-    if kind == "ernest-residuals":
-        places, dual = _floats(document["places"]), _floats(document["dual"])
-        inverse = _floats(document["inverse"])
-        n = len(dual)
-        if places.shape != (n, 2) or inverse.shape != (n, n):
-            raise ValueError("places")
-        length, other = document["lengths"]
-        shape = Shape((positive(length), positive(other)), positive(document["ratio"]))
-        return ResidualFit(
-            _ernest(document["ernest"]), shape, places, dual, inverse, positive(document["noise"])
-        )
-    if kind == "repeat-nearest":
-        machines, scale, seconds = (
-            _floats(document[key]) for key in ("machines", "scale", "seconds")
-        )
-        columns = (machines, scale, seconds)
-        lengths = {len(column) for column in columns}
-        if len(lengths) != 1 or not all((column > 0).all() for column in columns):
-            raise ValueError("seconds")
-        beyond = document["beyond"]
-        return NearestFit(machines, scale, seconds, None if beyond is None else _ernest(beyond))
-    if kind == "stack":
-        return _stack(document)
-    if kind == "ernest-local":
-        anchors, fits = _floats(document["anchors"]), document["fits"]
-        if not len(anchors) or len(anchors) != len(fits) or (np.diff(anchors) <= 0.0).any():
-            raise ValueError("anchors")
-        return LocalFit(anchors, tuple(_ernest(fit) for fit in fits))
-    if kind == "power-law":
-        of_scale, of_machines = document["exponents"]
-        return PowerFit(finite(document["constant"]), (finite(of_scale), finite(of_machines)))
-    if kind == "neighbours":
-        places, residuals = _floats(document["places"]), _floats(document["residuals"])
-        trust = _floats(document["trust"])
-        if places.shape != (len(residuals), 2) or trust.shape != residuals.shape or not len(trust):
-            raise ValueError("places")
-        return NeighbourFit(_ernest(document["trend"]), places, residuals, trust)
-    raise ValueError(f"kind {kind!r}")
-
-
-def _stack(document: Mapping[str, Any]) -> StackFit:
-    entries = document["members"]
-    names = tuple(str(entry["form"]) for entry in entries)
-    places = _floats(document["places"]).reshape(-1, 4)
-    errors = _floats(document["errors"]).reshape(-1, len(names))
-    residuals, alone = _floats(document["residuals"]), int(document["alone"])
-    ends, own = _floats(document["ends"]), _floats(document["own"])
-    n = len(residuals)
-    if len(places) != n or len(errors) != n or not 0 <= alone <= n:
-        raise ValueError("places")
-    if ends.shape != (2, 2) or own.ndim != 2 or own.shape[1] != 3:
-        raise ValueError("ends")
-    if not {BACKBONE, "cliff"} <= set(names):
-        raise ValueError("members")
-    members = tuple(_fit(str(entry["kind"]), entry["fit"]) for entry in entries)
-    prior = np.array([positive(entry["prior"]) for entry in entries])
-    if not isinstance(members[names.index(BACKBONE)], ErnestFit):
-        raise ValueError("members")
-    return StackFit(names, prior, members, ends, LeftOut(places, errors, residuals, alone), own)
-
-
-def _ernest(document: Mapping[str, Any]) -> ErnestFit:
-    terms = tuple(term(str(key)) for key in document["terms"])
-    coef = _floats(document["coef"])
-    cliff = document["cliff"]
-    if len(coef) != len(terms) + (0 if cliff is None else 2) or (coef < 0.0).any():
-        raise ValueError("coef")
-    items = document["items"]
-    return ErnestFit(
-        terms=terms,
-        coef=coef,
-        items=None if items is None else positive(items),
-        relative=bool(document["relative"]),
-        least=positive(document["least"]),
-        cliff=None if cliff is None else positive(cliff),
-    )
-
-
-def _floats(values: Any) -> Floats:
-    array = np.array(values, dtype=np.float64)
-    if not np.isfinite(array).all():
-        raise ValueError("a number that is not finite")
-    return array
-
-
-def _pair(values: Any) -> tuple[float, float]:
-    low, high = (positive(value) for value in values)
-    if low > high:
-        raise ValueError("ranges")
-    return low, high

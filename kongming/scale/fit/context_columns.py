@@ -1,0 +1,134 @@
+"""Columns that tell contexts apart: numbers (input size, iterations) and names (machine type)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from kongming.arrays import Floats
+from kongming.records.errors import InputError, UnknownNameError
+
+Value = float | str
+Context = tuple[Value, ...]
+"""One value for each column."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of contexts. Numbers are centred and divided by ``size`` (in logs if ``log``);
+    ``names`` are a column's values in order, empty for numbers."""
+
+    name: str
+    names: tuple[str, ...] = ()
+    log: bool = False
+    center: float = 0.0
+    size: float = 1.0
+
+    @classmethod
+    def of(cls, name: str, values: Sequence[Value]) -> Column:
+        """Take a column of all numbers as numbers, in logs if all are above 0."""
+        if not all(isinstance(value, float) for value in values):
+            return cls(name, tuple(sorted({show(value) for value in values})))
+        numbers = np.array(sorted({float(value) for value in values}))
+        log = bool(numbers.min() > 0.0)
+        numbers = np.log(numbers) if log else numbers
+        return cls(name, (), log, float(numbers.mean()), float(numbers.std()) or 1.0)
+
+    def encode(self, values: Sequence[Value]) -> Floats:
+        """(n, 1) numbers, or (n, names) with a one for each value's name; zeros for a name without
+        runs."""
+        if self.names:
+            texts = [show(value) for value in values]
+            return np.array([[float(text == name) for name in self.names] for text in texts])
+        numbers = np.array([float(value) for value in values])
+        return ((np.log(numbers) if self.log else numbers) - self.center)[:, None] / self.size
+
+    def read(self, text: str) -> Value:
+        """Return the value of a text.
+
+        Raises:
+            InputError: the column has numbers, and this is none, or none that has a logarithm.
+        """
+        if self.names:
+            return text
+        value = number(text)
+        if value is None or (self.log and value <= 0.0):
+            raise InputError(
+                f"is no number{' above 0' if self.log else ''}.",
+                field=f"--context {self.name}",
+                found=text,
+            )
+        return value
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "names": list(self.names),
+            "log": self.log,
+            "center": self.center,
+            "size": self.size,
+        }
+
+
+def number(text: str) -> float | None:
+    """Return the finite number that a text is, else None."""
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if np.isfinite(value) and "_" not in text else None
+
+
+def complete(
+    columns: Sequence[Column], known: Sequence[Context], given: Mapping[str, str]
+) -> Context:
+    """Return the context of these values. A value that is missing is taken from the contexts that
+    were run, if all that share the given names (as of a machine type) agree in it.
+
+    Raises:
+        UnknownNameError: no such column.
+        InputError: a value is missing or is no number.
+    """
+    names = [column.name for column in columns]
+    for name in given:
+        if name not in names:
+            raise UnknownNameError("context column", name, names)
+    values = {
+        column.name: column.read(given[column.name]) for column in columns if column.name in given
+    }
+    alike = [
+        context
+        for context in known
+        if all(
+            values[column.name] == show(context[i])
+            for i, column in enumerate(columns)
+            if column.names and column.name in values
+        )
+    ]
+    for i, name in enumerate(names):
+        if name in values:
+            continue
+        possible = {context[i] for context in alike}
+        if len(possible) != 1:
+            raise InputError(
+                f"The value of {name} is missing.",
+                field="--context",
+                allowed=", ".join(sorted({show(context[i]) for context in known})[:8]),
+                hint=f"Add it: --context {name}=VALUE",
+            )
+        values[name] = next(iter(possible))
+    return tuple(values[name] for name in names)
+
+
+def describe(columns: Sequence[Column], context: Context) -> str:
+    """``size_gb=40, type=large``."""
+    return ", ".join(
+        f"{column.name}={show(value)}" for column, value in zip(columns, context, strict=True)
+    )
+
+
+def show(value: Value) -> str:
+    return f"{value:g}" if isinstance(value, float) else value

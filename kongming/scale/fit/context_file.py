@@ -1,0 +1,117 @@
+"""Scale models over contexts as documents: the runs, and the sizes of the process's parts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from kongming.arrays import Floats
+from kongming.scale.fit.context_columns import Column, Value
+from kongming.scale.fit.context_model import ContextModel, ContextSpread, inputs_of
+from kongming.scale.fit.context_process import START, Process
+from kongming.scale.fit.fit_file import read_ernest, read_floats, read_ranges
+from kongming.scale.points import Points
+from kongming.sealed_document import finite, positive
+
+
+def context_document(model: ContextModel) -> dict[str, Any]:
+    """Return a model over contexts as JSON types."""
+    process, points = model.process, model.points
+    return {
+        "group": model.group,
+        "type_column": model.type_column,
+        "columns": [column.document() for column in model.columns],
+        "contexts": [list(context) for context in model.contexts],
+        "machines": points.machines.tolist(),
+        "scale": points.scale.tolist(),
+        "iterations": points.iterations.tolist(),
+        "owner": process.inputs.owner.tolist(),
+        "values": process.values.tolist(),
+        "noise": process.noise.tolist(),
+        "extra": process.extra.tolist(),
+        "sizes": process.sizes.tolist(),
+        "trend": model.trend.document(),
+        "center": model.center,
+        "ranges": model.ranges.document(),
+        "known": model.known.document(),
+        "new": model.new.document(),
+        "iterated": model.iterated,
+        "report": dict(model.report),
+    }
+
+
+def read_context(document: Mapping[str, Any]) -> ContextModel:
+    """Read a model over contexts. Raises ``MALFORMED`` errors where it is damaged."""
+    columns = tuple(_column(entry) for entry in document["columns"])
+    contexts = tuple(
+        tuple(_value(column, value) for column, value in zip(columns, entry, strict=True))
+        for entry in document["contexts"]
+    )
+    machines, scale, iterations = (
+        _above(document[key]) for key in ("machines", "scale", "iterations")
+    )
+    owner = np.array(document["owner"], dtype=np.intp)
+    values, noise, extra, sizes = (
+        read_floats(document[key]) for key in ("values", "noise", "extra", "sizes")
+    )
+    lengths = {len(each) for each in (machines, scale, iterations, owner, values, noise, extra)}
+    if len(lengths) != 1 or not len(owner) or owner.min() < 0 or owner.max() >= len(contexts):
+        raise ValueError("owner")
+    if len(sizes) != len(START) or (sizes <= 0.0).any() or (noise <= 0.0).any():
+        raise ValueError("sizes")
+    if (extra < 0.0).any() or not columns:
+        raise ValueError("extra")
+    center = finite(document["center"])
+    points = Points(machines, scale, iterations)
+    inputs = inputs_of(columns, contexts, points, owner, center)
+    of_type = document["type_column"]
+    return ContextModel(
+        columns=columns,
+        contexts=contexts,
+        points=points,
+        trend=read_ernest(document["trend"]),
+        process=Process.of(inputs, values, noise, extra, sizes),
+        center=center,
+        ranges=read_ranges(document["ranges"]),
+        known=_spread(document["known"]),
+        new=_spread(document["new"]),
+        report=dict(document["report"]),
+        iterated=bool(document["iterated"]),
+        group=None if document["group"] is None else str(document["group"]),
+        type_column=None if of_type is None else str(of_type),
+    )
+
+
+def _column(document: Mapping[str, Any]) -> Column:
+    return Column(
+        name=str(document["name"]),
+        names=tuple(str(name) for name in document["names"]),
+        log=bool(document["log"]),
+        center=finite(document["center"]),
+        size=positive(document["size"]),
+    )
+
+
+def _value(column: Column, value: object) -> Value:
+    if column.names:
+        return str(value)
+    number = finite(value)
+    return positive(number) if column.log else number
+
+
+def _spread(document: Mapping[str, Any]) -> ContextSpread:
+    coverage = document["coverage"]
+    return ContextSpread(
+        positive(document["widen"]),
+        None if coverage is None else finite(coverage),
+        int(document["covered"]),
+    )
+
+
+def _above(values: Any) -> Floats:
+    numbers = read_floats(values)
+    if (numbers <= 0.0).any():
+        raise ValueError("a number that is not above 0")
+    return numbers

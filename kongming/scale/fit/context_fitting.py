@@ -1,0 +1,207 @@
+"""Fit one model over all contexts of a table: Ernest's terms, and a process over the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from kongming.arrays import Floats
+from kongming.records.errors import InputError
+from kongming.scale.fit.context_columns import Column
+from kongming.scale.fit.context_model import ContextModel, ContextSpread, inputs_of
+from kongming.scale.fit.context_process import fit_process
+from kongming.scale.fit.ernest import FLOOR, ErnestFit, fit_ernest
+from kongming.scale.fit.fitting import Settings
+from kongming.scale.fit.model import Ranges
+from kongming.scale.fit.robust import solve_robust
+from kongming.scale.fit.spread import CALIBRATED_AT
+from kongming.scale.fit.terms import Term, matrix
+from kongming.scale.fit.validation import held_out, noise_floor_pct
+from kongming.scale.points import Integers, Points, Runs
+from kongming.scale.table import ContextTable
+
+MOST = 600
+"""Maximum number of configurations of the process; of more, every second, third, ... is used."""
+
+ROUNDS = 4
+ALONE_LEAST = 4
+"""Minimum number of configurations of a context that is judged alone as well."""
+
+PRIOR_COUNT = 10.0
+"""Number of left-out groups that the assumption counts as that deviations need no widening."""
+
+_NORMAL = 1.645
+"""0.95 quantile of the normal distribution."""
+
+
+def fit_contexts(table: ContextTable, settings: Settings) -> ContextModel:
+    """Fit one job over its contexts.
+
+    Raises:
+        InputError: all runs are of one context, or at one machine count, or a term is undefined.
+    """
+    with threadpool_limits(1, user_api="blas"):
+        return _fit(table, settings)
+
+
+def _fit(table: ContextTable, settings: Settings) -> ContextModel:
+    if len(table.contexts) < 2:
+        raise InputError(
+            "All runs are of one context.",
+            field="--context",
+            found=", ".join(table.columns),
+            hint="Fit it without --context.",
+        )
+    if len(np.unique(table.runs.points.machines)) < 2:
+        raise InputError("All runs are at one machine count: others cannot be predicted from it.")
+    parts = [table.runs.take(table.owner == i) for i in range(len(table.contexts))]
+    owner = np.concatenate([np.full(part.count, i) for i, part in enumerate(parts)])
+    points = _joined([part.configurations for part in parts])
+    seconds = np.concatenate([part.typical for part in parts])
+    repeats = np.concatenate([part.repeats for part in parts])
+    kept = np.arange(0, len(owner), -(-len(owner) // MOST))
+    owner, points, seconds, repeats = owner[kept], points.take(kept), seconds[kept], repeats[kept]
+    columns = tuple(
+        Column.of(name, [context[i] for context in table.contexts])
+        for i, name in enumerate(table.columns)
+    )
+    trend = _trend(points, seconds, owner, settings.terms.terms, settings.items)
+    center = float(np.mean(np.log(points.machines)))
+    inputs = inputs_of(columns, table.contexts, points, owner, center)
+    values = np.log(seconds / trend.predict(points))
+    # Half of the noise of a run is of its day, which its repeats share.
+    process = fit_process(inputs, values, 0.5 + 0.5 / repeats)
+    alone = process.left_out([np.array([i]) for i in range(len(owner))])
+    groups = [np.flatnonzero(owner == i) for i in np.unique(owner)]
+    without = process.left_out(groups)
+    report = _report(table, columns, parts, owner, alone[0], without[0], trend, settings)
+    report["coverage"]["measured"] = float(np.mean(_standardised(alone) <= _NORMAL))
+    return ContextModel(
+        columns=columns,
+        contexts=table.contexts,
+        points=points,
+        trend=trend,
+        process=process,
+        center=center,
+        ranges=Ranges.of(table.runs),
+        known=_spread(alone, len(owner)),
+        new=_spread(without, len(groups)),
+        report=report,
+        iterated=table.iterated,
+        group=table.group,
+        type_column=table.type_column,
+    )
+
+
+def _trend(
+    points: Points, seconds: Floats, owner: Integers, terms: Sequence[Term], items: float | None
+) -> ErnestFit:
+    """Fit the terms' common curve: each context's times are divided by its own level, and levels
+    and curve are estimated in turns."""
+    A = matrix(terms, points, items)
+    logs = np.log(seconds)
+    level = np.array([logs[owner == i].mean() for i in range(owner.max() + 1)])
+    coef = np.zeros(A.shape[1])
+    least = 1e-12
+    for _ in range(ROUNDS):
+        relative = np.exp(logs - level[owner])
+        coef = solve_robust(A, relative, np.ones(len(logs)))
+        least = FLOOR * float(relative.min())
+        left = logs - np.log(np.maximum(A @ coef, least))
+        level = np.array(
+            [np.median(left[owner == i]) if (owner == i).any() else 0.0 for i in range(len(level))]
+        )
+    scale = float(np.exp(np.mean(level)))
+    return ErnestFit(tuple(terms), coef * scale, items, True, least * scale)
+
+
+def _standardised(left_out: tuple[Floats, Floats]) -> Floats:
+    return np.asarray(np.abs(left_out[0]) / np.sqrt(left_out[1]))
+
+
+def _spread(left_out: tuple[Floats, Floats], groups: int) -> ContextSpread:
+    """Calibrate the deviations by what was left out, in so many independent groups."""
+    standardised = _standardised(left_out)
+    quantile = float(np.quantile(standardised, CALIBRATED_AT)) / _NORMAL
+    widen = np.exp(np.log(max(quantile, 0.2)) * groups / (groups + PRIOR_COUNT))
+    limit = _NORMAL * widen
+    return ContextSpread(
+        float(np.clip(widen, 0.6, 4.0)), float(np.mean(standardised <= limit)), len(standardised)
+    )
+
+
+def _report(
+    table: ContextTable,
+    columns: Sequence[Column],
+    parts: Sequence[Runs],
+    owner: Integers,
+    alone: Floats,
+    without: Floats,
+    trend: ErnestFit,
+    settings: Settings,
+) -> dict[str, Any]:
+    """Errors in percent: of left-out configurations, of left-out contexts, and of each context's
+    left-out configurations when it is fitted alone (plain Ernest in relative errors)."""
+    loo, out = (100.0 * np.abs(np.expm1(np.clip(-each, -20, 20))) for each in (alone, without))
+    rows = []
+    for i, part in enumerate(parts):
+        own: float | None = None
+        if part.count >= ALONE_LEAST:
+
+            def plain(runs: Runs) -> ErnestFit:
+                return fit_ernest(
+                    runs, settings.terms.terms, settings.items, relative=True, rounds=0
+                )
+
+            predicted = held_out(part, plain, [[k] for k in range(part.count)])
+            own = float(np.mean(100.0 * np.abs(predicted / part.typical - 1.0)))
+        mine = owner == i
+        rows.append(
+            {
+                "context": dict(zip(table.columns, table.contexts[i], strict=True)),
+                "runs": len(part),
+                "configurations": part.count,
+                "loo_error_pct": float(np.mean(loo[mine])) if mine.any() else None,
+                "context_out_error_pct": float(np.mean(out[mine])) if mine.any() else None,
+                "alone_error_pct": own,
+            }
+        )
+    both = [row for row in rows if row["alone_error_pct"] is not None]
+    floors = [noise_floor_pct(part) for part in parts]
+    known = [floor for floor in floors if floor is not None]
+    error = float(np.mean(loo))
+    warnings = []
+    if error > settings.threshold_pct:
+        warnings.append(
+            f"the leave-one-out error of {error:.1f}% is above the threshold of "
+            f"{settings.threshold_pct:g}%"
+        )
+    return {
+        "model": "contexts",
+        "terms": dict(zip((t.key for t in trend.terms), trend.coef.tolist(), strict=True)),
+        "columns": {column.name: "names" if column.names else "numbers" for column in columns},
+        "contexts": rows,
+        "runs": len(table.runs),
+        "configurations": len(owner),
+        "loo_error_pct": error,
+        "context_out_error_pct": float(np.mean(out)),
+        "alone_error_pct": float(np.mean([row["alone_error_pct"] for row in both]))
+        if both
+        else None,
+        "noise_floor_pct": float(np.mean(known)) if known else None,
+        "threshold_pct": settings.threshold_pct,
+        "good_fit": error <= settings.threshold_pct,
+        "coverage": {"level": CALIBRATED_AT, "measured": None, "runs": len(owner)},
+        "warnings": warnings,
+    }
+
+
+def _joined(parts: Sequence[Points]) -> Points:
+    return Points(
+        np.concatenate([part.machines for part in parts]),
+        np.concatenate([part.scale for part in parts]),
+        np.concatenate([part.iterations for part in parts]),
+    )

@@ -1,0 +1,178 @@
+"""One scale model of a job over all of its contexts: input sizes, parameters, machine types."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy.special import stdtr, stdtrit
+
+from kongming.arrays import Floats
+from kongming.scale.fit.context_columns import Column, Context, complete, describe, show
+from kongming.scale.fit.context_process import Inputs, Process
+from kongming.scale.fit.ernest import ErnestFit
+from kongming.scale.fit.model import Ranges, ScaleModel
+from kongming.scale.fit.spread import LEAST, WIDEST
+from kongming.scale.fit.validation import Fit
+from kongming.scale.points import Integers, Points
+
+FREEDOM = 4.0
+BEYOND = 0.08
+"""Variance (of logs) that a distance of one in logs beyond the machines that were run adds."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class ContextFit:
+    """The model at one context: ``numbers`` (p,) its encoded columns, ``owner`` its number among
+    the contexts that were run, -1 without runs. ``center`` is the mean log of machines."""
+
+    trend: ErnestFit
+    process: Process
+    center: float
+    numbers: Floats
+    owner: int
+
+    kind = "contexts"
+
+    def inputs(self, points: Points) -> Inputs:
+        """Return the points as the process's inputs."""
+        n = len(points)
+        numbers = np.column_stack([np.log(points.scale), np.tile(self.numbers, (n, 1))])
+        return Inputs(np.log(points.machines) - self.center, numbers, np.full(n, self.owner))
+
+    def predict(self, points: Points) -> Floats:
+        """(n,) seconds per iteration."""
+        logs = np.clip(self.process.mean(self.inputs(points)), -300.0, 300.0)
+        return np.asarray(self.trend.predict(points) * np.exp(logs), dtype=np.float64)
+
+    def variance(self, points: Points) -> Floats:
+        """(n,) variance of the log of a run's time, with its noise."""
+        at, known = self.inputs(points), self.process.inputs.machines
+        beyond = np.maximum(at.machines - known.max(), 0.0) + np.maximum(
+            known.min() - at.machines, 0.0
+        )
+        noise = self.process.sizes[7] ** 2
+        return np.asarray(self.process.variance(at) + noise + BEYOND * beyond**2)
+
+    def document(self) -> dict[str, Any]:
+        """Return what tells the context; the model itself is in the document of all contexts."""
+        return {"numbers": self.numbers.tolist(), "owner": self.owner}
+
+
+@dataclass(frozen=True, slots=True)
+class ContextSpread:
+    """``widen``: calibration factor of the process's deviations, from what was left out;
+    ``coverage`` at 0.9 as measured over ``covered`` left-out configurations."""
+
+    widen: float
+    coverage: float | None
+    covered: int
+
+    freedom: ClassVar[float] = FREEDOM
+
+    def deviation(self, fit: Fit, points: Points, *, beyond: bool) -> Floats:
+        """(n,) standard deviation of the log of the time."""
+        assert isinstance(fit, ContextFit)
+        return np.maximum(self.widen * np.sqrt(fit.variance(points)), LEAST)
+
+    def factor(self, deviation: float, level: float) -> float:
+        """Upper end over the median, and median over the lower end."""
+        return float(np.exp(min(float(stdtrit(FREEDOM, 0.5 + level / 2)) * deviation, WIDEST)))
+
+    def probability(self, deviation: float, log_ratio: float) -> float:
+        """Probability that the time over its median is at most exp(``log_ratio``)."""
+        return float(stdtr(FREEDOM, log_ratio / max(deviation, LEAST)))
+
+    def document(self) -> dict[str, Any]:
+        return {"widen": self.widen, "coverage": self.coverage, "covered": self.covered}
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class ContextModel:
+    """Model of a job over its ``contexts``. ``points`` (n,) are the configurations that were run,
+    each in the context ``process.inputs.owner``. ``known`` and ``new``: the spread in contexts with
+    and without runs. ``type_column`` is the column of machine types, if one is named."""
+
+    columns: tuple[Column, ...]
+    contexts: tuple[Context, ...]
+    points: Points
+    trend: ErnestFit
+    process: Process
+    center: float
+    ranges: Ranges
+    known: ContextSpread
+    new: ContextSpread
+    report: Mapping[str, Any]
+    iterated: bool = False
+    group: str | None = None
+    type_column: str | None = None
+
+    @property
+    def label(self) -> str:
+        return self.group or "the job"
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        """Machine types that were run, of any input; empty without a column of them."""
+        names = [column.name for column in self.columns]
+        if self.type_column not in names:
+            return ()
+        place = names.index(self.type_column)
+        return tuple(dict.fromkeys(show(context[place]) for context in self.contexts))
+
+    def fit_at(self, context: Context) -> ContextFit:
+        """Return the model at a context."""
+        owner = self.contexts.index(context) if context in self.contexts else -1
+        numbers = encode(self.columns, [context])[0]
+        return ContextFit(self.trend, self.process, self.center, numbers, owner)
+
+    def complete(self, given: Mapping[str, str]) -> Context:
+        """Return the context of these values; see ``context_columns.complete``."""
+        return complete(self.columns, self.contexts, given)
+
+    def at(self, given: Mapping[str, str]) -> ScaleModel:
+        """Return the scale model of one context, by its columns' values as text.
+
+        Raises:
+            InputError: a value is missing, or is no number.
+            UnknownNameError: no such column.
+        """
+        context = self.complete(given)
+        fit = self.fit_at(context)
+        notes = ()
+        if fit.owner < 0:
+            notes = (f"there are no runs at {describe(self.columns, context)}",)
+        values = dict(zip((column.name for column in self.columns), context, strict=True))
+        machine_type = None if self.type_column is None else show(values[self.type_column])
+        return ScaleModel(
+            fit=fit,
+            spread=self.known if fit.owner >= 0 else self.new,
+            ranges=self.ranges,
+            report=self.report,
+            iterated=self.iterated,
+            group=self.group,
+            machine_type=machine_type,
+            context=values,
+            notes=notes,
+        )
+
+
+def encode(columns: Sequence[Column], contexts: Sequence[Context]) -> Floats:
+    """(n, p) encoded columns of some contexts."""
+    return np.column_stack(
+        [column.encode([context[i] for context in contexts]) for i, column in enumerate(columns)]
+    )
+
+
+def inputs_of(
+    columns: Sequence[Column],
+    contexts: Sequence[Context],
+    points: Points,
+    owner: Integers,
+    center: float,
+) -> Inputs:
+    """Return configurations in their contexts (by number) as inputs of the process."""
+    numbers = np.column_stack([np.log(points.scale), encode(columns, contexts)[owner]])
+    return Inputs(np.log(points.machines) - center, numbers, owner)
