@@ -168,9 +168,9 @@ def contexts(
     count = count or int(random.integers(4, 21))
     repeats = repeats or int(random.choice((1, 3, 5)))
     counts = np.array(COUNTS[random.integers(len(COUNTS))], dtype=float)
-    sizes = np.round(np.exp(np.linspace(np.log(10.0), np.log(40.0), 4)), 1)
+    sizes = np.round(np.exp(np.linspace(np.log(10.0), np.log(40.0), 4)), 1).tolist()
     parameters = (3.0, 5.0, 9.0)
-    types = list(random.choice(list(TYPES), int(random.integers(1, 4)), replace=False))
+    types = [str(name) for name in random.permutation(list(TYPES))[: random.integers(1, 4)]]
     cells = [(d, k, t) for d in sizes for k in parameters for t in types]
     chosen = [cells[i] for i in random.choice(len(cells), min(count, len(cells)), replace=False)]
     base = _law(random, str(random.choice(SHAPES[:1] + SHAPES[3:])), counts[0], counts[-1], 1.0)

@@ -13,6 +13,7 @@ import click
 from kongming.cli import options, output
 from kongming.cli.durations import DURATION
 from kongming.cli.examples import examples
+from kongming.cli.scale import contexts
 from kongming.cli.scale import options as scale_options
 from kongming.cli.scale.predict import interval, load, print_warnings
 from kongming.cli.shares import Share
@@ -27,6 +28,8 @@ DEFAULT_EXPERIMENTS = 7
     epilog=examples(
         "kongming scale design --machines 1..8 --scale 0.01..0.1 --target 64@1.0 --out design.json",
         "kongming scale design --machines 1,2,4,8 --scale 0.01..0.1 --experiments 5",
+        "kongming scale design --done runs.csv --context size_gb=40,type=large --target 12@1 "
+        "--machines 2..12:2 --scale 1 --experiments 3",
     ),
 )
 @click.option(
@@ -75,6 +78,7 @@ DEFAULT_EXPERIMENTS = 7
     help="A configuration that must be run (repeatable).",
 )
 @scale_options.planning_options
+@scale_options.context_option
 @click.option(
     "--out",
     metavar="FILE",
@@ -98,6 +102,7 @@ def design(
     done: Path | None,
     terms: str,
     items: float | None,
+    context: Sequence[str],
     out: Path | None,
     store_url: str | None,
     as_json: bool,
@@ -105,7 +110,8 @@ def design(
     """Choose the experiments that make the model, or the prediction at a target, most certain.
 
     Solve the convex problem of fractional experiments first (with the gap to its optimum), then
-    round to whole ones by exchange.
+    round to whole ones by exchange. With --context, the experiments are chosen in all contexts of
+    the runs in --done, and in the target's, one after the other.
     """
     from kongming.records.errors import InputError
     from kongming.scale.design.candidates import find_design
@@ -113,6 +119,17 @@ def design(
 
     if budget is not None and experiments is not None:
         raise InputError("--budget-machine-seconds and --experiments are two limits: give one.")
+    if given := scale_options.context_values(context):
+        limits = (budget, experiments or DEFAULT_EXPERIMENTS)
+        document = contexts.design(given, machines, scale_range, limits, target, done, terms, items)
+        if out is not None:
+            write_design(out, document)
+            document["saved"] = str(out)
+        if as_json:
+            output.emit_json(document)
+        else:
+            contexts.show(document["experiments"])
+        return
     aim = None if target is None else configuration(target, "--target")
     kind: Any = optimality or ("I" if aim is not None else "A")
     required: dict[Any, int] = {}
@@ -184,7 +201,9 @@ def design(
     "next",
     short_help="Choose the next experiment, or stop.",
     epilog=examples(
-        "kongming scale next runs.csv --machines 1..8 --scale 0.01..0.1 --target 64@1.0"
+        "kongming scale next runs.csv --machines 1..8 --scale 0.01..0.1 --target 64@1.0",
+        "kongming scale next runs.csv --machines 2..12:2 --scale 1 --target 12@1 "
+        "--context size_gb=40,type=large",
     ),
 )
 @click.argument("runs", metavar="RUNS.csv", type=click.Path(dir_okay=False, path_type=Path))
@@ -219,6 +238,7 @@ def design(
     type=click.Path(dir_okay=False, path_type=Path),
     help="Machine-seconds of each experiment, as for 'scale design'.",
 )
+@scale_options.context_option
 @scale_options.terms_option
 @scale_options.items_option
 @options.wide_option
@@ -231,6 +251,7 @@ def next_experiment(
     stop_at: float,
     per_cost: bool,
     cost_file: Path | None,
+    context: Sequence[str],
     terms: str,
     items: float | None,
     as_json: bool,
@@ -244,6 +265,15 @@ def next_experiment(
     from kongming.scale.fit.terms import read_terms
 
     aim = configuration(target, "--target")
+    if given := scale_options.context_values(context):
+        model = contexts.model_of(runs, given, terms, items)
+        chosen = contexts.choose(
+            model, given, machines, scale_range, target, count=1, per_cost=per_cost
+        )
+        contexts.show_next(
+            model.at(given).predict(aim), contexts.rows(model, chosen)[0], stop_at, as_json
+        )
+        return
     plan, warnings = experiments_of(
         machines=machines,
         scales_text=scale_range,

@@ -212,6 +212,13 @@ def read_design(file: Path) -> list[tuple[Configuration, int]]:
     design = []
     for number, entry in enumerate(entries, 1):
         try:
+            if entry.get("context"):
+                raise InputError(
+                    "is of a context, which 'scale run' cannot set.",
+                    field=f"experiments[{number}]",
+                    found=str(entry["context"])[:80],
+                    hint="Run it by hand and add the row to the table.",
+                )
             at = Configuration(float(int(entry["machines"])), float(entry["scale"]))
             count = int(entry.get("runs", 1))
         except MALFORMED as error:
