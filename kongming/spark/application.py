@@ -66,6 +66,8 @@ class Executor:
     resource_profile: int = 0
     # Bytes of unified storage memory, from its block manager; None: not in the log.
     storage_bytes: float | None = None
+    # The most that it was seen to use of it, from executor metrics; None: not in the log.
+    peak_storage_bytes: float | None = None
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,8 @@ class Rdd:
     id: int
     name: str
     partitions: int
+    # Is it to be kept (its storage level)? The cached sizes are 0 in many logs all the same.
+    persisted: bool = False
     cached_partitions: int = 0
     memory_bytes: float = 0.0
     disk_bytes: float = 0.0
