@@ -1,0 +1,91 @@
+"""Reading an event log: ``read_applications`` lists what a path holds, ``read`` reads one of them.
+
+Events are chosen by their first bytes and only those are parsed, field by field as typed; memory
+grows with the tasks, not with the bytes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from kongming.records.errors import InputError, UnknownNameError
+from kongming.spark.application import Application
+from kongming.spark.reading import findings
+from kongming.spark.reading.assembling import assemble
+from kongming.spark.reading.codecs import DamagedStreamError
+from kongming.spark.reading.collecting import Collector
+from kongming.spark.reading.lines import Lines
+from kongming.spark.reading.sources import LoggedApplication, chunks, read_applications
+
+__all__ = ["MISSING", "LoggedApplication", "read", "read_applications"]
+
+MISSING = 0.2
+"""The share of task ends that may be missing, by default."""
+
+
+def read(
+    path: str | os.PathLike[str],
+    app: str | None = None,
+    attempt: str | None = None,
+    missing: float = MISSING,
+) -> Application:
+    """Read the log of one attempt of an application; ``path`` may hold several, of which ``app``
+    and ``attempt`` choose. Up to the share ``missing`` of the tasks' ends are filled in where their
+    events were dropped.
+
+    Raises:
+        InputError: there is no event log, or there are several and none was chosen.
+        UnknownNameError: the one that was chosen is not there.
+        CannotAnswerError: more task ends are missing.
+    """
+    log = _chosen(read_applications(path), app, attempt)
+    collected = Collector()
+    counts, details = dict(log.counts), dict(log.details)
+    damaged = []
+    for part in log.parts:
+        lines = Lines(chunks(part))
+        try:
+            for batch in lines:
+                collected.read(batch)
+        except DamagedStreamError as error:
+            damaged.append(f"{part.name} {error}")
+        if lines.tail and not collected.accept(lines.tail):
+            counts[findings.CUT_TAIL] = 1
+        counts[findings.LONG_LINES] = counts.get(findings.LONG_LINES, 0) + lines.too_long
+    counts[findings.DAMAGED_FILES] = len(damaged)
+    details[findings.DAMAGED_FILES] = "; ".join(damaged[:3])
+    collected.counts.update(counts)
+    return assemble(collected, log.id, log.attempt, log.source, missing, details)
+
+
+def _chosen(
+    logs: Sequence[LoggedApplication], app: str | None, attempt: str | None
+) -> LoggedApplication:
+    ids = list(dict.fromkeys(log.id for log in logs))
+    if app is None and len(ids) > 1:
+        raise InputError(
+            f"holds {len(ids)} applications: {', '.join(ids[:6])}{', ...' * (len(ids) > 6)}.",
+            field="LOG",
+            hint="Choose one with --app ID.",
+        )
+    if app is not None and app not in ids:
+        raise UnknownNameError("application", app, ids)
+    logs = [log for log in logs if app in (None, log.id)]
+    attempts = [log.attempt or "1" for log in logs]
+    if attempt is not None and attempt not in attempts:
+        raise UnknownNameError("attempt", attempt, attempts)
+    logs = [log for log in logs if attempt in (None, log.attempt or "1")]
+    if len(logs) > 1 and attempt is None and len(set(attempts)) == len(attempts):
+        raise InputError(
+            f"{logs[0].id} has {len(logs)} attempts: {', '.join(attempts)}.",
+            field="LOG",
+            hint="Choose one with --attempt N.",
+        )
+    if len(logs) > 1:
+        raise InputError(
+            f"{logs[0].id} has {len(logs)} logs: {', '.join(log.source for log in logs[:3])}.",
+            field="LOG",
+            hint="Give one of these files.",
+        )
+    return logs[0]

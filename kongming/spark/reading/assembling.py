@@ -1,0 +1,365 @@
+"""The application that was collected from a log: moments from its start, what is missing repaired
+and counted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from kongming.records.errors import CannotAnswerError, InputError
+from kongming.spark import application as records
+from kongming.spark.application import LOCALITIES, SUCCEEDED, Application
+from kongming.spark.reading import findings, repairs
+from kongming.spark.reading.collecting import Collector, SeenStage
+
+_CALM_REMOVALS = ("idle", "decommission", "killed by driver", "driver request", "spark.stop")
+"""Words in the reason of an executor's removal that was meant."""
+
+REDACTED = "*********(redacted)"
+
+
+def assemble(
+    collected: Collector,
+    id: str,
+    attempt: str | None,
+    source: str,
+    missing: float,
+    details: dict[str, str],
+) -> Application:
+    """Return what the log says of one attempt of an application.
+
+    Raises:
+        InputError: it says nothing.
+        CannotAnswerError: more than the share ``missing`` of the task ends was dropped.
+    """
+    if collected.first_ms is None:
+        raise InputError(
+            f"{source} holds no events of a Spark application.",
+            field="LOG",
+            hint="Give the event log of an application: see 'kongming spark conf'.",
+        )
+    return _Assembly(collected, source, missing).application(id, attempt, details)
+
+
+class _Assembly:
+    def __init__(self, collected: Collector, source: str, missing: float) -> None:
+        self.collected, self.source, self.missing = collected, source, missing
+        self.counts: Counter[str] = collected.counts.copy()
+        collected.tasks.flush()
+        first = collected.first_ms or 0
+        self.start_ms = collected.started_ms or first
+        self.last_s = max(0.0, self.seconds(collected.last_ms))
+
+    def seconds(self, ms: int) -> float:
+        return max(0.0, (ms - self.start_ms) / 1e3)
+
+    def maybe(self, ms: int | None) -> float | None:
+        return None if ms is None else self.seconds(ms)
+
+    def application(self, id: str, attempt: str | None, details: dict[str, str]) -> Application:
+        collected, counts = self.collected, self.counts
+        jobs = self._jobs()
+        stages = self._stages()
+        executors = self._executors(stages, details)
+        ended_s = self.maybe(collected.ended_ms)
+        start = collected.start
+        counts[findings.NO_START] = collected.started_ms is None
+        counts[findings.NO_END] = ended_s is None
+        counts[findings.IMPLAUSIBLE] += collected.tasks.implausible
+        counts[findings.CLOCK] += collected.tasks.stepped_back
+        counts[findings.REDACTED] = sum(value == REDACTED for value in collected.settings.values())
+        return Application(
+            id=id,
+            attempt=attempt,
+            name="" if start is None else start.app_name,
+            user="" if start is None else start.user,
+            spark_version="" if collected.log is None else collected.log.spark_version,
+            started_ms=self.start_ms,
+            ended_s=ended_s,
+            last_s=self.last_s,
+            settings=collected.settings,
+            executors=executors,
+            jobs=jobs,
+            stages=stages,
+            executions=self._executions(),
+            resource_profiles=tuple(
+                collected.profiles[profile] for profile in sorted(collected.profiles)
+            ),
+            driver_gc_s=collected.driver_gc_ms / 1e3 if collected.driver_gc_ms > 0 else None,
+            findings=findings.findings(counts, details),
+            source=self.source,
+        )
+
+    # -- jobs and executions
+
+    def _jobs(self) -> tuple[records.Job, ...]:
+        jobs = []
+        for number, seen in sorted(self.collected.jobs.items()):
+            submitted = self.seconds(seen.submitted_ms or self.start_ms)
+            completed = self.maybe(seen.completed_ms)
+            properties = seen.start.properties or {}
+            execution = properties.get("spark.sql.execution.id") or ""
+            jobs.append(
+                records.Job(
+                    number,
+                    tuple(seen.start.stage_ids),
+                    submitted,
+                    None if completed is None else max(submitted, completed),
+                    seen.succeeded,
+                    int(execution) if execution.isdecimal() and len(execution) < 19 else None,
+                    properties.get("spark.scheduler.pool"),
+                    properties.get("spark.jobGroup.id"),
+                    properties.get("spark.job.description"),
+                )
+            )
+        self.counts[findings.UNFINISHED_JOBS] = sum(job.completed_s is None for job in jobs)
+        if jobs:
+            # Spark numbers them from 0.
+            absent = jobs[-1].id + 1 - len(jobs) - self.counts[findings.HEADLESS_JOBS]
+            self.counts[findings.ABSENT_JOBS] = max(0, absent)
+        ran = {stage for stage, _ in self.collected.stages}
+        self.counts[findings.SKIPPED_STAGES] = sum(
+            stage not in ran for job in jobs if job.completed_s is not None for stage in job.stages
+        )
+        return tuple(jobs)
+
+    def _executions(self) -> tuple[records.Execution, ...]:
+        executions = []
+        for number, seen in sorted(self.collected.executions.items()):
+            started, finished = self.seconds(seen.started_ms), self.maybe(seen.finished_ms)
+            executions.append(
+                records.Execution(
+                    number,
+                    seen.start.description,
+                    started,
+                    None if finished is None else max(started, finished),
+                    seen.start.root_execution_id,
+                    seen.adaptive,
+                )
+            )
+        return tuple(executions)
+
+    # -- stages
+
+    def _stages(self) -> tuple[records.StageAttempt, ...]:
+        collected, counts = self.collected, self.counts
+        started = self._started()
+        base_s = (collected.tasks.base_ms - self.start_ms) / 1e3
+        attempts = Counter(stage for stage, _ in collected.stages)
+        ordered = {}
+        total = absent = 0
+        for key, seen in sorted(collected.stages.items()):
+            tasks, twice = repairs.in_order(collected.tasks.rows[seen.place], base_s)
+            counts[findings.DUPLICATES] += twice
+            running = started.get(key, [])
+            dropped = Dropped((), 0)
+            if seen.succeeded and seen.info is not None:
+                # Of several attempts, an earlier one may have done what a later one was made for.
+                alone = attempts[key[0]] == 1
+                dropped = _dropped(tasks, running, seen.info.number_of_tasks, alone)
+                total += max(seen.info.number_of_tasks, len(tasks))
+                absent += len(dropped.started) + dropped.unknown
+            ordered[key] = (tasks, running, dropped)
+        if absent > self.missing * total:
+            raise CannotAnswerError(
+                f"{absent} of {total} tasks have no end in {self.source}: their events were "
+                f"dropped. Allowed: {100 * self.missing:g} %, which are filled in.",
+                hint="Allow more with --missing, or record the next run with the settings of "
+                "'kongming spark conf'.",
+            )
+        counts[findings.FILLED_IN] = absent
+        stages = []
+        for key, (tasks, running, dropped) in ordered.items():
+            seen = collected.stages[key]
+            if dropped.started or dropped.unknown:
+                tasks = self._filled_in(tasks, dropped, seen)
+            unfinished = [each for each in running if each not in dropped.started]
+            if unfinished:
+                ends = [self._end_of(each, seen) for each in unfinished]
+                tasks = repairs.with_unfinished(tasks, unfinished, ends)
+                counts[findings.UNFINISHED_TASKS] += len(unfinished)
+            if len(tasks):
+                self.last_s = max(self.last_s, float(tasks["finish_s"].max()))
+            stages.append(self._stage(key, seen, tasks))
+        self._count_stages(stages)
+        return tuple(stages)
+
+    def _started(self) -> dict[tuple[int, int], list[repairs.Started]]:
+        """Tasks of which no end is known, by stage attempt."""
+        started = defaultdict(list)
+        for event, offset_ms in self.collected.running.values():
+            info = event.task_info
+            started[event.stage_id, event.stage_attempt_id].append(
+                repairs.Started(
+                    self.seconds(info.launch_time + offset_ms),
+                    self.collected.executor(info.executor_id, info.host),
+                    info.index if info.partition_id < 0 else info.partition_id,
+                    info.attempt,
+                    LOCALITIES.index(info.locality) if info.locality in LOCALITIES else 4,
+                    info.speculative,
+                )
+            )
+        return started
+
+    def _filled_in(self, tasks: np.ndarray, dropped: Dropped, seen: SeenStage) -> np.ndarray:
+        assert seen.info is not None
+        known = np.union1d(
+            [each.partition for each in dropped.started],
+            tasks["partition"][tasks["status"] == SUCCEEDED],
+        )
+        absent = np.setdiff1d(np.arange(seen.info.number_of_tasks), known)[: dropped.unknown]
+        submitted_s = self.maybe(seen.submitted_ms) or 0.0
+        span = repairs.StageSpan(
+            seen.info.number_of_tasks,
+            submitted_s,
+            max(submitted_s, self.maybe(seen.completed_ms) or 0.0),
+            seen.run_time_s,
+            sum(executor.cores for executor in self.collected.executors_seen),
+        )
+        return repairs.with_filled_in(tasks, dropped.started, absent.tolist(), span)
+
+    def _end_of(self, task: repairs.Started, seen: SeenStage) -> float:
+        """The latest moment at which a task without an end can have run."""
+        executor = self.collected.executors_seen[task.executor]
+        ends = [self.last_s, self.maybe(executor.removed_ms), self.maybe(seen.completed_ms)]
+        return min(end for end in ends if end is not None and end >= task.launch_s)
+
+    def _stage(
+        self, key: tuple[int, int], seen: SeenStage, tasks: np.ndarray
+    ) -> records.StageAttempt:
+        info = seen.info
+        submitted, completed = self.maybe(seen.submitted_ms), self.maybe(seen.completed_ms)
+        if submitted is not None and completed is not None:
+            completed = max(submitted, completed)
+        tasks.flags.writeable = False
+        return records.StageAttempt(
+            stage=key[0],
+            attempt=key[1],
+            name="" if info is None else info.stage_name,
+            parents=() if info is None else tuple(info.parent_ids),
+            task_count=len(tasks) if info is None else max(0, info.number_of_tasks),
+            submitted_s=submitted,
+            completed_s=completed,
+            tasks=tasks,
+            failure=None if info is None else info.failure_reason,
+            rdds=tuple(self._cached(rdd) for rdd in seen.rdds),
+            resource_profile=0 if info is None else info.resource_profile_id,
+            barrier=any(rdd.barrier for rdd in seen.rdds),
+            shuffle_dependency=seen.shuffle,
+        )
+
+    def _cached(self, rdd: records.Rdd) -> records.Rdd:
+        """With what its blocks said, where they are in the log."""
+        blocks = self.collected.blocks.get(rdd.id)
+        if not blocks or rdd.cached_partitions:
+            return rdd
+        kept = [sizes for sizes in blocks.values() if any(size > 0 for size in sizes)]
+        return replace(
+            rdd,
+            cached_partitions=len(kept),
+            memory_bytes=float(sum(memory for memory, _ in kept)),
+            disk_bytes=float(sum(disk for _, disk in kept)),
+        )
+
+    def _count_stages(self, stages: list[records.StageAttempt]) -> None:
+        counts = self.counts
+        counts[findings.STAGE_ATTEMPTS] = sum(stage.attempt > 0 for stage in stages)
+        counts[findings.FAILED_STAGES] = sum(stage.failure is not None for stage in stages)
+        for stage in stages:
+            status = stage.tasks["status"]
+            counts[findings.FAILED] += int((status == records.FAILED).sum())
+            counts[findings.KILLED] += int((status == records.KILLED).sum())
+            counts[findings.SPECULATIVE] += int(stage.tasks["speculative"].sum())
+
+    # -- executors
+
+    def _executors(
+        self, stages: tuple[records.StageAttempt, ...], details: dict[str, str]
+    ) -> tuple[records.Executor, ...]:
+        collected = self.collected
+        seen_only = [
+            place for place, seen in enumerate(collected.executors_seen) if seen.added_ms is None
+        ]
+        busy = _busy(stages, seen_only)
+        first_job_s = min(
+            (self.seconds(job.submitted_ms or 0) for job in collected.jobs.values()),
+            default=math.inf,
+        )
+        executors = []
+        reasons: Counter[str] = Counter()
+        for place, seen in enumerate(collected.executors_seen):
+            added, cores = self.maybe(seen.added_ms), seen.cores
+            if added is None:
+                added, at_once = busy.get(place, (self.last_s, 1))
+                cores = cores or at_once
+                self.counts[findings.UNREGISTERED] += 1
+            elif added > first_job_s:
+                self.counts[findings.LATE] += 1
+            removed = self.maybe(seen.removed_ms)
+            if removed is not None:
+                removed = max(added, removed)
+                reason = (seen.reason or "").lower()
+                if not any(word in reason for word in _CALM_REMOVALS):
+                    reasons[(seen.reason or "no reason given").partition("\n")[0][:100]] += 1
+            executors.append(
+                records.Executor(
+                    seen.id,
+                    seen.host,
+                    max(1, cores),
+                    added,
+                    removed,
+                    seen.reason,
+                    tuple((self.seconds(begin), self.maybe(end)) for begin, end in seen.excluded),
+                    seen.profile,
+                    None if seen.storage is None else float(seen.storage),
+                    collected.tasks.peak_storage.get(place),
+                )
+            )
+        self.counts[findings.LOST] = sum(reasons.values())
+        self.counts[findings.EXCLUDED] = sum(bool(executor.excluded_s) for executor in executors)
+        details[findings.LOST] = "; ".join(reason for reason, _ in reasons.most_common(3))
+        return tuple(executors)
+
+
+@dataclass(frozen=True)
+class Dropped:
+    """Tasks of an ended stage attempt without an end: those that are known to have started, and
+    how many more there must have been."""
+
+    started: tuple[repairs.Started, ...]
+    unknown: int
+
+
+def _dropped(
+    tasks: np.ndarray, running: list[repairs.Started], task_count: int, alone: bool
+) -> Dropped:
+    done = np.unique(tasks["partition"][tasks["status"] == SUCCEEDED])
+    # A copy of a task that succeeded may well be running still.
+    started = {each.partition: each for each in running if each.partition not in done}
+    unknown = task_count - len(done) - len(started) if alone else 0
+    return Dropped(tuple(started.values()), max(0, unknown))
+
+
+def _busy(
+    stages: tuple[records.StageAttempt, ...], places: list[int]
+) -> dict[int, tuple[float, int]]:
+    """Of each executor in ``places`` the first launch of a task, and the most tasks at once."""
+    if not places:
+        return {}
+    rows = np.concatenate(
+        [stage.tasks[np.isin(stage.tasks["executor"], places)] for stage in stages]
+        or [np.empty(0, records.TASK)]
+    )
+    busy = {}
+    for place in places:
+        own = rows[rows["executor"] == place]
+        if len(own):
+            # Whoever ends makes room before the next begins.
+            moments = np.concatenate([own["finish_s"], own["launch_s"]])
+            steps = np.repeat([-1, 1], len(own))[np.argsort(moments, kind="stable")]
+            busy[place] = float(own["launch_s"].min()), max(1, int(np.cumsum(steps).max()))
+    return busy

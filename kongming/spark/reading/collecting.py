@@ -1,0 +1,365 @@
+"""What the events of a log say, gathered in their order: a state machine that knows no file.
+
+What is wrong is counted under a kind and becomes a finding; nothing raises for what a log says.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from kongming.spark import application as records
+from kongming.spark.reading import events, findings
+from kongming.spark.reading.tasks import LATEST_MS, TaskRows
+
+CLOCK_STEP_MS = 60_000
+"""The driver's events come nearly in order of their time; one that is this much older than the
+latest was stamped by a clock that had been set back."""
+
+
+@dataclass
+class SeenStage:
+    place: int
+    info: events.StageInfo | None = None
+    rdds: tuple[records.Rdd, ...] = ()
+    submitted_ms: int | None = None
+    completed_ms: int | None = None
+    shuffle: bool | None = None
+    run_time_s: float | None = None  # of all its tasks, by its accumulables
+
+    @property
+    def succeeded(self) -> bool:
+        ended = self.info is not None and self.completed_ms is not None
+        return ended and self.info is not None and not self.info.failure_reason
+
+
+@dataclass
+class SeenExecutor:
+    id: str
+    host: str = ""
+    cores: int = 0
+    added_ms: int | None = None
+    removed_ms: int | None = None
+    reason: str | None = None
+    profile: int = 0
+    storage: int | None = None
+    excluded: list[tuple[int, int | None]] = field(default_factory=list)
+
+
+@dataclass
+class SeenJob:
+    start: events.JobStart
+    submitted_ms: int | None
+    completed_ms: int | None = None
+    succeeded: bool | None = None
+
+
+@dataclass
+class SeenExecution:
+    start: events.SqlStart
+    started_ms: int
+    finished_ms: int | None = None
+    adaptive: bool = False
+
+
+class Collector:
+    """Takes the lines of a log in their order by ``read``. Moments are milliseconds since the
+    epoch by the driver's clock, had it never stepped back."""
+
+    def __init__(self) -> None:
+        self.events = 0
+        self.counts: Counter[str] = Counter()
+        self.settings: dict[str, str] = {}
+        self.log: events.LogStart | None = None
+        self.start: events.ApplicationStart | None = None
+        self.started_ms: int | None = None
+        self.ended_ms: int | None = None
+        self.first_ms: int | None = None
+        self.last_ms = 0
+        self.offset_ms = 0  # what the driver's clock was set back by, until now
+        self.tasks = TaskRows()
+        self.running: dict[int, tuple[events.TaskStart, int]] = {}
+        self.stages: dict[tuple[int, int], SeenStage] = {}
+        self._places: dict[str, int] = {}
+        self.executors_seen: list[SeenExecutor] = []
+        self.jobs: dict[int, SeenJob] = {}
+        self.executions: dict[int, SeenExecution] = {}
+        self.profiles: dict[int, records.ResourceProfile] = {}
+        self.blocks: dict[int, dict[tuple[str, str], tuple[int, int]]] = {}
+        self._rdds: dict[records.Rdd, records.Rdd] = {}
+        self.driver_gc_ms = 0
+        self._handlers: dict[type, Callable[[Any], None]] = {
+            events.TaskStart: self._task_start,
+            events.TaskEnd: self._task_end,
+            events.StageSubmitted: self._stage_event,
+            events.StageCompleted: self._stage_event,
+            events.JobStart: self._job_start,
+            events.JobEnd: self._job_end,
+            events.SqlStart: self._sql_start,
+            events.SqlEnd: self._sql_end,
+            events.SqlAdaptive: self._sql_adaptive,
+            events.ExecutorAdded: self._executor_added,
+            events.ExecutorRemoved: self._executor_removed,
+            events.Excluded: self._excluded,
+            events.Unexcluded: self._unexcluded,
+            events.BlockManagerAdded: self._block_manager,
+            events.BlockUpdated: self._block_updated,
+            events.StageExecutorMetrics: self._stage_executor_metrics,
+            events.ResourceProfileAdded: self._profile_added,
+            events.LogStart: self._log_start,
+            events.EnvironmentUpdate: self._environment,
+            events.ApplicationStart: self._application_start,
+            events.ApplicationEnd: self._application_end,
+        }
+
+    def read(self, lines: Iterable[bytes]) -> None:
+        """Take lines. A broken one is counted."""
+        event_of, handlers = events.event_of, self._handlers
+        for line in lines:
+            if not self.accept(line, event_of, handlers):
+                self.counts[findings.BROKEN_LINES] += 1
+
+    def accept(
+        self,
+        line: bytes,
+        event_of: Callable[[bytes], Any] = events.event_of,
+        handlers: dict[type, Callable[[Any], None]] | None = None,
+    ) -> bool:
+        """Take one line; False where it is broken."""
+        try:
+            event = event_of(line)
+            if event is not None:
+                (handlers or self._handlers)[type(event)](event)
+                self.events += 1
+        except (msgspec.DecodeError, UnicodeDecodeError, struct.error, RecursionError):
+            return False
+        return True
+
+    # -- moments
+
+    def _now(self, ms: int | None) -> int | None:
+        """The moment at which the driver wrote an event, had its clock never stepped back; None
+        where there is none."""
+        if ms is None or not 0 < ms < LATEST_MS:
+            return None
+        ms += self.offset_ms
+        if ms < self.last_ms - CLOCK_STEP_MS:
+            self.offset_ms += self.last_ms - ms
+            self.counts[findings.CLOCK] += 1
+            ms = self.last_ms
+        return self._seen(ms)
+
+    def _seen(self, ms: int) -> int:
+        if self.first_ms is None:
+            self.first_ms = self.tasks.base_ms = ms
+        self.last_ms = max(self.last_ms, ms)
+        return ms
+
+    # -- tasks
+
+    def _task_start(self, event: events.TaskStart) -> None:
+        if self._now(event.task_info.launch_time) is not None:
+            self.running[event.task_info.task_id] = (event, self.offset_ms)
+
+    def _task_end(self, event: events.TaskEnd) -> None:
+        info, reason = event.task_info, event.task_end_reason
+        if reason is not None and reason.reason == "Resubmitted":
+            # It ended before: what it wrote was lost with its executor.
+            self.counts[findings.RESUBMITTED] += 1
+            return
+        started = self.running.pop(info.task_id, None)
+        launch_ms = info.launch_time
+        if info.finish_time:
+            self._now(info.finish_time)
+        if self.offset_ms:
+            launch_ms += self.offset_ms if started is None else started[1]
+            if info.finish_time:
+                info.finish_time += self.offset_ms
+            if info.getting_result_time:
+                info.getting_result_time += self.offset_ms
+        key = (event.stage_id, event.stage_attempt_id)
+        stage = self.stages.get(key) or self._stage(key)
+        if stage.shuffle is None and event.task_type:
+            stage.shuffle = event.task_type == "ShuffleMapTask"
+        executor = self.executor(info.executor_id, info.host)
+        self.tasks.add(stage.place, executor, launch_ms, event)
+
+    def _stage(self, key: tuple[int, int]) -> SeenStage:
+        stage = self.stages.get(key)
+        if stage is None:
+            if max(key) > 0x7FFFFFFF or min(key) < 0:
+                raise struct.error("no stage has such a number")
+            stage = self.stages[key] = SeenStage(self.tasks.new_stage())
+        return stage
+
+    # -- stages, jobs, executions
+
+    def _stage_event(self, event: events.StageSubmitted | events.StageCompleted) -> None:
+        info = event.stage_info
+        stage = self._stage((info.stage_id, info.stage_attempt_id))
+        submitted = info.submission_time
+        if isinstance(event, events.StageSubmitted):
+            stage.submitted_ms = self._now(submitted) or self.last_ms or None
+        else:
+            if stage.submitted_ms is None and submitted is not None:
+                stage.submitted_ms = submitted + self.offset_ms
+            stage.completed_ms = self._now(info.completion_time) or self.last_ms or None
+            stage.run_time_s = _run_time_s(info.accumulables)
+        stage.rdds = tuple(self._rdd(rdd) for rdd in info.rdd_info)
+        info.rdd_info, info.accumulables = [], []
+        stage.info = info
+
+    def _rdd(self, info: events.RddInfo) -> records.Rdd:
+        level = info.storage_level
+        rdd = records.Rdd(
+            info.rdd_id,
+            info.name,
+            info.number_of_partitions,
+            level is not None and (level.use_memory or level.use_disk),
+            info.number_of_cached_partitions,
+            float(info.memory_size),
+            float(info.disk_size),
+            info.barrier,
+        )
+        # Stages share most of theirs.
+        return self._rdds.setdefault(rdd, rdd)
+
+    def _job_start(self, event: events.JobStart) -> None:
+        properties = event.properties or {}
+        event.properties = {key: properties[key] for key in _JOB_PROPERTIES if properties.get(key)}
+        submitted = self._now(event.submission_time) or self.last_ms or None
+        self.jobs[event.job_id] = SeenJob(event, submitted)
+
+    def _job_end(self, event: events.JobEnd) -> None:
+        completed = self._now(event.completion_time) or self.last_ms or None
+        job = self.jobs.get(event.job_id)
+        if job is None:
+            self.counts[findings.HEADLESS_JOBS] += 1
+            return
+        job.completed_ms = completed
+        if event.job_result is not None:
+            job.succeeded = event.job_result.result == "JobSucceeded"
+
+    def _sql_start(self, event: events.SqlStart) -> None:
+        started = self._now(event.time)
+        if started is not None:
+            self.executions[event.execution_id] = SeenExecution(event, started)
+
+    def _sql_end(self, event: events.SqlEnd) -> None:
+        execution = self.executions.get(event.execution_id)
+        finished = self._now(event.time)
+        if execution is not None:
+            execution.finished_ms = finished
+
+    def _sql_adaptive(self, event: events.SqlAdaptive) -> None:
+        if event.execution_id in self.executions:
+            self.executions[event.execution_id].adaptive = True
+
+    # -- executors
+
+    def executor(self, id: str, host: str = "") -> int:
+        place = self._places.get(id)
+        if place is None:
+            place = self._places[id] = len(self.executors_seen)
+            self.executors_seen.append(SeenExecutor(id, host))
+        return place
+
+    def _executor_added(self, event: events.ExecutorAdded) -> None:
+        executor = self.executors_seen[self.executor(event.executor_id)]
+        info = event.executor_info
+        executor.added_ms = self._now(event.timestamp) or self.last_ms or None
+        executor.host, executor.profile = info.host, info.resource_profile_id
+        executor.cores = max(0, min(info.total_cores, 1 << 20))
+
+    def _executor_removed(self, event: events.ExecutorRemoved) -> None:
+        removed = self._now(event.timestamp) or self.last_ms or None
+        if event.executor_id in self._places:
+            executor = self.executors_seen[self._places[event.executor_id]]
+            executor.removed_ms, executor.reason = removed, event.removed_reason
+
+    def _excluded(self, event: events.Excluded) -> None:
+        moment = self._now(event.time)
+        executor = self.executors_seen[self.executor(event.executor_id)]
+        # Spark since 3.1 writes it twice, under its old name too.
+        if moment is not None and not (executor.excluded and executor.excluded[-1][1] is None):
+            executor.excluded.append((moment, None))
+
+    def _unexcluded(self, event: events.Unexcluded) -> None:
+        moment = self._now(event.time)
+        executor = self.executors_seen[self.executor(event.executor_id)]
+        if executor.excluded and executor.excluded[-1][1] is None:
+            executor.excluded[-1] = (executor.excluded[-1][0], moment)
+
+    def _block_manager(self, event: events.BlockManagerAdded) -> None:
+        id = event.block_manager_id.executor_id
+        if id in self._places or id != "driver":
+            self.executors_seen[self.executor(id)].storage = max(0, event.maximum_memory)
+
+    def _block_updated(self, event: events.BlockUpdated) -> None:
+        info = event.block_updated_info
+        kind, _, rest = info.block_id.partition("_")
+        rdd = rest.partition("_")[0]
+        if kind == "rdd" and rdd.isdecimal() and len(rdd) < 12:
+            where = "" if info.block_manager_id is None else info.block_manager_id.executor_id
+            blocks = self.blocks.setdefault(int(rdd), {})
+            blocks[info.block_id, where] = (info.memory_size, info.disk_size)
+
+    def _stage_executor_metrics(self, event: events.StageExecutorMetrics) -> None:
+        metrics = event.executor_metrics
+        if event.executor_id == "driver":
+            gc_ms = metrics.minor_gc_time + metrics.major_gc_time
+            self.driver_gc_ms = max(self.driver_gc_ms, gc_ms)
+        if event.executor_id in self._places:
+            place = self._places[event.executor_id]
+            used = metrics.on_heap_storage_memory + metrics.off_heap_storage_memory
+            if used > self.tasks.peak_storage.get(place, 0):
+                self.tasks.peak_storage[place] = used
+
+    def _profile_added(self, event: events.ResourceProfileAdded) -> None:
+        executor, task = event.executor_resource_requests, event.task_resource_requests
+        cores, memory, cpus = executor.get("cores"), executor.get("memory"), task.get("cpus")
+        known = ("cores", "memory", "offHeap", "memoryOverhead", "pyspark.memory")
+        self.profiles[event.profile] = records.ResourceProfile(
+            event.profile,
+            None if cores is None else int(min(cores.amount, 1 << 20)),
+            1.0 if cpus is None else cpus.amount,
+            None if memory is None else memory.amount * (1 << 20),
+            {name: one.amount for name, one in executor.items() if name not in known},
+        )
+
+    # -- the application
+
+    def _log_start(self, event: events.LogStart) -> None:
+        self.log = event
+
+    def _environment(self, event: events.EnvironmentUpdate) -> None:
+        found = {key: value or "" for key, value in event.spark_properties.items()}
+        self.settings.update(found)
+
+    def _application_start(self, event: events.ApplicationStart) -> None:
+        self.start = self.start or event
+        self.started_ms = self.started_ms or self._now(event.timestamp)
+
+    def _application_end(self, event: events.ApplicationEnd) -> None:
+        self.ended_ms = self._now(event.timestamp)
+
+
+_JOB_PROPERTIES = {
+    "spark.sql.execution.id",
+    "spark.scheduler.pool",
+    "spark.jobGroup.id",
+    "spark.job.description",
+}
+
+
+def _run_time_s(accumulables: list[events.Accumulable]) -> float | None:
+    """Seconds that all tasks of a stage ran, None where they are not in the log."""
+    for each in accumulables:
+        if each.name == "internal.metrics.executorRunTime" and isinstance(each.value, int):
+            return max(0, min(each.value, LATEST_MS)) / 1e3
+    return None

@@ -1,0 +1,363 @@
+"""The events that are read, and of each the fields that are needed (Spark's JsonProtocol).
+
+A field that a version of Spark does not write has a default. All moments are milliseconds since the
+epoch, durations milliseconds, shuffle write time nanoseconds, sizes bytes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+_WORDS = {"id": "ID", "ids": "IDs", "jvm": "JVM", "gc": "GC", "rdd": "RDD", "of": "of"}
+
+
+def _title(name: str) -> str:
+    """``stage_attempt_id`` as Spark names it: ``Stage Attempt ID``."""
+    return " ".join(_WORDS.get(word, word.capitalize()) for word in name.split("_"))
+
+
+class _Event(msgspec.Struct, gc=False, rename=_title):
+    pass
+
+
+class _ClassEvent(msgspec.Struct, gc=False, rename="camel"):
+    """One that Spark writes field by field of its class."""
+
+
+# -- tasks
+
+
+class TaskInfo(_Event):
+    task_id: int
+    index: int
+    attempt: int
+    launch_time: int
+    executor_id: str
+    host: str = ""
+    locality: str = ""
+    speculative: bool = False
+    getting_result_time: int = 0
+    finish_time: int = 0
+    failed: bool = False
+    killed: bool = False
+    partition_id: int = -1  # since Spark 3.3; before, the index
+
+
+class ShuffleRead(_Event):
+    fetch_wait_time: int = 0
+    remote_bytes_read: int = 0
+    local_bytes_read: int = 0
+
+
+class ShuffleWrite(_Event):
+    shuffle_bytes_written: int = 0
+    shuffle_write_time: int = 0
+
+
+class BytesRead(_Event):
+    bytes_read: int = 0
+
+
+class BytesWritten(_Event):
+    bytes_written: int = 0
+
+
+class TaskMetrics(_Event):
+    executor_deserialize_time: int = 0
+    executor_run_time: int = 0
+    jvm_gc_time: int = 0
+    result_serialization_time: int = 0
+    result_size: int = 0
+    memory_bytes_spilled: int = 0
+    disk_bytes_spilled: int = 0
+    peak_execution_memory: int = 0  # since Spark 3.0
+    shuffle_read_metrics: ShuffleRead | None = None
+    shuffle_write_metrics: ShuffleWrite | None = None
+    input_metrics: BytesRead | None = None
+    output_metrics: BytesWritten | None = None
+
+
+class ExecutorMetrics(_ClassEvent, rename="pascal"):
+    on_heap_storage_memory: int = 0
+    off_heap_storage_memory: int = 0
+    minor_gc_time: int = msgspec.field(default=0, name="MinorGCTime")
+    major_gc_time: int = msgspec.field(default=0, name="MajorGCTime")
+
+
+class TaskEndReason(_Event):
+    reason: str = ""
+
+
+class TaskStart(_Event):
+    stage_id: int
+    stage_attempt_id: int
+    task_info: TaskInfo
+
+
+class TaskEnd(_Event):
+    stage_id: int
+    stage_attempt_id: int
+    task_info: TaskInfo
+    task_type: str = ""
+    task_end_reason: TaskEndReason | None = None
+    task_metrics: TaskMetrics | None = None
+    task_executor_metrics: ExecutorMetrics | None = None
+
+
+# -- stages and jobs
+
+
+class StorageLevel(_Event):
+    use_disk: bool = False
+    use_memory: bool = False
+
+
+class RddInfo(_Event):
+    rdd_id: int
+    name: str = ""
+    number_of_partitions: int = 0
+    number_of_cached_partitions: int = 0
+    memory_size: int = 0
+    disk_size: int = 0
+    barrier: bool = False
+    storage_level: StorageLevel | None = None
+
+
+class Accumulable(_Event):
+    name: str | None = None
+    value: Any = None
+
+
+class StageInfo(_Event):
+    stage_id: int
+    number_of_tasks: int
+    stage_attempt_id: int = 0
+    stage_name: str = ""
+    rdd_info: list[RddInfo] = []
+    parent_ids: list[int] = []
+    submission_time: int | None = None
+    completion_time: int | None = None
+    failure_reason: str | None = None
+    accumulables: list[Accumulable] = []
+    resource_profile_id: int = msgspec.field(default=0, name="Resource Profile Id")
+
+
+class StageSubmitted(_Event):
+    stage_info: StageInfo
+
+
+class StageCompleted(_Event):
+    stage_info: StageInfo
+
+
+class JobStart(_Event):
+    job_id: int
+    submission_time: int | None = None
+    stage_ids: list[int] = []
+    properties: dict[str, str | None] | None = None
+
+
+class JobResult(_Event):
+    result: str = ""
+
+
+class JobEnd(_Event):
+    job_id: int
+    completion_time: int | None = None
+    job_result: JobResult | None = None
+
+
+# -- SQL executions
+
+
+class SqlStart(_ClassEvent):
+    execution_id: int
+    time: int
+    description: str = ""
+    root_execution_id: int | None = None
+
+
+class SqlEnd(_ClassEvent):
+    execution_id: int
+    time: int
+
+
+class SqlAdaptive(_ClassEvent):
+    execution_id: int
+
+
+# -- executors
+
+
+class ExecutorInfo(_Event):
+    host: str = ""
+    total_cores: int = 1
+    resource_profile_id: int = msgspec.field(default=0, name="Resource Profile Id")
+
+
+class ExecutorAdded(_Event):
+    timestamp: int
+    executor_id: str
+    executor_info: ExecutorInfo
+
+
+class ExecutorRemoved(_Event):
+    timestamp: int
+    executor_id: str
+    removed_reason: str | None = None
+
+
+class Excluded(_ClassEvent):
+    """An executor that gets no more tasks (until Spark 3.0: blacklisted)."""
+
+    time: int
+    executor_id: str
+
+
+class Unexcluded(_ClassEvent):
+    time: int
+    executor_id: str
+
+
+class BlockManagerId(_Event):
+    executor_id: str
+
+
+class BlockManagerAdded(_Event):
+    block_manager_id: BlockManagerId
+    maximum_memory: int = 0
+
+
+class BlockInfo(_Event):
+    block_id: str
+    memory_size: int = 0
+    disk_size: int = 0
+    block_manager_id: BlockManagerId | None = None
+
+
+class BlockUpdated(_Event):
+    """Only in logs with spark.eventLog.logBlockUpdates.enabled."""
+
+    block_updated_info: BlockInfo
+
+
+class StageExecutorMetrics(_Event):
+    """Only in logs with spark.eventLog.logStageExecutorMetrics."""
+
+    executor_id: str
+    executor_metrics: ExecutorMetrics
+
+
+class Amount(_Event):
+    amount: float = 0.0
+
+
+class ResourceProfileAdded(_Event):
+    profile: int = msgspec.field(name="Resource Profile Id")
+    executor_resource_requests: dict[str, Amount] = {}
+    task_resource_requests: dict[str, Amount] = {}
+
+
+# -- the application
+
+
+class LogStart(_Event):
+    spark_version: str = ""
+
+
+class EnvironmentUpdate(_Event):
+    spark_properties: dict[str, str | None] = {}
+
+
+class ApplicationStart(_Event):
+    timestamp: int
+    app_name: str = ""
+    app_id: str | None = None
+    user: str = ""
+    app_attempt_id: str | None = None
+
+
+class ApplicationEnd(_Event):
+    timestamp: int
+
+
+EVENTS: dict[bytes, type[msgspec.Struct]] = {
+    **{
+        b"SparkListener" + kind.__name__.encode(): kind
+        for kind in (
+            TaskStart,
+            TaskEnd,
+            StageSubmitted,
+            StageCompleted,
+            JobStart,
+            JobEnd,
+            ExecutorAdded,
+            ExecutorRemoved,
+            BlockManagerAdded,
+            BlockUpdated,
+            StageExecutorMetrics,
+            ResourceProfileAdded,
+            LogStart,
+            EnvironmentUpdate,
+            ApplicationStart,
+            ApplicationEnd,
+        )
+    },
+    b"SparkListenerSQLExecutionStart": SqlStart,
+    b"SparkListenerSQLExecutionEnd": SqlEnd,
+    b"SparkListenerSQLAdaptiveExecutionUpdate": SqlAdaptive,
+    b"SparkListenerExecutorExcluded": Excluded,
+    b"SparkListenerExecutorBlacklisted": Excluded,
+    b"SparkListenerExecutorUnexcluded": Unexcluded,
+    b"SparkListenerExecutorUnblacklisted": Unexcluded,
+}
+"""By the name of the event, without its package."""
+
+DECODERS: dict[bytes, Any] = {
+    name: msgspec.json.Decoder(kind).decode for name, kind in EVENTS.items()
+}
+
+_START = b'{"Event":"'
+_TASK_END = b'{"Event":"SparkListenerTaskEnd"'
+_decode_task_end = DECODERS[b"SparkListenerTaskEnd"]
+
+
+class _Named(msgspec.Struct, gc=False):
+    Event: str
+
+
+_decode_name = msgspec.json.Decoder(_Named).decode
+
+
+def event_of(line: bytes) -> msgspec.Struct | None:
+    """The event of a line; None for one that is not needed. It is chosen by the line's first bytes,
+    before any JSON is parsed.
+
+    Raises:
+        msgspec.DecodeError, UnicodeDecodeError: the line is broken, or has not the form of its
+            event.
+    """
+    if line.startswith(_TASK_END):
+        return _decode_task_end(line)  # type: ignore[no-any-return]
+    if line.startswith(_START):
+        end = line.find(b'"', len(_START))
+        name = line[len(_START) : end]
+        if end < 0:
+            raise msgspec.DecodeError("cut within the name of its event")
+    else:
+        # Written by another program, with spaces or its fields in another order.
+        if not line.strip():
+            return None
+        name = _decode_name(line).Event.encode()
+    decode = DECODERS.get(name) or DECODERS.get(name.rpartition(b".")[2])
+    return None if decode is None else decode(line)
+
+
+def kind_of(line: bytes) -> str | None:
+    """The name of a line's event, None where it has none."""
+    try:
+        return _decode_name(line).Event
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
