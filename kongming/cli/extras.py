@@ -8,9 +8,11 @@ from types import ModuleType
 from kongming.records.errors import MissingExtraError
 
 EXTRAS = {
+    "cramjam": "spark",
     "deap": "predict",
     "lightgbm": "predict",
     "matplotlib": "plots",
+    "msgspec": "spark",
     "numpy": "predict",
     "pyarrow": "predict",
     "scipy": "predict",
@@ -18,6 +20,7 @@ EXTRAS = {
     "google": "wire",
     "grpc": "wire",
     "jinja2": "plots",
+    "zstandard": "spark",
 }
 """Top-level modules that ``pip install kongming`` alone does not bring, and their extra."""
 

@@ -73,6 +73,7 @@ COMMANDS: dict[str, Entry] = {
             PREDICT,
         ),
         ("scale", "scale.group", "Predict a job with more input, on more machines.", PREDICT),
+        ("spark", "spark.group", "Predict a Spark job from the event log of one run.", PREDICT),
         (
             "evaluate",
             "evaluate.evaluate",

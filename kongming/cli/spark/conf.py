@@ -1,0 +1,103 @@
+"""``kongming spark conf``: the settings for a log that tells most, for each way of submitting."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import click
+
+from kongming.cli import options, output
+from kongming.cli.examples import examples
+
+SETTINGS = {
+    "spark.eventLog.enabled": "true",
+    # A log in files is there while the application runs, also on object stores.
+    "spark.eventLog.rolling.enabled": "true",
+    "spark.eventLog.rolling.maxFileSize": "128m",
+    "spark.eventLog.compress": "true",
+    "spark.eventLog.compression.codec": "zstd",
+    # Peaks of memory by stage and executor, and the driver's garbage collections.
+    "spark.eventLog.logStageExecutorMetrics": "true",
+    "spark.executor.metrics.pollingInterval": "1s",
+    # Which blocks were cached, and how large.
+    "spark.eventLog.logBlockUpdates.enabled": "true",
+    # Short tasks overflow the default of 10000 events, and what overflows is dropped.
+    "spark.scheduler.listenerbus.eventqueue.eventLog.capacity": "100000",
+}
+
+
+def _spark_submit(settings: dict[str, str]) -> str:
+    lines = [f"  --conf {key}={value} \\" for key, value in settings.items()]
+    return "\n".join(["spark-submit \\", *lines, "  APPLICATION ..."])
+
+
+def _yarn(settings: dict[str, str]) -> str:
+    width = max(map(len, settings))
+    lines = [f"{key:{width}} {value}" for key, value in settings.items()]
+    return "\n".join(["# In spark-defaults.conf.", *lines])
+
+
+def _kubernetes(settings: dict[str, str]) -> str:
+    lines = [f"    {key}: {json.dumps(value)}" for key, value in settings.items()]
+    return "\n".join(["# In a SparkApplication of the operator.", "spec:", "  sparkConf:", *lines])
+
+
+def _emr(settings: dict[str, str]) -> str:
+    return json.dumps([{"Classification": "spark-defaults", "Properties": settings}], indent=2)
+
+
+def _databricks(settings: dict[str, str]) -> str:
+    # Databricks writes the log itself, where the cluster's logs are delivered.
+    own = ("spark.eventLog.enabled", "spark.eventLog.dir", "spark.eventLog.co", "spark.eventLog.ro")
+    policy = {
+        "cluster_log_conf.type": {"type": "fixed", "value": "DBFS"},
+        "cluster_log_conf.path": {"type": "fixed", "value": settings["spark.eventLog.dir"]},
+    }
+    policy |= {
+        f"spark_conf.{key}": {"type": "fixed", "value": value}
+        for key, value in settings.items()
+        if not key.startswith(own)
+    }
+    return json.dumps(policy, indent=2)
+
+
+FORMS: dict[str, tuple[str, Callable[[dict[str, str]], str]]] = {
+    "spark-submit": ("file:///tmp/spark-events", _spark_submit),
+    "yarn": ("hdfs:///spark-events", _yarn),
+    "kubernetes": ("s3a://BUCKET/spark-events", _kubernetes),
+    "emr": ("s3://BUCKET/spark-events", _emr),
+    "databricks": ("dbfs:/cluster-logs", _databricks),
+}
+"""By name: the default folder of logs, and how the settings are written."""
+
+
+@click.command(
+    "conf",
+    short_help="Print the settings for a log that tells most.",
+    epilog=examples(
+        "kongming spark conf", "kongming spark conf --for kubernetes --dir s3a://logs/spark"
+    ),
+)
+@click.option(
+    "--for",
+    "form",
+    type=click.Choice(list(FORMS)),
+    default="spark-submit",
+    show_default=True,
+    help="How applications are submitted.",
+)
+@click.option("--dir", "folder", metavar="URL", help="Where logs are written; it has to be there.")
+@options.json_option
+def command(form: str, folder: str | None, as_json: bool) -> None:
+    """Print the settings under which Spark writes the log that tells most.
+
+    Spark 2.4 to 4; a version that does not know one of them passes over it.
+    """
+    default, write = FORMS[form]
+    settings = {"spark.eventLog.dir": folder or default} | SETTINGS
+    text = write(settings)
+    if as_json:
+        output.emit_json({"for": form, "settings": settings, "text": text})
+        return
+    click.echo(text)
