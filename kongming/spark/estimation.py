@@ -1,0 +1,405 @@
+"""Estimates of one application at many sizes: time, cost, what limits it, and which to take."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from kongming.process_pool import available_cpus, in_order
+from kongming.records.errors import CannotAnswerError, ExtrapolationError, InputError
+from kongming.spark.application import Application
+from kongming.spark.history import Residual
+from kongming.spark.model.baselines import ConstantLengths, Linear
+from kongming.spark.model.cluster import Cluster, Dynamic, asked_cluster
+from kongming.spark.model.corrections.correction import Change
+from kongming.spark.model.corrections.growth import Growth
+from kongming.spark.model.critical_path import critical_path_s
+from kongming.spark.model.driver import driver_time, job_end
+from kongming.spark.model.groups import job_groups
+from kongming.spark.model.intervals import USUAL, Uncertainty, factor, task_deviation
+from kongming.spark.model.pipeline import Pipeline
+from kongming.spark.model.replay import Replayed, replay
+from kongming.spark.model.workload import Workload, workload_of
+
+HOUR_S = 3600.0
+
+FAR = 4.0
+"""Times the recorded slots, or its inverse, beyond which an estimate extrapolates."""
+
+MANY_TASKS = 1_000_000
+"""Tasks to be replayed above which further processes are worth their start."""
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """Executors of ``cores`` and ``memory_bytes`` each; None: as recorded."""
+
+    executors: int
+    cores: int | None = None
+    memory_bytes: float | None = None
+    dynamic: Dynamic | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """One SQL execution at one size."""
+
+    execution: int
+    median_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """Seconds at one size; ``deviation`` is of the log of the time, ``machine_s`` executors times
+    seconds, ``corrections`` the seconds that each added to constant lengths in the replay."""
+
+    executors: int
+    cores: int
+    median_s: float
+    deviation: float
+    level: float
+    baselines: dict[str, float]
+    corrections: dict[str, float]
+    machine_s: float
+    utilisation: float
+    reasons: tuple[str, ...]
+    extrapolating: bool
+    remarks: tuple[str, ...]
+    executions: tuple[Span, ...]
+
+    @property
+    def lower_s(self) -> float:
+        return self.median_s / factor(self.deviation, self.level)
+
+    @property
+    def upper_s(self) -> float:
+        return self.median_s * factor(self.deviation, self.level)
+
+    @property
+    def runtime_s(self) -> dict[str, float]:
+        return {
+            "median": self.median_s,
+            "lower": self.lower_s,
+            "upper": self.upper_s,
+            "level": self.level,
+        }
+
+    def cost(self, price_per_hour: float) -> float:
+        """Money, at a price for one executor and hour."""
+        return self.machine_s / HOUR_S * price_per_hour
+
+
+class Estimator:
+    """Answers for one application. ``paper``: the thesis' model, constant lengths and no more.
+
+    Raises:
+        CannotAnswerError: see ``workload_of``.
+    """
+
+    def __init__(
+        self,
+        application: Application,
+        *,
+        paper: bool = False,
+        without: Collection[str] = (),
+        growth: Growth | None = None,
+        residual: Residual | None = None,
+        level: float = 0.9,
+        strict: bool = False,
+        uncertainty: Uncertainty = USUAL,
+    ) -> None:
+        if not 0.0 < level < 1.0:
+            raise InputError("is out of range.", field="level", found=level, allowed="0 to 1")
+        self.workload: Workload = workload_of(application)
+        self.pipeline = Pipeline(self.workload, without, growth)
+        self.growth, self.residual = growth, residual
+        self.paper, self.level, self.strict = paper, level, strict
+        self.uncertainty = uncertainty
+        self._constant = ConstantLengths(self.workload)
+        self._linear = Linear(self.workload)
+
+    def replayed_s(self) -> float:
+        """Seconds of the recorded size when it is replayed: the self-check."""
+        if self.paper:
+            return self._constant.seconds(self.workload.cluster)
+        return replay(self.workload, self.workload.cluster).end_s
+
+    def cluster(self, size: Size) -> Cluster:
+        """Return the cluster of a size. Raises InputError if it has no executor or no core."""
+        for name, value in (("executors", size.executors), ("cores", size.cores)):
+            if value is not None and value < 1:
+                raise InputError("is out of range.", field=name, found=value, allowed="1 or more")
+        cluster = asked_cluster(
+            self.workload.cluster, size.executors, size.cores, size.memory_bytes
+        )
+        return cluster if size.dynamic is None else replace(cluster, dynamic=size.dynamic)
+
+    def estimate(self, size: Size) -> Estimate:
+        """Estimate one size.
+
+        Raises:
+            InputError: no executor or no core.
+            CannotAnswerError: no slot, or a barrier that does not fit.
+            ExtrapolationError: under ``strict``, the size lies outside what the log can tell.
+        """
+        cluster = self.cluster(size)
+        constant_s = self._constant.seconds(cluster)
+        baselines = {
+            "constant_durations": constant_s,
+            "linear": self._linear.seconds(cluster),
+        }
+        ratio = cluster.slots / self.workload.cluster.slots
+        reasons = self._reasons(cluster, ratio)
+        if self.strict and reasons:
+            raise ExtrapolationError(
+                f"{cluster.executors} executors of {cluster.cores} cores: {'; '.join(reasons)}.",
+                hint="Record a run nearer to it, or estimate without --strict.",
+            )
+        remarks: list[str] = []
+        if self.paper:
+            replayed = replay(self.workload, cluster)
+            median, deviation = constant_s, self._deviation(ratio, 0.0, 0.0)
+            corrections: dict[str, float] = {}
+            busy = sum(float(stage.lengths.sum()) for stage in self.workload.stages)
+        else:
+            corrected = self.pipeline.replay(cluster)
+            replayed, median = corrected.replayed, corrected.replayed.end_s
+            corrections, remarks = dict(corrected.contributions), corrected.remarks
+            changed = math.log(max(median, 1e-9) / max(corrected.constant_s, 1e-9))
+            own = task_deviation(self.workload, cluster, corrected.lengths)
+            deviation = self._deviation(ratio, changed, own)
+            busy = replayed.busy_s
+            if self.residual is not None:
+                before = median
+                median *= math.exp(self.residual.at(math.log2(ratio)))
+                corrections["runs"] = median - before
+        stretch = median / max(replayed.end_s, 1e-9)
+        machine_s = replayed.executor_s * stretch
+        held = machine_s * cluster.slots_each
+        return Estimate(
+            executors=size.executors,
+            cores=cluster.cores,
+            median_s=median,
+            deviation=deviation,
+            level=self.level,
+            baselines=baselines,
+            corrections=corrections,
+            machine_s=machine_s,
+            utilisation=min(busy / held, 1.0) if held > 0.0 else 0.0,
+            reasons=tuple(reasons),
+            extrapolating=bool(reasons),
+            remarks=tuple(remarks),
+            executions=self._executions(replayed, stretch),
+        )
+
+    def estimates(self, sizes: Sequence[Size], jobs: int | None = None) -> list[Estimate]:
+        """Estimate several sizes; many tasks in several processes."""
+        if jobs is None:
+            many = self.workload.tasks * len(sizes) > MANY_TASKS
+            jobs = available_cpus() if many else 1
+        return [found for _, found in in_order(partial(_estimate, self), sizes, jobs)]
+
+    def _deviation(self, ratio: float, changed: float, own: float) -> float:
+        uncertainty = self.uncertainty
+        if self.growth is not None and self.growth.pairs > 1:
+            uncertainty = replace(uncertainty, doubling=max(0.01, self.growth.scatter))
+        if self.residual is not None and self.residual.runs > 1:
+            low, high = self.residual.furthest
+            doublings = math.log2(ratio)
+            beyond = max(low - doublings, doublings - high, 0.0)
+            near = max(self.residual.deviation, uncertainty.noise)
+            return replace(uncertainty, noise=near).deviation(2.0**beyond, 0.0, own)
+        return uncertainty.deviation(ratio, changed, own)
+
+    def _reasons(self, cluster: Cluster, ratio: float) -> list[str]:
+        reasons = []
+        if not 1.0 / FAR <= ratio <= FAR:
+            times = max(ratio, 1.0 / ratio)
+            where = "more" if ratio > 1.0 else "fewer"
+            reasons.append(f"{times:.3g} times {where} slots than the recorded run had")
+        memory = self.pipeline.memory
+        change = Change(self.workload.cluster, cluster)
+        if memory is not None and memory.crosses(change):
+            reasons.append(next(iter(memory.remarks(change))))
+        if not self.workload.application.complete:
+            reasons.append("the log has no end of the application: what came after is not counted")
+        return reasons
+
+    def _executions(self, replayed: Replayed, stretch: float) -> tuple[Span, ...]:
+        spans = []
+        for group in job_groups([work.job for work in self.workload.jobs]):
+            if group.execution is None:
+                continue
+            begin = min(float(replayed.job_spans[place, 0]) for place in group.jobs)
+            end = max(float(replayed.job_spans[place, 1]) for place in group.jobs)
+            spans.append(Span(group.execution, (end - begin) * stretch))
+        return tuple(spans)
+
+
+def _estimate(estimator: Estimator, size: Size) -> Estimate:
+    return estimator.estimate(size)
+
+
+@dataclass(frozen=True, slots=True)
+class Recommendation:
+    """The cheapest size, the fastest, and the knee: from where on more executors bring little."""
+
+    cheapest: Estimate
+    fastest: Estimate
+    knee: Estimate
+
+
+TIE = 0.005
+"""Sizes within this of the best are as good: the smaller one is taken."""
+
+
+def recommend(estimates: Sequence[Estimate], price_per_hour: float = 1.0) -> Recommendation:
+    """Choose among estimates (figure 5.4: the minimum of the cost curve)."""
+    if not estimates:
+        raise CannotAnswerError("There is no estimate to choose from.")
+    slots = sorted(estimates, key=lambda each: (each.executors * each.cores, each.executors))
+
+    def best(values: Sequence[float]) -> Estimate:
+        least = min(values)
+        return next(
+            each for each, value in zip(slots, values, strict=True) if value <= least * (1 + TIE)
+        )
+
+    return Recommendation(
+        cheapest=best([each.cost(price_per_hour) for each in slots]),
+        fastest=best([each.median_s for each in slots]),
+        knee=_knee(slots),
+    )
+
+
+def _knee(estimates: Sequence[Estimate]) -> Estimate:
+    """The size farthest below the line from the first to the last, both axes from 0 to 1
+    (Satopaa et al. 2011)."""
+    x = [float(each.executors * each.cores) for each in estimates]
+    y = [each.median_s for each in estimates]
+    width, height = x[-1] - x[0], max(y) - min(y)
+    if not width or not height:
+        return estimates[0]
+    below = [
+        (y[0] + (y[-1] - y[0]) * (at - x[0]) / width - value) / height
+        for at, value in zip(x, y, strict=True)
+    ]
+    return estimates[max(range(len(below)), key=below.__getitem__)]
+
+
+def document(
+    estimator: Estimator,
+    estimates: Sequence[Estimate],
+    *,
+    price_per_hour: float = 1.0,
+    by_execution: bool = False,
+    warnings: Sequence[str] = (),
+) -> dict[str, Any]:
+    """Return the whole answer as JSON types; costs without a price are executor-hours."""
+    application, workload = estimator.workload.application, estimator.workload
+    replayed = estimator.replayed_s()
+    chosen = recommend(estimates, price_per_hour)
+    return {
+        "application": {
+            "id": application.id,
+            "name": application.name,
+            "spark_version": application.spark_version,
+            "complete": application.complete,
+            "measured_s": workload.measured_s,
+            "executors": workload.cluster.executors,
+            "cores": workload.cluster.cores,
+        },
+        "driver_s": driver_time(application).total_s,
+        "critical_path_s": critical_path_s(workload),
+        "self_check": {
+            "replayed_s": replayed,
+            "error_pct": 100.0 * abs(replayed - workload.measured_s) / workload.measured_s
+            if workload.measured_s
+            else 0.0,
+        },
+        "estimates": [
+            {
+                "executors": each.executors,
+                "cores": each.cores,
+                "runtime_s": each.runtime_s,
+                "baselines": each.baselines,
+                "corrections": each.corrections,
+                "machine_s": each.machine_s,
+                "cost": each.cost(price_per_hour),
+                "utilisation": each.utilisation,
+                "extrapolating": each.extrapolating,
+                "reasons": [*each.reasons],
+            }
+            for each in estimates
+        ],
+        "recommendation": {
+            name: {
+                "executors": each.executors,
+                "cores": each.cores,
+                "runtime_s": each.median_s,
+                "cost": each.cost(price_per_hour),
+            }
+            for name, each in (
+                ("cheapest", chosen.cheapest),
+                ("fastest", chosen.fastest),
+                ("knee", chosen.knee),
+            )
+        },
+        "executions": _execution_documents(workload, estimates) if by_execution else [],
+        "warnings": list(warnings),
+    }
+
+
+def _execution_documents(workload: Workload, estimates: Sequence[Estimate]) -> list[dict[str, Any]]:
+    application = workload.application
+    named = {each.id: each.description for each in application.executions}
+    jobs = [work.job for work in workload.jobs]
+    documents = []
+    groups = [group for group in job_groups(jobs) if group.execution is not None]
+    for number, group in enumerate(groups):
+        end = max(job_end(jobs[place], application) for place in group.jobs)
+        begin = min(jobs[place].submitted_s for place in group.jobs)
+        documents.append(
+            {
+                "id": group.execution,
+                "description": named.get(group.execution or 0, ""),
+                "measured_s": end - begin,
+                "estimates": [
+                    {
+                        "executors": each.executors,
+                        "cores": each.cores,
+                        "runtime_s": _scaled(each, each.executions[number].median_s),
+                    }
+                    for each in estimates
+                ],
+            }
+        )
+    return documents
+
+
+def _scaled(estimate: Estimate, median: float) -> dict[str, float]:
+    wide = factor(estimate.deviation, estimate.level)
+    return {
+        "median": median,
+        "lower": median / wide,
+        "upper": median * wide,
+        "level": estimate.level,
+    }
+
+
+def warnings_of(estimator: Estimator, estimates: Sequence[Estimate]) -> list[str]:
+    """Sentences about the log and the answer as a whole, the log's own findings first."""
+    workload = estimator.workload
+    warnings = [finding.message for finding in workload.application.findings]
+    error = abs(estimator.replayed_s() / workload.measured_s - 1.0) if workload.measured_s else 0.0
+    if error > 0.08:
+        warnings.append(
+            f"the replay of the recorded size is {100 * error:.0f}% off: the log does not explain "
+            "its own time, and other sizes are as uncertain"
+        )
+    for each in estimates:
+        warnings += [f"{each.executors} executors: {remark}" for remark in each.remarks]
+    return list(dict.fromkeys(warnings))

@@ -1,0 +1,97 @@
+"""What other runs teach: of other applications on this cluster, and further runs of this one."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from kongming.arrays import Floats
+from kongming.records.errors import InputError
+from kongming.spark.application import Application
+from kongming.spark.model.cluster import asked_cluster
+from kongming.spark.model.corrections.growth import Growth
+from kongming.spark.model.driver import driver_time
+from kongming.spark.model.pipeline import Pipeline
+from kongming.spark.model.workload import Workload, workload_of
+
+PRIOR = 1.0
+"""Doublings squared that the prior (no growth) weighs."""
+
+
+def learn_growth(applications: Sequence[Application], without: Sequence[str] = ()) -> Growth:
+    """Learn how lengths grow from applications that ran at two sizes or more.
+
+    Runs of one name are one application. Each is predicted from each other size by all corrections;
+    what is left of the total of task seconds, and the driver's time, is regressed on the doublings.
+
+    Raises:
+        InputError: no application ran at two sizes.
+    """
+    by_name: dict[str, list[Workload]] = {}
+    for application in applications:
+        by_name.setdefault(application.name, []).append(workload_of(application))
+    steps, tasks, driver = [], [], []
+    for works in by_name.values():
+        pipelines = [Pipeline(work, without) for work in works]
+        for (own, pipeline), (other, _) in itertools.permutations(
+            zip(works, pipelines, strict=True), 2
+        ):
+            step = math.log2(other.cluster.slots / own.cluster.slots)
+            if not step:
+                continue
+            asked = asked_cluster(own.cluster, other.cluster.executors, other.cluster.cores)
+            predicted = sum(float(each.sum()) for each in pipeline.replay(asked).lengths)
+            measured = sum(float(stage.lengths.sum()) for stage in other.stages)
+            before = driver_time(own.application).total_s
+            after = driver_time(other.application).total_s
+            if min(predicted, measured, before, after) > 0.0:
+                steps.append(step)
+                tasks.append(math.log(measured / predicted))
+                driver.append(math.log(after / before))
+    if not steps:
+        raise InputError(
+            "holds no application that ran at two sizes.",
+            field="--history",
+            allowed="logs of one application at two numbers of slots or more",
+        )
+    x = np.array(steps)
+    # Both directions of a pair are one observation.
+    slopes = [float(x @ np.array(y)) / (float(x @ x) + 2.0 * PRIOR) for y in (tasks, driver)]
+    left = np.array(tasks) - slopes[0] * x
+    scatter = float(np.sqrt(np.mean((left / np.abs(x)) ** 2)))
+    return Growth(slopes[0], slopes[1], scatter, len(steps) // 2)
+
+
+@dataclass(frozen=True, slots=True)
+class Residual:
+    """The log of measured over replayed as ``level`` + ``slope`` x doublings; ``deviation`` of
+    what is left, from ``runs`` runs."""
+
+    level: float
+    slope: float
+    deviation: float
+    runs: int
+    furthest: tuple[float, float]
+
+    def at(self, doublings: float) -> float:
+        return self.level + self.slope * doublings
+
+
+def learn_residual(doublings: Floats, logs: Floats) -> Residual:
+    """Fit the residual of further runs of the same application by ridge regression: the replay is
+    the prior, the two terms (Ernest's constant and parallel part, in logs) move it.
+
+    ``doublings`` (n,): of the slots from the recorded size; ``logs`` (n,): measured over replayed.
+    """
+    A = np.column_stack([np.ones(len(doublings)), doublings])
+    # A run says as much of the level as the prior; of the slope, a run one doubling away.
+    weights = np.diag([0.25, 0.5])
+    level, slope = np.linalg.solve(A.T @ A + weights, A.T @ logs).tolist()
+    left = logs - A @ np.array([level, slope])
+    deviation = float(np.sqrt(np.sum(left**2) / max(len(logs) - 1, 1)))
+    ends = min(0.0, float(doublings.min())), max(0.0, float(doublings.max()))
+    return Residual(level, slope, deviation, len(logs), ends)

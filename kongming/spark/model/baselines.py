@@ -1,0 +1,96 @@
+"""What stands beside every answer: constant lengths (the thesis), Sparklens, and linear scaling."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from kongming.arrays import Floats
+from kongming.spark.model.cluster import Cluster
+from kongming.spark.model.driver import driver_time, job_end
+from kongming.spark.model.groups import Waiting, job_groups, subgroups
+from kongming.spark.model.replay import replay
+from kongming.spark.model.workload import Workload
+
+
+class ConstantLengths:
+    """The thesis' model (equations 3.1 to 3.3 and 4.1): tasks take as long as they took, groups
+    of jobs run one after the other, and so do the subgroups of a group; the driver's time is added.
+    """
+
+    def __init__(self, workload: Workload) -> None:
+        jobs = [work.job for work in workload.jobs]
+        ends = [job_end(job, workload.application) for job in jobs]
+        steps = [part for group in job_groups(jobs) for part in subgroups(group, jobs, ends)]
+        self._workload = _in_steps(workload, steps)
+        self._driver_s = driver_time(workload.application).total_s
+
+    def seconds(self, cluster: Cluster, lengths: Sequence[Floats] | None = None) -> float:
+        """Return T(App), equation 3.3a."""
+        return self._driver_s + replay(self._workload, _plain(cluster), lengths).end_s
+
+
+class Sparklens:
+    """The simulation of Sparklens as it documents it: jobs of one SQL execution are scheduled
+    together along their stages, executions and other jobs one after the other, each task for the
+    milliseconds that it took, and the time that the driver alone took is added."""
+
+    def __init__(self, workload: Workload) -> None:
+        jobs = [work.job for work in workload.jobs]
+        self._workload = _in_steps(workload, [group.jobs for group in job_groups(jobs)])
+        self._driver_s = driver_time(workload.application).total_s
+
+    def seconds(self, cluster: Cluster) -> float:
+        lengths = [stage.lengths.round(3) for stage in self._workload.stages]
+        return self._driver_s + replay(self._workload, _plain(cluster), lengths).end_s
+
+
+class Linear:
+    """All but the driver's time falls as the slots grow."""
+
+    def __init__(self, workload: Workload) -> None:
+        self._driver_s = driver_time(workload.application).total_s
+        self._parallel = (workload.measured_s - self._driver_s) * workload.cluster.slots
+
+    def seconds(self, cluster: Cluster) -> float:
+        return self._driver_s + self._parallel / cluster.slots
+
+
+BASELINES: dict[str, Callable[[Workload], ConstantLengths | Sparklens | Linear]] = {
+    "constant_durations": ConstantLengths,
+    "sparklens": Sparklens,
+    "linear": Linear,
+}
+
+
+def _plain(cluster: Cluster) -> Cluster:
+    """All executors are there from the start to the end."""
+    return replace(cluster, arrivals=(), removals=(), dynamic=None)
+
+
+def _in_steps(workload: Workload, steps: Sequence[tuple[int, ...]]) -> Workload:
+    """Sets of jobs one after the other, each set at once; no gaps at all."""
+    waiting = {
+        place: Waiting(steps[number - 1] if number else (), 0.0)
+        for number, step in enumerate(steps)
+        for place in step
+    }
+    # A parent in a later step would never end: it is not waited for.
+    step_of = {place: number for number, step in enumerate(steps) for place in step}
+    stages = tuple(
+        replace(
+            stage,
+            lag_s=0.0,
+            turnover_s=0.0,
+            parents=tuple(
+                parent
+                for parent in stage.parents
+                if step_of[workload.stages[parent].job] <= step_of[stage.job]
+            ),
+        )
+        for stage in workload.stages
+    )
+    jobs = tuple(
+        replace(job, waiting=waiting[place], tail_s=0.0) for place, job in enumerate(workload.jobs)
+    )
+    return replace(workload, jobs=jobs, stages=stages, end_s=0.0, fair=False)

@@ -1,0 +1,164 @@
+"""Executors and their slots: as recorded, and as asked for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from kongming.records.errors import CannotAnswerError
+from kongming.spark.application import Application, Executor
+from kongming.spark.model.driver import measured_s
+
+
+@dataclass(frozen=True, slots=True)
+class Dynamic:
+    """Dynamic allocation: requests double every ``sustained_s`` as long as tasks wait."""
+
+    least: int
+    most: int
+    backlog_s: float = 1.0
+    sustained_s: float = 1.0
+    idle_s: float = 60.0
+    start_s: float = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """``executors`` of ``cores`` each; ``arrivals`` and ``removals``: (seconds, executors)."""
+
+    executors: int
+    cores: int
+    task_cpus: float = 1.0
+    arrivals: tuple[tuple[float, int], ...] = ()
+    removals: tuple[tuple[float, int], ...] = ()
+    memory_bytes: float | None = None
+    dynamic: Dynamic | None = None
+
+    @property
+    def slots_each(self) -> int:
+        return int(self.cores // self.task_cpus)
+
+    @property
+    def slots(self) -> int:
+        """Tasks at once."""
+        return self.executors * self.slots_each
+
+
+def recorded_cluster(application: Application) -> Cluster:
+    """Return the executors that were registered at once, and when they came and went.
+
+    Raises:
+        CannotAnswerError: no executor, or GPUs in a resource profile.
+    """
+    _refuse_gpus(application)
+    executors = [each for each in application.executors if each.cores > 0]
+    if not executors:
+        raise CannotAnswerError(
+            f"{application.source or application.id}: no executor has registered in the log, so "
+            "that the recorded size is not known.",
+            hint="Take the log of a run that executed tasks.",
+        )
+    steps = _steps(executors)
+    most = max(count for _, count in steps)
+    cores = Counter(each.cores for each in executors).most_common(1)[0][0]
+    end = measured_s(application)
+    return Cluster(
+        executors=most,
+        cores=cores,
+        task_cpus=task_cpus(application),
+        arrivals=tuple((max(each.added_s, 0.0), 1) for each in _by_arrival(executors)),
+        removals=tuple(
+            sorted(
+                (each.removed_s, 1)
+                for each in executors
+                if each.removed_s is not None and each.removed_s < end
+            )
+        ),
+        memory_bytes=executor_memory(application.settings),
+    )
+
+
+def asked_cluster(
+    recorded: Cluster, executors: int, cores: int | None = None, memory_bytes: float | None = None
+) -> Cluster:
+    """Return a cluster of another size whose executors register as the recorded ones did: those
+    beyond the recorded number come with the last of the first ``recorded.executors``."""
+    times = [time for time, _ in recorded.arrivals][: recorded.executors]
+    wanted = (times + [times[-1]] * executors)[:executors] if times else []
+    return replace(
+        recorded,
+        executors=executors,
+        cores=recorded.cores if cores is None else cores,
+        memory_bytes=recorded.memory_bytes if memory_bytes is None else memory_bytes,
+        arrivals=tuple((time, 1) for time in wanted),
+        removals=(),
+        dynamic=None,
+    )
+
+
+def task_cpus(application: Application) -> float:
+    """Return spark.task.cpus; of the default resource profile where there is one."""
+    for profile in application.resource_profiles:
+        if profile.id == 0 and profile.task_cpus > 0:
+            return float(profile.task_cpus)
+    try:
+        return max(float(application.settings.get("spark.task.cpus", "1")), 1.0)
+    except ValueError:
+        return 1.0
+
+
+_UNITS = {"b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+
+
+def size_bytes(text: str, unit: str = "m") -> float | None:
+    """Parse Spark's sizes: 8g, 512m, 1024 (of ``unit``); None for what is none (redacted)."""
+    plain = text.strip().lower().removesuffix("b") if text.strip().lower() != "b" else ""
+    if plain and plain[-1] in _UNITS:
+        plain, unit = plain[:-1], plain[-1]
+    try:
+        value = float(plain) * _UNITS[unit]
+    except ValueError:
+        return None
+    return value if value > 0 else None
+
+
+def executor_memory(settings: dict[str, str]) -> float | None:
+    """Return bytes of an executor's heap, as configured."""
+    text = settings.get("spark.executor.memory")
+    return size_bytes("1g") if text is None else size_bytes(text)
+
+
+def _refuse_gpus(application: Application) -> None:
+    named = {
+        name
+        for profile in application.resource_profiles
+        for name, amount in profile.other.items()
+        if amount > 0
+    }
+    named |= {
+        key
+        for key, value in application.settings.items()
+        if key.startswith("spark.task.resource.") and key.endswith(".amount") and value != "0"
+    }
+    if named:
+        raise CannotAnswerError(
+            f"{application.source or application.id}: its tasks need {', '.join(sorted(named))}, "
+            "which are not slots of a core; the model has cores only.",
+            hint="Take the log of a run without GPUs or other resources.",
+        )
+
+
+def _steps(executors: Sequence[Executor]) -> list[tuple[float, int]]:
+    """Number of registered executors after each change."""
+    changes = [(each.added_s, 1) for each in executors]
+    changes += [(each.removed_s, -1) for each in executors if each.removed_s is not None]
+    count, steps = 0, []
+    for time, change in sorted(changes):  # one that goes leaves before one that comes
+        count += change
+        steps.append((time, count))
+    return steps
+
+
+def _by_arrival(executors: Sequence[Executor]) -> list[Executor]:
+    return sorted(executors, key=lambda each: each.added_s)

@@ -1,0 +1,1 @@
+"""Corrections of constant lengths: each learns from the log, and can be switched off."""

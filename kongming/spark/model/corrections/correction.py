@@ -1,0 +1,33 @@
+"""What a correction is: it turns the tasks' lengths at the recorded size into those at another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from kongming.arrays import Floats
+from kongming.spark.model.cluster import Cluster
+
+Lengths = list[Floats]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """From the recorded cluster to the one that is asked for."""
+
+    recorded: Cluster
+    asked: Cluster
+
+
+class Correction(Protocol):
+    """``apply`` gives the lengths at the asked size; at the recorded size it changes nothing.
+
+    ``remarks`` are sentences on what changes at that size and what the log cannot tell.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    def apply(self, lengths: Lengths, change: Change) -> Lengths: ...
+
+    def remarks(self, change: Change) -> list[str]: ...

@@ -1,0 +1,190 @@
+"""Memory cliff: cached data that does not fit is computed again, by every stage that reads it.
+
+Spark never evicts blocks of an RDD for others of the same, so with too little memory the same share
+of its partitions misses in every stage (MemoryStore). Sizes come from what the log has: RDD info,
+the executors' peak of storage memory, or the bytes that tasks read from the cache.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from kongming.arrays import Floats
+from kongming.quantities import format_bytes
+from kongming.spark.application import Application
+from kongming.spark.model.cluster import Cluster
+from kongming.spark.model.corrections.correction import Change, Lengths
+from kongming.spark.model.workload import StageWork, Workload
+
+RESERVED = 300.0 * (1 << 20)
+"""Bytes of the heap that Spark keeps for itself (UnifiedMemoryManager)."""
+
+PROCESS_LOCAL = 0
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Memory:
+    """``cached_bytes``: of all persisted RDDs, if they fitted; ``storage_bytes`` of an executor as
+    recorded; ``again_s`` (stages,): seconds a task takes to compute a missing partition, NaN for
+    stages that read nothing cached."""
+
+    workload: Workload
+    cached_bytes: float
+    storage_bytes: float
+    execution_bytes: float
+    again_s: Floats
+
+    name = "memory"
+
+    def missing(self, cluster: Cluster) -> float:
+        """Share of the cached data that does not fit."""
+        if not self.cached_bytes or not self.storage_bytes:
+            return 0.0
+        return max(1.0 - cluster.executors * self.room(cluster) / self.cached_bytes, 0.0)
+
+    def room(self, cluster: Cluster) -> float:
+        """Bytes that an executor can cache: what execution does not take, half at the least."""
+        recorded = self.workload.cluster
+        storage = self.storage_bytes
+        if cluster.memory_bytes and recorded.memory_bytes:
+            before = max(recorded.memory_bytes - RESERVED, 1.0)
+            storage *= max(cluster.memory_bytes - RESERVED, 0.0) / before
+        return storage - min(self.execution_bytes * cluster.slots_each, 0.5 * storage)
+
+    def fits_from(self, cluster: Cluster) -> int | None:
+        """The fewest executors that hold all cached data."""
+        room = self.room(cluster)
+        if not self.cached_bytes or room <= 0.0:
+            return None
+        return int(np.ceil(self.cached_bytes / room - 1e-9))
+
+    def crosses(self, change: Change) -> bool:
+        """Does all of it fit at one of the two sizes only?"""
+        return (self.missing(change.recorded) > 0.0) != (self.missing(change.asked) > 0.0)
+
+    def apply(self, lengths: Lengths, change: Change) -> Lengths:
+        before, after = self.missing(change.recorded), self.missing(change.asked)
+        if abs(before - after) < 1e-9:
+            return lengths
+        corrected = []
+        for number, own in enumerate(lengths):
+            again = self.again_s[number]
+            if not np.isfinite(again):
+                corrected.append(own)
+            elif after > before:
+                # Among the hits, spread evenly over the partitions.
+                share = (after - before) / (1.0 - before)
+                corrected.append(own + again * _spread(len(own), share))
+            else:
+                corrected.append(_without_misses(own, again, before, after))
+        return corrected
+
+    def remarks(self, change: Change) -> list[str]:
+        remarks = []
+        if self.crosses(change):
+            fits = self.fits_from(change.asked)
+            remarks.append(
+                f"memory cliff: {format_bytes(self.cached_bytes)} of cached data fit into "
+                f"{fits} executors or more, and not into "
+                f"{min(change.asked.executors, change.recorded.executors)}"
+            )
+        needed = self.execution_bytes
+        each = self.room(change.asked) / max(change.asked.slots_each, 1)
+        each_before = self.room(change.recorded) / max(change.recorded.slots_each, 1)
+        if needed > each and each < each_before:
+            remarks.append(
+                f"tasks that used {format_bytes(needed)} have {format_bytes(each)} here: they spill"
+            )
+        elif each > each_before and any(
+            stage.tasks["disk_spill_bytes"].any() for stage in self.workload.stages
+        ):
+            remarks.append("tasks have spilled that have more memory here: they may be faster")
+        return remarks
+
+
+def learn_memory(workload: Workload) -> Memory:
+    persisted: dict[int, int] = {}  # RDD -> the stage that computed it
+    again = np.full(len(workload.stages), np.nan)
+    readers = []
+    for number, stage in enumerate(workload.stages):
+        for rdd in stage.attempt.rdds:
+            if not (rdd.persisted or rdd.cached_partitions):
+                continue
+            maker = persisted.setdefault(rdd.id, number)
+            if maker != number and len(stage.lengths):
+                made = workload.stages[maker].lengths
+                own = float(np.median(made)) if len(made) else 0.0
+                again[number] = np.nanmax([again[number], own])
+                readers.append(stage)
+    application = workload.application
+    execution = max(
+        (
+            float(np.quantile(stage.tasks["peak_execution_bytes"], 0.9))
+            for stage in workload.stages
+            if len(stage.tasks)
+        ),
+        default=0.0,
+    )
+    return Memory(
+        workload=workload,
+        cached_bytes=_cached(application, readers) if readers else 0.0,
+        storage_bytes=_storage(application, workload.cluster),
+        execution_bytes=execution,
+        again_s=again,
+    )
+
+
+def _storage(application: Application, cluster: Cluster) -> float:
+    """Unified memory of an executor: of its block manager, else from its settings."""
+    known = [each.storage_bytes for each in application.executors if each.storage_bytes]
+    if known:
+        return float(np.median(known))
+    if cluster.memory_bytes is None:
+        return 0.0
+    text = application.settings.get("spark.memory.fraction", "0.6")
+    try:
+        fraction = float(text)
+    except ValueError:
+        fraction = 0.6
+    return max(cluster.memory_bytes - RESERVED, 0.0) * fraction
+
+
+def _cached(application: Application, readers: list[StageWork]) -> float:
+    """Bytes of the persisted RDDs if all of their partitions were in memory."""
+    sizes: dict[int, float] = {}
+    for stage in readers:
+        for rdd in stage.attempt.rdds:
+            if rdd.memory_bytes and rdd.cached_partitions:
+                whole = rdd.memory_bytes * rdd.partitions / rdd.cached_partitions
+                sizes[rdd.id] = max(sizes.get(rdd.id, 0.0), whole)
+    if sizes:
+        return sum(sizes.values())
+    # A task that finds its partition reads its bytes from the executor's own memory.
+    largest = 0.0
+    for stage in readers:
+        read = stage.tasks["input_bytes"].astype(np.float64)
+        hits = (stage.tasks["locality"] == PROCESS_LOCAL) & (read > 0.0)
+        if hits.any():
+            largest = max(largest, float(read[hits].mean()) * len(read))
+    peaks = [each.peak_storage_bytes for each in application.executors if each.peak_storage_bytes]
+    return largest or float(sum(peaks))
+
+
+def _spread(count: int, share: float) -> Floats:
+    """(count,) ones for a share of the places, evenly spread."""
+    marks = np.floor((np.arange(count) + 1) * share + 1e-9)
+    return np.diff(np.concatenate([[0.0], marks]))
+
+
+def _without_misses(own: Floats, again: float, before: float, after: float) -> Floats:
+    """The longest tasks were the misses; those that hit now are as long as hits were."""
+    misses, still = round(before * len(own)), round(after * len(own))
+    order = np.argsort(own)[::-1]
+    hits = own[order[misses:]]
+    now = order[still:misses]
+    corrected = own.copy()
+    typical = float(np.median(hits)) if len(hits) else 0.0
+    corrected[now] = np.minimum(own[now], np.maximum(own[now] - again, typical))
+    return corrected

@@ -1,0 +1,136 @@
+"""All corrections in their order, and what each contributes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from kongming.arrays import Floats
+from kongming.records.errors import UnknownNameError
+from kongming.spark.model.cluster import Cluster
+from kongming.spark.model.corrections.contention import learn_contention
+from kongming.spark.model.corrections.correction import Change, Correction
+from kongming.spark.model.corrections.first_tasks import learn_first_tasks
+from kongming.spark.model.corrections.growth import Growth
+from kongming.spark.model.corrections.launch_rate import LaunchRate, learn_launch_rate
+from kongming.spark.model.corrections.memory import Memory, learn_memory
+from kongming.spark.model.corrections.shuffle import Shuffle
+from kongming.spark.model.corrections.task_counts import learn_task_counts
+from kongming.spark.model.replay import Replayed, replay
+from kongming.spark.model.workload import Workload
+
+NAMES = (
+    "task-counts",
+    "first-tasks",
+    "memory",
+    "shuffle",
+    "contention",
+    "launch-rate",
+    "history",
+)
+
+EXACT_TASKS = 20_000
+"""Tasks up to which each correction's contribution is a replay of its own; above that it is its
+share of the change in task seconds."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Corrected:
+    """A replay with corrections. ``constant_s``: without any; ``contributions``: seconds of each,
+    which add up to the difference; ``remarks``: sentences for a person."""
+
+    replayed: Replayed
+    lengths: list[Floats]
+    constant_s: float
+    contributions: dict[str, float]
+    remarks: list[str]
+
+
+class Pipeline:
+    """The corrections that one log teaches; ``growth`` comes from other logs."""
+
+    def __init__(
+        self, workload: Workload, without: Collection[str] = (), growth: Growth | None = None
+    ) -> None:
+        for name in without:
+            if name not in NAMES:
+                raise UnknownNameError("correction", name, NAMES)
+        self.workload = workload
+        first = None if "first-tasks" in without else learn_first_tasks(workload)
+        learned: dict[str, Correction | None] = {
+            "task-counts": learn_task_counts(workload, first),
+            "first-tasks": first,
+            "memory": learn_memory(workload),
+            "shuffle": Shuffle(workload),
+            "contention": learn_contention(workload),
+            "launch-rate": learn_launch_rate(workload),
+            "history": growth,
+        }
+        self.corrections: tuple[Correction, ...] = tuple(
+            correction
+            for name in NAMES
+            if name not in without and (correction := learned[name]) is not None
+        )
+
+    @property
+    def memory(self) -> Memory | None:
+        return next((each for each in self.corrections if isinstance(each, Memory)), None)
+
+    def replay(self, cluster: Cluster) -> Corrected:
+        """Replay on a cluster, with what each correction contributes."""
+        change = Change(self.workload.cluster, cluster)
+        lengths: list[Floats] = [stage.lengths for stage in self.workload.stages]
+        exact = self.workload.tasks <= EXACT_TASKS
+        current = replay(self.workload, cluster, lengths)
+        constant_s = current.end_s
+        contributions: dict[str, float] = {}
+        work: dict[str, float] = {}
+        interval, driver = 0.0, 1.0
+        remarks: list[str] = []
+        for correction in self.corrections:
+            corrected = correction.apply(lengths, change)
+            before = interval, driver
+            if isinstance(correction, LaunchRate):
+                interval = correction.interval(change)
+            elif isinstance(correction, Growth):
+                driver = correction.driver_factor(change)
+            same = before == (interval, driver) and all(
+                new is old for new, old in zip(corrected, lengths, strict=True)
+            )
+            remarks += correction.remarks(change)
+            contributions[correction.name] = work[correction.name] = 0.0
+            if same:
+                continue
+            if exact:
+                now = replay(
+                    self.workload,
+                    cluster,
+                    corrected,
+                    driver_factor=driver,
+                    launch_interval_s=interval,
+                )
+                contributions[correction.name] = now.end_s - current.end_s
+                current = now
+            else:
+                work[correction.name] = _total(corrected) - _total(lengths)
+            lengths = corrected
+        if not exact:
+            current = replay(
+                self.workload, cluster, lengths, driver_factor=driver, launch_interval_s=interval
+            )
+            contributions = _shares(work, current.end_s - constant_s)
+        return Corrected(current, lengths, constant_s, contributions, remarks)
+
+
+def _total(lengths: Sequence[Floats]) -> float:
+    return sum(float(own.sum()) for own in lengths)
+
+
+def _shares(work: dict[str, float], difference_s: float) -> dict[str, float]:
+    total = sum(abs(change) for change in work.values())
+    if not total:
+        return dict.fromkeys(work, 0.0)
+    signed = sum(work.values())
+    if abs(signed) < 0.1 * total:  # they cancel each other: by size alone
+        return {name: difference_s * abs(change) / total for name, change in work.items()}
+    return {name: difference_s * change / signed for name, change in work.items()}

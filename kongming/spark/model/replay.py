@@ -1,0 +1,387 @@
+"""Replay of jobs, stages and tasks on a priority queue of slots (Spark thesis, Algorithms 1 and 2).
+
+Where Spark differs from the thesis, this follows Spark: jobs that overlap share the slots, by FIFO
+or FAIR pools; executors come and go; a barrier stage waits until all of its tasks fit.
+
+Slots are the moments at which they become free, in a heap. A task goes to the slot that is free
+first; the stage with the highest priority goes on until another event may change the priorities.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from kongming.arrays import Floats
+from kongming.records.errors import CannotAnswerError
+from kongming.spark.model.cluster import Cluster, Dynamic
+from kongming.spark.model.workload import Workload
+
+_JOB, _STAGE, _LEAVE, _COME, _BACKLOG = range(5)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Replayed:
+    """``job_spans`` (jobs, 2) and ``stage_spans`` (stages, 2) in seconds; ``busy_s``: task seconds;
+    ``executor_s``: executors times the seconds that they were held."""
+
+    end_s: float
+    job_spans: Floats
+    stage_spans: Floats
+    busy_s: float
+    executor_s: float
+
+
+@dataclass(slots=True)
+class _Running:
+    """A stage with tasks to launch."""
+
+    lengths: list[float]
+    needed: list[bool] | None
+    ready: float
+    next: int = 0
+    end: float = 0.0
+
+
+@dataclass(slots=True)
+class _Pools:
+    """Ends of the tasks that run, by pool: the FAIR scheduler serves the one with the fewest."""
+
+    ends: dict[str, list[float]] = field(default_factory=dict)
+
+    def running(self, pool: str, now: float) -> int:
+        ends = self.ends.setdefault(pool, [])
+        while ends and ends[0] <= now:
+            heapq.heappop(ends)
+        return len(ends)
+
+    def add(self, pool: str, end: float) -> None:
+        heapq.heappush(self.ends.setdefault(pool, []), end)
+
+
+def replay(
+    workload: Workload,
+    cluster: Cluster,
+    lengths: Sequence[Floats] | None = None,
+    *,
+    driver_factor: float = 1.0,
+    launch_interval_s: float = 0.0,
+) -> Replayed:
+    """Replay an application on a cluster.
+
+    ``lengths``: seconds of each stage's tasks, by default as recorded; ``driver_factor`` multiplies
+    the driver's gaps; two launches are ``launch_interval_s`` apart or more.
+
+    Raises:
+        CannotAnswerError: no slot, or a barrier stage with more tasks than slots.
+    """
+    return _Replay(workload, cluster, lengths, driver_factor, launch_interval_s).run()
+
+
+class _Replay:
+    def __init__(
+        self,
+        workload: Workload,
+        cluster: Cluster,
+        lengths: Sequence[Floats] | None,
+        driver_factor: float,
+        launch_interval_s: float,
+    ) -> None:
+        if cluster.slots < 1:
+            raise CannotAnswerError(
+                f"{cluster.executors} executors of {cluster.cores} cores have no slot for a task "
+                f"of {cluster.task_cpus:g} CPUs.",
+                hint="Ask for more cores: --cores.",
+            )
+        self.work, self.cluster = workload, cluster
+        self.lengths = [stage.lengths for stage in workload.stages] if lengths is None else lengths
+        self.driver, self.interval = driver_factor, launch_interval_s
+        self.last_launch = -np.inf
+        self.now = 0.0
+        self.events: list[tuple[float, int, int, int]] = []
+        self.heap: list[float] = []
+        self.ready: list[tuple[int, int]] = []  # (job, stage), the order of FIFO
+        self.running: dict[int, _Running] = {}
+        jobs, stages = len(workload.jobs), len(workload.stages)
+        self.job_spans, self.stage_spans = np.zeros((jobs, 2)), np.zeros((stages, 2))
+        self.children: list[list[int]] = [[] for _ in range(stages)]
+        self.open_parents = [len(stage.parents) for stage in workload.stages]
+        for number, stage in enumerate(workload.stages):
+            for parent in stage.parents:
+                self.children[parent].append(number)
+        self.followers: list[list[int]] = [[] for _ in range(jobs)]
+        self.open_jobs = [len(job.waiting.after) for job in workload.jobs]
+        for number, job in enumerate(workload.jobs):
+            for other in job.waiting.after:
+                self.followers[other].append(number)
+        self.open_stages = [len(job.stages) for job in workload.jobs]
+        self.started = [False] * jobs
+        self.pools = _Pools() if workload.fair else None
+        self.busy = 0.0
+        self.held = 0.0
+        self.count, self.counted_at = 0, 0.0
+        self.wave = 0
+
+    def run(self) -> Replayed:
+        self._open_slots()
+        for number, open_ in enumerate(self.open_jobs):
+            if not open_:
+                self._push(self._gap(number), _JOB, number)
+        while self.events or self.ready:
+            if not self.ready:
+                self.now = max(self.now, self.events[0][0])
+                self._take_events(self.now)
+            elif not self.heap:
+                if not self.events:
+                    raise CannotAnswerError("All executors have left before the last task.")
+                self.now = max(self.now, self.events[0][0])
+                self._take_events(self.now)
+            else:
+                start = max(self.heap[0], self.now)
+                if self.events and self.events[0][0] <= start:
+                    self._take_events(self.events[0][0])
+                else:
+                    self._launch()
+        last = float(self.job_spans[:, 1].max()) if len(self.job_spans) else 0.0
+        end = last + self.work.end_s * self.driver
+        self._account(end)
+        return Replayed(end, self.job_spans, self.stage_spans, self.busy, self.held)
+
+    def _gap(self, job: int) -> float:
+        return self.work.jobs[job].waiting.gap_s * self.driver
+
+    def _push(self, time: float, kind: int, what: int) -> None:
+        heapq.heappush(self.events, (time, kind, len(self.events), what))
+
+    # Executors
+
+    def _open_slots(self) -> None:
+        each = self.cluster.slots_each
+        dynamic = self.cluster.dynamic
+        if dynamic is not None:
+            arrivals = [(dynamic.start_s, dynamic.least)] if dynamic.least else []
+        else:
+            arrivals = list(self.cluster.arrivals) or [(0.0, self.cluster.executors)]
+        for time, executors in arrivals:
+            self.heap += [time] * (executors * each)
+        heapq.heapify(self.heap)
+        self.count = sum(executors for _, executors in arrivals)
+        for time, executors in self.cluster.removals if dynamic is None else ():
+            self._push(time, _LEAVE, executors)
+
+    def _account(self, now: float) -> None:
+        self.held += self.count * max(now - self.counted_at, 0.0)
+        self.counted_at = max(now, self.counted_at)
+
+    def _leave(self, executors: int, now: float) -> None:
+        """The slots that are free first go; the log says what became of the others' tasks."""
+        self._account(now)
+        going = min(executors, self.count)
+        self.count -= going
+        for _ in range(min(going * self.cluster.slots_each, len(self.heap))):
+            heapq.heappop(self.heap)
+
+    def _come(self, executors: int, now: float) -> None:
+        self._account(now)
+        self.count += executors
+        for _ in range(executors * self.cluster.slots_each):
+            heapq.heappush(self.heap, now)
+
+    def _backlog(self, dynamic: Dynamic, now: float) -> None:
+        """Ask for executors as ExecutorAllocationManager does: 1, 2, 4, ... while tasks wait."""
+        waiting = sum(len(each.lengths) - each.next for each in self.running.values())
+        coming = sum(what for _, kind, _, what in self.events if kind == _COME)
+        if not waiting:
+            self.wave = 0
+            return
+        active = sum(free > now for free in self.heap)
+        wanted = min(-(-(waiting + active) // self.cluster.slots_each), dynamic.most)
+        more = min(1 << self.wave, wanted - self.count - coming)
+        self.wave += 1
+        if more > 0:
+            self._push(now + dynamic.start_s, _COME, more)
+            self._push(now + dynamic.sustained_s, _BACKLOG, 0)
+        else:
+            self.wave = 0
+
+    def _drop_idle(self, dynamic: Dynamic, now: float) -> None:
+        idle = sum(now - free > dynamic.idle_s for free in self.heap) // self.cluster.slots_each
+        going = min(idle, self.count - dynamic.least)
+        if going > 0:
+            # They left when their time was over, not now.
+            self.held -= going * max(now - max(self.heap[0] + dynamic.idle_s, self.counted_at), 0.0)
+            self._leave(going, now)
+
+    # Jobs and stages
+
+    def _take_events(self, until: float) -> None:
+        while self.events and self.events[0][0] <= until:
+            time, kind, _, what = heapq.heappop(self.events)
+            self.now = max(self.now, time)
+            if kind == _JOB:
+                self._start_job(what, time)
+            elif kind == _STAGE:
+                self._start_stage(what, time)
+            elif kind == _LEAVE:
+                self._leave(what, time)
+            elif kind == _COME:
+                self._come(what, time)
+            elif self.cluster.dynamic is not None:
+                self._backlog(self.cluster.dynamic, time)
+
+    def _start_job(self, number: int, now: float) -> None:
+        self.started[number] = True
+        self.job_spans[number] = now
+        for stage in self.work.jobs[number].stages:
+            if not self.open_parents[stage]:
+                self._stage_ready(stage)
+        if not self.open_stages[number]:
+            self._end_job(number)
+
+    def _stage_ready(self, number: int) -> None:
+        stage = self.work.stages[number]
+        ends = [self.stage_spans[parent, 1] for parent in stage.parents]
+        ready = max([self.job_spans[stage.job, 0], *ends])
+        self._push(float(ready) + stage.lag_s * self.driver, _STAGE, number)
+
+    def _start_stage(self, number: int, now: float) -> None:
+        stage = self.work.stages[number]
+        lengths = self.lengths[number]
+        self.stage_spans[number] = now
+        dynamic = self.cluster.dynamic
+        if dynamic is not None:
+            self._drop_idle(dynamic, now)
+        if not len(lengths):
+            self._end_stage(number, now)
+            return
+        self.busy += float(lengths.sum())
+        needed = stage.needed
+        if needed is not None and len(needed) != len(lengths):
+            needed = None
+        ready = _Running(lengths.tolist(), None if needed is None else needed.tolist(), now)
+        if stage.apart_slots is not None:
+            self._run_apart(number, ready, stage.apart_slots)
+        elif stage.barrier:
+            self._run_barrier(number, ready)
+        else:
+            self.running[number] = ready
+            heapq.heappush(self.ready, (stage.job, number))
+            if dynamic is not None and self.wave == 0:
+                self._push(now + dynamic.backlog_s, _BACKLOG, 0)
+
+    def _end_stage(self, number: int, end: float) -> None:
+        self.stage_spans[number, 1] = max(end, self.stage_spans[number, 0])
+        stage = self.work.stages[number]
+        for child in self.children[number]:
+            self.open_parents[child] -= 1
+            if not self.open_parents[child] and self.started[self.work.stages[child].job]:
+                self._stage_ready(child)
+        self.open_stages[stage.job] -= 1
+        if not self.open_stages[stage.job]:
+            self._end_job(stage.job)
+
+    def _end_job(self, number: int) -> None:
+        job = self.work.jobs[number]
+        ends = [self.stage_spans[stage, 1] for stage in job.stages]
+        end = max([self.job_spans[number, 0], *ends]) + job.tail_s * self.driver
+        self.job_spans[number, 1] = end
+        for follower in self.followers[number]:
+            self.open_jobs[follower] -= 1
+            if not self.open_jobs[follower]:
+                after = self.work.jobs[follower].waiting.after
+                begin = max(self.job_spans[other, 1] for other in after)
+                self._push(float(begin) + self._gap(follower), _JOB, follower)
+
+    # Tasks
+
+    def _launch(self) -> None:
+        limit = self.events[0][0] if self.events else np.inf
+        if self.pools is not None and len(self.ready) > 1:
+            place = self._fairest()
+            most = 1
+        else:
+            place = 0
+            most = None
+        number = self.ready[place][1]
+        running = self.running[number]
+        last = (
+            len(running.lengths) if most is None else min(running.next + most, len(running.lengths))
+        )
+        self._assign(running, number, last, limit)
+        if running.next == len(running.lengths):
+            self.ready.pop(place)
+            heapq.heapify(self.ready)
+            del self.running[number]
+            self._end_stage(number, running.end - self.work.stages[number].turnover_s)
+
+    def _assign(self, running: _Running, number: int, last: int, limit: float) -> None:
+        """Launch tasks up to ``last`` in the slots that are free before ``limit``."""
+        heap, now, lengths = self.heap, self.now, running.lengths
+        turnover = self.work.stages[number].turnover_s
+        replace, end, at, interval = heapq.heapreplace, running.end, running.next, self.interval
+        if running.needed is None and not interval and self.pools is None:
+            for length in lengths[at:last] if at else lengths:
+                start = heap[0]
+                if start < now:
+                    start = now
+                if start >= limit:
+                    break
+                at += 1
+                finish = start + length + turnover
+                replace(heap, finish)
+                if finish > end:
+                    end = finish
+            running.next, running.end = at, end
+            return
+        pool = self.work.jobs[self.work.stages[number].job].pool
+        while at < last:
+            start = max(heap[0], now, self.last_launch + interval)
+            if start >= limit:
+                # The next event may come before the driver can launch again.
+                self.now = max(now, limit)
+                break
+            finish = start + lengths[at] + turnover
+            replace(heap, finish)
+            self.last_launch = start
+            if self.pools is not None:
+                self.pools.add(pool, finish)
+            if running.needed is None or running.needed[at]:
+                end = max(end, finish)
+            at += 1
+        running.next, running.end = at, end
+
+    def _fairest(self) -> int:
+        assert self.pools is not None
+        now = max(self.heap[0], self.now)
+        best, fewest = 0, None
+        for place in sorted(range(len(self.ready)), key=self.ready.__getitem__):
+            pool = self.work.jobs[self.ready[place][0]].pool
+            count = self.pools.running(pool, now)
+            if fewest is None or count < fewest:
+                best, fewest = place, count
+        return best
+
+    def _run_barrier(self, number: int, running: _Running) -> None:
+        count = len(running.lengths)
+        if count > self.cluster.slots:
+            raise CannotAnswerError(
+                f"Stage {self.work.stages[number].attempt.stage} is a barrier of {count} tasks, "
+                f"which {self.cluster.slots} slots never run at once.",
+                hint=f"Ask for {count} slots or more.",
+            )
+        count = min(count, len(self.heap))
+        start = max([self.now, *(heapq.heappop(self.heap) for _ in range(count))])
+        ends = [start + length for length in running.lengths]
+        for end in ends[:count]:
+            heapq.heappush(self.heap, end)
+        self._end_stage(number, max(ends))
+
+    def _run_apart(self, number: int, running: _Running, slots_each: int) -> None:
+        """Executors of another resource profile run no other stages."""
+        heap = [running.ready] * (self.cluster.executors * slots_each)
+        for length in running.lengths:
+            heapq.heapreplace(heap, heap[0] + length)
+        self._end_stage(number, max(heap))

@@ -1,0 +1,297 @@
+"""What a replay needs of an application: jobs, stages, lengths of tasks, gaps of the driver."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kongming.arrays import Floats
+from kongming.records.errors import CannotAnswerError
+from kongming.spark.application import SUCCEEDED, Application, Job, StageAttempt
+from kongming.spark.model.cluster import Cluster, recorded_cluster
+from kongming.spark.model.driver import job_end, measured_s
+from kongming.spark.model.groups import TICK_S, Waiting, dependencies, in_order
+
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class StageWork:
+    """One stage attempt. ``lengths`` (n,): seconds from launch to finish, in order of launch;
+    ``needed`` (n,): the stage waits for it (not so for copies that were killed), None: for all.
+
+    ``lag_s``: from when its parents had ended to the first launch, free slots given;
+    ``turnover_s``: mean seconds from a task's finish to the next launch in its slot.
+    """
+
+    attempt: StageAttempt
+    job: int
+    parents: tuple[int, ...]
+    lag_s: float
+    lengths: Floats
+    turnover_s: float
+    needed: Mask | None
+    first_of_app: Mask
+    first_of_stage: Mask
+    barrier: bool
+    apart_slots: int | None
+
+    @property
+    def tasks(self) -> np.ndarray:
+        return self.attempt.tasks
+
+
+@dataclass(frozen=True, slots=True)
+class JobWork:
+    """One job: what it waits for, its stages, and ``tail_s`` from its last stage to its end."""
+
+    job: Job
+    waiting: Waiting
+    stages: tuple[int, ...]
+    tail_s: float
+
+    @property
+    def pool(self) -> str:
+        return self.job.pool or "default"
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Workload:
+    """``end_s``: from the last job's end to the application's."""
+
+    application: Application
+    cluster: Cluster
+    jobs: tuple[JobWork, ...]
+    stages: tuple[StageWork, ...]
+    end_s: float
+    measured_s: float
+    fair: bool
+
+    @property
+    def tasks(self) -> int:
+        return sum(len(stage.lengths) for stage in self.stages)
+
+
+def workload_of(application: Application) -> Workload:
+    """Convert a log to what is replayed.
+
+    Raises:
+        CannotAnswerError: no task has finished, no executor is known, or tasks need GPUs.
+    """
+    if not any(len(stage.tasks) for stage in application.stages):
+        raise CannotAnswerError(
+            f"{application.source or application.id}: no task has finished.",
+            hint="Take the log of a run that executed tasks.",
+        )
+    cluster = recorded_cluster(application)
+    jobs = in_order(application)
+    ends = [job_end(job, application) for job in jobs]
+    waiting = dependencies(application, jobs)
+    attempts = sorted(
+        (
+            stage
+            for stage in application.stages
+            if len(stage.tasks) or stage.submitted_s is not None
+        ),
+        key=lambda stage: (_submitted(stage), stage.stage, stage.attempt),
+    )
+    owners = _owners(attempts, jobs, ends)
+    attempts = [attempt for attempt in attempts if owners[id(attempt)] is not None]
+    busy = _Busy(attempts)
+    first_of_app = _first_of_application(attempts)
+    placed: dict[int, int] = {}
+    stage_ends: list[float] = []
+    stages: list[StageWork] = []
+    turnovers = _turnovers(attempts, cluster.slots_each)
+    for attempt, turnover in zip(attempts, turnovers, strict=True):
+        job = owners[id(attempt)]
+        assert job is not None
+        known = [placed[parent] for parent in attempt.parents if parent in placed]
+        if attempt.stage in placed:  # a further attempt follows the former one
+            known.append(placed[attempt.stage])
+        # One that overlaps its parent ran without it (a retry of some partitions).
+        submitted = _submitted(attempt)
+        parents = tuple(sorted({at for at in known if stage_ends[at] <= submitted + TICK_S}))
+        ready = max([jobs[job].submitted_s, *(stage_ends[parent] for parent in parents)])
+        tasks = attempt.tasks
+        lengths = np.maximum(tasks["finish_s"] - tasks["launch_s"], 0.0)
+        stages.append(
+            StageWork(
+                attempt=attempt,
+                job=job,
+                parents=parents,
+                lag_s=_lag(attempt, ready, busy, cluster),
+                lengths=np.asarray(lengths, dtype=np.float64),
+                turnover_s=turnover,
+                needed=_needed(attempt),
+                first_of_app=first_of_app[id(attempt)],
+                first_of_stage=_first(tasks),
+                barrier=attempt.barrier or any(rdd.barrier for rdd in attempt.rdds),
+                apart_slots=_apart(application, attempt, cluster),
+            )
+        )
+        placed[attempt.stage] = len(stage_ends)
+        stage_ends.append(_completed(attempt))
+    works = []
+    for place, (job_record, wait) in enumerate(zip(jobs, waiting, strict=True)):
+        own = tuple(number for number, stage in enumerate(stages) if stage.job == place)
+        done = max([job_record.submitted_s, *(stage_ends[number] for number in own)])
+        works.append(JobWork(job_record, wait, own, max(ends[place] - done, 0.0)))
+    measured = measured_s(application)
+    return Workload(
+        application=application,
+        cluster=cluster,
+        jobs=tuple(works),
+        stages=tuple(stages),
+        end_s=max(measured - max(ends, default=0.0), 0.0),
+        measured_s=measured,
+        fair=application.settings.get("spark.scheduler.mode", "FIFO").upper() == "FAIR",
+    )
+
+
+def _submitted(stage: StageAttempt) -> float:
+    if stage.submitted_s is not None:
+        return stage.submitted_s
+    return float(stage.tasks["launch_s"].min()) if len(stage.tasks) else 0.0
+
+
+def _completed(stage: StageAttempt) -> float:
+    if stage.completed_s is not None:
+        return max(stage.completed_s, _submitted(stage))
+    return float(stage.tasks["finish_s"].max()) if len(stage.tasks) else _submitted(stage)
+
+
+def _owners(
+    attempts: Sequence[StageAttempt], jobs: Sequence[Job], ends: Sequence[float]
+) -> dict[int, int | None]:
+    """The job that ran each attempt: the first one that lists the stage and ran then."""
+    lists: dict[int, list[int]] = {}
+    for place, job in enumerate(jobs):
+        for stage in job.stages:
+            lists.setdefault(stage, []).append(place)
+    owners: dict[int, int | None] = {}
+    for attempt in attempts:
+        places = lists.get(attempt.stage, [])
+        moment = _submitted(attempt)
+        within = [
+            place
+            for place in places
+            if jobs[place].submitted_s - TICK_S <= moment <= ends[place] + TICK_S
+        ]
+        candidates = within or places
+        owners[id(attempt)] = candidates[0] if candidates else None
+    return owners
+
+
+class _Busy:
+    """How many tasks run at a moment."""
+
+    def __init__(self, attempts: Sequence[StageAttempt]) -> None:
+        arrays = [attempt.tasks for attempt in attempts if len(attempt.tasks)]
+        self._launched = np.sort(np.concatenate([tasks["launch_s"] for tasks in arrays]))
+        self._finished = np.sort(np.concatenate([tasks["finish_s"] for tasks in arrays]))
+
+    def at(self, moment: float) -> int:
+        launched = int(np.searchsorted(self._launched, moment, side="left"))
+        return launched - int(np.searchsorted(self._finished, moment, side="right"))
+
+
+def _lag(attempt: StageAttempt, ready: float, busy: _Busy, cluster: Cluster) -> float:
+    """The driver's part of the time until the first launch."""
+    submitted = max(_submitted(attempt), ready)
+    lag = submitted - ready
+    if not len(attempt.tasks):
+        return lag
+    # Waiting for a slot or for the first executor is the replay's, the rest is the driver's.
+    open_from = max([submitted, *(time for time, _ in cluster.arrivals[:1])])
+    if busy.at(submitted + TICK_S) < cluster.slots:
+        lag += max(float(attempt.tasks["launch_s"].min()) - open_from, 0.0)
+    return lag
+
+
+def _turnovers(attempts: Sequence[StageAttempt], slots_each: int) -> list[float]:
+    """Mean seconds between a finish and the next launch in the same slot, for each attempt. It is
+    negative where a slot was given away before the result was fetched.
+
+    Counted where the launched task's stage had been launching already: a slot that waited for a
+    stage to begin waited for its parents, or for the driver.
+    """
+    arrays = [attempt.tasks for attempt in attempts]
+    owner = np.repeat(np.arange(len(arrays)), [len(tasks) for tasks in arrays])
+    executor, launched, finished = (
+        np.concatenate([tasks[name] for tasks in arrays])
+        for name in ("executor", "launch_s", "finish_s")
+    )
+    begun = np.array([tasks["launch_s"].min() if len(tasks) else np.inf for tasks in arrays])
+    sums, counts = np.zeros(len(arrays)), np.zeros(len(arrays))
+    for one in np.unique(executor):
+        own = np.flatnonzero(executor == one)
+        if len(own) <= slots_each:
+            continue
+        order = own[np.argsort(launched[own], kind="stable")][slots_each:]
+        freed = np.sort(finished[own])[:-slots_each]
+        counted = freed > begun[owner[order]]
+        gaps = (launched[order] - freed)[counted]
+        stages = owner[order][counted]
+        np.add.at(sums, stages, gaps)
+        np.add.at(counts, stages, 1.0)
+    turnovers = []
+    for tasks, total, count in zip(arrays, sums, counts, strict=True):
+        typical = float(np.median(tasks["finish_s"] - tasks["launch_s"])) if len(tasks) else 0.0
+        mean = float(total / count) if count else 0.0
+        turnovers.append(float(np.clip(mean, -0.5 * typical, 2.0 * typical + 0.1)))
+    return turnovers
+
+
+def _needed(attempt: StageAttempt) -> Mask | None:
+    tasks = attempt.tasks
+    good = tasks["status"] == SUCCEEDED
+    if good.all() and len(np.unique(tasks["partition"])) == len(tasks):
+        return None
+    if not good.any():
+        return None  # a failed attempt ended with its tasks
+    needed: Mask = good.copy()
+    order = np.argsort(tasks["finish_s"], kind="stable")
+    order = order[good[order]]
+    _, first = np.unique(tasks["partition"][order], return_index=True)
+    needed[:] = False
+    needed[order[first]] = True
+    return needed
+
+
+def _first(tasks: np.ndarray) -> Mask:
+    """Tasks that their executor had launched before it had finished any of this stage."""
+    first = np.zeros(len(tasks), dtype=np.bool_)
+    for executor in np.unique(tasks["executor"]):
+        own = tasks["executor"] == executor
+        first[own] = tasks["launch_s"][own] < tasks["finish_s"][own].min()
+    return first
+
+
+def _first_of_application(attempts: Sequence[StageAttempt]) -> Mapping[int, Mask]:
+    finished: dict[int, float] = {}
+    for attempt in attempts:
+        tasks = attempt.tasks
+        for executor in np.unique(tasks["executor"]).tolist():
+            first = float(tasks["finish_s"][tasks["executor"] == executor].min())
+            finished[executor] = min(finished.get(executor, np.inf), first)
+    masks = {}
+    for attempt in attempts:
+        tasks = attempt.tasks
+        limits = np.array([finished[each] for each in tasks["executor"].tolist()])
+        masks[id(attempt)] = tasks["launch_s"] < limits if len(tasks) else np.zeros(0, np.bool_)
+    return masks
+
+
+def _apart(application: Application, attempt: StageAttempt, cluster: Cluster) -> int | None:
+    """Slots of each executor of the stage's own resource profile, None for the default one."""
+    if attempt.resource_profile == 0:
+        return None
+    for profile in application.resource_profiles:
+        if profile.id == attempt.resource_profile:
+            cores = profile.executor_cores or cluster.cores
+            return max(int(cores // max(profile.task_cpus, 1e-9)), 1)
+    return None

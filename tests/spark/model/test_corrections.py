@@ -1,0 +1,133 @@
+"""Each correction against a simulator that has what it corrects, and only that."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from kongming.records.errors import ExtrapolationError, UnknownNameError
+from kongming.spark.application import Rdd
+from kongming.spark.estimation import Estimator, Size
+from kongming.spark.model.cluster import asked_cluster
+from kongming.spark.model.corrections.contention import learn_contention
+from kongming.spark.model.corrections.correction import Change
+from kongming.spark.model.corrections.launch_rate import learn_launch_rate
+from kongming.spark.model.corrections.task_counts import coalesced, learn_task_counts
+from kongming.spark.model.workload import workload_of
+from tests.spark.programs import Part, Program, Stage, random_program, run
+
+MIB = 1 << 20
+
+
+def _errors(program: Program, recorded: int, without: list[str]) -> float:
+    estimator = Estimator(run(program, recorded), without=without)
+    logs = []
+    for executors in (1, 2, 6, 12):
+        measured = run(program, executors).ended_s
+        assert measured is not None
+        logs.append(abs(np.log(estimator.estimate(Size(executors)).median_s / measured)))
+    return float(np.mean(logs))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_first_tasks_are_learned_and_halve_the_error(seed: int) -> None:
+    program = random_program(seed, first_s=1.0)
+    assert _errors(program, 3, []) < 0.5 * _errors(program, 3, ["first-tasks"])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_where_no_task_is_slower_at_first_little_is_corrected(seed: int) -> None:
+    assert _errors(random_program(seed), 3, []) < 0.03
+
+
+def test_corrections_add_up_change_nothing_at_the_recorded_size_and_can_be_left_out() -> None:
+    application = run(random_program(1, first_s=1.0), 3)
+    estimator = Estimator(application)
+    same = estimator.estimate(Size(3))
+    assert set(same.corrections.values()) == {0.0}
+    assert same.median_s == pytest.approx(estimator.replayed_s())
+    other = estimator.estimate(Size(9))
+    constant = Estimator(application, without=list(other.corrections)).estimate(Size(9))
+    assert other.corrections["first-tasks"] > 0.0
+    assert constant.median_s + sum(other.corrections.values()) == pytest.approx(other.median_s)
+    with pytest.raises(UnknownNameError, match="correction"):
+        Estimator(application, without=["magic"])
+
+
+def test_task_counts_follow_the_default_parallelism() -> None:
+    parts = (Part((Stage((8.0,) * 4), Stage((2.0,) * 4, (0,)))),)
+    application = run(Program(parts, settings={}), 4)
+    settings = {k: v for k, v in application.settings.items() if "parallelism" not in k}
+    workload = workload_of(replace(application, settings=settings))
+    counts = learn_task_counts(workload, None)
+    assert counts.rules == ("parallelism", "parallelism")
+    change = Change(workload.cluster, asked_cluster(workload.cluster, 8))
+    lengths = counts.apply([stage.lengths for stage in workload.stages], change)
+    assert [len(own) for own in lengths] == [8, 8]
+    assert lengths[0].sum() == pytest.approx(32.0)
+
+
+def test_coalescing_advises_as_many_partitions_as_cores_until_they_are_too_small() -> None:
+    assert coalesced(64 * MIB, 8, {}) == 8
+    assert coalesced(64 * MIB, 16, {}) == 16
+    assert coalesced(4 * MIB, 16, {}) == 4
+    assert coalesced(1 << 40, 16, {}) == 200
+    later = {"spark.sql.adaptive.coalescePartitions.parallelismFirst": "false"}
+    assert coalesced(640 * MIB, 64, later) == 10
+
+
+def test_contention_is_learned_from_tasks_beside_fewer_others() -> None:
+    random = np.random.default_rng(0)
+    application = run(Program((Part((Stage((1.0,) * 200),)),)), 1, 4)
+    tasks = application.stages[0].tasks.copy()
+    # Two at once in the first half, four in the second, which are slower by 2^0.4.
+    for k in range(100):
+        start = (k // 2) * 1.0
+        tasks["launch_s"][k], tasks["finish_s"][k] = start, start + random.uniform(0.9, 1.0)
+    for k in range(100):
+        start = 50.0 + (k // 4) * 1.5
+        length = random.uniform(0.9, 1.0) * 2**0.4
+        tasks["launch_s"][100 + k], tasks["finish_s"][100 + k] = start, start + length
+    stage = replace(application.stages[0], tasks=tasks)
+    workload = workload_of(replace(application, stages=(stage,)))
+    # A lower bound: towards its end a task runs beside fewer.
+    assert 0.2 < learn_contention(workload).slope <= 0.42
+
+
+def test_a_driver_that_launches_slowly_limits_short_tasks() -> None:
+    application = run(Program((Part((Stage((0.2,) * 400),)),)), 8)
+    tasks = application.stages[0].tasks.copy()
+    shift = np.arange(len(tasks)) * 0.02
+    tasks["launch_s"], tasks["finish_s"] = 1.0 + shift, 1.2 + shift
+    ended = float(tasks["finish_s"].max())
+    stage = replace(application.stages[0], tasks=tasks, completed_s=ended)
+    job = replace(application.jobs[0], completed_s=ended)
+    application = replace(application, stages=(stage,), jobs=(job,), ended_s=ended, last_s=ended)
+    workload = workload_of(application)
+    assert learn_launch_rate(workload).interval_s == pytest.approx(0.02)
+    wide = Estimator(application).estimate(Size(64))
+    assert wide.median_s == pytest.approx(ended, rel=0.1)
+    assert wide.baselines["constant_durations"] < 0.4 * ended
+
+
+def _iterative(executors: int) -> object:
+    """Eight partitions of 500 MB kept in memory; executors have 1 GB each."""
+    rdd = Rdd(5, "points", 8, persisted=True, cached_partitions=8, memory_bytes=4e9)
+    make, read = Stage((10.0,) * 8, rdds=(rdd,)), Stage((2.0,) * 8, rdds=(rdd,))
+    parts = [Part((make,))]
+    parts += [Part((read,), after=(k,)) for k in range(6)]
+    return run(Program(tuple(parts)), executors)
+
+
+def test_the_memory_cliff_is_modelled_said_and_refused_under_strict() -> None:
+    application = _iterative(8)
+    estimate = Estimator(application).estimate(Size(2))
+    fits = Estimator(application).estimate(Size(4))
+    assert fits.corrections["memory"] == 0.0
+    # Half of the partitions are computed again in each of six stages.
+    assert estimate.corrections["memory"] == pytest.approx(6 * 10.0 * 4 / 2, rel=0.35)
+    assert any("memory cliff" in reason and "4 executors" in reason for reason in estimate.reasons)
+    with pytest.raises(ExtrapolationError, match="memory cliff"):
+        Estimator(application, strict=True).estimate(Size(2))
