@@ -29,17 +29,19 @@ def read(
     app: str | None = None,
     attempt: str | None = None,
     missing: float = MISSING,
+    *,
+    logs: Sequence[LoggedApplication] | None = None,
 ) -> Application:
     """Read the log of one attempt of an application; ``path`` may hold several, of which ``app``
     and ``attempt`` choose. Up to the share ``missing`` of the tasks' ends are filled in where their
-    events were dropped.
+    events were dropped. ``logs`` is what ``read_applications`` returned, where it was asked before.
 
     Raises:
         InputError: there is no event log, or there are several and none was chosen.
         UnknownNameError: the one that was chosen is not there.
         CannotAnswerError: more task ends are missing.
     """
-    log = _chosen(read_applications(path), app, attempt)
+    log = _chosen(read_applications(path) if logs is None else logs, app, attempt)
     collected = Collector()
     counts, details = dict(log.counts), dict(log.details)
     damaged = []

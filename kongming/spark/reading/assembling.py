@@ -134,10 +134,10 @@ class _Assembly:
             executions.append(
                 records.Execution(
                     number,
-                    seen.start.description,
+                    seen.description,
                     started,
                     None if finished is None else max(started, finished),
-                    seen.start.root_execution_id,
+                    seen.root,
                     seen.adaptive,
                 )
             )

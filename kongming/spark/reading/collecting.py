@@ -61,8 +61,9 @@ class SeenJob:
 
 @dataclass
 class SeenExecution:
-    start: events.SqlStart
     started_ms: int
+    description: str
+    root: int | None
     finished_ms: int | None = None
     adaptive: bool = False
 
@@ -248,7 +249,9 @@ class Collector:
     def _sql_start(self, event: events.SqlStart) -> None:
         started = self._now(event.time)
         if started is not None:
-            self.executions[event.execution_id] = SeenExecution(event, started)
+            self.executions[event.execution_id] = SeenExecution(
+                started, event.description, event.root_execution_id, adaptive=event.adaptive
+            )
 
     def _sql_end(self, event: events.SqlEnd) -> None:
         execution = self.executions.get(event.execution_id)

@@ -177,6 +177,11 @@ class SqlStart(_ClassEvent):
     time: int
     description: str = ""
     root_execution_id: int | None = None
+    physical_plan_description: msgspec.Raw = msgspec.Raw(b"")
+
+    @property
+    def adaptive(self) -> bool:
+        return b"AdaptiveSparkPlan" in bytes(self.physical_plan_description)
 
 
 class SqlEnd(_ClassEvent):
