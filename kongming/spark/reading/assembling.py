@@ -48,8 +48,8 @@ def assemble(
 class _Assembly:
     def __init__(self, collected: Collector, source: str, missing: float) -> None:
         self.collected, self.source, self.missing = collected, source, missing
+        self.running = collected.running()
         self.counts: Counter[str] = collected.counts.copy()
-        collected.tasks.flush()
         first = collected.first_ms or 0
         self.start_ms = collected.started_ms or first
         self.last_s = max(0.0, self.seconds(collected.last_ms))
@@ -150,10 +150,11 @@ class _Assembly:
         started = self._started()
         base_s = (collected.tasks.base_ms - self.start_ms) / 1e3
         attempts = Counter(stage for stage, _ in collected.stages)
+        rows = collected.tasks.by_stage()
         ordered = {}
         total = absent = 0
         for key, seen in sorted(collected.stages.items()):
-            tasks, twice = repairs.in_order(collected.tasks.rows[seen.place], base_s)
+            tasks, twice = repairs.put_right(rows[seen.place], base_s)
             counts[findings.DUPLICATES] += twice
             running = started.get(key, [])
             dropped = Dropped((), 0)
@@ -191,7 +192,7 @@ class _Assembly:
     def _started(self) -> dict[tuple[int, int], list[repairs.Started]]:
         """Tasks of which no end is known, by stage attempt."""
         started = defaultdict(list)
-        for event, offset_ms in self.collected.running.values():
+        for event, offset_ms in self.running:
             info = event.task_info
             started[event.stage_id, event.stage_attempt_id].append(
                 repairs.Started(

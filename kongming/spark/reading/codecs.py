@@ -12,7 +12,9 @@ import zlib
 from collections.abc import Iterator
 from typing import BinaryIO
 
-_CHUNK = 1 << 20
+_CHUNK = 1 << 18
+"""Bytes at a time: as many as a core's own cache holds, for they are gone through thrice."""
+
 _LARGEST_BLOCK = 1 << 26
 
 _GZIP = b"\x1f\x8b"
@@ -34,7 +36,6 @@ def decompressed(file: BinaryIO) -> Iterator[bytes]:
         DamagedStreamError: after all that could be decompressed.
     """
     start = file.read(16)
-    file = io.BufferedReader(_Rejoined(start, file), _CHUNK)
     for magic, codec in (
         (_GZIP, _gzip),
         (_ZSTD, _zstd),
@@ -45,10 +46,11 @@ def decompressed(file: BinaryIO) -> Iterator[bytes]:
     ):
         if start.startswith(magic):
             try:
-                yield from codec(file)
+                yield from codec(io.BufferedReader(_Rejoined(start, file), _CHUNK))
             except EOFError as error:
                 raise DamagedStreamError("ends within a compressed block") from error
             return
+    yield start
     while chunk := file.read(_CHUNK):
         yield chunk
 

@@ -15,6 +15,7 @@ import msgspec
 
 from kongming.spark import application as records
 from kongming.spark.reading import events, findings
+from kongming.spark.reading.events import event_of, started_task
 from kongming.spark.reading.tasks import LATEST_MS, TaskRows
 
 CLOCK_STEP_MS = 60_000
@@ -73,7 +74,6 @@ class Collector:
     epoch by the driver's clock, had it never stepped back."""
 
     def __init__(self) -> None:
-        self.events = 0
         self.counts: Counter[str] = Counter()
         self.settings: dict[str, str] = {}
         self.log: events.LogStart | None = None
@@ -84,7 +84,7 @@ class Collector:
         self.last_ms = 0
         self.offset_ms = 0  # what the driver's clock was set back by, until now
         self.tasks = TaskRows()
-        self.running: dict[int, tuple[events.TaskStart, int]] = {}
+        self.started: dict[int, tuple[bytes, int]] = {}
         self.stages: dict[tuple[int, int], SeenStage] = {}
         self._places: dict[str, int] = {}
         self.executors_seen: list[SeenExecutor] = []
@@ -95,7 +95,7 @@ class Collector:
         self._rdds: dict[records.Rdd, records.Rdd] = {}
         self.driver_gc_ms = 0
         self._handlers: dict[type, Callable[[Any], None]] = {
-            events.TaskStart: self._task_start,
+            events.TaskStart: lambda _: None,
             events.TaskEnd: self._task_end,
             events.StageSubmitted: self._stage_event,
             events.StageCompleted: self._stage_event,
@@ -120,26 +120,38 @@ class Collector:
 
     def read(self, lines: Iterable[bytes]) -> None:
         """Take lines. A broken one is counted."""
-        event_of, handlers = events.event_of, self._handlers
         for line in lines:
-            if not self.accept(line, event_of, handlers):
+            if not self.accept(line):
                 self.counts[findings.BROKEN_LINES] += 1
 
-    def accept(
-        self,
-        line: bytes,
-        event_of: Callable[[bytes], Any] = events.event_of,
-        handlers: dict[type, Callable[[Any], None]] | None = None,
-    ) -> bool:
+    def accept(self, line: bytes) -> bool:
         """Take one line; False where it is broken."""
         try:
+            number = started_task(line)
+            if number is not None:
+                # Only those without an end are read, when there are no more lines.
+                self.started[number] = line, self.offset_ms
+                return True
             event = event_of(line)
             if event is not None:
-                (handlers or self._handlers)[type(event)](event)
-                self.events += 1
+                self._handlers[type(event)](event)
         except (msgspec.DecodeError, UnicodeDecodeError, struct.error, RecursionError):
             return False
         return True
+
+    def running(self) -> list[tuple[events.TaskStart, int]]:
+        """The tasks whose end was not in any line, and by what the clock had been set back."""
+        found = []
+        for line, offset_ms in self.started.values():
+            try:
+                start = events.decode_task_start(line)
+            except (msgspec.DecodeError, UnicodeDecodeError):
+                self.counts[findings.BROKEN_LINES] += 1
+                continue
+            if 0 < start.task_info.launch_time < LATEST_MS:
+                self._seen(start.task_info.launch_time + offset_ms)
+                found.append((start, offset_ms))
+        return found
 
     # -- moments
 
@@ -163,23 +175,21 @@ class Collector:
 
     # -- tasks
 
-    def _task_start(self, event: events.TaskStart) -> None:
-        if self._now(event.task_info.launch_time) is not None:
-            self.running[event.task_info.task_id] = (event, self.offset_ms)
-
     def _task_end(self, event: events.TaskEnd) -> None:
         info, reason = event.task_info, event.task_end_reason
         if reason is not None and reason.reason == "Resubmitted":
             # It ended before: what it wrote was lost with its executor.
             self.counts[findings.RESUBMITTED] += 1
             return
-        started = self.running.pop(info.task_id, None)
-        launch_ms = info.launch_time
-        if info.finish_time:
-            self._now(info.finish_time)
+        started = self.started.pop(info.task_id, None)
+        launch_ms, finish_ms = info.launch_time, info.finish_time
+        if self.offset_ms == 0 and self.last_ms <= finish_ms < self.last_ms + CLOCK_STEP_MS:
+            self.last_ms = finish_ms  # as nearly always
+        elif finish_ms:
+            self._now(finish_ms)
         if self.offset_ms:
             launch_ms += self.offset_ms if started is None else started[1]
-            if info.finish_time:
+            if finish_ms:
                 info.finish_time += self.offset_ms
             if info.getting_result_time:
                 info.getting_result_time += self.offset_ms

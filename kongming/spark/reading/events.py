@@ -326,7 +326,21 @@ DECODERS: dict[bytes, Any] = {
 
 _START = b'{"Event":"'
 _TASK_END = b'{"Event":"SparkListenerTaskEnd"'
+_TASK_START = b'{"Event":"SparkListenerTaskStart"'
+_TASK_ID = b'"Task ID":'
+_ACCUMULABLES, _AFTER_ACCUMULABLES = b'"Accumulables":[', b']},"Task Executor Metrics":{'
 _decode_task_end = DECODERS[b"SparkListenerTaskEnd"]
+decode_task_start = msgspec.json.Decoder(TaskStart).decode
+
+
+def started_task(line: bytes) -> int | None:
+    """The number of the task that starts; None for any other line, or one that has it not where
+    Spark writes it. All else that such a line says, its end says again if it has one."""
+    if not line.startswith(_TASK_START):
+        return None
+    begin = line.find(_TASK_ID, len(_TASK_START), 200)
+    number = line[begin + len(_TASK_ID) : line.find(b",", begin)]
+    return int(number) if begin > 0 and number.isdigit() and len(number) < 19 else None
 
 
 class _Named(msgspec.Struct, gc=False):
@@ -345,6 +359,11 @@ def event_of(line: bytes) -> msgspec.Struct | None:
             event.
     """
     if line.startswith(_TASK_END):
+        # Two thirds of such a line are metrics of SQL that are not needed, in one piece.
+        begin = line.find(_ACCUMULABLES)
+        end = line.find(_AFTER_ACCUMULABLES, begin)
+        if 0 < begin < end:
+            line = line[: begin + len(_ACCUMULABLES)] + line[end:]
         return _decode_task_end(line)  # type: ignore[no-any-return]
     if line.startswith(_START):
         end = line.find(b'"', len(_START))
@@ -358,11 +377,3 @@ def event_of(line: bytes) -> msgspec.Struct | None:
         name = _decode_name(line).Event.encode()
     decode = DECODERS.get(name) or DECODERS.get(name.rpartition(b".")[2])
     return None if decode is None else decode(line)
-
-
-def kind_of(line: bytes) -> str | None:
-    """The name of a line's event, None where it has none."""
-    try:
-        return _decode_name(line).Event
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return None

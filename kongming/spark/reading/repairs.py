@@ -45,29 +45,17 @@ class StageSpan:
     slots: int
 
 
-def in_order(rows: bytearray, shift_s: float) -> tuple[np.ndarray, int]:
-    """Rows (TASK) by launch, ``shift_s`` later, each attempt of a partition once; and how many were
-    there twice. The bytes are used in place: there may be much of them."""
-    tasks = np.frombuffer(rows, TASK)
+def put_right(tasks: np.ndarray, shift_s: float) -> tuple[np.ndarray, int]:
+    """Tasks (TASK), in place, ``shift_s`` later and not before 0, each attempt of a partition once;
+    and how many were there twice."""
     for name in ("launch_s", "finish_s"):
         tasks[name] += shift_s
-    # A moment before the application's start is its start.
     np.maximum(tasks["launch_s"], 0.0, out=tasks["launch_s"])
     np.maximum(tasks["finish_s"], tasks["launch_s"], out=tasks["finish_s"])
-    _sort(tasks)
     keys = tasks["partition"].astype("i8") * (1 << 16) + tasks["attempt"]
     first = np.unique(keys, return_index=True)[1] if len(keys) else keys
     twice = len(keys) - len(first)
     return (tasks[np.sort(first)] if twice else tasks), twice
-
-
-def _sort(tasks: np.ndarray) -> None:
-    launch = tasks["launch_s"]
-    if np.all(launch[1:] >= launch[:-1]):
-        return
-    order = np.argsort(launch, kind="stable")
-    for name in TASK.names or ():
-        tasks[name] = tasks[name][order]
 
 
 def with_unfinished(
@@ -131,6 +119,6 @@ def _rows(started: Sequence[Started]) -> np.ndarray:
 
 
 def _joined(tasks: np.ndarray, more: np.ndarray) -> np.ndarray:
-    joined = np.concatenate([tasks, more])
-    _sort(joined)
-    return joined
+    """Both in order of launch, which ``tasks`` are already: one copy, since they may be many."""
+    more = more[np.argsort(more["launch_s"], kind="stable")]
+    return np.insert(tasks, np.searchsorted(tasks["launch_s"], more["launch_s"]), more)

@@ -1,11 +1,12 @@
 """Tasks as rows: packed as they are read, converted many at a time.
 
 A log may hold millions. Each is packed into a small buffer; a full buffer is converted by numpy and
-added to its stages' rows, which are bytes that grow in place.
+added to an array that grows in place.
 """
 
 from __future__ import annotations
 
+import mmap
 import struct
 from collections.abc import Callable
 
@@ -30,6 +31,7 @@ _RAW = np.dtype(
 )
 _pack_into = struct.Struct(f"<iiihBB?{len(_MILLISECONDS) + len(_SIZES) + 2}q").pack_into
 _BUFFERED = 4096
+_STEP = 1 << 20
 
 LATEST_MS = 7_258_118_400_000
 """The year 2200: a moment beyond is none."""
@@ -40,12 +42,33 @@ _NO_READ, _NO_WRITE = events.ShuffleRead(), events.ShuffleWrite()
 _NO_INPUT, _NO_OUTPUT = events.BytesRead(), events.BytesWritten()
 
 
+class _Growing:
+    """An array that grows without ever being there twice: its pages are moved, not copied, and
+    those that nothing was written to take no memory."""
+
+    def __init__(self, kind: np.dtype) -> None:
+        self._kind, self._count = kind, 0
+        self._pages = mmap.mmap(-1, _STEP, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+
+    def add(self, rows: np.ndarray) -> None:
+        begin = self._count * self._kind.itemsize
+        end = begin + rows.nbytes
+        if end > len(self._pages):
+            self._pages.resize(end + max(_STEP, end // 4))
+        self._pages[begin:end] = rows.tobytes()
+        self._count += len(rows)
+
+    def array(self) -> np.ndarray:
+        """All rows, in place; nothing can be added afterwards."""
+        return np.frombuffer(self._pages, self._kind, self._count)
+
+
 class TaskRows:
-    """Rows (TASK) of ended tasks by stage, in order of their ends; moments are seconds since
-    ``base_ms``. ``rows`` is complete after ``flush``."""
+    """Rows (TASK) of ended tasks; moments are seconds since ``base_ms``."""
 
     def __init__(self) -> None:
-        self.rows: list[bytearray] = []
+        self._rows, self._stages = _Growing(TASK), _Growing(np.dtype("i4"))
+        self._stage_count = 0
         self.base_ms = 0
         self.peak_storage: dict[int, int] = {}  # by executor
         self.stepped_back = 0  # ended before they began
@@ -55,8 +78,8 @@ class TaskRows:
 
     def new_stage(self) -> int:
         """A place for the rows of another stage."""
-        self.rows.append(bytearray())
-        return len(self.rows) - 1
+        self._stage_count += 1
+        return self._stage_count - 1
 
     def add(self, stage: int, executor: int, launch_ms: int, event: events.TaskEnd) -> None:
         """Add a task's end.
@@ -119,13 +142,28 @@ class TaskRows:
             self.peak_storage[executor] = max(peak, self.peak_storage.get(executor, 0))
         rows, stepped_back = _converted(raw, self.base_ms)
         self.stepped_back += stepped_back
-        stages = raw["stage"]
-        for stage in np.unique(stages):
-            self.rows[stage] += rows[stages == stage].tobytes()
+        self._rows.add(rows)
+        self._stages.add(raw["stage"].astype("i4"))
+
+    def by_stage(self) -> list[np.ndarray]:
+        """The rows of each stage, in order of launch, as parts of one array; nothing can be added
+        afterwards."""
+        self.flush()
+        tasks, stages = self._rows.array(), self._stages.array()
+        order = np.lexsort((tasks["launch_s"], stages))
+        for name in TASK.names or ():
+            tasks[name] = tasks[name][order]
+        ends = np.cumsum(np.bincount(stages, minlength=self._stage_count))
+        return [
+            tasks[end - count : end]
+            for end, count in zip(ends, np.diff(ends, prepend=0), strict=True)
+        ]
 
 
 def status_of(event: events.TaskEnd) -> int:
     info, reason = event.task_info, event.task_end_reason
+    if reason is not None and reason.reason == "Success":
+        return SUCCEEDED
     if info.killed or (reason is not None and reason.reason == "TaskKilled"):
         return KILLED
     if info.failed or (reason is not None and reason.reason not in ("Success", "")):
