@@ -13,7 +13,6 @@ from kongming.records.errors import InputError, UnknownNameError
 from kongming.spark.application import Application
 from kongming.spark.reading import findings
 from kongming.spark.reading.assembling import assemble
-from kongming.spark.reading.codecs import DamagedStreamError
 from kongming.spark.reading.collecting import Collector
 from kongming.spark.reading.lines import Lines
 from kongming.spark.reading.sources import LoggedApplication, chunks, read_applications
@@ -47,13 +46,9 @@ def read(
     damaged = []
     for part in log.parts:
         lines = Lines(chunks(part))
-        try:
-            for batch in lines:
-                collected.read(batch)
-        except DamagedStreamError as error:
-            damaged.append(f"{part.name} {error}")
-        if lines.tail and not collected.accept(lines.tail):
-            counts[findings.CUT_TAIL] = 1
+        collected.read(lines)
+        if lines.damage is not None:
+            damaged.append(f"{part.name} {lines.damage}")
         counts[findings.LONG_LINES] = counts.get(findings.LONG_LINES, 0) + lines.too_long
     counts[findings.DAMAGED_FILES] = len(damaged)
     details[findings.DAMAGED_FILES] = "; ".join(damaged[:3])

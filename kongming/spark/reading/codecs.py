@@ -12,8 +12,8 @@ import zlib
 from collections.abc import Iterator
 from typing import BinaryIO
 
-_CHUNK = 1 << 18
-"""Bytes at a time: as many as a core's own cache holds, for they are gone through thrice."""
+_CHUNK = 1 << 16
+"""Bytes at a time: larger pieces of memory are given back, and got anew, each time."""
 
 _LARGEST_BLOCK = 1 << 26
 

@@ -119,12 +119,13 @@ class Collector:
         }
 
     def read(self, lines: Iterable[bytes]) -> None:
-        """Take lines. A broken one is counted."""
+        """Take lines, each with its end. A broken one is counted."""
         for line in lines:
-            if not self.accept(line):
-                self.counts[findings.BROKEN_LINES] += 1
+            if not self._accept(line):
+                whole = line.endswith(b"\n")
+                self.counts[findings.BROKEN_LINES if whole else findings.CUT_TAIL] += 1
 
-    def accept(self, line: bytes) -> bool:
+    def _accept(self, line: bytes) -> bool:
         """Take one line; False where it is broken."""
         try:
             number = started_task(line)

@@ -2,44 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+import io
+from collections.abc import Iterator
+
+from kongming.spark.reading.codecs import DamagedStreamError
 
 LONGEST = 1 << 26
 """Bytes of the longest line that is read: a query's plan may be long, no event needs more."""
 
+_BUFFER = 1 << 16
 
-@dataclass
-class Lines:
-    """Iterates over batches of lines, without their ends. Once done, ``tail`` is what stood after
-    the last line end, and ``too_long`` the number of lines left out since they were too long."""
 
-    chunks: Iterable[bytes]
-    tail: bytes = b""
-    too_long: int = 0
+class Lines(io.RawIOBase):
+    """Iterates over lines, each with its end; the last may have none. ``damage`` then is why not
+    all chunks could be had (None: all were), ``too_long`` of how many lines the rest was left out.
+    """
 
-    def __iter__(self) -> Iterator[list[bytes]]:
-        pending: list[bytes] = []
-        size, dropping = 0, False
-        try:
-            for chunk in self.chunks:
-                cut = chunk.rfind(b"\n")
-                begin = 0
-                if dropping and cut >= 0:
-                    dropping = False
-                    begin = chunk.find(b"\n") + 1
-                if cut < 0:
-                    if not dropping:
-                        pending.append(chunk)
-                        size += len(chunk)
-                else:
-                    if begin <= cut:
-                        pending.append(chunk[begin:cut])
-                        yield b"".join(pending).split(b"\n")
-                    pending = [chunk[cut + 1 :]]
-                    size = len(pending[0])
-                if size > LONGEST:
-                    pending, size, dropping = [], 0, True
-                    self.too_long += 1
-        finally:
-            self.tail = b"".join(pending)
+    def __init__(self, chunks: Iterator[bytes]) -> None:
+        self._chunks = chunks
+        self._rest = memoryview(b"")
+        self._length = 0  # of the line so far
+        self.too_long = 0
+        self.damage: DamagedStreamError | None = None
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(io.BufferedReader(self, _BUFFER))
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:
+        while not self._rest:
+            try:
+                chunk = next(self._chunks, None)
+            except DamagedStreamError as error:
+                self.damage, chunk = error, None
+            if chunk is None:
+                return 0
+            self._rest = memoryview(self._bounded(chunk))
+        size = min(len(buffer), len(self._rest))
+        buffer[:size] = self._rest[:size]
+        self._rest = self._rest[size:]
+        return size
+
+    def _bounded(self, chunk: bytes) -> bytes:
+        """The chunk without the rest of a line that is too long already."""
+        end = chunk.rfind(b"\n")
+        if end < 0:
+            within, self._length = self._length <= LONGEST, self._length + len(chunk)
+            if not within:
+                return b""
+            self.too_long += self._length > LONGEST
+            return chunk
+        begin = chunk.find(b"\n") if self._length > LONGEST else 0
+        self._length = len(chunk) - end - 1
+        return chunk[begin:] if begin else chunk

@@ -15,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
@@ -232,19 +232,14 @@ def _log(path: Path, group: _Group, alone: bool) -> LoggedApplication | None:
 def _head(parts: Sequence[Part]) -> tuple[events.ApplicationStart | None, bool]:
     """The application's start, and whether this is an event log at all."""
     is_log = False
-    lines = Lines(chunks(parts[0]))
-    with suppress(DamagedStreamError):
-        for line in islice(chain.from_iterable(lines), _HEAD_LINES):
-            with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-                event = events.event_of(line)
-                if isinstance(event, events.ApplicationStart):
-                    return event, True
-            if not is_log and line.startswith(_LOOKS):
-                is_log = True
-            elif not is_log:
-                break
-    if not is_log:
-        is_log = lines.tail.startswith(_LOOKS)
+    for line in islice(Lines(chunks(parts[0])), _HEAD_LINES):
+        is_log = is_log or line.startswith(_LOOKS)
+        if not is_log:
+            break
+        with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            event = events.event_of(line)
+            if isinstance(event, events.ApplicationStart):
+                return event, True
     return None, is_log
 
 
