@@ -67,8 +67,8 @@ class _Assembly:
         executors = self._executors(stages, details)
         ended_s = self.maybe(collected.ended_ms)
         start = collected.start
-        counts[findings.NO_START] = collected.started_ms is None
-        counts[findings.NO_END] = ended_s is None
+        counts[findings.NO_START] = int(collected.started_ms is None)
+        counts[findings.NO_END] = int(ended_s is None)
         counts[findings.IMPLAUSIBLE] += collected.tasks.implausible
         counts[findings.CLOCK] += collected.tasks.stepped_back
         counts[findings.REDACTED] = sum(value == REDACTED for value in collected.settings.values())

@@ -78,7 +78,7 @@ def finding(kind: str, count: int, detail: str = "") -> Finding:
     verbs = {"were": "was", "are": "is"} if count == 1 else {"were": "were", "are": "are"}
     message = _SENTENCES[kind].format(f"{count} {noun}{'' if count == 1 else 's'}", **verbs)
     if not message.endswith("."):
-        message += f": {detail}." if detail else "."
+        message += f": {detail.rstrip('.')}." if detail else "."
     return Finding(kind, count, message)
 
 

@@ -80,8 +80,8 @@ def read_applications(path: str | os.PathLike[str]) -> list[LoggedApplication]:
     except (OSError, zipfile.BadZipFile) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is a damaged zip"
         raise InputError(f"{path} cannot be read: {reason}.", field="LOG") from error
-    alone = len(parts) == 1
-    found = [log for group in _groups(parts) if (log := _log(path, group, alone)) is not None]
+    alone = path.is_file() and len(parts) == 1
+    found = [log for group in _groups(parts, alone) if (log := _log(path, group, alone)) is not None]
     found = _without_copies(found)
     if not found:
         raise InputError(
@@ -166,7 +166,7 @@ class _Group:
     details: dict[str, str] = field(default_factory=dict)
 
 
-def _groups(parts: Sequence[Part]) -> list[_Group]:
+def _groups(parts: Sequence[Part], alone: bool) -> list[_Group]:
     rolled: dict[tuple[str, str], list[tuple[int, Part]]] = defaultdict(list)
     hourly: dict[str, list[tuple[str, Part]]] = defaultdict(list)
     groups = []
@@ -180,7 +180,7 @@ def _groups(parts: Sequence[Part]) -> list[_Group]:
             hourly[str(place.parent)].append((match[1] or "~", part))
         else:
             groups.append(_Group([part], _ENDINGS.sub("", place.name)))
-    groups += [_rolling(id, files, len(parts) == 1) for (_, id), files in rolled.items()]
+    groups += [_rolling(id, files, alone) for (_, id), files in rolled.items()]
     for folder, times in hourly.items():
         ordered = [part for _, part in sorted(times, key=lambda each: each[0])]
         groups.append(_Group(ordered, PurePosixPath(folder).name))

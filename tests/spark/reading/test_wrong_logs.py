@@ -1,0 +1,291 @@
+"""What is wrong in a log is used or named with its count, and never invented."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from kongming.records.errors import CannotAnswerError, InputError
+from kongming.spark.application import FAILED, KILLED, SUCCEEDED, UNFINISHED, Application
+from kongming.spark.reading import read
+from kongming.spark.reading.lines import LONGEST
+from tests.spark.event_lines import START_MS, Event, content, run
+
+Read = Callable[..., Application]
+
+
+@pytest.fixture
+def read_events(tmp_path: Path) -> Read:
+    def call(events: Sequence[Event] | bytes, **options: float) -> Application:
+        path = tmp_path / "log"
+        path.write_bytes(events if isinstance(events, bytes) else content(events))
+        return read(path, **options)  # type: ignore[arg-type]
+
+    return call
+
+
+def kinds(application: Application) -> dict[str, int]:
+    return {finding.kind: finding.count for finding in application.findings}
+
+
+def of(events: Sequence[Event], kind: str) -> list[Event]:
+    return [event for event in events if event["Event"] == f"SparkListener{kind}"]
+
+
+def without(events: Sequence[Event], *dropped: Event) -> list[Event]:
+    return [event for event in events if not any(event is one for one in dropped)]
+
+
+def tasks_of(application: Application) -> np.ndarray:
+    return np.concatenate([stage.tasks for stage in application.stages])
+
+
+def test_a_good_log(read_events: Read) -> None:
+    application = read_events(run(stages=2, tasks=4))
+    assert application.findings == ()
+    assert (application.complete, application.ended_s, application.last_s) == (True, 8.0, 8.0)
+    task = application.stages[0].tasks[0]
+    parts = {name: float(task[name]) for name in task.dtype.names if name.endswith("_s")}
+    assert parts == pytest.approx(
+        {
+            **{"launch_s": 2.0, "finish_s": 3.0, "scheduler_delay_s": 0.02, "deserialize_s": 0.09},
+            **{"fetch_wait_s": 0.05, "compute_s": 0.75, "gc_s": 0.03, "shuffle_write_s": 0.04},
+            **{"serialize_s": 0.02, "getting_result_s": 0.0},
+        }
+    )
+    sizes = {name: float(task[name]) for name in task.dtype.names if name.endswith("_bytes")}
+    assert {name: size for name, size in sizes.items() if size} == {
+        **{"input_bytes": 10_000.0, "shuffle_local_bytes": 100.0, "shuffle_remote_bytes": 300.0},
+        **{"shuffle_write_bytes": 500.0, "peak_execution_bytes": 4096.0, "result_bytes": 2000.0},
+    }
+    assert [executor.peak_storage_bytes for executor in application.executors] == [1e6, 1e6]
+
+
+def test_no_end_of_job_and_application(read_events: Read) -> None:
+    application = read_events(run()[:-2])
+    assert kinds(application) == {"no-application-end": 1, "unfinished-jobs": 1}
+    assert application.last_s == 7.0
+
+
+def test_no_start(read_events: Read) -> None:
+    events = run()
+    application = read_events(without(events, *of(events, "ApplicationStart")))
+    assert kinds(application) == {"no-application-start": 1}
+    # The first executor registered a second after the start.
+    assert application.last_s == 7.0
+
+
+def test_a_tail_cut_within_a_line_and_broken_lines(read_events: Read) -> None:
+    lines = content(run(stages=3)).splitlines(keepends=True)
+    lines[3] = lines[3][:40] + b"\n"
+    lines.insert(5, b"\xff\xfe{]\n")
+    lines.insert(6, b"\n")
+    lines.insert(7, b'{"Event":"SparkListenerNobodyKnows","Stage ID":"x"}\n')
+    application = read_events(b"".join(lines)[:-50])
+    assert kinds(application) == {
+        "no-application-end": 1,
+        "cut-tail": 1,
+        "broken-lines": 2,
+        "unregistered-executors": 1,
+    }
+    assert [executor.cores for executor in application.executors] == [1, 1]
+
+
+def test_a_line_longer_than_any_event(read_events: Read) -> None:
+    good = content(run())
+    long = b'{"Event":"Other","text":"' + b"x" * (LONGEST + (1 << 20)) + b'"}\n'
+    application = read_events(good[: good.index(b"\n") + 1] + long + good)
+    assert kinds(application) == {"long-lines": 1}
+
+
+def test_dropped_ends_are_filled_in_from_their_like(read_events: Read) -> None:
+    events = run(stages=2, tasks=20)
+    ends, starts = of(events, "TaskEnd"), of(events, "TaskStart")
+    # Of one task the end is missing, of another all.
+    application = read_events(without(events, ends[3], ends[8], starts[8]))
+    assert kinds(application) == {"filled-in-tasks": 2}
+    tasks = application.stages[0].tasks
+    assert len(tasks) == 20
+    filled = tasks[tasks["filled_in"]]
+    assert sorted(filled["partition"]) == [3, 8]
+    assert (filled["finish_s"] - filled["launch_s"]).tolist() == pytest.approx([1.0, 1.0])
+    assert filled["compute_s"] == pytest.approx(0.75)
+    started = filled[filled["partition"] == 3][0]
+    assert (started["launch_s"], started["executor"]) == (3.0, 1)
+    assert filled[filled["partition"] == 8][0]["executor"] == -1
+    assert set(tasks["status"]) == {SUCCEEDED}
+
+
+def test_too_many_dropped_ends_have_no_honest_answer(read_events: Read) -> None:
+    events = run(stages=2, tasks=10)
+    fewer = without(events, *of(events, "TaskEnd")[:5])
+    with pytest.raises(CannotAnswerError, match=r"5 of 20 tasks .* 20 %.*--missing"):
+        read_events(fewer)
+    assert kinds(read_events(fewer, missing=0.25)) == {"filled-in-tasks": 5}
+
+
+def test_a_stage_of_which_no_task_is_known_is_filled_in_by_its_totals(read_events: Read) -> None:
+    events = run(stages=8, tasks=2)
+    dropped = [
+        event
+        for kind in ("TaskEnd", "TaskStart")
+        for event in of(events, kind)
+        if event["Stage ID"] == 3
+    ]
+    done = of(events, "StageCompleted")[3]["Stage Info"]
+    done["Accumulables"] = [{"Name": "internal.metrics.executorRunTime", "Value": 1500}]
+    stage = read_events(without(events, *dropped)).stages[3]
+    assert (stage.tasks["finish_s"] - stage.tasks["launch_s"]).tolist() == [0.75, 0.75]
+
+
+def test_tasks_without_an_end_in_an_unfinished_stage(read_events: Read) -> None:
+    events = run(stages=1, tasks=4)
+    last = events.index(of(events, "TaskEnd")[2])
+    application = read_events(events[:last])
+    assert kinds(application)["unfinished-tasks"] == 2
+    tasks = application.stages[0].tasks
+    assert tasks["status"].tolist() == [SUCCEEDED, SUCCEEDED, UNFINISHED, UNFINISHED]
+    assert tasks["finish_s"].max() == application.last_s
+
+
+def test_events_that_are_in_the_log_twice(read_events: Read) -> None:
+    events = run()
+    application = read_events([*events[:-1], *of(events, "TaskEnd")[:3], events[-1]])
+    assert kinds(application) == {"duplicate-tasks": 3}
+    assert len(tasks_of(application)) == 8
+
+
+def test_failed_killed_and_speculative_tasks_hold_slots(read_events: Read) -> None:
+    events = run(stages=1, tasks=4)
+    ends = of(events, "TaskEnd")
+    copies = json.loads(json.dumps(ends[:2]))
+    for number, (copy, reason) in enumerate(
+        zip(copies, ("ExceptionFailure", "TaskKilled"), strict=True)
+    ):
+        copy["Task End Reason"] = {"Reason": reason}
+        info = copy["Task Info"]
+        info |= {"Task ID": 100 + number, "Attempt": 1, "Failed": number == 0, "Killed": number > 0}
+        info["Speculative"] = number == 1
+    application = read_events([*events[:-1], *copies, events[-1]])
+    assert kinds(application) == {"failed-tasks": 1, "killed-tasks": 1, "speculative-tasks": 1}
+    statuses = application.stages[0].tasks["status"]
+    assert sorted(statuses.tolist()) == [SUCCEEDED] * 4 + [FAILED, KILLED]
+
+
+def test_what_was_lost_and_runs_again_is_no_task_of_its_own(read_events: Read) -> None:
+    events = run()
+    again = json.loads(json.dumps(of(events, "TaskEnd")[0]))
+    again["Task End Reason"] = {"Reason": "Resubmitted"}
+    application = read_events([*events[:-1], again, events[-1]])
+    assert kinds(application) == {"resubmitted-tasks": 1}
+    assert len(tasks_of(application)) == 8
+
+
+def test_a_clock_that_is_set_back(read_events: Read) -> None:
+    """By an hour, while the second wave of tasks runs."""
+    good, events = run(stages=2, tasks=4), run(stages=2, tasks=4)
+    at = events.index(of(events, "TaskEnd")[2])
+    for event in events[at:]:
+        for holder in (event, event.get("Task Info", {}), event.get("Stage Info", {})):
+            for key in ("Timestamp", "Submission Time", "Completion Time", "Finish Time"):
+                if holder.get(key):
+                    holder[key] -= 3_600_000
+        if event.get("Stage ID") == 1:
+            event["Task Info"]["Launch Time"] -= 3_600_000
+    # The submission of the stage that ran, by the clock of before.
+    application, expected = read_events(events), read_events(good)
+    assert kinds(application) == {"clock": 1}
+    # What passed while it was set is not known: less than a second.
+    assert application.last_s == pytest.approx(expected.last_s, abs=1.0)
+    spans = tasks_of(application)["finish_s"] - tasks_of(application)["launch_s"]
+    assert (spans >= 0).all()
+    assert spans.max() <= 1.0
+
+
+def test_a_task_that_ends_before_it_begins(read_events: Read) -> None:
+    events = run()
+    info = of(events, "TaskEnd")[0]["Task Info"]
+    info["Finish Time"] = info["Launch Time"] - 500
+    application = read_events(events)
+    assert kinds(application) == {"clock": 1}
+    tasks = tasks_of(application)
+    assert (tasks["finish_s"] - tasks["launch_s"]).min() == pytest.approx(0.98)
+
+
+def test_times_that_cannot_be(read_events: Read) -> None:
+    events = run(stages=1, tasks=10)
+    of(events, "TaskEnd")[0]["Task Info"]["Launch Time"] = 2**62
+    of(events, "TaskEnd")[1]["Task Metrics"]["Executor Run Time"] = 10**30
+    application = read_events(events)
+    assert kinds(application) == {"implausible-tasks": 1, "broken-lines": 1, "filled-in-tasks": 2}
+    assert application.last_s == 8.0
+
+
+def test_executors_by_their_registration(read_events: Read) -> None:
+    events = run(executors=2)
+    late = json.loads(json.dumps(of(events, "ExecutorAdded")[0]))
+    late |= {"Executor ID": "9", "Timestamp": START_MS + 5000}
+    removed = {
+        "Event": "SparkListenerExecutorRemoved",
+        "Timestamp": START_MS + 6000,
+        "Executor ID": "9",
+        "Removed Reason": "Container killed by YARN for exceeding memory limits.\nmore",
+    }
+    excluded = [
+        {
+            "Event": f"org.apache.spark.scheduler.SparkListenerExecutor{word}",
+            "time": START_MS + moment,
+            "executorId": "1",
+        }
+        for word, moment in (("Blacklisted", 4000), ("Excluded", 4000), ("Unexcluded", 5000))
+    ]
+    application = read_events([*events[:-1], late, *excluded, removed, events[-1]])
+    counts = {"lost-executors": 1, "excluded-executors": 1, "late-executors": 1}
+    assert kinds(application) == counts
+    assert application.executors[0].excluded_s == ((4.0, 5.0),)
+    gone = application.executors[2]
+    assert (gone.added_s, gone.removed_s) == (5.0, 6.0)
+    messages = {one.kind: one.message for one in application.findings}
+    assert messages["lost-executors"].endswith("exceeding memory limits.")
+
+
+def test_redacted_settings_and_skipped_stages(read_events: Read) -> None:
+    events = run()
+    properties = of(events, "EnvironmentUpdate")[0]["Spark Properties"]
+    properties["spark.hadoop.fs.s3a.secret.key"] = "*********(redacted)"
+    of(events, "JobStart")[1]["Stage IDs"].append(7)
+    assert kinds(read_events(events)) == {"skipped-stages": 1, "redacted-settings": 1}
+
+
+def test_spark_2_4(read_events: Read) -> None:
+    """No partition's number, no peaks, another order of fields, spaces after colons."""
+    events = run(version="2.4.8")
+    for event in of(events, "TaskEnd") + of(events, "TaskStart"):
+        del event["Task Info"]["Partition ID"]
+    for event in of(events, "TaskEnd"):
+        del event["Task Executor Metrics"], event["Task Metrics"]["Peak Execution Memory"]
+    for event in of(events, "StageCompleted") + of(events, "StageSubmitted"):
+        del event["Stage Info"]["Resource Profile Id"]
+    plain = read_events(events)
+    assert plain.findings == ()
+    assert sorted(plain.stages[0].tasks["partition"]) == [0, 1, 2, 3]
+    spaced = b"".join(json.dumps(dict(sorted(event.items()))).encode() + b"\n" for event in events)
+    assert (tasks_of(read_events(spaced)) == tasks_of(plain)).all()
+
+
+def test_nothing_of_a_large_line_is_needed_to_choose_it(read_events: Read) -> None:
+    """Of metrics of SQL, what is not needed may even be broken."""
+    events = run(stages=1)
+    text = content(events).replace(
+        b'"Accumulables":[]},"Task Ex', b'"Accumulables":[{"}]},"Task Ex'
+    )
+    assert (tasks_of(read_events(text)) == tasks_of(read_events(events))).all()
+
+
+def test_a_log_of_events_without_an_application(read_events: Read) -> None:
+    with pytest.raises(InputError, match="no events of a Spark application"):
+        read_events(b'{"Event":"SparkListenerLogStart","Spark Version":"3.5.1"}\n')
