@@ -7,8 +7,8 @@ import warnings
 import numpy as np
 import pytest
 
+from kongming.expressions import parse
 from kongming.records.errors import InputError
-from kongming.scale.expressions import parse
 from kongming.scale.fit.terms import DEFAULT, read_terms
 
 VALUES = {

@@ -26,10 +26,10 @@ import numpy as np
 from scipy.special import ndtri, stdtrit
 
 from kongming.arrays import Floats
+from kongming.expressions import parse
 from kongming.records.errors import ExtrapolationError, InputError
 from kongming.records.prediction import Interval
 from kongming.records.scaling import Part, PartKind, Scaled, Scaling, SlowedNode
-from kongming.scale.expressions import parse
 from kongming.scale.fit.fitting import backbone_of
 from kongming.scale.fit.model import ScaleFile, ScaleModel, ScalePrediction
 from kongming.scale.fit.terms import SETUP

@@ -138,7 +138,7 @@ def read_costs(file: Path, points: Points, items: float | None) -> Floats:
     """
     import numpy as np
 
-    from kongming.scale.expressions import parse
+    from kongming.expressions import parse
 
     try:
         text = file.read_text(encoding="utf-8-sig").strip()

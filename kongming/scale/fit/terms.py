@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from kongming.arrays import Floats
+from kongming.expressions import Expression, parse
 from kongming.records.errors import InputError
-from kongming.scale.expressions import Expression, parse
 from kongming.scale.points import Points
 
 _Feature = Callable[[Points, Floats], Floats]
