@@ -1,4 +1,5 @@
-"""User-defined terms such as ``scale*log(machines)``: parsed and evaluated safely.
+"""Expressions of users, parsed and evaluated safely: terms such as ``scale*log(machines)``, and
+conditions such as ``codec == "xz" and level > 6``.
 
 Never ``eval``: the text is parsed to Python's syntax tree. Only numbers, variable names,
 arithmetic, comparisons and a few functions are accepted, and the tree is evaluated here.
@@ -8,8 +9,9 @@ from __future__ import annotations
 
 import ast
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -42,12 +44,40 @@ _BINARY: dict[type[ast.operator], Callable[..., Floats]] = {
     ast.Div: np.divide,
     ast.Pow: np.power,
 }
+_ARITHMETIC = {**_BINARY, ast.Mod: np.mod, ast.FloorDiv: np.floor_divide}
 _COMPARISONS: dict[type[ast.cmpop], Callable[..., Any]] = {
     ast.Lt: np.less,
     ast.LtE: np.less_equal,
     ast.Gt: np.greater,
     ast.GtE: np.greater_equal,
 }
+_EQUALITIES = (ast.Eq, ast.NotEq, ast.In, ast.NotIn)
+
+
+@dataclass(frozen=True, slots=True)
+class _Grammar:
+    """What an expression may use. ``texts``: the values of each variable that holds texts;
+    ``logic``: it is a condition."""
+
+    field: str
+    text: str
+    variables: Collection[str]
+    texts: Mapping[str, Collection[str]]
+    logic: bool = False
+
+    @property
+    def allowed(self) -> str:
+        logic = " == != in and or not % //" if self.logic else ""
+        names = ", ".join(self.variables)
+        return f"numbers, {names}, + - * / ** < <= > >={logic} and {', '.join(FUNCTIONS)}"
+
+    def refused(self, found: str) -> InputError:
+        return InputError(
+            f"{self.text!r} is neither a term nor a supported expression.",
+            field=self.field,
+            found=found,
+            allowed=self.allowed,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +88,7 @@ class Expression:
     tree: ast.expr
     names: frozenset[str]
 
-    def __call__(self, values: Mapping[str, Floats]) -> Floats:
+    def __call__(self, values: Mapping[str, Any]) -> Floats:
         """(n,) values for the variables' values (n,); not finite where undefined."""
         with np.errstate(all="ignore"):
             result = _value(self.tree, values)
@@ -66,19 +96,59 @@ class Expression:
         return np.array(np.broadcast_to(result, (size,)), dtype=np.float64)
 
 
-def parse(text: str, *, field: str = "--terms") -> Expression:
-    """Parse an expression in scale, machines and n.
+def parse(
+    text: str, *, field: str = "--terms", variables: Collection[str] = VARIABLES
+) -> Expression:
+    """Parse an arithmetic expression in some variables; by default scale, machines and n.
 
     Raises:
         InputError: the text is not an expression, or uses more than arithmetic.
     """
-    stripped = text.strip()
+    expression = _parse(_Grammar(field, text.strip(), variables, {}))
+    if not expression.names:
+        raise InputError(
+            "is a constant, which the intercept already covers.", field=field, found=text.strip()
+        )
+    return expression
+
+
+def parse_condition(
+    text: str,
+    *,
+    field: str,
+    variables: Collection[str],
+    texts: Mapping[str, Collection[str]] | None = None,
+) -> Expression:
+    """Parse a condition: besides arithmetic it has ``and``, ``or``, ``not``, ``==``, ``!=``,
+    ``in``, ``%`` and ``//``, and texts where a variable that holds texts is compared.
+
+    Its value is 1 where the condition holds; comparisons with what is missing (NaN, None) do not.
+
+    Args:
+        texts: by variable that holds texts, the texts that there are.
+
+    Raises:
+        InputError: the text is no condition, or names no variable.
+    """
+    expression = _parse(_Grammar(field, text.strip(), variables, texts or {}, logic=True))
+    if not expression.names:
+        raise InputError(
+            "names none of the dimensions.",
+            field=field,
+            found=text.strip(),
+            allowed=", ".join(variables),
+        )
+    return expression
+
+
+def _parse(grammar: _Grammar) -> Expression:
+    stripped = grammar.text
     if not stripped or len(stripped) > MAX_LENGTH:
         raise InputError(
             "is empty." if not stripped else f"is longer than {MAX_LENGTH} characters.",
-            field=field,
+            field=grammar.field,
             found=stripped[:40],
-            allowed=_ALLOWED,
+            allowed=grammar.allowed,
         )
     try:
         with warnings.catch_warnings():
@@ -88,59 +158,94 @@ def parse(text: str, *, field: str = "--terms") -> Expression:
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise InputError(
             "cannot be read as a term or an expression.",
-            field=field,
+            field=grammar.field,
             found=stripped,
-            allowed=_ALLOWED,
+            allowed=grammar.allowed,
         ) from error
     names: set[str] = set()
-    _check(tree, names, stripped, field)
-    if not names:
-        raise InputError(
-            "is a constant, which the intercept already covers.", field=field, found=stripped
-        )
+    _check(tree, names, grammar)
     return Expression(stripped, tree, frozenset(names))
 
 
-_ALLOWED = f"numbers, {', '.join(VARIABLES)}, + - * / ** < <= > >= and {', '.join(FUNCTIONS)}"
-
-
-def _check(node: ast.expr, names: set[str], text: str, field: str) -> None:
+def _check(node: ast.expr, names: set[str], grammar: _Grammar) -> None:
     """Accept only the nodes that ``_value`` evaluates, and collect variable names."""
+    inner: Sequence[ast.expr]
     match node:
+        case ast.Constant(value=bool()) if grammar.logic:
+            return
         case ast.Constant(value=int() | float() as value) if not isinstance(value, bool):
             # A huge integer does not fit into a float.
             if abs(value) > 1e300:
-                raise _refused(ast.unparse(node), text, field)
-        case ast.Name(id=name) if name in VARIABLES:
+                raise grammar.refused(ast.unparse(node))
+            return
+        case ast.Name(id=name) if name in grammar.variables and name not in grammar.texts:
             names.add(name)
+            return
         case ast.UnaryOp(op=ast.USub() | ast.UAdd(), operand=operand):
-            _check(operand, names, text, field)
+            inner = [operand]
+        case ast.UnaryOp(op=ast.Not(), operand=operand) if grammar.logic:
+            inner = [operand]
+        case ast.BoolOp(values=inner) if grammar.logic:
+            pass
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
-            _check(left, names, text, field)
-            _check(right, names, text, field)
+            inner = [left, right]
+        case ast.BinOp(left=left, op=ast.Mod() | ast.FloorDiv(), right=right) if grammar.logic:
+            inner = [left, right]
+        case ast.Compare(left=left, ops=ops, comparators=others) if grammar.logic:
+            _check_comparison([left, *others], ops, names, grammar)
+            return
         case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in _COMPARISONS:
-            _check(left, names, text, field)
-            _check(right, names, text, field)
-        case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if (
-            name in _UNARY_FUNCTIONS and len(args) == 1
-        ) or (name in _VARIADIC_FUNCTIONS and len(args) >= 2):
-            for arg in args:
-                _check(arg, names, text, field)
+            inner = [left, right]
+        case ast.Call(func=ast.Name(id=name), args=inner, keywords=[]) if (
+            name in _UNARY_FUNCTIONS and len(inner) == 1
+        ) or (name in _VARIADIC_FUNCTIONS and len(inner) >= 2):
+            pass
         case _:
-            raise _refused(ast.unparse(node), text, field)
+            raise grammar.refused(ast.unparse(node))
+    for part in inner:
+        _check(part, names, grammar)
 
 
-def _refused(found: str, text: str, field: str) -> InputError:
-    return InputError(
-        f"{text!r} is neither a term nor a supported expression.",
-        field=field,
-        found=found,
-        allowed=_ALLOWED,
-    )
+def _check_comparison(
+    terms: Sequence[ast.expr], ops: Sequence[ast.cmpop], names: set[str], grammar: _Grammar
+) -> None:
+    """Check a chain of comparisons, in which a text is compared with texts alone."""
+    for left, op, right in zip(terms, ops, terms[1:], strict=False):
+        members = isinstance(op, ast.In | ast.NotIn)
+        if members and not isinstance(right, ast.Tuple | ast.List):
+            raise grammar.refused(ast.unparse(right))
+        rights = right.elts if isinstance(right, ast.Tuple | ast.List) and members else [right]
+        named = [
+            side.id
+            for side in (left, *rights)
+            if isinstance(side, ast.Name) and side.id in grammar.texts
+        ]
+        if not named:
+            for side in (left, *rights):
+                _check(side, names, grammar)
+            continue
+        if not isinstance(op, _EQUALITIES):
+            raise grammar.refused(f"{ast.unparse(left)} compared by size")
+        for side in (left, *rights):
+            match side:
+                case ast.Name(id=name) if name in grammar.texts:
+                    names.add(name)
+                case ast.Constant(value=str() as value):
+                    if value not in grammar.texts[named[0]]:
+                        raise InputError(
+                            f"{value!r} is no value of {named[0]}.",
+                            field=grammar.field,
+                            found=grammar.text,
+                            allowed=", ".join(grammar.texts[named[0]]),
+                        )
+                case _:
+                    raise grammar.refused(ast.unparse(side))
 
 
-def _value(node: ast.expr, values: Mapping[str, Floats]) -> Any:
+def _value(node: ast.expr, values: Mapping[str, Any]) -> Any:
     match node:
+        case ast.Constant(value=str() as text):
+            return text
         case ast.Constant(value=int() | float() as value):
             # Floats overflow to infinity; integers would grow until memory is exhausted.
             return np.float64(value)
@@ -148,12 +253,19 @@ def _value(node: ast.expr, values: Mapping[str, Floats]) -> Any:
             return values[name]
         case ast.UnaryOp(op=op, operand=operand):
             inner = _value(operand, values)
+            if isinstance(op, ast.Not):
+                return 1.0 - _truth(inner)
             return -inner if isinstance(op, ast.USub) else inner
+        case ast.BoolOp(op=op, values=parts):
+            combine = np.minimum if isinstance(op, ast.And) else np.maximum
+            return reduce(combine, [_truth(_value(part, values)) for part in parts])
         case ast.BinOp(left=left, op=op, right=right):
-            return _BINARY[type(op)](_value(left, values), _value(right, values))
-        case ast.Compare(left=left, ops=[op_], comparators=[right]):
-            holds = _COMPARISONS[type(op_)](_value(left, values), _value(right, values))
-            return np.asarray(holds, dtype=np.float64)
+            return _ARITHMETIC[type(op)](_value(left, values), _value(right, values))
+        case ast.Compare(left=left, ops=ops, comparators=others):
+            holds: Any = 1.0
+            for first, op_, second in zip([left, *others], ops, others, strict=False):
+                holds = holds * _holds(first, op_, second, values)
+            return holds
         case ast.Call(func=ast.Name(id=name), args=args):
             arguments = [_value(arg, values) for arg in args]
             if name in _UNARY_FUNCTIONS:
@@ -163,3 +275,35 @@ def _value(node: ast.expr, values: Mapping[str, Floats]) -> Any:
                 result = _VARIADIC_FUNCTIONS[name](result, other)
             return result
     raise AssertionError(ast.dump(node))
+
+
+def _truth(value: Any) -> Floats:
+    number = np.asarray(value, dtype=np.float64)
+    return np.asarray((number != 0.0) & ~np.isnan(number), dtype=np.float64)
+
+
+def _holds(left: ast.expr, op: ast.cmpop, right: ast.expr, values: Mapping[str, Any]) -> Floats:
+    """1 where a comparison holds; 0 where a side of it is missing."""
+    first = _value(left, values)
+    if isinstance(op, ast.In | ast.NotIn):
+        assert isinstance(right, ast.Tuple | ast.List)
+        seconds = [_value(side, values) for side in right.elts]
+        among = reduce(np.maximum, [_equal(first, second) for second in seconds])
+        return _present(first) * (1.0 - among) if isinstance(op, ast.NotIn) else among
+    second = _value(right, values)
+    if isinstance(op, ast.Eq):
+        return _equal(first, second)
+    if isinstance(op, ast.NotEq):
+        return _present(first) * _present(second) * (1.0 - _equal(first, second))
+    return np.asarray(_COMPARISONS[type(op)](first, second), dtype=np.float64)
+
+
+def _equal(first: Any, second: Any) -> Floats:
+    return np.asarray(np.asarray(first) == np.asarray(second), dtype=np.float64) * _present(first)
+
+
+def _present(value: Any) -> Floats:
+    held = np.asarray(value)
+    if held.dtype.kind == "f":
+        return np.asarray(~np.isnan(held), dtype=np.float64)
+    return np.asarray(np.not_equal(held, None), dtype=np.float64)

@@ -1,0 +1,292 @@
+"""One parameter of a program: the values that it may take, as codes that are numbers.
+
+The code of a number is the number; that of a choice is its place in the list. A dimension whose
+condition does not hold is absent: NaN as a code, and missing from a point.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from kongming.arrays import Floats
+from kongming.explore.errors import ExploreError
+
+Kind = Literal["numbers", "integer", "real", "ordered", "choice", "boolean"]
+Value = bool | int | float | str
+
+_KEYS = ("from", "to", "log", "type", "choices", "ordered", "values", "when")
+_FORMS = 'a list, {"from", "to"} or {"choices"}'
+MOST_INTEGERS = 2**53
+
+
+@dataclass(frozen=True, slots=True)
+class Dimension:
+    """One dimension of a space. ``values`` are those of a list; a range has ``low`` and ``high``.
+    ``when``: the condition under which it exists, as it was written."""
+
+    name: str
+    kind: Kind
+    values: tuple[Value, ...] = ()
+    low: float = 0.0
+    high: float = 0.0
+    log: bool = False
+    when: str | None = None
+    _codes: dict[Value, float] = field(default_factory=dict, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        for place, value in enumerate(self.values):
+            code = value if self.kind == "numbers" else place
+            self._codes[value] = float(code)
+
+    @property
+    def count(self) -> int | None:
+        """How many values there are; None for a real range."""
+        if self.kind == "real" and self.low < self.high:
+            return None
+        return len(self.values) if self.values else int(self.high - self.low) + 1
+
+    @property
+    def is_text(self) -> bool:
+        return any(isinstance(value, str) for value in self.values)
+
+    @property
+    def unordered(self) -> bool:
+        return self.kind == "choice" and len(self.values) > 2
+
+    def grid(self) -> Floats:
+        """The codes of all values of a dimension that is no real range."""
+        if self.values:
+            return np.array(list(self._codes.values()))
+        return (
+            np.arange(self.low, self.high + 0.5) if self.kind == "integer" else np.array([self.low])
+        )
+
+    def weights(self) -> Floats:
+        """How likely each code of ``grid`` is drawn: equally, or by its width in logarithm."""
+        grid = self.grid()
+        if not self.log or len(grid) == 1:
+            return np.full(len(grid), 1.0 / len(grid))
+        width = np.log((grid + 0.5) / (grid - 0.5))
+        return np.asarray(width / width.sum())
+
+    def draw(self, count: int, rng: np.random.Generator) -> Floats:
+        """``count`` codes, uniform on the dimension's scale."""
+        if self.values:
+            return self.grid()[rng.integers(len(self.values), size=count)]
+        margin = 0.5 if self.kind == "integer" else 0.0
+        low, high = self.low - margin, self.high + margin
+        if self.log:
+            drawn = np.exp(rng.uniform(math.log(low), math.log(high), size=count))
+        else:
+            drawn = rng.uniform(low, high, size=count)
+        if self.kind == "integer":
+            drawn = np.rint(drawn)
+        return np.clip(drawn, self.low, self.high)
+
+    def encode(self, value: object) -> float:
+        """The code of a value.
+
+        Raises:
+            ExploreError: the dimension has no such value.
+        """
+        if isinstance(value, np.generic):
+            value = value.item()
+        if isinstance(value, bool) and self.kind != "boolean":
+            raise self._no_value(value)
+        if self.values:
+            try:
+                code = self._codes.get(value)  # type: ignore[call-overload]
+            except TypeError:
+                code = None
+            if code is None or (self.kind == "boolean" and not isinstance(value, bool)):
+                raise self._no_value(value)
+            return float(code)
+        if not isinstance(value, numbers.Real):
+            raise self._no_value(value)
+        number = float(value)
+        if not self.low <= number <= self.high or (self.kind == "integer" and number % 1.0):
+            raise self._no_value(value)
+        return number
+
+    def decode(self, code: float) -> Value:
+        if self.kind == "integer":
+            return int(code)
+        if self.kind == "real":
+            return float(code)
+        if self.kind == "numbers":
+            return self.values[self.grid().tolist().index(code)]
+        return self.values[int(code)]
+
+    def decoder(self) -> Mapping[float, Value] | None:
+        """The value of each code of a list; None for a range."""
+        return {code: value for value, code in self._codes.items()} if self.values else None
+
+    def column(self, codes: Floats) -> Any:
+        """What an expression sees: numbers, or texts (None where absent)."""
+        if self.kind in ("numbers", "integer", "real"):
+            return codes
+        absent = np.isnan(codes)
+        places = np.where(absent, 0, codes).astype(np.intp)
+        if self.is_text:
+            texts = np.array([str(value) for value in self.values], dtype=object)[places]
+            texts[absent] = None
+            return texts
+        column = np.array([float(value) for value in self.values])[places]
+        column[absent] = np.nan
+        return column
+
+    def to_dict(self) -> dict[str, Any]:
+        """What ``read`` reads."""
+        document: dict[str, Any] = {"type": self.kind}
+        if self.values:
+            document["values"] = list(self.values)
+        else:
+            whole = self.kind == "integer"
+            document |= {
+                "from": int(self.low) if whole else self.low,
+                "to": int(self.high) if whole else self.high,
+                "log": self.log,
+            }
+        if self.when is not None:
+            document["when"] = self.when
+        return document
+
+    @property
+    def allowed(self) -> str:
+        """The values, in words."""
+        if self.values:
+            shown = ", ".join(map(str, self.values[:12]))
+            return shown if len(self.values) <= 12 else f"{shown}, ..."
+        kind = "a whole number" if self.kind == "integer" else "a number"
+        return f"{kind} from {self.low:g} to {self.high:g}"
+
+    def _no_value(self, found: object) -> ExploreError:
+        return ExploreError(
+            "is no value of this dimension.",
+            field=self.name,
+            found=found if isinstance(found, bool | int | float | str) else repr(found),
+            allowed=self.allowed,
+        )
+
+
+def read(name: str, spec: object) -> Dimension:
+    """Read a dimension: a list of values, or a table with ``from`` and ``to`` (optionally ``log``
+    and ``type``: integer or real), or with ``choices`` (optionally ``ordered``), and ``when``.
+
+    A range is one of integers if both ends are written as integers.
+
+    Raises:
+        ExploreError: it is neither, or has no values.
+    """
+    if isinstance(spec, str) and spec == "boolean":
+        spec = {"type": "boolean"}
+    if isinstance(spec, Sequence | np.ndarray | range) and not isinstance(spec, str):
+        return _listed(name, "", list(spec), None)
+    if not isinstance(spec, Mapping):
+        raise ExploreError("is no dimension.", field=name, found=repr(spec), allowed=_FORMS)
+    for key in spec:
+        if key not in _KEYS:
+            raise ExploreError(
+                "is not known.", field=f"{name}.{key}", allowed=", ".join(_KEYS), found=spec[key]
+            )
+    when = spec.get("when")
+    if when is not None and not isinstance(when, str):
+        raise ExploreError("is no condition.", field=f"{name}.when", found=when, allowed="a text")
+    kind = spec.get("type", "")
+    kinds = ("", "numbers", "integer", "real", "ordered", "choice", "boolean")
+    if kind not in kinds:
+        raise ExploreError(
+            "is not known.", field=f"{name}.type", found=kind, allowed=", ".join(kinds[1:])
+        )
+    if spec.get("ordered"):
+        kind = "ordered"
+    values = spec.get("choices", spec.get("values"))
+    if values is None and kind == "boolean":
+        values = [False, True]
+    if values is not None:
+        if "from" in spec or "to" in spec:
+            raise ExploreError("has both a range and a list.", field=name, allowed=_FORMS)
+        if isinstance(values, str) or not isinstance(values, Sequence):
+            raise ExploreError("is no list.", field=name, found=values, allowed=_FORMS)
+        if not kind and "choices" in spec:
+            kind = "choice"
+        return _listed(name, kind, list(values), when)
+    return _range(name, kind, spec, when)
+
+
+def _listed(name: str, kind: str, values: list[Any], when: str | None) -> Dimension:
+    values = [value.item() if isinstance(value, np.generic) else value for value in values]
+    if not values:
+        raise ExploreError("has no values.", field=name, found="[]", allowed="one value or more")
+    for value in values:
+        if not isinstance(value, bool | int | float | str) or (
+            isinstance(value, int | float) and not math.isfinite(value)
+        ):
+            raise ExploreError(
+                "is no value.", field=name, found=repr(value), allowed="finite numbers and texts"
+            )
+        if values.count(value) > 1 and len(values) < 1000:
+            raise ExploreError("is listed twice.", field=name, found=value)
+    if len(set(values)) < len(values):
+        raise ExploreError("has values twice.", field=name)
+    texts = sum(isinstance(value, str) for value in values)
+    booleans = sum(isinstance(value, bool) for value in values)
+    if 0 < texts < len(values) or 0 < booleans < len(values):
+        raise ExploreError(
+            "mixes kinds of values.", field=name, found=repr(values[:5]), allowed="one kind"
+        )
+    if booleans:
+        return Dimension(name, "boolean", tuple(sorted(values)), when=when)
+    if texts:
+        return Dimension(
+            name, "ordered" if kind == "ordered" else "choice", tuple(values), when=when
+        )
+    if kind in ("ordered", "choice"):
+        return Dimension(name, kind, tuple(values), when=when)  # type: ignore[arg-type]
+    return Dimension(name, "numbers", tuple(sorted(values)), when=when)
+
+
+def _range(name: str, kind: str, spec: Mapping[str, Any], when: str | None) -> Dimension:
+    ends = []
+    for key in ("from", "to"):
+        end = spec.get(key)
+        if isinstance(end, np.generic):
+            end = end.item()
+        if isinstance(end, bool) or not isinstance(end, int | float) or not math.isfinite(end):
+            raise ExploreError(
+                "is no number." if key in spec else "is missing.",
+                field=f"{name}.{key}",
+                found=None if key not in spec else repr(end),
+                allowed=_FORMS if key not in spec else "a finite number",
+            )
+        ends.append(end)
+    low, high = ends
+    if low > high:
+        raise ExploreError("is an empty range.", field=name, found=f"from {low} to {high}")
+    if not kind:
+        kind = "integer" if isinstance(low, int) and isinstance(high, int) else "real"
+    if kind not in ("integer", "real"):
+        raise ExploreError("is no type of a range.", field=f"{name}.type", found=kind)
+    if kind == "integer" and (low % 1 or high % 1 or max(abs(low), abs(high)) > MOST_INTEGERS):
+        raise ExploreError("has an end that is no whole number.", field=name, found=[low, high])
+    log = spec.get("log", False)
+    if not isinstance(log, bool):
+        raise ExploreError("is neither true nor false.", field=f"{name}.log", found=log)
+    if log and low <= 0:
+        raise ExploreError(
+            "has no logarithm.", field=f"{name}.from", found=low, allowed="a number above 0"
+        )
+    return Dimension(
+        name,
+        kind,
+        low=float(low),
+        high=float(high),
+        log=log,
+        when=when,  # type: ignore[arg-type]
+    )

@@ -1,0 +1,85 @@
+"""Codes of points as columns for models: scaled to [0, 1], choices as indicators."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from kongming.arrays import Floats
+from kongming.explore.dimensions import Dimension
+
+
+@dataclass(frozen=True, slots=True)
+class Feature:
+    """A column: the dimension's place, and which choice it indicates, or its end points.
+    ``presence``: 1 where the dimension exists."""
+
+    place: int
+    name: str
+    low: float = 0.0
+    high: float = 1.0
+    log: bool = False
+    choice: int | None = None
+    presence: bool = False
+
+
+class Features:
+    """The columns of a space: a number on its scale, an indicator for each unordered choice beyond
+    two, and for a dimension under a condition whether it exists (its own column is then 1/2)."""
+
+    def __init__(self, dimensions: tuple[Dimension, ...], *, logs: bool = False) -> None:
+        """``logs``: numbers above 0 also in their logarithm, if they span a factor of 4 or more."""
+        self.columns: list[Feature] = []
+        for place, one in enumerate(dimensions):
+            if one.when is not None:
+                self.columns.append(Feature(place, f"{one.name} exists", presence=True))
+            if one.unordered:
+                self.columns += [
+                    Feature(place, f"{one.name}={value}", choice=choice)
+                    for choice, value in enumerate(one.values)
+                ]
+                continue
+            low, high = _ends(one)
+            if high <= low:
+                continue
+            numeric = one.kind in ("numbers", "integer", "real")
+            spans = numeric and low > 0.0 and high >= 4.0 * low
+            if one.log:
+                self.columns.append(Feature(place, f"log({one.name})", low, high, log=True))
+            if not one.log or (logs and spans):
+                self.columns.append(Feature(place, one.name, low, high))
+            if not one.log and logs and spans:
+                self.columns.append(Feature(place, f"log({one.name})", low, high, log=True))
+        if not self.columns:
+            self.columns.append(Feature(0, dimensions[0].name))
+        self.groups = np.array([column.place for column in self.columns])
+
+    @property
+    def names(self) -> list[str]:
+        return [column.name for column in self.columns]
+
+    def __call__(self, codes: Floats) -> Floats:
+        """The (n, p) columns of (n, d) codes."""
+        matrix = np.empty((len(codes), len(self.columns)))
+        for at, column in enumerate(self.columns):
+            values = codes[:, column.place]
+            if column.presence:
+                matrix[:, at] = ~np.isnan(values)
+            elif column.choice is not None:
+                matrix[:, at] = values == column.choice
+            else:
+                if column.log:
+                    low, high = np.log(column.low), np.log(column.high)
+                    matrix[:, at] = (np.log(values) - low) / (high - low)
+                else:
+                    matrix[:, at] = (values - column.low) / (column.high - column.low)
+                np.nan_to_num(matrix[:, at], copy=False, nan=0.5)
+        return matrix
+
+
+def _ends(dimension: Dimension) -> tuple[float, float]:
+    if not dimension.values:
+        return dimension.low, dimension.high
+    grid = dimension.grid()
+    return float(grid.min()), float(grid.max())

@@ -1,0 +1,7 @@
+"""Models of the whole space: one file for each learner."""
+
+from __future__ import annotations
+
+from kongming.explore.learners.least_squares import LeastSquares
+
+LEARNERS = {"lines": LeastSquares}

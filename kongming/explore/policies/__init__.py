@@ -1,0 +1,17 @@
+"""How the next points are chosen: one file for each policy.
+
+A policy is a function of a ``Situation`` and a count that gives codes of so many points, or of as
+many as are left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kongming.arrays import Floats
+from kongming.explore.policies import uni
+from kongming.explore.situation import Situation
+
+Policy = Callable[[Situation, int], Floats]
+
+POLICIES: dict[str, Policy] = {"uni": uni.choose}

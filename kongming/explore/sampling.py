@@ -1,0 +1,119 @@
+"""Uniform draws from the allowed points of a space, and lists of all of them.
+
+Dimensions that no clause links are drawn apart. A group of linked dimensions is listed if it is
+small enough, which also finds one allowed point in millions; of a larger one, points are drawn and
+the forbidden ones rejected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from kongming.arrays import Floats
+from kongming.explore.dimensions import Dimension
+
+MOST_LISTED = 1 << 21
+"""Points of a group that are listed at most."""
+_CHUNK = 1 << 17
+_MOST_TRIES = 1 << 26
+"""Draws after which a group counts as empty."""
+
+Judge = Callable[[Floats], tuple[Floats, np.ndarray]]
+"""Of (n, d) codes: the codes with NaN where a dimension does not exist, and (n,) allowed."""
+
+
+@dataclass
+class Group:
+    """Dimensions (by place) that clauses link, and how their joint values are judged."""
+
+    places: tuple[int, ...]
+    dimensions: Sequence[Dimension]
+    judge: Judge | None
+
+    @property
+    def product(self) -> int | None:
+        product = 1
+        for dimension in self.dimensions:
+            count = dimension.count
+            if count is None:
+                return None
+            product *= count
+        return product
+
+    @cached_property
+    def listed(self) -> tuple[Floats, Floats] | None:
+        """All allowed (n, g) codes and their (n,) cumulated weights; None if there are too many."""
+        product = self.product
+        if product is None or product > MOST_LISTED:
+            return None
+        grids = [dimension.grid() for dimension in self.dimensions]
+        codes = np.stack([axis.ravel() for axis in np.meshgrid(*grids, indexing="ij")], axis=1)
+        weights = np.ones(1)
+        for dimension in self.dimensions:
+            weights = np.multiply.outer(weights, dimension.weights()).ravel()
+        if self.judge is not None:
+            codes, allowed = self.judge(codes)
+            codes, weights = codes[allowed], weights[allowed]
+            if np.isnan(codes).any():
+                # What differs in absent dimensions alone is one point.
+                codes, first = np.unique(codes, axis=0, return_index=True)
+                weights = weights[first]
+        return codes, np.cumsum(weights)
+
+    def draw(self, count: int, rng: np.random.Generator, most_tries: int | None = None) -> Floats:
+        """(count, g) codes; fewer (also none) where few tries find an allowed point."""
+        if self.listed is not None:
+            codes, cumulated = self.listed
+            if not len(codes):
+                return codes
+            at = np.searchsorted(cumulated, rng.uniform(0.0, cumulated[-1], count), side="right")
+            return codes[np.minimum(at, len(codes) - 1)]
+        if self.judge is None:
+            return np.stack([one.draw(count, rng) for one in self.dimensions], axis=1)
+        found: list[Floats] = []
+        have, tries, size = 0, 0, max(64, min(count, _CHUNK))
+        while have < count and tries < (most_tries or _MOST_TRIES):
+            codes = np.stack([one.draw(size, rng) for one in self.dimensions], axis=1)
+            codes, allowed = self.judge(codes)
+            found.append(codes[allowed])
+            have += len(found[-1])
+            tries += size
+            size = min(2 * size, _CHUNK)
+        return np.concatenate(found)[:count]
+
+
+def groups(
+    dimensions: Sequence[Dimension],
+    linked: Sequence[frozenset[str]],
+    judge: Callable[[tuple[int, ...]], Judge],
+) -> list[Group]:
+    """Join the dimensions that each set of ``linked`` names."""
+    names = [dimension.name for dimension in dimensions]
+    parent = list(range(len(names)))
+
+    def root(place: int) -> int:
+        while parent[place] != place:
+            place = parent[place]
+        return place
+
+    bound: set[int] = set()
+    for together in linked:
+        places = sorted(names.index(name) for name in together)
+        bound.update(places)
+        for place in places[1:]:
+            parent[root(place)] = root(places[0])
+    members: dict[int, list[int]] = {}
+    for place in range(len(names)):
+        members.setdefault(root(place), []).append(place)
+    return [
+        Group(
+            tuple(places),
+            [dimensions[place] for place in places],
+            judge(tuple(places)) if bound.intersection(places) else None,
+        )
+        for places in members.values()
+    ]

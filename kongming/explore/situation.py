@@ -1,0 +1,77 @@
+"""What a policy sees when it chooses the next points: pure data, and candidates to choose from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from kongming.arrays import Floats
+from kongming.explore.features import Features
+from kongming.explore.space import Space
+
+
+@dataclass
+class Situation:
+    """The runs so far. Codes are those of ``Space``.
+
+    ``runs`` (n, d) and ``values`` (n,) are those that succeeded, repeats included; ``failed`` and
+    ``pending`` are further codes. ``pool`` stands for the space: all of it if ``whole``.
+    ``cost_of`` gives (n,) costs of codes, or is None where all cost the same.
+    """
+
+    space: Space
+    pool: Floats
+    whole: bool
+    runs: Floats
+    values: Floats
+    failed: Floats
+    pending: Floats
+    weights: tuple[float, float, float]
+    cost_of: Callable[[Floats], Floats] | None
+    noise: float
+    budget: int
+    rng: np.random.Generator
+    seed: int
+
+    @cached_property
+    def features(self) -> Features:
+        return Features(self.space.dimensions)
+
+    @cached_property
+    def taken(self) -> set[bytes]:
+        """The points that were run or are pending."""
+        return keys(np.concatenate([self.runs, self.failed, self.pending]))
+
+    def candidates(self, limit: int) -> Floats:
+        """At most ``limit`` codes that were never run nor suggested, uniformly from the space."""
+        pool = self.pool
+        most = limit + len(self.taken)
+        if len(pool) > most:
+            pool = pool[np.sort(self.rng.choice(len(pool), most, replace=False, shuffle=False))]
+        left = without(pool, self.taken)
+        if len(left) > limit:
+            left = left[np.sort(self.rng.choice(len(left), limit, replace=False))]
+        return left
+
+
+def keys(codes: Floats) -> set[bytes]:
+    """Rows of codes as keys of a set; equal points have equal keys."""
+    return {row.tobytes() for row in codes + 0.0}
+
+
+def without(codes: Floats, taken: set[bytes]) -> Floats:
+    """The codes that are not among the keys."""
+    if not taken or not len(codes):
+        return codes
+    bound = np.frombuffer(b"".join(taken), dtype=np.float64).reshape(-1, codes.shape[1])
+    # Only rows that agree in a weighted sum of their codes are compared as a whole.
+    mix = np.random.default_rng(0).uniform(1.0, 2.0, codes.shape[1])
+    sums, bounds = ((np.nan_to_num(rows, nan=-1e9) * mix).sum(axis=1) for rows in (codes, bound))
+    suspects = np.isin(sums, bounds)
+    keep = np.ones(len(codes), dtype=bool)
+    for row in np.flatnonzero(suspects):
+        keep[row] = (codes[row] + 0.0).tobytes() not in taken
+    return codes[keep]
