@@ -1,0 +1,52 @@
+"""The line of a leaf: least squares, shrunk towards the line of its parent where samples are few."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from kongming.arrays import Floats
+
+_PENALTIES = np.concatenate([[1e-8], np.logspace(-4.0, 4.0, 17)])
+
+
+class Line(NamedTuple):
+    """``intercept + x @ slopes``; ``residuals`` (n,) are those of each sample left out."""
+
+    intercept: float
+    slopes: Floats
+    residuals: Floats
+
+    def __call__(self, X: Floats) -> Floats:
+        return np.asarray(self.intercept + X @ self.slopes)
+
+
+def constant(y: Floats) -> Line:
+    """The mean alone."""
+    n = len(y)
+    residuals = (y - y.mean()) * (n / (n - 1.0)) if n > 1 else np.zeros(n)
+    return Line(float(y.mean()), np.zeros(0), residuals)
+
+
+def fit_line(X: Floats, y: Floats, parent: Line | None = None) -> Line:
+    """Fit (n, p) samples, with the penalty on the departure from the parent's slopes (from none
+    without a parent) that has the least squared leave-one-out residuals."""
+    n, p = X.shape
+    base = np.zeros(p) if parent is None else parent.slopes
+    rest = y - X @ base
+    centre, middle = X.mean(axis=0), float(rest.mean())
+    scale = X.std(axis=0)
+    scale = np.where(scale > 1e-12, scale, np.inf)
+    U = (X - centre) / scale
+    left, singular, right = np.linalg.svd(U, full_matrices=False)
+    usable = singular > 1e-9 * max(singular.max(initial=0.0), 1e-300)
+    left, singular, right = left[:, usable], singular[usable], right[usable]
+    along = left.T @ (rest - middle)
+    shrink = singular**2 / (singular**2 + _PENALTIES[:, None] * n)
+    fitted = middle + (shrink * along) @ left.T
+    leverage = 1.0 / n + shrink @ (left.T**2)
+    residuals = (rest - fitted) / np.maximum(1.0 - leverage, 0.02)
+    at = int(np.argmin((residuals**2).sum(axis=1)))
+    slopes = base + (right.T @ (shrink[at] * along / np.where(singular > 0, singular, 1.0))) / scale
+    return Line(float(y.mean() - centre @ slopes), slopes, residuals[at])
