@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
 from kongming.arrays import Floats
 from kongming.explore.dimensions import Dimension
+
+Scales = Literal["raw", "log", "both"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +31,9 @@ class Features:
     """The columns of a space: a number on its scale, an indicator for each unordered choice beyond
     two, and for a dimension under a condition whether it exists (its own column is then 1/2)."""
 
-    def __init__(self, dimensions: tuple[Dimension, ...], *, logs: bool = False) -> None:
-        """``logs``: numbers above 0 also in their logarithm, if they span a factor of 4 or more."""
+    def __init__(self, dimensions: tuple[Dimension, ...], scales: Scales = "raw") -> None:
+        """``scales``: of numbers above 0 that span a factor of 4 or more. Those of log ranges are
+        always taken in logarithm."""
         self.columns: list[Feature] = []
         for place, one in enumerate(dimensions):
             if one.when is not None:
@@ -45,12 +49,10 @@ class Features:
                 continue
             numeric = one.kind in ("numbers", "integer", "real")
             spans = numeric and low > 0.0 and high >= 4.0 * low
-            if one.log:
+            if one.log or (spans and scales != "raw"):
                 self.columns.append(Feature(place, f"log({one.name})", low, high, log=True))
-            if not one.log or (logs and spans):
+            if (scales == "both" and spans) or ((scales == "raw" or not spans) and not one.log):
                 self.columns.append(Feature(place, one.name, low, high))
-            if not one.log and logs and spans:
-                self.columns.append(Feature(place, f"log({one.name})", low, high, log=True))
         if not self.columns:
             self.columns.append(Feature(0, dimensions[0].name))
         self.groups = np.array([column.place for column in self.columns])

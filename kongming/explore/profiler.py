@@ -17,12 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kongming.arrays import Floats
+from kongming.explore.choice import choose
 from kongming.explore.errors import ExploreError
-from kongming.explore.features import Features
-from kongming.explore.learners import LEARNERS
+from kongming.explore.learners import LEARNERS, PAPER
 from kongming.explore.policies import POLICIES
 from kongming.explore.situation import Situation, keys
 from kongming.explore.space import Point, Space
+from kongming.explore.tree import ObliqueModelTree
 from kongming.records.errors import UntrainedError
 from kongming.sealed_document import DocumentKind
 
@@ -90,8 +91,8 @@ class DecisionTreeProfiler:
         self.space = space
         self.budget = _whole(budget, "budget", FEWEST_RUNS)
         self.batch = _whole(batch, "batch", 1)
-        self.policy = _one_of(policy, "policy", ("auto", *POLICIES))
-        self.model = _one_of(model, "model", ("auto", *LEARNERS))
+        self.policy = _one_of(policy, "policy", POLICIES)
+        self.model = _one_of(model, "model", ("auto", "paper", *LEARNERS))
         self.weights = _weights(weights)
         self.cost = cost
         self.level = _between(level, "level", 0.0, 1.0)
@@ -118,8 +119,7 @@ class DecisionTreeProfiler:
         rng = np.random.default_rng(
             [self.random_state, len(self._runs), len(self._pending), self._suggested]
         )
-        policy = POLICIES.get(self.policy, POLICIES["uni"])
-        codes = policy(self._situation(rng), count)
+        codes = POLICIES[self.policy](self._situation(rng), count)
         self._pending += [tuple(row) for row in codes.tolist()]
         self._suggested += len(codes)
         return self.space.decode(codes)
@@ -173,6 +173,9 @@ class DecisionTreeProfiler:
             budget=self.budget,
             rng=rng,
             seed=self.random_state,
+            tree_of=lambda situation: ObliqueModelTree(random_state=self.random_state).fit(
+                situation.features(situation.runs), situation.values
+            ),
         )
 
     # The model
@@ -186,7 +189,6 @@ class DecisionTreeProfiler:
         """
         points = list(points)
         codes = self.space.encode(points)
-        features = Features(self.space.dimensions)
         situation = self._situation(np.random.default_rng(0))
         if len(situation.values) < FEWEST_RUNS:
             reasons = sorted({run.error for run in self._runs if run.error})
@@ -195,14 +197,19 @@ class DecisionTreeProfiler:
                 f"{FEWEST_RUNS}." + (f" Reasons: {'; '.join(reasons[:5])}." if reasons else "")
             )
         if self._fitted is None:
-            name = "lines" if self.model == "auto" else self.model
-            model = LEARNERS[name](seed=self.random_state)
-            X = features(situation.runs)
-            model.fit(X, situation.values)
-            residuals = np.abs(situation.values - model.predict(X))
-            self._fitted = name, model, float(np.quantile(residuals, self.level))
-        _, model, width = self._fitted
-        median = model.predict(features(codes))
+            names = tuple(LEARNERS) if self.model == "auto" else (self.model,)
+            if self.model == "paper":
+                names = PAPER
+            self._fitted = choose(
+                self.space.dimensions,
+                situation.runs,
+                situation.values,
+                np.ones(len(situation.values)),
+                names,
+                self.random_state,
+            )
+        median = self._fitted.predict(codes)
+        width = 0.0
         return Forecast(
             median=median,
             lower=median - width,
@@ -214,7 +221,7 @@ class DecisionTreeProfiler:
     @property
     def model_name(self) -> str | None:
         """The learner of the final model; None before a prediction was asked for."""
-        return None if self._fitted is None else self._fitted[0]
+        return None if self._fitted is None else self._fitted.name
 
     def report(self) -> dict[str, Any]:
         """Facts about the runs and the model, as JSON."""

@@ -11,6 +11,7 @@ import numpy as np
 from kongming.arrays import Floats
 from kongming.explore.features import Features
 from kongming.explore.space import Space
+from kongming.explore.tree import ObliqueModelTree
 
 
 @dataclass
@@ -35,6 +36,11 @@ class Situation:
     budget: int
     rng: np.random.Generator
     seed: int
+    tree_of: Callable[[Situation], ObliqueModelTree]
+
+    def tree(self) -> ObliqueModelTree | None:
+        """A tree of all runs; None while there are fewer than two."""
+        return self.tree_of(self) if len(self.values) >= 2 else None
 
     @cached_property
     def features(self) -> Features:

@@ -9,9 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kongming.arrays import Floats
-from kongming.explore.policies import uni
+from kongming.explore.policies import actl, auto, dta, panic, uni
 from kongming.explore.situation import Situation
 
 Policy = Callable[[Situation, int], Floats]
 
-POLICIES: dict[str, Policy] = {"uni": uni.choose}
+POLICIES: dict[str, Policy] = {
+    "uni": uni.choose,
+    "actl": actl.choose,
+    "panic": panic.choose,
+    "dta": dta.choose,
+    "auto": auto.choose,
+}

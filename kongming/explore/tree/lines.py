@@ -1,4 +1,4 @@
-"""The line of a leaf: least squares, shrunk towards the line of its parent where samples are few."""
+"""The line of a leaf: least squares, shrunk towards its parent's where samples are few."""
 
 from __future__ import annotations
 

@@ -1,0 +1,212 @@
+"""The final model: learners, scales of the dimensions and of the target, by cross-validation.
+
+Runs are grouped by point, so that repeats of a point are never on both sides. Adaptive runs crowd
+where the function is hard; each counts by the share of the space that lies nearest to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from kongming.arrays import Floats
+from kongming.explore.dimensions import Dimension
+from kongming.explore.features import Features, Scales
+from kongming.explore.learners import LEARNERS
+
+_FOLDS = 5
+_LOST = 4.0
+"""A variant that errs so many times as much as the best in its first folds is not tried further."""
+_DECADES = 10.0
+"""Ratio of the largest to the least value from which relative errors count as well."""
+_SCALES: dict[str, tuple[Scales, ...]] = {
+    "lines": ("raw", "both"),
+    "bagged_lines": ("raw", "both"),
+    "pairs": ("raw", "log"),
+    "gaussian_process": ("raw", "log"),
+    "perceptrons": ("raw", "log"),
+    "tree": ("raw", "log"),
+    "forest": ("raw",),
+    "boosting": ("raw",),
+}
+_SLOW = ("perceptrons", "boosting")
+_FEW = 60
+"""Columns above which only cheap learners are tried."""
+
+
+@dataclass
+class Chosen:
+    """A fitted model. ``held_out`` (n,): the prediction of each training point by the folds that
+    left it out; ``error``: its weighted mean square, with the choice made by the other folds."""
+
+    name: str
+    scales: Scales
+    log_target: bool
+    features: Features
+    learner: Any
+    held_out: Floats
+    error: float
+    errors: dict[str, float]
+
+    def predict(self, codes: Floats) -> Floats:
+        """(n,) predictions of codes."""
+        return _raw(self.learner.predict(self.features(codes)), self.log_target, self.ceiling)
+
+    ceiling: float = np.inf
+
+
+@dataclass
+class _Variant:
+    name: str
+    scales: Scales
+    log_target: bool
+    held_out: Floats
+
+    @property
+    def label(self) -> str:
+        target = "log " if self.log_target else ""
+        return f"{self.name} ({target}{self.scales})"
+
+
+def choose(
+    dimensions: tuple[Dimension, ...],
+    codes: Floats,
+    values: Floats,
+    shares: Floats,
+    names: Sequence[str],
+    seed: int,
+) -> Chosen:
+    """Choose among learners for distinct points.
+
+    Args:
+        codes, values, shares: (n, d), (n,) and (n,): points, their mean values, and how much of
+            the space each of them stands for.
+        names: of ``LEARNERS``; a single one is still chosen its scales.
+    """
+    rng = np.random.default_rng([seed, len(codes)])
+    folds = _folds(len(codes), rng)
+    sets = _feature_sets(dimensions)
+    matrices = {scales: features(codes) for scales, features in sets.items()}
+    positive = bool((values > 0.0).all())
+    ceiling = float(values.max() + 2.0 * np.ptp(values)) if len(values) else np.inf
+    variants: list[_Variant] = []
+    best = np.inf
+    fitted: dict[tuple[str, Scales, bool], Any] = {}
+    for name in names:
+        for scales in _SCALES[name]:
+            if scales not in matrices:
+                continue
+            for log_target in (False, True) if positive and np.ptp(values) > 0 else (False,):
+                X = matrices[scales]
+                y = np.log(values) if log_target else values
+                groups = sets[scales].groups
+                made = _held_out(
+                    name, X, y, folds, seed, groups, log_target, ceiling, values, shares, best
+                )
+                if made is None:
+                    continue
+                held_out, learner = made
+                variants.append(_Variant(name, scales, log_target, held_out))
+                if learner is not None:
+                    fitted[name, scales, log_target] = learner
+                best = min(best, _loss(values, held_out, shares))
+    losses = np.array([_loss(values, variant.held_out, shares) for variant in variants])
+    winner = variants[int(np.argmin(losses))]
+    key = winner.name, winner.scales, winner.log_target
+    features = sets[winner.scales]
+    if key not in fitted:
+        y = np.log(values) if winner.log_target else values
+        learner = LEARNERS[winner.name](seed=seed, groups=features.groups)
+        fitted[key] = learner.fit(matrices[winner.scales], y)
+    errors: dict[str, float] = {}
+    for variant in variants:
+        mse = _mse(values, variant.held_out, shares)
+        errors[variant.name] = min(mse, errors.get(variant.name, np.inf))
+    return Chosen(
+        *key,
+        features,
+        fitted[key],
+        winner.held_out,
+        _nested(values, variants, folds, shares),
+        errors,
+        ceiling,
+    )
+
+
+def _held_out(
+    name: str,
+    X: Floats,
+    y: Floats,
+    folds: np.ndarray,
+    seed: int,
+    groups: Floats,
+    log_target: bool,
+    ceiling: float,
+    values: Floats,
+    shares: Floats,
+    best: float,
+) -> tuple[Floats, Any] | None:
+    """Predictions by the other folds, and the learner of all runs if it was fitted for them; None
+    for a learner that is far behind."""
+    learner = LEARNERS[name](seed=seed, groups=groups)
+    if hasattr(learner, "held_out") and len(X) <= 1500:
+        return _raw(learner.fit(X, y).held_out(folds), log_target, ceiling), learner
+    predicted = np.full(len(y), np.nan)
+    for fold in range(int(folds.max()) + 1):
+        rows = folds == fold
+        member = LEARNERS[name](seed=seed, groups=groups).fit(X[~rows], y[~rows])
+        predicted[rows] = _raw(member.predict(X[rows]), log_target, ceiling)
+        seen = ~np.isnan(predicted)
+        if _loss(values[seen], predicted[seen], shares[seen]) > np.log(_LOST) + best:
+            return None
+    return predicted, None
+
+
+def _raw(predicted: Floats, log_target: bool, ceiling: float) -> Floats:
+    """Values of a target that may be a logarithm, which must not run away."""
+    if not log_target:
+        return predicted
+    return np.asarray(np.minimum(np.exp(np.minimum(predicted, 700.0)), max(ceiling, 1e-300)))
+
+
+def _folds(count: int, rng: np.random.Generator) -> np.ndarray:
+    folds = np.arange(count) % min(_FOLDS, count)
+    return np.asarray(rng.permutation(folds))
+
+
+def _feature_sets(dimensions: tuple[Dimension, ...]) -> dict[Scales, Features]:
+    """The feature sets that differ from each other."""
+    sets: dict[Scales, Features] = {}
+    for scales in ("raw", "log", "both"):
+        features = Features(dimensions, scales)  # type: ignore[arg-type]
+        if all(features.columns != other.columns for other in sets.values()):
+            sets[scales] = features  # type: ignore[index]
+    return sets
+
+
+def _mse(values: Floats, predicted: Floats, shares: Floats) -> float:
+    return float(np.average((values - predicted) ** 2, weights=shares))
+
+
+def _loss(values: Floats, predicted: Floats, shares: Floats) -> float:
+    """The logarithm of the error: squared, and of times that span decades also relative."""
+    floor = 1e-12 * float(np.var(values)) + 1e-300
+    loss = float(np.log(_mse(values, predicted, shares) + floor))
+    if values.min() > 0.0 and values.max() > _DECADES * values.min():
+        relative = np.minimum(np.abs(predicted / values - 1.0), 10.0) ** 2
+        loss = 0.5 * (loss + float(np.log(np.average(relative, weights=shares) + 1e-12)))
+    return loss
+
+
+def _nested(values: Floats, variants: list[_Variant], folds: np.ndarray, shares: Floats) -> float:
+    """The error of the choice itself: in each fold, of the variant that is best in the others."""
+    predicted = np.empty(len(values))
+    for fold in np.unique(folds):
+        rows = folds == fold
+        rest = ~rows if (~rows).any() else rows
+        losses = [_loss(values[rest], one.held_out[rest], shares[rest]) for one in variants]
+        predicted[rows] = variants[int(np.argmin(losses))].held_out[rows]
+    return _mse(values, predicted, shares)
