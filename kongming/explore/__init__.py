@@ -5,7 +5,9 @@ regions that fit worst are measured next. Pure: campaigns run what it suggests.
 """
 
 from kongming.explore.errors import ExploreError
-from kongming.explore.profiler import DecisionTreeProfiler, Forecast
+from kongming.explore.modelling import Forecast
+from kongming.explore.profiler import DecisionTreeProfiler
 from kongming.explore.space import Space
+from kongming.explore.tree import ObliqueModelTree
 
-__all__ = ["DecisionTreeProfiler", "ExploreError", "Forecast", "Space"]
+__all__ = ["DecisionTreeProfiler", "ExploreError", "Forecast", "ObliqueModelTree", "Space"]

@@ -32,9 +32,13 @@ _SCALES: dict[str, tuple[Scales, ...]] = {
     "forest": ("raw",),
     "boosting": ("raw",),
 }
-_SLOW = ("perceptrons", "boosting")
-_FEW = 60
-"""Columns above which only cheap learners are tried."""
+_FEWEST = {"perceptrons": 6, "boosting": 20, "gaussian_process": 4}
+"""Points that a learner needs."""
+_MOST = 1200
+"""Points by which learners are compared; what is chosen is fitted to all."""
+
+_Try = tuple[str, Scales, bool]
+"""A learner, the scales of its dimensions, and whether its target is the logarithm."""
 
 
 @dataclass
@@ -50,12 +54,11 @@ class Chosen:
     held_out: Floats
     error: float
     errors: dict[str, float]
+    ceiling: float
 
     def predict(self, codes: Floats) -> Floats:
         """(n,) predictions of codes."""
         return _raw(self.learner.predict(self.features(codes)), self.log_target, self.ceiling)
-
-    ceiling: float = np.inf
 
 
 @dataclass
@@ -64,11 +67,6 @@ class _Variant:
     scales: Scales
     log_target: bool
     held_out: Floats
-
-    @property
-    def label(self) -> str:
-        target = "log " if self.log_target else ""
-        return f"{self.name} ({target}{self.scales})"
 
 
 def choose(
@@ -86,40 +84,47 @@ def choose(
             the space each of them stands for.
         names: of ``LEARNERS``; a single one is still chosen its scales.
     """
-    rng = np.random.default_rng([seed, len(codes)])
-    folds = _folds(len(codes), rng)
+    tries = _tries(names, len(codes))
+    if len(codes) > _MOST:
+        rows = np.random.default_rng(seed).choice(len(codes), _MOST, replace=False)
+        few = choose(dimensions, codes[rows], values[rows], shares[rows], names, seed)
+        tries = [(few.name, few.scales, few.log_target)]
+    folds = _folds(len(codes), np.random.default_rng([seed, len(codes)]))
     sets = _feature_sets(dimensions)
     matrices = {scales: features(codes) for scales, features in sets.items()}
-    positive = bool((values > 0.0).all())
-    ceiling = float(values.max() + 2.0 * np.ptp(values)) if len(values) else np.inf
+    positive = bool((values > 0.0).all()) and bool(np.ptp(values) > 0.0)
+    ceiling = float(values.max() + 2.0 * np.ptp(values))
     variants: list[_Variant] = []
     best = np.inf
-    fitted: dict[tuple[str, Scales, bool], Any] = {}
-    for name in names:
-        for scales in _SCALES[name]:
-            if scales not in matrices:
-                continue
-            for log_target in (False, True) if positive and np.ptp(values) > 0 else (False,):
-                X = matrices[scales]
-                y = np.log(values) if log_target else values
-                groups = sets[scales].groups
-                made = _held_out(
-                    name, X, y, folds, seed, groups, log_target, ceiling, values, shares, best
-                )
-                if made is None:
-                    continue
-                held_out, learner = made
-                variants.append(_Variant(name, scales, log_target, held_out))
-                if learner is not None:
-                    fitted[name, scales, log_target] = learner
-                best = min(best, _loss(values, held_out, shares))
+    fitted: dict[_Try, Any] = {}
+    for key in tries:
+        name, scales, log_target = key
+        if scales not in matrices or (log_target and not positive):
+            continue
+        trial = _Trial(
+            name,
+            matrices[scales],
+            np.log(values) if log_target else values,
+            sets[scales].groups,
+            log_target,
+            ceiling,
+            seed,
+        )
+        found = _held_out(trial, folds, values, shares, best)
+        if found is None:
+            continue
+        held_out, learner = found
+        variants.append(_Variant(name, scales, log_target, held_out))
+        if learner is not None:
+            fitted[key] = learner
+        best = min(best, _loss(values, held_out, shares))
     losses = np.array([_loss(values, variant.held_out, shares) for variant in variants])
     winner = variants[int(np.argmin(losses))]
     key = winner.name, winner.scales, winner.log_target
     features = sets[winner.scales]
     if key not in fitted:
-        y = np.log(values) if winner.log_target else values
         learner = LEARNERS[winner.name](seed=seed, groups=features.groups)
+        y = np.log(values) if winner.log_target else values
         fitted[key] = learner.fit(matrices[winner.scales], y)
     errors: dict[str, float] = {}
     for variant in variants:
@@ -136,29 +141,47 @@ def choose(
     )
 
 
+def _tries(names: Sequence[str], count: int) -> list[_Try]:
+    """The variants of learners that so many points can carry."""
+    able = [name for name in names if count >= _FEWEST.get(name, 2)] or ["lines"]
+    return [
+        (name, scales, log_target)
+        for name in able
+        for scales in _SCALES[name]
+        for log_target in (False, True)
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Trial:
+    """A learner with its columns (n, p) and target (n,)."""
+
+    name: str
+    X: Floats
+    y: Floats
+    groups: Floats
+    log_target: bool
+    ceiling: float
+    seed: int
+
+    def learner(self) -> Any:
+        return LEARNERS[self.name](seed=self.seed, groups=self.groups)
+
+
 def _held_out(
-    name: str,
-    X: Floats,
-    y: Floats,
-    folds: np.ndarray,
-    seed: int,
-    groups: Floats,
-    log_target: bool,
-    ceiling: float,
-    values: Floats,
-    shares: Floats,
-    best: float,
+    trial: _Trial, folds: np.ndarray, values: Floats, shares: Floats, best: float
 ) -> tuple[Floats, Any] | None:
     """Predictions by the other folds, and the learner of all runs if it was fitted for them; None
-    for a learner that is far behind."""
-    learner = LEARNERS[name](seed=seed, groups=groups)
-    if hasattr(learner, "held_out") and len(X) <= 1500:
-        return _raw(learner.fit(X, y).held_out(folds), log_target, ceiling), learner
-    predicted = np.full(len(y), np.nan)
+    for a learner that is far behind ``best``."""
+    learner = trial.learner()
+    if hasattr(learner, "held_out") and len(values) <= _MOST:
+        predicted = learner.fit(trial.X, trial.y).held_out(folds)
+        return _raw(predicted, trial.log_target, trial.ceiling), learner
+    predicted = np.full(len(values), np.nan)
     for fold in range(int(folds.max()) + 1):
         rows = folds == fold
-        member = LEARNERS[name](seed=seed, groups=groups).fit(X[~rows], y[~rows])
-        predicted[rows] = _raw(member.predict(X[rows]), log_target, ceiling)
+        member = trial.learner().fit(trial.X[~rows], trial.y[~rows])
+        predicted[rows] = _raw(member.predict(trial.X[rows]), trial.log_target, trial.ceiling)
         seen = ~np.isnan(predicted)
         if _loss(values[seen], predicted[seen], shares[seen]) > np.log(_LOST) + best:
             return None

@@ -7,22 +7,24 @@ far, so that a profiler that was saved and read goes on as if nothing had happen
 from __future__ import annotations
 
 import json
-import math
 import secrets
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kongming.arrays import Floats
-from kongming.explore.choice import choose
+from kongming.explore import settings
+from kongming.explore.cost import TOLD, CostFunction, by_expression, learned
 from kongming.explore.errors import ExploreError
+from kongming.explore.features import Features
 from kongming.explore.learners import LEARNERS, PAPER
+from kongming.explore.modelling import Forecast, SpaceModel
 from kongming.explore.policies import POLICIES
+from kongming.explore.runs import VALUE, Measured, Run, coded, measured, plain, rows
 from kongming.explore.situation import Situation, keys
 from kongming.explore.space import Point, Space
+from kongming.explore.stopping import enough
 from kongming.explore.tree import ObliqueModelTree
 from kongming.records.errors import UntrainedError
 from kongming.sealed_document import DocumentKind
@@ -32,41 +34,28 @@ KIND = DocumentKind(
 )
 FEWEST_RUNS = 2
 """The least budget: one run is no model."""
-
-
-@dataclass(frozen=True, slots=True)
-class Forecast:
-    """Predictions of points, (n,) arrays. ``lower`` and ``upper`` bound the interval at the
-    profiler's level; ``extrapolating``: no run is near; ``failure_probability`` of a run there."""
-
-    median: Floats
-    lower: Floats
-    upper: Floats
-    extrapolating: NDArray[np.bool_]
-    failure_probability: Floats
-
-
-@dataclass(frozen=True, slots=True)
-class _Run:
-    codes: tuple[float, ...]
-    value: float | None
-    error: str | None
-    cost: float | None
+_FEWEST_TO_STOP = 28
+"""Runs below which nothing is 95% certain of 90% of the space."""
 
 
 class DecisionTreeProfiler:
     """Chooses a few points of a space to run, and models all others (paper 004).
 
     Args:
-        budget: runs in all.
+        budget: runs in all; with ``budget_in="cost"`` the sum of their costs.
         batch: runs that are suggested at a time.
         policy: how points are chosen (``POLICIES``).
-        model: the learner of the final model (``LEARNERS``), or ``auto``.
+        model: the learner of the final model (``LEARNERS``); ``auto``: the best of them;
+            ``paper``: the best of the paper's.
         weights: of error, size and cost in the score of a leaf.
-        cost: an expression in the dimensions, ``told`` (learned from the costs told), or None.
+        cost: an expression in the dimensions, ``told`` (learned from the costs told), or None: all
+            cost the same (with ``budget_in="cost"`` what was told, else the value itself).
         level: of the intervals.
         stop_pct: stop once 90% of the space is known within so many per cent.
         random_state: a seed; None draws one.
+        metric: which of several metrics of a run guides the choice; by default the first told.
+        split, criterion, iterations, rebuild: of the tree by which ``dta`` samples; without
+            ``rebuild`` it grows online (C.3).
 
     Raises:
         ExploreError: a setting is not valid.
@@ -76,7 +65,7 @@ class DecisionTreeProfiler:
         self,
         space: Space,
         *,
-        budget: int = 40,
+        budget: float = 40,
         batch: int = 5,
         policy: str = "auto",
         model: str = "auto",
@@ -85,41 +74,68 @@ class DecisionTreeProfiler:
         level: float = 0.9,
         stop_pct: float | None = None,
         random_state: int | None = 0,
+        budget_in: str = "runs",
+        metric: str | None = None,
+        split: str = "oblique",
+        criterion: str = "linear",
+        iterations: int = 40,
+        rebuild: bool = True,
     ) -> None:
         if not isinstance(space, Space):
             raise ExploreError("is no Space.", field="space", found=repr(space))
         self.space = space
-        self.budget = _whole(budget, "budget", FEWEST_RUNS)
-        self.batch = _whole(batch, "batch", 1)
-        self.policy = _one_of(policy, "policy", POLICIES)
-        self.model = _one_of(model, "model", ("auto", "paper", *LEARNERS))
-        self.weights = _weights(weights)
+        self.budget_in = settings.one_of(budget_in, "budget_in", ("runs", "cost"))
+        self.budget: float = (
+            settings.whole(budget, "budget", FEWEST_RUNS)
+            if budget_in == "runs"
+            else settings.within(budget, "budget", 0.0, open_=True)
+        )
+        self.batch = settings.whole(batch, "batch", 1)
+        self.policy = settings.one_of(policy, "policy", POLICIES)
+        self.model = settings.one_of(model, "model", ("auto", "paper", *LEARNERS))
+        self.weights = settings.three_weights(weights)
+        if cost is not None and not isinstance(cost, str):
+            raise ExploreError(
+                "is no expression.", field="cost", found=repr(cost), allowed="an expression, told"
+            )
         self.cost = cost
-        self.level = _between(level, "level", 0.0, 1.0)
-        self.stop_pct = None if stop_pct is None else _between(stop_pct, "stop_pct", 0.0, math.inf)
+        self._price = None if cost in (None, TOLD) else by_expression(space, str(cost))
+        self.level = settings.within(level, "level", 0.0, 1.0, open_=True)
+        self.stop_pct = (
+            None if stop_pct is None else settings.within(stop_pct, "stop_pct", 0.0, open_=True)
+        )
         seed = secrets.randbelow(2**31) if random_state is None else random_state
-        self.random_state = _whole(seed, "random_state", 0)
-        self._runs: list[_Run] = []
+        self.random_state = settings.whole(seed, "random_state", 0)
+        self.metric = metric
+        self.split = settings.one_of(split, "split", ("oblique", "axis"))
+        self.criterion = settings.one_of(criterion, "criterion", ("linear", "residual", "variance"))
+        self.iterations = settings.whole(iterations, "iterations", 0)
+        self.rebuild = bool(rebuild)
+        self._runs: list[Run] = []
         self._pending: list[tuple[float, ...]] = []
         self._suggested = 0
+        self._grown: list[int] = []
+        self._online: tuple[int, ObliqueModelTree] | None = None
         self._pool: tuple[Floats, bool] | None = None
-        self._fitted: Any = None
+        self._models: dict[str, SpaceModel] = {}
+        self.stopped = False
 
     # The loop
 
     def suggest(self, n: int | None = None) -> list[dict[str, Any]]:
-        """The next points to run, ``batch`` or ``n`` of them; [] once the budget is spent.
+        """The next points to run, ``batch`` or ``n`` of them; [] once the budget is spent, nothing
+        is left to run, or the stop rule holds.
 
         Points that were suggested and not told yet are pending: they count, and are not repeated.
         """
-        count = self.batch if n is None else _whole(n, "n", 1)
-        count = min(count, self.budget - len(self._runs) - len(self._pending))
-        if count < 1:
+        count = self.batch if n is None else settings.whole(n, "n", 1)
+        if self.budget_in == "runs":
+            count = min(count, int(self.budget) - len(self._runs) - len(self._pending))
+        if count < 1 or self._known_enough():
             return []
-        rng = np.random.default_rng(
-            [self.random_state, len(self._runs), len(self._pending), self._suggested]
-        )
-        codes = POLICIES[self.policy](self._situation(rng), count)
+        rng = np.random.default_rng([self.random_state, len(self._runs), self._suggested])
+        situation = self._situation(rng)
+        codes = self._affordable(POLICIES[self.policy](situation, count), situation)
         self._pending += [tuple(row) for row in codes.tolist()]
         self._suggested += len(codes)
         return self.space.decode(codes)
@@ -127,12 +143,14 @@ class DecisionTreeProfiler:
     def tell(
         self,
         point: Point,
-        value: float | None,
+        value: float | Mapping[str, float] | None,
         *,
         error: str | None = None,
         cost: float | None = None,
+        at_least: float | None = None,
     ) -> None:
-        """Tell what a run measured: a value, or None and the ``error`` of a run that failed.
+        """Tell what a run measured: a value, or several by metric, or None and the ``error`` of a
+        run that failed. ``at_least``: it was ended after so much, and is no failure.
 
         Any order, points told before (repeats) and points never suggested are welcome.
 
@@ -140,123 +158,239 @@ class DecisionTreeProfiler:
             ExploreError: the point is not allowed, or value or cost are no finite number.
         """
         codes = tuple(self.space.encode([point])[0].tolist())
-        if value is None:
-            error = error or "failed"
+        values: dict[str, float] | None = None
+        if value is not None:
+            if error is not None or at_least is not None:
+                raise ExploreError("was told together with a value.", field="error", found=error)
+            told = value if isinstance(value, Mapping) else {self.metric or VALUE: value}
+            if not told:
+                raise ExploreError("has no metric.", field="value", found="{}")
+            values = {str(name): settings.finite(each, str(name)) for name, each in told.items()}
+        elif error is None and at_least is None:
+            error = "failed"
+        if error is not None and not isinstance(error, str):
+            raise ExploreError("is no text.", field="error", found=repr(error))
+        run = Run(
+            codes,
+            values,
+            error,
+            None if cost is None else settings.within(cost, "cost", 0.0),
+            None if at_least is None else settings.finite(at_least, "at_least"),
+        )
+        waiting = [_key(row) for row in self._pending]
+        if _key(codes) in waiting:
+            del self._pending[waiting.index(_key(codes))]
+        self._runs.append(run)
+        self._models.clear()
+
+    @property
+    def spent(self) -> float:
+        """What was told, in the units of the budget."""
+        if self.budget_in == "runs":
+            return len(self._runs)
+        return sum(self._cost_of_run(run) for run in self._runs)
+
+    def _known_enough(self) -> bool:
+        if self.stop_pct is None or len(self._runs) < _FEWEST_TO_STOP:
+            return False
+        if len(self._measured(self._guide).means) < _FEWEST_TO_STOP:
+            return False
+        self.stopped = enough(*self._fitted().left_out(), self.stop_pct)
+        return self.stopped
+
+    def _affordable(self, codes: Floats, situation: Situation) -> Floats:
+        """The first of the points that the rest of a budget of costs pays for."""
+        if self.budget_in == "runs" or not len(codes):
+            return codes
+        left = self.budget - self.spent
+        prices = self._costs()
+        if prices is None:
+            typical = self.spent / len(self._runs) if self._runs else 0.0
+            known = np.full(len(codes) + len(self._pending), typical)
         else:
-            if error is not None:
-                raise ExploreError("was told with a value.", field="error", found=error)
-            value = _finite(value, "value")
-        if cost is not None:
-            cost = _between(cost, "cost", 0.0, math.inf)
-        pending = [_key(row) for row in self._pending]
-        if _key(codes) in pending:
-            del self._pending[pending.index(_key(codes))]
-        self._runs.append(_Run(codes, value, error, cost))
-        self._fitted = None
+            known = prices(np.concatenate([rows(self._pending, codes.shape[1]), codes]))
+        sums = np.cumsum(known)[len(self._pending) :]
+        return codes[(sums <= left) & (left > 0.0)]
+
+    # What policies see
+
+    @property
+    def _guide(self) -> str:
+        """The metric that guides the choice."""
+        if self.metric is not None:
+            return self.metric
+        told = (name for run in self._runs if run.values for name in run.values)
+        return next(told, VALUE)
+
+    def _measured(self, metric: str) -> Measured:
+        return measured(self._runs, metric, len(self.space.names), first=metric == self._guide)
 
     def _situation(self, rng: np.random.Generator) -> Situation:
         d = len(self.space.names)
-        if self._pool is None:
-            self._pool = self.space.pool(np.random.default_rng([self.random_state]))
-        good = [run for run in self._runs if run.value is not None]
+        runs = self._measured(self._guide)
+        pool, whole = self._listed()
         return Situation(
             space=self.space,
-            pool=self._pool[0],
-            whole=self._pool[1],
-            runs=_rows([run.codes for run in good], d),
-            values=np.array([run.value for run in good], dtype=np.float64),
-            failed=_rows([run.codes for run in self._runs if run.value is None], d),
-            pending=_rows(self._pending, d),
+            pool=pool,
+            whole=whole,
+            runs=runs.codes,
+            values=runs.means,
+            counts=runs.counts,
+            failed=rows([run.codes for run in self._runs if run.failed], d),
+            pending=rows(self._pending, d),
             weights=self.weights,
-            cost_of=None,
-            noise=0.0,
-            budget=self.budget,
+            cost_of=self._costs(),
+            noise=runs.noise,
+            budget=int(self.budget) if self.budget_in == "runs" else 10 * self.batch,
             rng=rng,
             seed=self.random_state,
-            tree_of=lambda situation: ObliqueModelTree(random_state=self.random_state).fit(
-                situation.features(situation.runs), situation.values
-            ),
+            grow=self._grow,
         )
+
+    def _listed(self) -> tuple[Floats, bool]:
+        if self._pool is None:
+            self._pool = self.space.pool(np.random.default_rng([self.random_state]))
+        return self._pool
+
+    def _cost_of_run(self, run: Run) -> float:
+        if run.cost is not None:
+            return run.cost
+        if self._price is not None:
+            return float(self._price(rows([run.codes], len(self.space.names)))[0])
+        return max(run.measured(self._guide, first=True) or 0.0, 0.0)
+
+    def _costs(self) -> CostFunction | None:
+        if self._price is not None:
+            return self._price
+        if self.cost != TOLD and self.budget_in == "runs" and self.weights[2] == 0.0:
+            return None
+        if self.cost is None and self.budget_in == "runs":
+            known = [run for run in self._runs if run.cost is not None]
+        else:
+            known = [run for run in self._runs if self._cost_of_run(run) > 0.0]
+        return learned(
+            self.space, [run.codes for run in known], [self._cost_of_run(run) for run in known]
+        )
+
+    def _new_tree(self) -> ObliqueModelTree:
+        return ObliqueModelTree(
+            split=self.split,  # type: ignore[arg-type]
+            criterion=self.criterion,  # type: ignore[arg-type]
+            iterations=self.iterations,
+            random_state=self.random_state % 2**32,
+        )
+
+    def _grow(self, X: Floats, y: Floats) -> ObliqueModelTree:
+        """The policy's tree: of all runs afresh, or grown from that of the step before."""
+        if self.rebuild:
+            return self._new_tree().fit(X, y)
+        if not self._grown or self._grown[-1] != len(self._runs):
+            self._grown.append(len(self._runs))
+        start, tree = self._online or (0, self._new_tree())
+        features = Features(self.space.dimensions)
+        for count in self._grown:
+            if count <= start:
+                continue
+            known = measured(self._runs[:count], self._guide, len(self.space.names))
+            tree.grow(features(known.codes), known.means)
+        self._online = self._grown[-1], tree
+        return tree
 
     # The model
 
-    def predict(self, points: Iterable[Point]) -> Forecast:
-        """Predictions of points.
+    def predict(self, points: Iterable[Point], metric: str | None = None) -> Forecast:
+        """Predictions of points, of the guiding metric or of another.
 
         Raises:
             ExploreError: a point is not allowed.
-            UntrainedError: fewer than two runs succeeded.
+            UntrainedError: fewer than two points were measured.
         """
-        points = list(points)
-        codes = self.space.encode(points)
-        situation = self._situation(np.random.default_rng(0))
-        if len(situation.values) < FEWEST_RUNS:
-            reasons = sorted({run.error for run in self._runs if run.error})
-            raise UntrainedError(
-                f"{len(situation.values)} of {len(self._runs)} runs succeeded; a model needs "
-                f"{FEWEST_RUNS}." + (f" Reasons: {'; '.join(reasons[:5])}." if reasons else "")
-            )
-        if self._fitted is None:
-            names = tuple(LEARNERS) if self.model == "auto" else (self.model,)
-            if self.model == "paper":
-                names = PAPER
-            self._fitted = choose(
-                self.space.dimensions,
-                situation.runs,
-                situation.values,
-                np.ones(len(situation.values)),
-                names,
+        return self.predict_codes(self.space.encode(list(points)), metric)
+
+    def predict_codes(self, codes: Floats, metric: str | None = None) -> Forecast:
+        """As ``predict``, for (n, d) codes of ``space.encode`` or ``space.pool``."""
+        return self._fitted(metric).predict(codes)
+
+    def _fitted(self, metric: str | None = None) -> SpaceModel:
+        name = self._guide if metric is None else metric
+        if name not in self._models:
+            runs = self._measured(name)
+            if len(runs.means) < FEWEST_RUNS:
+                reasons = sorted({run.error for run in self._runs if run.error})
+                raise UntrainedError(
+                    f"{len(runs.means)} points of {len(self._runs)} runs have a value of {name!r}; "
+                    f"a model needs {FEWEST_RUNS}."
+                    + (f" Runs failed: {'; '.join(reasons[:5])}." if reasons else "")
+                )
+            learners = {"auto": tuple(LEARNERS), "paper": PAPER}.get(self.model, (self.model,))
+            failed = [run.codes for run in self._runs if run.failed]
+            self._models[name] = SpaceModel(
+                self.space,
+                self._listed()[0],
+                runs,
+                rows(failed, len(self.space.names)),
+                learners,
+                self.level,
                 self.random_state,
             )
-        median = self._fitted.predict(codes)
-        width = 0.0
-        return Forecast(
-            median=median,
-            lower=median - width,
-            upper=median + width,
-            extrapolating=np.zeros(len(codes), dtype=bool),
-            failure_probability=np.zeros(len(codes)),
-        )
+        return self._models[name]
 
     @property
-    def model_name(self) -> str | None:
-        """The learner of the final model; None before a prediction was asked for."""
-        return None if self._fitted is None else self._fitted.name
+    def model_name(self) -> str:
+        """The learner of the final model. Raises UntrainedError as ``predict``."""
+        return self._fitted().chosen.name
+
+    @property
+    def tree_(self) -> ObliqueModelTree:
+        """A tree of all runs over the columns ``Features(space.dimensions)``."""
+        situation = self._situation(np.random.default_rng(0))
+        if len(situation.values) < FEWEST_RUNS:
+            self._fitted()
+        return self._new_tree().fit(situation.features(situation.runs), situation.values)
 
     def report(self) -> dict[str, Any]:
-        """Facts about the runs and the model, as JSON."""
-        return {"runs": len(self._runs), "budget": self.budget, "model": self.model_name}
+        """Facts about the runs and the model, as JSON: the error of runs that were left out, and
+        the noise floor beside it."""
+        facts: dict[str, Any] = {
+            "runs": len(self._runs),
+            "failed": sum(run.failed for run in self._runs),
+            "pending": len(self._pending),
+            "budget": self.budget,
+            "budget_in": self.budget_in,
+            "spent": self.spent,
+            "stopped": self.stopped,
+            "policy": self.policy,
+            "metric": self._guide,
+            "errors": sorted({run.error for run in self._runs if run.error}),
+        }
+        if len(self._measured(self._guide).means) < FEWEST_RUNS:
+            return facts | {"model": None}
+        model = self._fitted()
+        return facts | {
+            "model": model.chosen.name,
+            "log_target": model.chosen.log_target,
+            "error": model.errors(),
+            "importances": model.importances(),
+        }
 
     # Documents
 
     def to_json(self) -> str:
         """The settings and all runs, as JSON text that ``from_json`` reads."""
+        names = (
+            *("budget", "batch", "policy", "model", "weights", "cost", "level", "stop_pct"),
+            *("random_state", "budget_in", "metric", "split", "criterion", "iterations", "rebuild"),
+        )
         payload = {
             "space": self.space.to_dict(),
-            "settings": {
-                "budget": self.budget,
-                "batch": self.batch,
-                "policy": self.policy,
-                "model": self.model,
-                "weights": list(self.weights),
-                "cost": self.cost,
-                "level": self.level,
-                "stop_pct": self.stop_pct,
-                "random_state": self.random_state,
-            },
-            "runs": [
-                {
-                    "codes": _plain(run.codes),
-                    "value": run.value,
-                    "error": run.error,
-                    "cost": run.cost,
-                }
-                for run in self._runs
-            ],
-            "pending": [_plain(row) for row in self._pending],
+            "settings": {name: getattr(self, name) for name in names},
+            "runs": [run.to_dict() for run in self._runs],
+            "pending": [plain(row) for row in self._pending],
             "suggested": self._suggested,
+            "grown": self._grown,
         }
-        return json.dumps(KIND.seal(payload), allow_nan=False)
+        # As it will be read: tuples are lists then, which the checksum has to agree with.
+        return json.dumps(KIND.seal(json.loads(json.dumps(payload))), allow_nan=False)
 
     @classmethod
     def from_json(cls, text: str) -> Self:
@@ -267,77 +401,19 @@ class DecisionTreeProfiler:
         """
         try:
             document = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ExploreError(f"The profiler's document is no JSON: {error}.") from error
         return KIND.read(document, cls._from_document)
 
     @classmethod
     def _from_document(cls, document: Mapping[str, Any]) -> Self:
-        settings = dict(document["settings"])
-        settings["weights"] = tuple(settings["weights"])
-        profiler = cls(Space.from_document(document["space"]), **settings)
-        profiler._runs = [
-            _Run(_coded(run["codes"]), run["value"], run["error"], run["cost"])
-            for run in document["runs"]
-        ]
-        profiler._pending = [_coded(row) for row in document["pending"]]
+        profiler = cls(Space.from_document(document["space"]), **document["settings"])
+        profiler._runs = [Run.from_dict(run) for run in document["runs"]]
+        profiler._pending = [coded(row) for row in document["pending"]]
         profiler._suggested = int(document["suggested"])
+        profiler._grown = [int(count) for count in document["grown"]]
         return profiler
-
-
-def _rows(rows: list[tuple[float, ...]], width: int) -> Floats:
-    return np.array(rows, dtype=np.float64).reshape(len(rows), width)
 
 
 def _key(row: tuple[float, ...]) -> bytes:
     return next(iter(keys(np.array([row]))))
-
-
-def _plain(row: tuple[float, ...]) -> list[float | None]:
-    return [None if math.isnan(code) else code for code in row]
-
-
-def _coded(row: list[float | None]) -> tuple[float, ...]:
-    return tuple(math.nan if code is None else float(code) for code in row)
-
-
-def _finite(value: object, field: str) -> float:
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise ExploreError("is no number.", field=field, found=repr(value), allowed="finite")
-    return float(value)
-
-
-def _between(value: object, field: str, low: float, high: float) -> float:
-    number = _finite(value, field)
-    if not low <= number <= high or (field in ("level", "stop_pct") and number in (low, high)):
-        allowed = f"from {low:g}" + ("" if high == math.inf else f" to {high:g}")
-        raise ExploreError("is out of range.", field=field, found=number, allowed=allowed)
-    return number
-
-
-def _whole(value: object, field: str, least: int) -> int:
-    if isinstance(value, np.integer):
-        value = int(value)
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        allowed = f"a whole number from {least}"
-        raise ExploreError("is out of range.", field=field, found=repr(value), allowed=allowed)
-    return value
-
-
-def _one_of(value: object, field: str, known: Iterable[str]) -> str:
-    names = tuple(known)
-    if not isinstance(value, str) or value not in names:
-        allowed = ", ".join(names)
-        raise ExploreError("is not known.", field=field, found=repr(value), allowed=allowed)
-    return value
-
-
-def _weights(weights: object) -> tuple[float, float, float]:
-    if not isinstance(weights, tuple | list) or len(weights) != 3:
-        raise ExploreError(
-            "are three numbers.", field="weights", found=repr(weights), allowed="error, size, cost"
-        )
-    error, size, cost = (_finite(weight, "weights") for weight in weights)
-    return error, size, cost

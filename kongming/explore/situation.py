@@ -18,9 +18,10 @@ from kongming.explore.tree import ObliqueModelTree
 class Situation:
     """The runs so far. Codes are those of ``Space``.
 
-    ``runs`` (n, d) and ``values`` (n,) are those that succeeded, repeats included; ``failed`` and
-    ``pending`` are further codes. ``pool`` stands for the space: all of it if ``whole``.
-    ``cost_of`` gives (n,) costs of codes, or is None where all cost the same.
+    ``runs`` (n, d) are the distinct points that succeeded, ``values`` (n,) their means; ``failed``
+    and ``pending`` are further codes. ``pool`` stands for the space: all of it if ``whole``.
+    ``cost_of`` gives (n,) costs of codes, or is None where all cost the same. ``noise``: the
+    standard deviation of repeats, None if unknown; ``grow`` fits the policy's tree.
     """
 
     space: Space
@@ -28,19 +29,22 @@ class Situation:
     whole: bool
     runs: Floats
     values: Floats
+    counts: np.ndarray
     failed: Floats
     pending: Floats
     weights: tuple[float, float, float]
     cost_of: Callable[[Floats], Floats] | None
-    noise: float
+    noise: float | None
     budget: int
     rng: np.random.Generator
     seed: int
-    tree_of: Callable[[Situation], ObliqueModelTree]
+    grow: Callable[[Floats, Floats], ObliqueModelTree]
 
     def tree(self) -> ObliqueModelTree | None:
         """A tree of all runs; None while there are fewer than two."""
-        return self.tree_of(self) if len(self.values) >= 2 else None
+        if len(self.values) < 2:
+            return None
+        return self.grow(self.features(self.runs), self.values)
 
     @cached_property
     def features(self) -> Features:
@@ -73,11 +77,18 @@ def without(codes: Floats, taken: set[bytes]) -> Floats:
     if not taken or not len(codes):
         return codes
     bound = np.frombuffer(b"".join(taken), dtype=np.float64).reshape(-1, codes.shape[1])
-    # Only rows that agree in a weighted sum of their codes are compared as a whole.
-    mix = np.random.default_rng(0).uniform(1.0, 2.0, codes.shape[1])
-    sums, bounds = ((np.nan_to_num(rows, nan=-1e9) * mix).sum(axis=1) for rows in (codes, bound))
-    suspects = np.isin(sums, bounds)
+    # Only rows that agree in a weighted sum of their codes are compared as a whole. Sums are taken
+    # column by column: numpy's own sums depend on how an array lies in memory.
+    suspects = np.isin(_mixed(codes), _mixed(bound))
     keep = np.ones(len(codes), dtype=bool)
     for row in np.flatnonzero(suspects):
         keep[row] = (codes[row] + 0.0).tobytes() not in taken
     return codes[keep]
+
+
+def _mixed(codes: Floats) -> Floats:
+    mix = np.random.default_rng(0).uniform(1.0, 2.0, codes.shape[1])
+    total = np.zeros(len(codes))
+    for column, weight in zip(np.nan_to_num(codes, nan=-1e9).T, mix, strict=True):
+        total += weight * column
+    return total

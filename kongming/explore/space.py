@@ -209,7 +209,7 @@ class Space:
         """
         rows = [self._encode(point) for point in points]
         codes = np.array(rows, dtype=np.float64).reshape(len(rows), len(self.names))
-        columns = self._columns(codes)
+        columns = self.columns(codes)
         for place, one in enumerate(self.dimensions):
             if one.name not in self._conditions:
                 continue
@@ -249,7 +249,7 @@ class Space:
 
     def _forbidden(self, codes: Floats) -> ExploreError:
         point = self.decode(codes[None])[0]
-        columns = self._columns(codes[None])
+        columns = self.columns(codes[None])
         for place, clause in enumerate(self._clauses):
             if _holds(clause, columns)[0]:
                 return ExploreError(
@@ -351,7 +351,8 @@ class Space:
 
     # Construction
 
-    def _columns(self, codes: Floats, places: Sequence[int] | None = None) -> dict[str, Any]:
+    def columns(self, codes: Floats, places: Sequence[int] | None = None) -> dict[str, Any]:
+        """What expressions see of codes of all dimensions, or of those at some places."""
         places = range(len(self.names)) if places is None else places
         return {
             self.names[place]: self.dimensions[place].column(codes[:, at])
@@ -369,7 +370,7 @@ class Space:
             if not len(codes):
                 return codes, np.zeros(0, dtype=bool)
             kept = codes
-            columns = self._columns(codes, places)
+            columns = self.columns(codes, places)
             for name in order:
                 absent = self._conditions[name](columns) == 0.0
                 if absent.any():
@@ -418,7 +419,7 @@ class Space:
         names = {self.names[place] for place in group.places}
         places = [place for place, clause in enumerate(self._clauses) if clause.names <= names]
         codes = np.stack([one.draw(20_000, rng) for one in group.dimensions], axis=1)
-        columns = self._columns(codes, group.places)
+        columns = self.columns(codes, group.places)
         holds = {place: _holds(self._clauses[place], columns) for place in places}
         for place in list(places):
             rest = [holds[other] for other in places if other != place]

@@ -1,0 +1,62 @@
+"""What a run costs: by an expression in the dimensions, or learned from the costs told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from kongming.arrays import Floats
+from kongming.explore.errors import ExploreError
+from kongming.explore.features import Features
+from kongming.explore.learners.least_squares import PairwiseTerms
+from kongming.explore.space import Space
+from kongming.expressions import parse
+from kongming.records.errors import InputError
+
+TOLD = "told"
+_ENOUGH = 4
+"""Told costs from which costs are predicted."""
+
+CostFunction = Callable[[Floats], Floats]
+"""(n,) costs of (n, d) codes."""
+
+
+def by_expression(space: Space, text: str) -> CostFunction:
+    """Costs by an expression in the numeric dimensions.
+
+    Raises:
+        ExploreError: the expression is not valid.
+    """
+    names = [one.name for one in space.dimensions if not one.is_text]
+    try:
+        expression = parse(text, field="cost", variables=names)
+    except InputError as error:
+        raise ExploreError(error.message) from error
+
+    def costs(codes: Floats) -> Floats:
+        found = expression(space.columns(codes))
+        bad = ~np.isfinite(found) | (found <= 0.0)
+        if bad.any():
+            at = int(np.argmax(bad))
+            raise ExploreError(
+                f"{text} is not above 0 at {space.decode(codes[[at]])[0]}.",
+                field="cost",
+                found=str(found[at]),
+            )
+        return found
+
+    return costs
+
+
+def learned(
+    space: Space, codes: Sequence[tuple[float, ...]], costs: Sequence[float]
+) -> CostFunction | None:
+    """Costs predicted from those of (n, d) runs, within a factor of 2 of them; None for too few."""
+    if len(costs) < _ENOUGH:
+        return None
+    features = Features(space.dimensions, "both")
+    known = np.log(np.maximum(costs, 1e-9 * max(max(costs), 1e-300)))
+    model = PairwiseTerms().fit(features(np.array(codes)), known)
+    low, high = float(known.min()) - np.log(2.0), float(known.max()) + np.log(2.0)
+    return lambda points: np.asarray(np.exp(np.clip(model.predict(features(points)), low, high)))

@@ -1,0 +1,63 @@
+"""Intervals from what the model missed by where runs were left out (cross-conformal).
+
+A miss is divided by how much the model misses near it, so that intervals are wide only where the
+function is hard. Misses count by the share of the space that their run stands for.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.spatial import cKDTree
+
+from kongming.arrays import Floats
+
+_NEAREST = 8
+_PRIOR = 8.0
+"""Runs' worth of the typical miss that every place begins with."""
+_SPREAD = 3.0
+"""Ratio of the largest to the least value from which misses are relative."""
+
+
+class Intervals:
+    """Half-widths at a level, from (m,) observations and the (m,) predictions without them."""
+
+    def __init__(
+        self, X: Floats, observed: Floats, held_out: Floats, shares: Floats, level: float
+    ) -> None:
+        """``X`` (m, p): the columns of the observations' points."""
+        positive = bool(observed.min() > 0.0) and bool(held_out.min() > 0.0)
+        self.relative = positive and bool(observed.max() > _SPREAD * observed.min())
+        if self.relative:
+            misses = np.abs(np.log(observed / held_out))
+        else:
+            misses = np.abs(observed - held_out)
+        self._tree = cKDTree(X)
+        self._misses = misses
+        self._typical = float(np.average(misses, weights=shares))
+        ratios = misses / self._scale(X, own=True)
+        order = np.argsort(ratios)
+        below = np.cumsum(shares[order]) / shares.sum()
+        # One further observation may lie anywhere, also above all others.
+        wanted = min(level * (1.0 + 1.0 / len(ratios)), 1.0)
+        at = min(int(np.searchsorted(below, wanted - 1e-12)), len(order) - 1)
+        self._factor = float(ratios[order[at]])
+
+    def _scale(self, X: Floats, *, own: bool = False) -> Floats:
+        k = min(_NEAREST + own, len(self._misses))
+        near = self._tree.query(X, k=k)[1].reshape(len(X), k)
+        nearby = self._misses[near]
+        if own:
+            mine = near == np.arange(len(X))[:, None]
+            nearby = np.where(mine, 0.0, nearby)
+            k = k - mine.sum(axis=1)
+        scale = (nearby.sum(axis=1) + _PRIOR * self._typical) / (k + _PRIOR)
+        return np.asarray(np.maximum(scale, 1e-300))
+
+    def bounds(self, X: Floats, median: Floats) -> tuple[Floats, Floats]:
+        """(n,) lower and upper bounds of further runs."""
+        width = self._factor * self._scale(X)
+        if self.relative:
+            width = np.minimum(width, 50.0)
+            spread = np.maximum(median, 0.0)
+            return spread * np.exp(-width), spread * np.exp(width)
+        return median - width, median + width

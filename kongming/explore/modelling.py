@@ -1,0 +1,137 @@
+"""The model of one metric over the space: the chosen learner, its intervals and its error."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial import cKDTree
+
+from kongming.arrays import Floats
+from kongming.explore.choice import Chosen, choose
+from kongming.explore.failures import FailureModel
+from kongming.explore.features import Features
+from kongming.explore.intervals import Intervals
+from kongming.explore.runs import Measured
+from kongming.explore.space import Space
+
+_MARGIN = 0.05
+"""Share of a column's range beyond the runs that still counts as covered by them."""
+_SAMPLE = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """Predictions of points, (n,) arrays. ``lower`` and ``upper`` bound the interval of a run there
+    at the profiler's level; ``extrapolating``: outside the runs that succeeded, or of a choice that
+    was never run; ``failure_probability``: of a run there."""
+
+    median: Floats
+    lower: Floats
+    upper: Floats
+    extrapolating: NDArray[np.bool_]
+    failure_probability: Floats
+
+
+class SpaceModel:
+    """A model of the runs of one metric."""
+
+    def __init__(
+        self,
+        space: Space,
+        pool: Floats,
+        runs: Measured,
+        failed: Floats,
+        names: Sequence[str],
+        level: float,
+        seed: int,
+    ) -> None:
+        """``failed`` (k, d): codes of runs without a value. ``runs``: two points or more."""
+        self.space, self.runs = space, runs
+        self._features = Features(space.dimensions)
+        self._done = self._features(runs.codes)
+        self.shares = nearest_shares(self._done, self._features(_some(pool, seed)))
+        means = runs.means
+        self.chosen = self._choose(means, names, seed)
+        if runs.censored.any():
+            # A run that was ended would have taken what the model says, if that is longer.
+            means = np.where(
+                runs.censored, np.maximum(means, self.chosen.predict(runs.codes)), means
+            )
+            self.chosen = self._choose(means, names, seed)
+        self._held_out = self.chosen.held_out[runs.point]
+        weights = (self.shares / runs.counts)[runs.point]
+        self._intervals = Intervals(
+            self._done[runs.point], runs.observed, self._held_out, weights, level
+        )
+        outcomes = np.concatenate([self._done, self._features(failed)])
+        self.failures = FailureModel(seed, self._features.groups).fit(
+            outcomes, np.arange(len(outcomes)) >= len(self._done)
+        )
+        self._pool = _some(pool, seed)
+
+    def _choose(self, means: Floats, names: Sequence[str], seed: int) -> Chosen:
+        return choose(self.space.dimensions, self.runs.codes, means, self.shares, names, seed)
+
+    def predict(self, codes: Floats) -> Forecast:
+        median = self.chosen.predict(codes)
+        X = self._features(codes)
+        lower, upper = self._intervals.bounds(X, median)
+        return Forecast(median, lower, upper, self._outside(X), self.failures.probability(X))
+
+    def _outside(self, X: Floats) -> NDArray[np.bool_]:
+        low, high = self._done.min(axis=0) - _MARGIN, self._done.max(axis=0) + _MARGIN
+        return np.asarray(((low > X) | (high < X)).any(axis=1))
+
+    def errors(self) -> dict[str, Any]:
+        """What runs that were left out were missed by, the noise floor beside it."""
+        means, held_out = self.runs.means, self.chosen.held_out
+        noise, relative = self.runs.noise, self.runs.relative_noise
+        nonzero = means != 0.0
+        missed = np.abs(held_out[nonzero] / means[nonzero] - 1.0)
+        return {
+            "rmse": float(np.sqrt(self.chosen.error)),
+            "mre_pct": float(100.0 * np.average(missed, weights=self.shares[nonzero]))
+            if nonzero.any()
+            else None,
+            "noise_rmse": noise,
+            "noise_pct": None if relative is None else 100.0 * relative,
+            "of_learners_rmse": {
+                name: float(np.sqrt(error)) for name, error in self.chosen.errors.items()
+            },
+        }
+
+    def left_out(self) -> tuple[Floats, Floats, Floats]:
+        """The (n,) mean values of points, their predictions without them, and their shares."""
+        return self.runs.means, self.chosen.held_out, self.shares
+
+    def importances(self) -> dict[str, float]:
+        """By dimension, how much predictions move if its values are shuffled; summing to 1."""
+        rng = np.random.default_rng(0)
+        codes = self._pool[rng.integers(len(self._pool), size=512)]
+        base = self.chosen.predict(codes)
+        moved = {}
+        for place, name in enumerate(self.space.names):
+            shuffled = codes.copy()
+            shuffled[:, place] = rng.permutation(codes[:, place])
+            moved[name] = float(np.mean((self.chosen.predict(shuffled) - base) ** 2))
+        total = sum(moved.values())
+        return {name: move / total if total > 0.0 else 0.0 for name, move in moved.items()}
+
+
+def nearest_shares(done: Floats, pool: Floats) -> Floats:
+    """(n,) shares of the space that lie nearest to each run, summing to n. A tenth is shared
+    equally, so that no run counts for nothing."""
+    nearest = cKDTree(done).query(pool)[1]
+    shares = np.bincount(nearest, minlength=len(done)) / len(pool)
+    return 0.9 * len(done) * shares + 0.1
+
+
+def _some(pool: Floats, seed: int) -> Floats:
+    if len(pool) <= _SAMPLE:
+        return pool
+    rng = np.random.default_rng(seed)
+    return pool[rng.choice(len(pool), _SAMPLE, replace=False, shuffle=False)]

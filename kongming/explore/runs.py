@@ -1,0 +1,119 @@
+"""The runs of which a profiler was told, as arrays of distinct points."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kongming.arrays import Floats
+
+VALUE = "value"
+"""The name of a metric that was told without one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run: its codes, and what it measured by metric, or why it failed. ``at_least``: it was
+    ended after so much of the first metric, which is a lower bound and no failure."""
+
+    codes: tuple[float, ...]
+    values: Mapping[str, float] | None = None
+    error: str | None = None
+    cost: float | None = None
+    at_least: float | None = None
+
+    def measured(self, metric: str, *, first: bool) -> float | None:
+        """The value of a metric, a lower bound of the ``first`` included."""
+        if self.values is not None:
+            return self.values.get(metric)
+        return self.at_least if first else None
+
+    @property
+    def failed(self) -> bool:
+        return self.values is None and self.at_least is None
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "codes": plain(self.codes),
+            "values": None if self.values is None else dict(self.values),
+            "error": self.error,
+            "cost": self.cost,
+            "at_least": self.at_least,
+        }
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> Run:
+        return cls(coded(document["codes"]), *(document[key] for key in cls.__slots__[1:]))
+
+
+class Measured(NamedTuple):
+    """Distinct points (n, d), the mean (n,) of their values, how many there are of each, and for
+    each of all (m,) observations its point and value. ``censored`` (n,): lower bounds."""
+
+    codes: Floats
+    means: Floats
+    counts: np.ndarray
+    point: np.ndarray
+    observed: Floats
+    censored: np.ndarray
+
+    @property
+    def noise(self) -> float | None:
+        """The pooled standard deviation of repeats; None where no point was repeated."""
+        return _pooled(self.observed - self.means[self.point], self.counts)
+
+    @property
+    def relative_noise(self) -> float | None:
+        """The same of the logarithms; None where values are not above 0 either."""
+        if not len(self.observed) or self.observed.min() <= 0.0:
+            return None
+        logs = np.log(self.observed)
+        means = np.bincount(self.point, logs) / self.counts
+        return _pooled(logs - means[self.point], self.counts)
+
+
+def measured(runs: Sequence[Run], metric: str, width: int, *, first: bool = True) -> Measured:
+    """The runs that measured a metric, by point."""
+    told = [
+        (run.codes, value, run.values is None)
+        for run in runs
+        if (value := run.measured(metric, first=first)) is not None
+    ]
+    codes = rows([codes for codes, _, _ in told], width)
+    observed = np.array([value for _, value, _ in told], dtype=np.float64)
+    places: dict[bytes, int] = {}
+    point = np.array(
+        [places.setdefault((row + 0.0).tobytes(), len(places)) for row in codes], dtype=np.intp
+    )
+    first_of = np.unique(point, return_index=True)[1] if len(point) else point
+    counts = np.bincount(point, minlength=len(places))
+    sums = np.bincount(point, observed, minlength=len(places))
+    bounds = np.array([ended for _, _, ended in told], dtype=bool)
+    # A point that was measured as well is known better than by its bound.
+    censored = np.ones(len(places), dtype=bool)
+    np.logical_and.at(censored, point, bounds)
+    return Measured(
+        codes[first_of], sums / np.maximum(counts, 1), counts, point, observed, censored
+    )
+
+
+def rows(codes: Sequence[tuple[float, ...]], width: int) -> Floats:
+    return np.array(codes, dtype=np.float64).reshape(len(codes), width)
+
+
+def plain(codes: tuple[float, ...]) -> list[float | None]:
+    """Codes as JSON, which has no NaN."""
+    return [None if math.isnan(code) else code for code in codes]
+
+
+def coded(codes: Sequence[float | None]) -> tuple[float, ...]:
+    return tuple(math.nan if code is None else float(code) for code in codes)
+
+
+def _pooled(deviations: Floats, counts: np.ndarray) -> float | None:
+    spare = int(counts.sum()) - len(counts)
+    return float(np.sqrt((deviations**2).sum() / spare)) if spare > 0 else None

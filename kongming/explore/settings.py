@@ -1,0 +1,65 @@
+"""Checks of what a profiler is given: an error names the field, what was found and allowed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+import numpy as np
+
+from kongming.explore.errors import ExploreError
+
+
+def finite(value: object, field: str) -> float:
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ExploreError("is no number.", field=field, found=repr(value), allowed="a number")
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        raise ExploreError("is not finite.", field=field, found=repr(value), allowed="a number")
+    return number
+
+
+def within(
+    value: object, field: str, low: float, high: float = math.inf, *, open_: bool = False
+) -> float:
+    """A number from ``low`` to ``high``; ``open_``: without the ends."""
+    number = finite(value, field)
+    if not low <= number <= high or (open_ and number in (low, high)):
+        words = "above" if open_ else "from"
+        allowed = f"{words} {low:g}" + ("" if high == math.inf else f" to {high:g}")
+        raise ExploreError("is out of range.", field=field, found=number, allowed=allowed)
+    return number
+
+
+def whole(value: object, field: str, least: int) -> int:
+    if isinstance(value, np.integer):
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        allowed = f"a whole number from {least}"
+        raise ExploreError("is out of range.", field=field, found=repr(value), allowed=allowed)
+    return value
+
+
+def one_of(value: object, field: str, known: Iterable[str]) -> str:
+    names = tuple(known)
+    if not isinstance(value, str) or value not in names:
+        allowed = ", ".join(names)
+        raise ExploreError("is not known.", field=field, found=repr(value), allowed=allowed)
+    return value
+
+
+def three_weights(weights: object) -> tuple[float, float, float]:
+    if not isinstance(weights, tuple | list) or len(weights) != 3:
+        raise ExploreError(
+            "are not three numbers.",
+            field="weights",
+            found=repr(weights),
+            allowed="of error, size and cost",
+        )
+    error, size, cost = (finite(weight, "weights") for weight in weights)
+    return error, size, cost
