@@ -6,12 +6,16 @@ from typing import Self
 
 import numpy as np
 from scipy.spatial import cKDTree
+from sklearn.linear_model import LogisticRegression
 
 from kongming.arrays import Floats
 from kongming.explore.learners.gaussian_process import GaussianProcess
 
-AVOIDED = 0.2
+_AVOIDED = 0.1
 """Probability of failure from which a point is suggested only if there is no other."""
+_CLOSER = 2.5
+"""A point is avoided as well unless a success is so many times closer than any failure."""
+_MOST_PAIRED = 12
 
 
 class FailureModel:
@@ -26,9 +30,11 @@ class FailureModel:
         self._share = float(failed.mean()) if len(failed) else 0.0
         self._process = None
         if 0.0 < self._share < 1.0:
-            process = GaussianProcess(self.seed, self.groups, steps=20)
+            self._logistic = LogisticRegression(C=30.0, max_iter=300).fit(_terms(X), failed)
+            process = GaussianProcess(self.seed, self.groups, steps=20, most_tuned=150)
             self._process = process.fit(X, failed.astype(np.float64))
-            self._bad = cKDTree(X[failed])
+            columns = self._process.stretched(X)
+            self._good, self._bad = cKDTree(columns[~failed]), cKDTree(columns[failed])
         return self
 
     def probability(self, X: Floats) -> Floats:
@@ -36,5 +42,31 @@ class FailureModel:
         if self._process is None:
             return np.full(len(X), self._share)
         likely = np.clip(self._process.predict(X), 0.0, 1.0)
-        # What failed will fail: repeats of such a point teach nothing.
-        return np.where(self._bad.query(X)[0] < 1e-9, np.maximum(likely, 0.5), likely)
+        # Half is what nothing more is known of than that the nearest run failed.
+        good, bad = self._distances(X)
+        return np.where((bad < good) & (bad < 1e-9), np.maximum(likely, 0.5), likely)
+
+    def safe(self, X: Floats) -> np.ndarray:
+        """(n,) whether a run will probably succeed, and lies on the side of the successes."""
+        safe = self.probability(X) < _AVOIDED
+        if self._process is None:
+            return safe
+        # Few failures say more by a smooth boundary, which also holds where nothing was run.
+        safe &= self._logistic.predict_proba(_terms(X))[:, 1] < _AVOIDED / 2.0
+        good, bad = self._distances(X)
+        return np.asarray(safe & (_CLOSER * good < bad))
+
+    def _distances(self, X: Floats) -> tuple[Floats, Floats]:
+        """To the nearest success and failure, in length scales."""
+        assert self._process is not None
+        columns = self._process.stretched(X)
+        return self._good.query(columns)[0], self._bad.query(columns)[0]
+
+
+def _terms(X: Floats) -> Floats:
+    """Columns and their products, of which a boundary is made."""
+    if X.shape[1] > _MOST_PAIRED:
+        return 4.0 * X - 2.0
+    centred = 4.0 * X - 2.0
+    first, second = np.triu_indices(X.shape[1])
+    return np.column_stack([centred, centred[:, first] * centred[:, second]])

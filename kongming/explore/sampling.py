@@ -60,8 +60,8 @@ class Group:
             codes, weights = codes[allowed], weights[allowed]
             if np.isnan(codes).any():
                 # What differs in absent dimensions alone is one point.
-                codes, first = np.unique(codes, axis=0, return_index=True)
-                weights = weights[first]
+                first = first_of_each(codes)
+                codes, weights = codes[first], weights[first]
         return codes, np.cumsum(weights)
 
     def draw(self, count: int, rng: np.random.Generator, most_tries: int | None = None) -> Floats:
@@ -117,3 +117,10 @@ def groups(
         )
         for places in members.values()
     ]
+
+
+def first_of_each(codes: Floats) -> np.ndarray:
+    """The places of distinct rows, in the order of their codes."""
+    # numpy counts NaN as different from NaN here.
+    comparable = np.where(np.isnan(codes), -np.inf, codes)
+    return np.asarray(np.unique(comparable, axis=0, return_index=True)[1])

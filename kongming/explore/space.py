@@ -15,7 +15,7 @@ from kongming.arrays import Floats
 from kongming.csv_rows import read_rows
 from kongming.explore.dimensions import Dimension, Value, read
 from kongming.explore.errors import ExploreError
-from kongming.explore.sampling import MOST_LISTED, Group, Judge, groups
+from kongming.explore.sampling import MOST_LISTED, Group, Judge, first_of_each, groups
 from kongming.expressions import Expression, parse_condition
 from kongming.records.errors import InputError
 
@@ -69,7 +69,7 @@ class Space:
         self._order = self._condition_order()
         if rows is not None:
             codes, allowed = self.judged(rows)
-            rows = np.unique(codes[allowed], axis=0)
+            rows = codes[allowed][first_of_each(codes[allowed])]
         self._rows = rows
         linked = [clause.names for clause in self._clauses]
         linked += [when.names | {name} for name, when in self._conditions.items()]
@@ -335,7 +335,7 @@ class Space:
         codes = self.draw(POOL, rng, most_tries=_POOL_TRIES)
         if len(codes) < 64:
             codes = np.concatenate([codes, self.draw(64, rng)])
-        return np.unique(codes, axis=0), False
+        return codes[first_of_each(codes)], False
 
     def _all(self) -> Floats | None:
         parts: list[Floats] = []

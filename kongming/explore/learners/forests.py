@@ -23,9 +23,17 @@ class Forest:
 
     def fit(self, X: Floats, y: Floats) -> Self:
         self._forest = ExtraTreesRegressor(
-            n_estimators=_TREES, random_state=self.seed % 2**32, bootstrap=self.bootstrap
+            n_estimators=_TREES,
+            random_state=self.seed % 2**32,
+            bootstrap=self.bootstrap,
+            oob_score=self.bootstrap,
         ).fit(X, y)
         return self
+
+    @property
+    def out_of_bag(self) -> Floats:
+        """(n,) predictions of each run by the trees that did not see it, with ``bootstrap``."""
+        return np.asarray(self._forest.oob_prediction_)
 
     def predict(self, X: Floats) -> Floats:
         return np.asarray(self._forest.predict(X))

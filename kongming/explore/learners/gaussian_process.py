@@ -10,8 +10,6 @@ from scipy.optimize import minimize
 
 from kongming.arrays import Floats
 
-_MOST_TUNED = 250
-"""Runs that the kernel's parameters are chosen by."""
 _MOST = 1500
 _SMOOTH, _ROUGH = "rbf", "matern"
 
@@ -24,8 +22,12 @@ class GaussianProcess:
     choices of an unordered dimension are equally far from each other.
     """
 
-    def __init__(self, seed: int = 0, groups: Floats | None = None, steps: int = 40) -> None:
-        self.seed, self._groups, self.steps = seed, groups, steps
+    def __init__(
+        self, seed: int = 0, groups: Floats | None = None, steps: int = 40, most_tuned: int = 250
+    ) -> None:
+        """``most_tuned``: runs by which the kernel is chosen, in so many ``steps``."""
+        self.seed, self._groups = seed, groups
+        self.steps, self.most_tuned = steps, most_tuned
 
     def fit(self, X: Floats, y: Floats) -> Self:
         rng = np.random.default_rng(self.seed)
@@ -37,8 +39,8 @@ class GaussianProcess:
         self._mean, self._scale = float(y.mean()), float(y.std()) or 1.0
         self._X, self._y = X, (y - self._mean) / self._scale
         rows = np.arange(len(X))
-        if len(X) > _MOST_TUNED:
-            rows = np.sort(rng.choice(len(X), _MOST_TUNED, replace=False))
+        if len(X) > self.most_tuned:
+            rows = np.sort(rng.choice(len(X), self.most_tuned, replace=False))
         self._tune(X[rows], self._y[rows])
         return self._condition(X, self._y)
 
@@ -83,10 +85,13 @@ class GaussianProcess:
         target's variance."""
         return np.asarray(solve_triangular(self._factor, self.covariance(self._X, X), lower=True))
 
+    def stretched(self, X: Floats) -> Floats:
+        """(n, p) columns in units of their length scales."""
+        return np.asarray(X * np.sqrt(self._members @ np.exp(-2.0 * self._lengths)))
+
     def covariance(self, A: Floats, B: Floats) -> Floats:
         """(a, b) prior covariances."""
-        weights = np.sqrt(self._members @ np.exp(-2.0 * self._lengths))
-        squared = _squared(A * weights, B * weights)
+        squared = _squared(self.stretched(A), self.stretched(B))
         return self._amplitude * (_rbf(squared) if self.kernel == _SMOOTH else _matern(squared)[0])
 
     def _tune(self, X: Floats, y: Floats) -> None:

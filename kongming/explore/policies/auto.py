@@ -12,6 +12,7 @@ import numpy as np
 from scipy.spatial import cKDTree
 
 from kongming.arrays import Floats
+from kongming.explore.failures import FailureModel
 from kongming.explore.learners.forests import Forest
 from kongming.explore.learners.gaussian_process import GaussianProcess
 from kongming.explore.situation import Situation
@@ -19,18 +20,41 @@ from kongming.explore.situation import Situation
 _CANDIDATES = 2048
 _REFERENCE = 1024
 _NEAREST = 3
+_NOISY = 0.003
+"""Share of the variance that is noise, from which repeats are considered."""
+_DECADES = 30.0
 
 
 def choose(situation: Situation, count: int) -> Floats:
     """At most ``count`` codes."""
     left = situation.candidates(_CANDIDATES)
-    if not len(left):
-        return left
     X = situation.features
     done = X(np.concatenate([situation.runs, situation.failed, situation.pending]))
-    if len(situation.values) < first_runs(X(left).shape[1], situation.budget):
+    failures = None
+    if len(situation.failed) and len(left):
+        failures = _failures(situation)
+        safe = failures.safe(X(left))
+        if safe.sum() < count:
+            safe = np.argsort(failures.probability(X(left)), kind="stable")[:count]
+        left = left[safe]
+    if len(situation.values) < first_runs(len(X.names), situation.budget):
         return left[spread(X(left), done, count, situation.rng)]
-    return left[_most_removed(situation, left, done, count)]
+    again = _repeats(situation)
+    chosen = _most_removed(situation, left, again, done, failures, count)
+    return np.concatenate([left, again])[chosen]
+
+
+def _failures(situation: Situation) -> FailureModel:
+    X = situation.features
+    outcomes = X(np.concatenate([situation.runs, situation.failed]))
+    failed = np.arange(len(outcomes)) >= len(situation.runs)
+    return FailureModel(situation.seed, X.groups).fit(outcomes, failed)
+
+
+def _repeats(situation: Situation) -> Floats:
+    """Points that may be run again: all of them, unless repeats were all alike."""
+    alike = situation.noise is not None and situation.noise <= 0.0
+    return situation.runs[:0] if alike else situation.runs
 
 
 def first_runs(columns: int, budget: int) -> int:
@@ -54,66 +78,78 @@ def spread(points: Floats, done: Floats, count: int, rng: np.random.Generator) -
     return chosen
 
 
-def _most_removed(situation: Situation, left: Floats, done: Floats, count: int) -> list[int]:
+def _most_removed(
+    situation: Situation,
+    left: Floats,
+    again: Floats,
+    done: Floats,
+    failures: FailureModel | None,
+    count: int,
+) -> list[int]:
+    """Places within the candidates, never run (``left``) or to be repeated (``again``)."""
     X = situation.features
-    runs, values = X(situation.runs), situation.values
-    target = values
-    process = GaussianProcess(situation.seed, X.groups, steps=25).fit(runs, target)
-    forest = Forest(seed=situation.seed, bootstrap=True).fit(runs, target)
-    folds = np.random.default_rng(situation.seed).permutation(np.arange(len(runs)) % 5)
-    misses = (process.held_out(np.arange(len(runs))) - target) ** 2
-    smooth = float(np.mean((process.held_out(folds) - target) ** 2))
-    rough = _forest_error(runs, target, folds, situation.seed)
+    runs, values = X(situation.runs), _scaled(situation.values)
+    process = GaussianProcess(situation.seed, X.groups, steps=20, most_tuned=120).fit(runs, values)
+    forest = Forest(seed=situation.seed, bootstrap=True).fit(runs, values)
+    misses = (process.held_out(np.arange(len(runs))) - values) ** 2
+    smooth = float(np.mean(misses))
+    rough = float(np.mean((forest.out_of_bag - values) ** 2))
     trust = rough / max(smooth + rough, 1e-300)
 
+    # A repeat pays only where noise is more than the process can tell from roughness.
+    candidates = X(np.concatenate([left, again if process.noise > _NOISY else again[:0]]))
+    if not len(candidates):
+        return []
     pool = situation.pool
-    rows = situation.rng.choice(len(pool), min(_REFERENCE, len(pool)), replace=False)
-    reference, candidates = X(pool[rows]), X(left)
+    rows = situation.rng.choice(len(pool), min(_REFERENCE, len(pool)), replace=False, shuffle=False)
+    reference = X(pool[rows])
     weight = _local(runs, misses, reference)
+    if failures is not None:
+        # What cannot be run needs no prediction.
+        weight = weight * (1.0 - failures.probability(reference))
     # Points whose results are awaited count as measured.
     pending = X(situation.pending)
     if len(pending):
         fantasy = process.predict(pending)
-        process.condition(np.vstack([runs, pending]), np.concatenate([target, fantasy]))
-    across = process.covariance(candidates, reference)
+        process.condition(np.vstack([runs, pending]), np.concatenate([values, fantasy]))
     white_c, white_r = process.whitened(candidates), process.whitened(reference)
-    across -= white_c.T @ white_r
+    across = process.covariance(candidates, reference) - white_c.T @ white_r
     variance = np.maximum(process.prior_variance - (white_c**2).sum(axis=0), 1e-12)
     disagree = forest.members(candidates).var(axis=0)
     away = np.minimum(cKDTree(done).query(candidates)[0] ** 2, 1.0)
+    prices = None
+    if situation.cost_of is not None:
+        prices = situation.cost_of(np.concatenate([left, again])[: len(candidates)])
     chosen: list[int] = []
-    for _ in range(min(count, len(left))):
+    for _ in range(min(count, len(candidates))):
         removed = (across**2 @ weight) / (variance + process.noise + 1e-9)
         score = trust * _share(removed) + (1.0 - trust) * _share(disagree * away)
-        if situation.cost_of is not None:
-            score = score / situation.cost_of(left)
+        if prices is not None:
+            score = score / prices
         score[chosen] = -1.0
         at = int(np.argmax(score))
         chosen.append(at)
         # The posterior once that point is measured.
-        scale = np.sqrt(variance[at] + process.noise + 1e-9)
+        deviation = np.sqrt(variance[at] + process.noise + 1e-9)
         own = process.covariance(candidates, candidates[[at]])[:, 0] - white_c.T @ white_c[:, at]
-        step_c, step_r = own / scale, across[at] / scale
-        across = across - np.outer(step_c, step_r)
+        step_c, step_r = own / deviation, across[at] / deviation
+        across -= np.outer(step_c, step_r)
         variance = np.maximum(variance - step_c**2, 1e-12)
         white_c = np.vstack([white_c, step_c])
-        white_r = np.vstack([white_r, step_r])
         away = np.minimum(away, ((candidates - candidates[at]) ** 2).sum(axis=1))
     return chosen
+
+
+def _scaled(values: Floats) -> Floats:
+    """Logarithms of values above 0 that span decades, so that a cliff does not hide all else."""
+    if len(values) and values.min() > 0.0 and values.max() > _DECADES * values.min():
+        return np.log(values)
+    return values
 
 
 def _share(values: Floats) -> Floats:
     total = float(values.sum())
     return values / total if total > 0.0 else np.zeros_like(values)
-
-
-def _forest_error(X: Floats, y: Floats, folds: np.ndarray, seed: int) -> float:
-    error = 0.0
-    for fold in np.unique(folds):
-        rows = folds == fold
-        model = Forest(seed=seed).fit(X[~rows], y[~rows])
-        error += float(((model.predict(X[rows]) - y[rows]) ** 2).sum())
-    return error / len(y)
 
 
 def _local(runs: Floats, misses: Floats, points: Floats) -> Floats:

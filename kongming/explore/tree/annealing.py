@@ -64,7 +64,7 @@ def best_split(
     if not len(scores) or not np.isfinite(scores).any():
         return None
     order = np.argsort(scores, kind="stable")
-    best = (normals[order[0]], offsets[order[0]], scores[order[0]])
+    best = _refined(search, normals[order[0]], float(offsets[order[0]]), float(scores[order[0]]))
     if shape == "oblique" and live.sum() > 1:
         steep = _cuts(_slope_directions(U, y, live), search)
         normals, offsets, scores = (
@@ -79,7 +79,9 @@ def best_split(
             search.criterion = "linear"
             normals, offsets = np.concatenate([normals, normal[None]]), np.append(offsets, offset)
             scores = search.scores(search.sides(normals, offsets))
-        annealed = _anneal(search, *_best(normals, offsets, scores), iterations, live, rng)
+        annealed = _refined(
+            search, *_anneal(search, *_best(normals, offsets, scores), iterations, live, rng)
+        )
         # Only what is really better bends away from the axes.
         if annealed[2] < best[2] - 1e-9:
             best = annealed
@@ -170,6 +172,24 @@ def _cuts(directions: Floats, search: _Search) -> tuple[Floats, Floats, Floats]:
         return np.empty((0, search.U.shape[1])), np.empty(0), np.empty(0)
     across, at = np.array(normals), np.array(offsets)
     return across, at, search.scores(search.sides(across, at))
+
+
+def _refined(
+    search: _Search, normal: Floats, offset: float, score: float
+) -> tuple[Floats, float, float]:
+    """The best of all cuts across the same direction between this one's neighbours."""
+    values = np.unique(search.U @ normal)
+    middles = (values[1:] + values[:-1]) / 2.0
+    reach = len(middles) // _CUTS + 1
+    at = int(np.searchsorted(middles, offset))
+    near = middles[max(at - reach, 0) : at + reach]
+    if not len(near):
+        return normal, offset, score
+    scores = search.scores(search.sides(np.repeat(normal[None], len(near), axis=0), near))
+    best = int(np.argmin(scores))
+    if scores[best] < score:
+        return normal, float(near[best]), float(scores[best])
+    return normal, offset, score
 
 
 def _anneal(

@@ -1,0 +1,93 @@
+"""How policies divide and place runs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from kongming.explore import DecisionTreeProfiler, Space
+from kongming.explore.policies import POLICIES
+from kongming.explore.policies.dta import apportion, scores
+
+SQUARE = Space.from_dict({name: [(at + 0.5) / 20 for at in range(20)] for name in "xy"})
+
+
+@pytest.mark.parametrize(
+    ("shares", "held", "count", "quotas"),
+    [
+        ([1.0, 1.0], [9, 9], 4, [2, 2]),
+        ([3.0, 1.0], [9, 9], 4, [3, 1]),
+        ([2.0, 1.0, 1.0], [9, 9, 9], 5, [3, 1, 1]),
+        ([3.0, 1.0], [1, 9], 4, [1, 3]),
+        ([-1.0, 1.0], [9, 9], 3, [0, 3]),
+        ([-1.0, -1.0], [9, 9], 2, [1, 1]),
+        ([0.0], [2], 5, [2]),
+        ([1.0, 0.0], [1, 3], 4, [1, 3]),
+    ],
+)
+def test_largest_remainder(
+    shares: list[float], held: list[int], count: int, quotas: list[int]
+) -> None:
+    assert apportion(np.array(shares), np.array(held), count).tolist() == quotas
+
+
+def test_scores_of_leaves() -> None:
+    got = scores(np.array([2.0, 1.0]), np.array([0.2, 0.8]), np.array([5.0, 10.0]), (1, 0.5, 1))
+    assert got == pytest.approx([1.0 + 0.125 - 0.5, 0.5 + 0.5 - 1.0])
+
+
+@pytest.mark.parametrize("policy", sorted(POLICIES))
+def test_a_policy_spends_its_budget_on_distinct_points(policy: str) -> None:
+    runs = []
+    for _ in range(2):
+        profiler = DecisionTreeProfiler(SQUARE, budget=24, batch=5, policy=policy, model="lines")
+        points = []
+        while chosen := profiler.suggest():
+            points += chosen
+            for point in chosen:
+                profiler.tell(point, -point["x"] * point["y"] + 3.0 * (point["x"] > 0.7))
+        runs.append(points)
+    assert runs[0] == runs[1]
+    assert len(runs[0]) == 24
+    assert len({(point["x"], point["y"]) for point in runs[0]}) == 24
+
+
+def test_the_first_points_of_panic_are_corners() -> None:
+    profiler = DecisionTreeProfiler(SQUARE, budget=8, batch=4, policy="panic")
+    corners = {(x, y) for x in (0.025, 0.975) for y in (0.025, 0.975)}
+    assert {(point["x"], point["y"]) for point in profiler.suggest()} == corners
+
+
+def test_the_tree_samples_where_the_function_is_hard() -> None:
+    profiler = DecisionTreeProfiler(
+        SQUARE, budget=80, batch=8, policy="dta", weights=(1.0, 0.0, 0.0), model="lines"
+    )
+    told = []
+    while points := profiler.suggest():
+        for point in points:
+            told.append(point)
+            bump = np.exp(-40 * ((point["x"] - 0.75) ** 2 + (point["y"] - 0.75) ** 2))
+            profiler.tell(point, point["x"] + point["y"] + 5.0 * bump)
+    inside = np.mean([point["x"] > 0.5 and point["y"] > 0.5 for point in told])
+    assert inside > 0.35
+
+
+@pytest.mark.parametrize(
+    "options", [{"rebuild": False}, {"split": "axis"}, {"criterion": "variance"}]
+)
+def test_variants_of_the_tree(options: dict[str, object]) -> None:
+    profiler = DecisionTreeProfiler(
+        SQUARE,
+        budget=30,
+        batch=6,
+        policy="dta",
+        model="lines",
+        **options,  # type: ignore[arg-type]
+    )
+    while points := profiler.suggest():
+        for point in points:
+            profiler.tell(point, abs(point["x"] - point["y"]))
+        again = DecisionTreeProfiler.from_json(profiler.to_json())
+        resumed = again.suggest()
+        assert resumed == DecisionTreeProfiler.from_json(profiler.to_json()).suggest()
+    assert profiler.report()["runs"] == 30

@@ -1,0 +1,278 @@
+"""The loop of a profiler: suggested, told, saved, resumed, predicted."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kongming.explore import DecisionTreeProfiler, ExploreError, Space
+from kongming.records.errors import IncompatibleError, InputError, UntrainedError
+
+SPACE = Space.from_dict(
+    {
+        "nodes": [2, 4, 8],
+        "mem_gb": {"from": 1, "to": 64, "log": True},
+        "codec": {"choices": ["gz", "xz"]},
+        "level": {"from": 1, "to": 9, "when": 'codec == "xz"'},
+    },
+    forbid=["nodes * mem_gb > 256"],
+)
+
+
+def _seconds(point: dict[str, Any]) -> float:
+    return 100.0 / point["nodes"] + 3.0 * point.get("level", 0) + 40.0 / point["mem_gb"]
+
+
+def _profiled(space: Space = SPACE, **settings: Any) -> DecisionTreeProfiler:
+    profiler = DecisionTreeProfiler(space, **{"budget": 30, "model": "pairs", **settings})
+    while points := profiler.suggest():
+        for point in points:
+            profiler.tell(point, _seconds(point))
+    return profiler
+
+
+@pytest.mark.parametrize("policy", ["dta", "auto"])
+def test_a_resumed_profiler_goes_on_alike(policy: str) -> None:
+    profiler = DecisionTreeProfiler(SPACE, budget=25, batch=4, policy=policy, model="pairs")
+    while points := profiler.suggest():
+        told, late = points[1:], points[0]
+        for point in told:
+            profiler.tell(point, _seconds(point) if point["mem_gb"] > 1 else None, cost=2.0)
+        resumed = DecisionTreeProfiler.from_json(profiler.to_json())
+        profiler.tell(late, _seconds(late))
+        resumed.tell(late, _seconds(late))
+        assert json.loads(resumed.to_json()) == json.loads(profiler.to_json())
+        assert resumed.suggest(1) == DecisionTreeProfiler.from_json(profiler.to_json()).suggest(1)
+    asked = SPACE.decode(SPACE.draw(5, np.random.default_rng(0)))
+    again = DecisionTreeProfiler.from_json(profiler.to_json()).predict(asked)
+    assert np.array_equal(again.median, profiler.predict(asked).median)
+    assert np.array_equal(again.upper, profiler.predict(asked).upper)
+
+
+def test_pending_points_count_and_are_not_repeated() -> None:
+    profiler = DecisionTreeProfiler(SPACE, budget=12, batch=5, policy="auto", model="lines")
+    points = profiler.suggest(4) + profiler.suggest(4) + profiler.suggest(9)
+    assert len(points) == 12
+    assert len({tuple(sorted(map(str, point.items()))) for point in points}) == 12
+    assert profiler.suggest() == []
+
+
+def test_points_that_were_not_suggested_and_repeats_are_welcome() -> None:
+    profiler = DecisionTreeProfiler(SPACE, budget=10, model="lines")
+    point = {"nodes": 2, "mem_gb": 4, "codec": "gz"}
+    for value in (10.0, 11.0, 12.0):
+        profiler.tell(point, value)
+    profiler.tell({**point, "nodes": 8}, 4.0)
+    assert profiler.report()["error"]["noise_rmse"] == pytest.approx(1.0)
+    assert len(profiler.suggest(50)) == 6
+
+
+def test_a_space_that_is_exhausted_ends_the_loop() -> None:
+    profiler = DecisionTreeProfiler(Space.from_dict({"a": [1, 2, 3]}), budget=10, batch=2)
+    while points := profiler.suggest():
+        for point in points:
+            profiler.tell(point, float(point["a"]))
+    assert profiler.report()["runs"] == 3
+
+
+def test_predictions() -> None:
+    profiler = _profiled()
+    points = SPACE.decode(SPACE.draw(200, np.random.default_rng(1)))
+    forecast = profiler.predict(points)
+    truth = np.array([_seconds(point) for point in points])
+    for column in ("median", "lower", "upper", "extrapolating", "failure_probability"):
+        assert getattr(forecast, column).shape == (200,)
+    assert np.mean(np.abs(forecast.median / truth - 1.0)) < 0.1
+    assert np.all((forecast.lower <= forecast.median) & (forecast.median <= forecast.upper))
+    assert np.mean((forecast.lower <= truth) & (truth <= forecast.upper)) > 0.75
+    assert not forecast.failure_probability.any()
+    assert (
+        max(profiler.report()["importances"], key=profiler.report()["importances"].get) != "codec"
+    )
+    assert profiler.model_name == "pairs"
+    assert profiler.tree_.leaf_count_ >= 1
+
+
+def test_what_lies_outside_the_runs_is_extrapolated() -> None:
+    profiler = DecisionTreeProfiler(Space.from_dict({"a": {"from": 0, "to": 100}}), model="lines")
+    for a in (10, 20, 30, 40):
+        profiler.tell({"a": a}, 2.0 * a)
+    assert profiler.predict([{"a": 25}, {"a": 90}]).extrapolating.tolist() == [False, True]
+
+
+def test_failures_are_learned_and_kept() -> None:
+    grid = [(at + 0.5) / 20 for at in range(20)]
+    profiler = DecisionTreeProfiler(
+        Space.from_dict({"x": grid, "y": grid}), budget=60, batch=6, model="pairs"
+    )
+    failed = []
+    while points := profiler.suggest():
+        for point in points:
+            failed.append(point["x"] > 0.85)
+            value = None if failed[-1] else 1.0 + point["y"]
+            profiler.tell(point, value, error="out of memory" if failed[-1] else None)
+    assert sum(failed[20:]) <= 4
+    report = profiler.report()
+    assert report["failed"] == sum(failed)
+    assert report["errors"] == ["out of memory"]
+    risk = profiler.predict([{"x": grid[19], "y": 0.525}, {"x": 0.225, "y": 0.525}])
+    assert risk.failure_probability[0] > 0.5 > risk.failure_probability[1]
+
+
+def test_nothing_is_predicted_where_all_runs_failed() -> None:
+    profiler = DecisionTreeProfiler(SPACE, budget=4, batch=4)
+    for point in profiler.suggest():
+        profiler.tell(point, None, error="no such file")
+    with pytest.raises(UntrainedError, match="no such file") as refused:
+        profiler.predict([{"nodes": 2, "mem_gb": 1, "codec": "gz"}])
+    assert refused.value.exit_status == 3
+    assert profiler.report()["failed"] == 4
+
+
+def test_a_timeout_is_a_lower_bound() -> None:
+    profiler = DecisionTreeProfiler(Space.from_dict({"a": list(range(20))}), model="lines")
+    for a in range(0, 20, 2):
+        if a < 12:
+            profiler.tell({"a": a}, 10.0 * a + 5.0)
+        else:
+            profiler.tell({"a": a}, None, error="timeout", at_least=120.0)
+    forecast = profiler.predict([{"a": 19}, {"a": 5}])
+    assert forecast.median[0] > 125.0
+    assert not forecast.failure_probability.any()
+    assert profiler.report()["failed"] == 0
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda a, b: 0.0,
+        lambda a, b: -3.0 * a,
+        lambda a, b: float(a > 2),
+        lambda a, b: 1e9 * a + b,
+        lambda a, b: 7.0,
+    ],
+)
+def test_metrics_of_any_sign(function: Any) -> None:
+    space = Space.from_dict({"a": [0, 1, 2, 3, 4], "b": [0, 1, 2, 3, 4]})
+    profiler = DecisionTreeProfiler(space, budget=12, batch=4, model="auto")
+    while points := profiler.suggest():
+        for point in points:
+            profiler.tell(point, function(point["a"], point["b"]))
+    forecast = profiler.predict(space.decode(space.pool(np.random.default_rng(0))[0]))
+    assert np.isfinite(forecast.median).all()
+    assert np.all(forecast.lower <= forecast.upper)
+
+
+def test_several_metrics_of_a_run() -> None:
+    profiler = DecisionTreeProfiler(SPACE, budget=20, policy="uni", model="lines", metric="seconds")
+    while points := profiler.suggest():
+        for point in points:
+            profiler.tell(point, {"mb": 5.0 * point["mem_gb"], "seconds": _seconds(point)})
+    point = {"nodes": 2, "mem_gb": 32, "codec": "gz"}
+    assert profiler.predict([point], metric="mb").median[0] == pytest.approx(160.0, rel=0.5)
+    assert profiler.predict([point]).median[0] == pytest.approx(_seconds(point), rel=0.5)
+    with pytest.raises(UntrainedError, match="watts"):
+        profiler.predict([point], metric="watts")
+
+
+def test_costs() -> None:
+    space = Space.from_dict({"a": list(range(1, 41)), "b": list(range(10))})
+    spent = {}
+    for weights in ((1.0, 1.0, 0.0), (1.0, 1.0, 1.0)):
+        profiler = DecisionTreeProfiler(
+            space, budget=40, batch=8, policy="dta", weights=weights, cost="a", model="lines"
+        )
+        total = 0.0
+        while points := profiler.suggest():
+            for point in points:
+                total += point["a"]
+                profiler.tell(point, np.sin(point["a"] / 4.0) * point["b"], cost=point["a"])
+        spent[weights] = total
+    assert spent[1.0, 1.0, 1.0] < spent[1.0, 1.0, 0.0]
+    with pytest.raises(ExploreError, match="cost"):
+        DecisionTreeProfiler(space, cost="price * 2")
+
+
+def test_a_budget_in_costs_is_kept() -> None:
+    space = Space.from_dict({"a": list(range(1, 41)), "b": list(range(10))})
+    profiler = DecisionTreeProfiler(
+        space, budget=300, budget_in="cost", batch=4, cost="a", model="lines", policy="auto"
+    )
+    runs = 0
+    while points := profiler.suggest():
+        for point in points:
+            runs += 1
+            profiler.tell(point, point["a"] * 2.0)
+    assert profiler.spent <= 300.0
+    assert runs >= 15
+
+
+def test_it_stops_once_enough_is_known() -> None:
+    space = Space.from_dict({"a": list(range(1, 31)), "b": list(range(1, 31))})
+    profiler = DecisionTreeProfiler(
+        space, budget=200, batch=10, stop_pct=5.0, model="lines", policy="uni"
+    )
+    while points := profiler.suggest():
+        for point in points:
+            profiler.tell(point, 50.0 + point["a"] + 2.0 * point["b"])
+    assert profiler.stopped
+    assert profiler.report()["runs"] < 60
+
+
+@pytest.mark.parametrize(
+    ("settings", "word"),
+    [
+        ({"budget": 1}, "budget"),
+        ({"budget": 10.5}, "budget"),
+        ({"budget": float("nan"), "budget_in": "cost"}, "budget"),
+        ({"batch": 0}, "batch"),
+        ({"policy": "best"}, "policy"),
+        ({"model": "svm"}, "model"),
+        ({"weights": (1.0, 2.0)}, "weights"),
+        ({"weights": (1.0, 2.0, float("inf"))}, "weights"),
+        ({"level": 1.0}, "level"),
+        ({"stop_pct": -1.0}, "stop_pct"),
+        ({"random_state": -1}, "random_state"),
+        ({"cost": 3}, "cost"),
+    ],
+)
+def test_settings_that_are_refused(settings: Any, word: str) -> None:
+    with pytest.raises(ExploreError, match=word) as refused:
+        DecisionTreeProfiler(SPACE, **settings)
+    assert refused.value.exit_status == 2
+
+
+@pytest.mark.parametrize(
+    ("value", "options"),
+    [
+        (float("nan"), {}),
+        (float("inf"), {}),
+        ("12", {}),
+        (True, {}),
+        ({}, {}),
+        (1.0, {"cost": -1.0}),
+        (1.0, {"cost": float("nan")}),
+        (1.0, {"error": "failed"}),
+    ],
+)
+def test_what_cannot_be_told(value: Any, options: Any) -> None:
+    profiler = DecisionTreeProfiler(SPACE)
+    with pytest.raises(ExploreError):
+        profiler.tell({"nodes": 2, "mem_gb": 4, "codec": "gz"}, value, **options)
+    with pytest.raises(ExploreError, match=r"forbid\[0\]"):
+        profiler.tell({"nodes": 8, "mem_gb": 64, "codec": "gz"}, 1.0)
+    assert profiler.report()["runs"] == 0
+
+
+def test_documents_that_are_refused() -> None:
+    document = json.loads(DecisionTreeProfiler(SPACE).to_json())
+    with pytest.raises(IncompatibleError, match="version 99"):
+        DecisionTreeProfiler.from_json(json.dumps({**document, "version": 99}))
+    with pytest.raises(InputError, match="damaged"):
+        DecisionTreeProfiler.from_json(json.dumps({**document, "suggested": 3}))
+    for text in ("{", "[]", "12"):
+        with pytest.raises(InputError):
+            DecisionTreeProfiler.from_json(text)

@@ -1,0 +1,171 @@
+"""Spaces: what is allowed, drawn uniformly, and refused by name."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kongming.explore import ExploreError, Space
+from kongming.records.errors import InputError
+
+LINKED = {
+    "nodes": [2, 4, 8],
+    "mem_gb": {"from": 1, "to": 64, "log": True},
+    "codec": {"choices": ["gz", "xz"]},
+    "level": {"from": 1, "to": 9, "when": 'codec == "xz"'},
+}
+
+
+def test_points_of_a_space_with_a_condition_and_a_forbidden_region() -> None:
+    space = Space.from_dict(LINKED, forbid=["nodes * mem_gb > 256"])
+    pool, whole = space.pool(np.random.default_rng(0))
+    points = space.decode(pool)
+    assert whole
+    assert len(points) == space.size == (64 + 64 + 32) * (1 + 9)
+    assert len({tuple(sorted(map(str, point.items()))) for point in points}) == len(points)
+    for point in points:
+        assert point["nodes"] * point["mem_gb"] <= 256
+        assert ("level" in point) == (point["codec"] == "xz")
+    assert np.array_equal(space.encode(points), pool, equal_nan=True)
+    assert isinstance(points[0]["mem_gb"], int)
+
+
+def test_draws_are_uniform_over_allowed_points() -> None:
+    space = Space.from_dict({"a": [1, 2, 3], "b": [1, 2, 3], "c": [True, False]}, ["a + b > 4"])
+    counts = Counter(map(tuple, space.draw(12_000, np.random.default_rng(1)).tolist()))
+    assert len(counts) == 12
+    assert min(counts.values()) > 850
+    assert max(counts.values()) < 1150
+
+
+def test_log_ranges_are_drawn_in_their_logarithm() -> None:
+    space = Space.from_dict(
+        {"x": {"from": 1.0, "to": 1024.0, "log": True}, "n": {"from": 1, "to": 1023, "log": True}}
+    )
+    drawn = space.draw(4000, np.random.default_rng(0))
+    assert abs((drawn[:, 0] < 32.0).mean() - 0.5) < 0.04
+    assert abs((drawn[:, 1] < 23.0).mean() - 0.5) < 0.05
+
+
+@pytest.mark.parametrize(
+    "forbid",
+    [
+        ["a * b * c * d > 5e6"],
+        ["a + b + c + d > 100"],
+        ["a > 100", "b > 100", "c > 1", "d > 10"],
+        ["(a + b) % 100 != 0", "c != d"],
+    ],
+)
+def test_rare_points_of_a_large_product(forbid: list[str]) -> None:
+    space = Space.from_dict({name: {"from": 1, "to": 1000} for name in "abcd"}, forbid)
+    drawn = space.draw(20, np.random.default_rng(0))
+    assert len(drawn) == 20
+    assert space.judged(drawn)[1].all()
+    pool, _ = space.pool(np.random.default_rng(0))
+    assert len(pool) >= 20
+    assert space.judged(pool)[1].all()
+
+
+def test_a_table_allows_its_rows_alone(tmp_path: Path) -> None:
+    file = tmp_path / "table.csv"
+    file.write_text("threads,codec,seconds\n1,gz,3\n2,gz,2\n1,xz,5\n1,gz,3.1\n")
+    space = Space.from_table(file, columns=["threads", "codec"])
+    assert space.size == 3
+    assert not space.contains({"threads": 2, "codec": "xz"})
+    assert space.contains({"threads": 2, "codec": "gz"})
+    drawn = space.decode(space.draw(50, np.random.default_rng(0)))
+    assert {(point["threads"], point["codec"]) for point in drawn} == {
+        (1, "gz"),
+        (2, "gz"),
+        (1, "xz"),
+    }
+    again = Space.from_document(space.to_dict())
+    assert again.size == 3
+    assert Space.from_table([{"a": 1, "b": True}, {"a": 2, "b": False}]).size == 2
+
+
+def test_toml(tmp_path: Path) -> None:
+    file = tmp_path / "space.toml"
+    file.write_text(
+        'forbid = ["threads > 4 and not fast"]\nthreads = [1, 2, 8]\nfast = [true, false]\n'
+        "[window]\nfrom = 10\nto = 30\nlog = true\n"
+    )
+    assert Space.from_toml(file).size == (3 + 2) * 21
+    file.write_text("threads = [1,")
+    with pytest.raises(ExploreError, match=r"space\.toml"):
+        Space.from_toml(file)
+
+
+@pytest.mark.parametrize(
+    ("spec", "forbid", "words"),
+    [
+        ({}, [], ["space", "no dimensions"]),
+        ({"a": []}, [], ["a:", "no values"]),
+        ({"a": [1, 1]}, [], ["a:", "twice"]),
+        ({"a": [1, "x"]}, [], ["a:", "mixes"]),
+        ({"a": [1.0, float("nan")]}, [], ["a:", "nan"]),
+        ({"a": {"from": 3, "to": 1}}, [], ["a:", "empty range"]),
+        ({"a": {"from": 0, "to": 1, "log": True}}, [], ["a.from", "logarithm"]),
+        ({"a": {"from": 0, "to": float("inf")}}, [], ["a.to", "inf"]),
+        ({"a": {"from": 0}}, [], ["a.to", "missing"]),
+        ({"a": {"from": 0, "to": 1, "step": 2}}, [], ["a.step", "not known"]),
+        ({"a": 3}, [], ["a:", "no dimension"]),
+        ({"a": [1, 2]}, ["b > 1"], ["forbid[0]", "'b > 1'"]),
+        ({"a": [1, 2]}, ["a >"], ["forbid[0]", "'a >'"]),
+        ({"a": [1, 2]}, ["__import__('os')"], ["forbid[0]"]),
+        ({"a": ["x", "y"]}, ["a == 'z'"], ["forbid[0]", "'z'", "x, y"]),
+        ({"a": [1, 2], "b": [1, 2]}, ["a > 0", "b > 1"], ["forbid[0]", "every point", "'a > 0'"]),
+        ({"a": [1, 2]}, ["a < 2", "a >= 2"], ["forbid[0], forbid[1]", "every point"]),
+        ({"a": {"from": 0, "to": 1, "when": "a > 0"}}, [], ["a.when", "itself"]),
+    ],
+)
+def test_what_is_no_space_is_refused(spec: Any, forbid: list[str], words: list[str]) -> None:
+    with pytest.raises(ExploreError) as refused:
+        Space.from_dict(spec, forbid)
+    for word in words:
+        assert word in str(refused.value)
+    assert isinstance(refused.value, InputError)
+    assert isinstance(refused.value, ValueError)
+    assert refused.value.exit_status == 2
+
+
+@pytest.mark.parametrize(
+    ("point", "words"),
+    [
+        ({"nodes": 3, "mem_gb": 1, "codec": "gz"}, ["nodes", "3", "2, 4, 8"]),
+        ({"nodes": 2, "mem_gb": 65, "codec": "gz"}, ["mem_gb", "65", "1 to 64"]),
+        ({"nodes": 2, "mem_gb": 1.5, "codec": "gz"}, ["mem_gb", "1.5"]),
+        ({"nodes": 2, "mem_gb": "1", "codec": "gz"}, ["mem_gb", "'1'"]),
+        ({"nodes": True, "mem_gb": 1, "codec": "gz"}, ["nodes", "True"]),
+        ({"nodes": 2, "mem_gb": float("nan"), "codec": "gz"}, ["mem_gb", "nan"]),
+        ({"nodes": 2, "mem_gb": 1}, ["codec", "missing"]),
+        ({"nodes": 2, "mem_gb": 1, "codec": "gz", "x": 1}, ["x", "no dimension"]),
+        ({"nodes": 2, "mem_gb": 1, "codec": "xz"}, ["level", "missing"]),
+        ({"nodes": 2, "mem_gb": 1, "codec": "gz", "level": 1}, ["level", "condition"]),
+        ({"nodes": 8, "mem_gb": 64, "codec": "gz"}, ["forbid[0]", "nodes * mem_gb > 256"]),
+    ],
+)
+def test_points_that_are_refused(point: Any, words: list[str]) -> None:
+    space = Space.from_dict(LINKED, forbid=["nodes * mem_gb > 256"])
+    with pytest.raises(ExploreError) as refused:
+        space.encode([point])
+    for word in words:
+        assert word in str(refused.value)
+
+
+def test_tables_that_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "table.csv"
+    file.write_text("a,b,a\n1,2,3\n")
+    with pytest.raises(ExploreError, match="twice"):
+        Space.from_table(file)
+    file.write_text("a,b\n1,\n")
+    with pytest.raises(ExploreError, match=r"row 1, column 'b'"):
+        Space.from_table(file)
+    with pytest.raises(ExploreError, match="no rows"):
+        Space.from_table([])
+    with pytest.raises(ExploreError, match="row 2, column 'b'"):
+        Space.from_table([{"a": 1, "b": 2}, {"a": 1}])
