@@ -44,7 +44,11 @@ _BINARY: dict[type[ast.operator], Callable[..., Floats]] = {
     ast.Div: np.divide,
     ast.Pow: np.power,
 }
-_ARITHMETIC = {**_BINARY, ast.Mod: np.mod, ast.FloorDiv: np.floor_divide}
+_ARITHMETIC: dict[type[ast.operator], Callable[..., Floats]] = {
+    **_BINARY,
+    ast.Mod: np.mod,
+    ast.FloorDiv: np.floor_divide,
+}
 _COMPARISONS: dict[type[ast.cmpop], Callable[..., Any]] = {
     ast.Lt: np.less,
     ast.LtE: np.less_equal,
@@ -257,8 +261,8 @@ def _value(node: ast.expr, values: Mapping[str, Any]) -> Any:
                 return 1.0 - _truth(inner)
             return -inner if isinstance(op, ast.USub) else inner
         case ast.BoolOp(op=op, values=parts):
-            combine = np.minimum if isinstance(op, ast.And) else np.maximum
-            return reduce(combine, [_truth(_value(part, values)) for part in parts])
+            truths = [_truth(_value(part, values)) for part in parts]
+            return reduce(np.minimum if isinstance(op, ast.And) else np.maximum, truths)
         case ast.BinOp(left=left, op=op, right=right):
             return _ARITHMETIC[type(op)](_value(left, values), _value(right, values))
         case ast.Compare(left=left, ops=ops, comparators=others):
@@ -306,4 +310,6 @@ def _present(value: Any) -> Floats:
     held = np.asarray(value)
     if held.dtype.kind == "f":
         return np.asarray(~np.isnan(held), dtype=np.float64)
-    return np.asarray(np.not_equal(held, None), dtype=np.float64)
+    return np.array([each is not None for each in held.ravel()], dtype=np.float64).reshape(
+        held.shape
+    )

@@ -204,9 +204,9 @@ def _feature_sets(dimensions: tuple[Dimension, ...]) -> dict[Scales, Features]:
     """The feature sets that differ from each other."""
     sets: dict[Scales, Features] = {}
     for scales in ("raw", "log", "both"):
-        features = Features(dimensions, scales)  # type: ignore[arg-type]
+        features = Features(dimensions, scales)
         if all(features.columns != other.columns for other in sets.values()):
-            sets[scales] = features  # type: ignore[index]
+            sets[scales] = features
     return sets
 
 

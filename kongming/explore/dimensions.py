@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import numbers
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -120,7 +121,7 @@ class Dimension:
         if self.kind == "real":
             return float(code)
         if self.kind == "numbers":
-            return self.values[self.grid().tolist().index(code)]
+            return self.values[list(self._codes.values()).index(code)]
         return self.values[int(code)]
 
     def decoder(self) -> Mapping[float, Value] | None:
@@ -231,10 +232,9 @@ def _listed(name: str, kind: str, values: list[Any], when: str | None) -> Dimens
             raise ExploreError(
                 "is no value.", field=name, found=repr(value), allowed="finite numbers and texts"
             )
-        if values.count(value) > 1 and len(values) < 1000:
-            raise ExploreError("is listed twice.", field=name, found=value)
     if len(set(values)) < len(values):
-        raise ExploreError("has values twice.", field=name)
+        twice = next(value for value, count in Counter(values).items() if count > 1)
+        raise ExploreError("is listed twice.", field=name, found=twice)
     texts = sum(isinstance(value, str) for value in values)
     booleans = sum(isinstance(value, bool) for value in values)
     if 0 < texts < len(values) or 0 < booleans < len(values):
@@ -284,9 +284,9 @@ def _range(name: str, kind: str, spec: Mapping[str, Any], when: str | None) -> D
         )
     return Dimension(
         name,
-        kind,
+        kind,  # type: ignore[arg-type]
         low=float(low),
         high=float(high),
         log=log,
-        when=when,  # type: ignore[arg-type]
+        when=when,
     )

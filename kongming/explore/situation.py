@@ -89,6 +89,7 @@ def without(codes: Floats, taken: set[bytes]) -> Floats:
 def _mixed(codes: Floats) -> Floats:
     mix = np.random.default_rng(0).uniform(1.0, 2.0, codes.shape[1])
     total = np.zeros(len(codes))
-    for column, weight in zip(np.nan_to_num(codes, nan=-1e9).T, mix, strict=True):
-        total += weight * column
+    filled = np.nan_to_num(codes, nan=-1e9)
+    for place, weight in enumerate(mix):
+        total += weight * filled[:, place]
     return total

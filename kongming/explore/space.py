@@ -435,7 +435,7 @@ class Space:
 
 def _holds(clause: Expression, columns: Mapping[str, Any]) -> np.ndarray:
     value = clause(columns)
-    return (value != 0.0) & ~np.isnan(value)
+    return np.asarray((value != 0.0) & ~np.isnan(value))
 
 
 def _numbers(texts: list[str]) -> list[Any]:

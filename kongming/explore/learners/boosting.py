@@ -38,4 +38,6 @@ class Boosting:
         return self
 
     def predict(self, X: Floats) -> Floats:
-        return np.asarray(self._mean + self._scale * self._model.predict(X, num_threads=1))
+        return np.asarray(
+            self._mean + self._scale * np.asarray(self._model.predict(X, num_threads=1))
+        )

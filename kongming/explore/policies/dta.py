@@ -36,7 +36,7 @@ def choose(situation: Situation, count: int) -> Floats:
         situation.rng.permutation(np.flatnonzero(homes == leaf))[:quota]
         for leaf, quota in enumerate(quotas)
     ]
-    return left[np.concatenate(chosen)]
+    return np.asarray(left[np.concatenate(chosen)])
 
 
 def scores(

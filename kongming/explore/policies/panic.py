@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import islice, product
+from itertools import product
 
 import numpy as np
 
@@ -12,6 +12,8 @@ from kongming.explore.situation import Situation, keys, without
 
 _LIMIT = 1 << 14
 _CORNERS = 32
+_LISTED = 6
+"""Columns of which all corners are listed: more have too many."""
 
 
 def choose(situation: Situation, count: int) -> Floats:
@@ -39,10 +41,10 @@ def _corners(situation: Situation) -> Floats:
         pool = pool[np.random.default_rng(situation.seed).integers(len(pool), size=_LIMIT)]
     points = X(pool)
     low, high = points.min(axis=0), points.max(axis=0)
-    ends = list(islice(product((0, 1), repeat=points.shape[1]), 1 << 12))
+    ends = np.array(list(product((False, True), repeat=min(points.shape[1], _LISTED))))
     rng = np.random.default_rng(situation.seed)
     if len(ends) > _CORNERS:
-        ends = [ends[at] for at in rng.choice(len(ends), _CORNERS, replace=False)]
+        ends = rng.integers(2, size=(_CORNERS, points.shape[1])).astype(bool)
     nearest = [
         int(np.argmin(((points - np.where(end, high, low)) ** 2).sum(axis=1))) for end in ends
     ]
