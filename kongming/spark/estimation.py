@@ -400,6 +400,12 @@ def warnings_of(estimator: Estimator, estimates: Sequence[Estimate]) -> list[str
             f"the replay of the recorded size is {100 * error:.0f}% off: the log does not explain "
             "its own time, and other sizes are as uncertain"
         )
+    sizes: dict[str, list[int]] = {}
     for each in estimates:
-        warnings += [f"{each.executors} executors: {remark}" for remark in each.remarks]
+        for remark in each.remarks:
+            sizes.setdefault(remark, []).append(each.executors)
+    for remark, counts in sizes.items():
+        low, high = min(counts), max(counts)
+        where = f"{low}" if low == high else f"{low} to {high}"
+        warnings.append(f"{where} executors: {remark}")
     return list(dict.fromkeys(warnings))

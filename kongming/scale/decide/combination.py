@@ -11,6 +11,10 @@ slowdown of one node:
   each round of a collect is a barrier.
 - serial terms (intercept, and those that know no machines): the node of the driver.
 
+The replay of a Spark application has no terms: its driver's gaps follow the driver's node, and its
+tasks all nodes. How far they wait for the slowest is replayed: a free slot takes the next task, so
+that a slow node does less of the work.
+
 Pure: no store and no measuring.
 """
 
@@ -32,6 +36,7 @@ from kongming.records.prediction import Interval
 from kongming.records.scaling import Part, PartKind, Scaled, Scaling, SlowedNode
 from kongming.scale.fit.fitting import backbone_of
 from kongming.scale.fit.model import ScaleFile, ScaleModel, ScalePrediction
+from kongming.scale.fit.spark_replay import ReplayFit
 from kongming.scale.fit.terms import SETUP
 from kongming.scale.points import Configuration, Points
 from kongming.steps import Steps, finish
@@ -186,7 +191,12 @@ def combine_in_steps(
     first = next((one for one in nodes if one.node_id == driver), nodes[0])
     weights = _weights(model, at, 1.0 if asked.iterations is None else asked.iterations)
     serial = sum(weight for _, kind, weight in weights if kind == "serial")
-    slowed, scale = yield from _draws(model, idle, nodes, first.node_id, serial, correlation)
+    waiting = 1.0
+    if isinstance(model.fit, ReplayFit):
+        waiting = model.fit.evenness(_per_machine(nodes, asked.machines))
+    slowed, scale = yield from _draws(
+        model, idle, nodes, first.node_id, serial, correlation, waiting
+    )
     calibrated = model.spread.coverage is not None and all(one.slowdown.calibrated for one in nodes)
     parts = _parts(weights, idle.median, first, slowest)
     scaled = Scaled(
@@ -212,6 +222,11 @@ def combine_in_steps(
         extrapolating=bool(reasons),
         notes=_notes(model, asked, nodes, parts),
     )
+
+
+def _per_machine(nodes: Sequence[SlowedNode], machines: int) -> list[float]:
+    """The median slowdown of each machine; machines go to the nodes in turn."""
+    return [nodes[k % len(nodes)].slowdown.median for k in range(machines)]
 
 
 def _check(asked: Scaling, nodes: Sequence[SlowedNode], driver: str) -> None:
@@ -264,6 +279,9 @@ def _weights(
     model: ScaleModel, at: Configuration, iterations: float
 ) -> list[tuple[str, PartKind, float]]:
     """Return each term, its kind, and its share of the idle runtime."""
+    if isinstance(model.fit, ReplayFit):
+        share = model.fit.serial_share(float(model.fit.predict(Points.of([at]))[0]))
+        return [("driver", "serial", share), ("tasks", "parallel", 1.0 - share)]
     backbone = backbone_of(model.fit)
     if backbone is None:
         return [("runtime", "whole", 1.0)]
@@ -310,13 +328,18 @@ def _draws(
     driver: str,
     serial: float,
     correlation: float,
+    waiting: float = 1.0,
 ) -> Steps[tuple[Floats, Floats]]:
-    """In steps, (n,) the whole job's slowdown, and (n,) the idle runtime over its median."""
+    """In steps, (n,) the whole job's slowdown, and (n,) the idle runtime over its median.
+
+    ``waiting``: from 0, the nodes share the work freely, to 1, all wait for the slowest.
+    """
     half = min(_HALF, max(_WORK // len(nodes), 256))
     noise = _noise(model)
     common = math.sqrt(correlation) * _mirrored(half, math.inf, "common")
     own = math.sqrt(1.0 - correlation)
     slowest = np.full(2 * half + 1, -np.inf)
+    speeds = np.zeros(2 * half + 1)
     first = slowest
     for start in range(0, len(nodes), _AT_ONCE):
         if start and start % _IN_A_STEP == 0:
@@ -328,10 +351,15 @@ def _draws(
         draws += common
         logs = _log_slowdowns([one.slowdown for one in some], draws, noise)
         slowest = np.maximum(slowest, logs.max(axis=0))
+        if waiting < 1.0:
+            speeds += np.exp(-logs).sum(axis=0)
         for log, one in zip(logs, some, strict=True):
             if one.node_id == driver:
                 first = log
-    slowed = (1.0 - serial) * np.exp(slowest)
+    parallel = np.exp(slowest)
+    if waiting < 1.0:
+        parallel = waiting * parallel + (1.0 - waiting) * len(nodes) / speeds
+    slowed = (1.0 - serial) * parallel
     if serial > 0.0:
         slowed = slowed + serial * np.exp(first)
     errors = np.clip(

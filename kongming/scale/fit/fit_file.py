@@ -15,6 +15,7 @@ from kongming.scale.fit.nearest import NearestFit
 from kongming.scale.fit.neighbours import NeighbourFit
 from kongming.scale.fit.power import PowerFit
 from kongming.scale.fit.residuals import ResidualFit, Shape
+from kongming.scale.fit.spark_replay import ReplayFit, Step
 from kongming.scale.fit.stack import BACKBONE, LeftOut, StackFit
 from kongming.scale.fit.terms import term
 from kongming.scale.fit.validation import Fit
@@ -67,7 +68,30 @@ def read_fit(kind: str, document: Mapping[str, Any]) -> Fit:
         if places.shape != (len(residuals), 2) or trust.shape != residuals.shape or not len(trust):
             raise ValueError("places")
         return NeighbourFit(read_ernest(document["trend"]), places, residuals, trust)
+    if kind == "spark-replay":
+        return _replay(document)
     raise ValueError(f"kind {kind!r}")
+
+
+def _replay(document: Mapping[str, Any]) -> ReplayFit:
+    executors, seconds, deviations = (
+        read_floats(document[key]) for key in ("executors", "seconds", "deviations")
+    )
+    if not len(executors) or {len(seconds), len(deviations)} != {len(executors)}:
+        raise ValueError("executors")
+    if not all((column > 0.0).all() for column in (executors, seconds, deviations)):
+        raise ValueError("seconds")
+    if (np.diff(executors) <= 0.0).any():
+        raise ValueError("executors")
+    steps = tuple(
+        Step(read_floats(step["lengths"]), positive(step["weight"])) for step in document["steps"]
+    )
+    if not all(len(step.lengths) and (step.lengths >= 0.0).all() for step in steps):
+        raise ValueError("steps")
+    driver_s, slots = finite(document["driver_s"]), int(document["slots"])
+    if driver_s < 0.0 or slots < 1:
+        raise ValueError("slots")
+    return ReplayFit(executors, seconds, deviations, driver_s, slots, steps)
 
 
 def _stack(document: Mapping[str, Any]) -> StackFit:

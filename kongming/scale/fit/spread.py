@@ -17,6 +17,7 @@ from kongming.arrays import Floats
 from kongming.scale.fit.ernest import ErnestFit, solve
 from kongming.scale.fit.nearest import NearestFit
 from kongming.scale.fit.residuals import ResidualFit
+from kongming.scale.fit.spark_replay import ReplayFit
 from kongming.scale.fit.validation import Fit, Fitter, folds_of, largest_out, largest_scale_out
 from kongming.scale.points import Points, Runs
 
@@ -207,6 +208,8 @@ def _draws(fit: Fit, runs: Runs, noise: float, random: np.random.Generator) -> F
 
 
 def _deviation(fit: Fit, points: Points, draws: Floats, noise: float, relative: bool) -> Floats:
+    if isinstance(fit, ReplayFit):
+        return np.maximum(fit.deviation(points), LEAST)
     predicted = fit.predict(points)
     own = np.full(len(points), noise) if relative else noise / predicted
     squared = own**2

@@ -97,6 +97,29 @@ def asked_cluster(
     )
 
 
+def dynamic_allocation(application: Application, least: int, most: int) -> Dynamic:
+    """Return dynamic allocation with the log's timeouts; executors start as fast as its first."""
+    settings = application.settings
+
+    def seconds(name: str, default: float) -> float:
+        text = settings.get(f"spark.dynamicAllocation.{name}", "").strip().removesuffix("s")
+        try:
+            return max(float(text), 0.001)
+        except ValueError:
+            return default
+
+    backlog = seconds("schedulerBacklogTimeout", 1.0)
+    first = min((each.added_s for each in application.executors), default=3.0)
+    return Dynamic(
+        least=least,
+        most=most,
+        backlog_s=backlog,
+        sustained_s=seconds("sustainedSchedulerBacklogTimeout", backlog),
+        idle_s=seconds("executorIdleTimeout", 60.0),
+        start_s=min(max(first, 0.5), 60.0),
+    )
+
+
 def task_cpus(application: Application) -> float:
     """Return spark.task.cpus; of the default resource profile where there is one."""
     for profile in application.resource_profiles:

@@ -101,7 +101,7 @@ def workload_of(application: Application) -> Workload:
     owners = _owners(attempts, jobs, ends)
     attempts = [attempt for attempt in attempts if owners[id(attempt)] is not None]
     busy = _Busy(attempts)
-    first_of_app = _first_of_application(attempts)
+    first_of_app = _first_of_application(attempts, cluster.slots_each)
     placed: dict[int, int] = {}
     stage_ends: list[float] = []
     stages: list[StageWork] = []
@@ -128,7 +128,7 @@ def workload_of(application: Application) -> Workload:
                 turnover_s=turnover,
                 needed=_needed(attempt),
                 first_of_app=first_of_app[id(attempt)],
-                first_of_stage=_first(tasks),
+                first_of_stage=_first(tasks, cluster.slots_each),
                 barrier=attempt.barrier or any(rdd.barrier for rdd in attempt.rdds),
                 apart_slots=_apart(application, attempt, cluster),
             )
@@ -262,28 +262,24 @@ def _needed(attempt: StageAttempt) -> Mask | None:
     return needed
 
 
-def _first(tasks: np.ndarray) -> Mask:
-    """Tasks that their executor had launched before it had finished any of this stage."""
+def _first(tasks: np.ndarray, slots_each: int) -> Mask:
+    """The first task of each slot: those that their executor launched before any had finished. A
+    slot may be given away a little before the finish is recorded, hence at most one a slot."""
     first = np.zeros(len(tasks), dtype=np.bool_)
     for executor in np.unique(tasks["executor"]):
-        own = tasks["executor"] == executor
-        first[own] = tasks["launch_s"][own] < tasks["finish_s"][own].min()
+        own = np.flatnonzero(tasks["executor"] == executor)
+        own = own[np.argsort(tasks["launch_s"][own], kind="stable")][:slots_each]
+        every = tasks["executor"] == executor
+        first[own] = tasks["launch_s"][own] < tasks["finish_s"][every].min()
     return first
 
 
-def _first_of_application(attempts: Sequence[StageAttempt]) -> Mapping[int, Mask]:
-    finished: dict[int, float] = {}
-    for attempt in attempts:
-        tasks = attempt.tasks
-        for executor in np.unique(tasks["executor"]).tolist():
-            first = float(tasks["finish_s"][tasks["executor"] == executor].min())
-            finished[executor] = min(finished.get(executor, np.inf), first)
-    masks = {}
-    for attempt in attempts:
-        tasks = attempt.tasks
-        limits = np.array([finished[each] for each in tasks["executor"].tolist()])
-        masks[id(attempt)] = tasks["launch_s"] < limits if len(tasks) else np.zeros(0, np.bool_)
-    return masks
+def _first_of_application(attempts: Sequence[StageAttempt], slots_each: int) -> Mapping[int, Mask]:
+    """As ``_first``, of all stages together, by the id of the attempt."""
+    together = np.concatenate([attempt.tasks for attempt in attempts])
+    first = _first(together, slots_each)
+    ends = np.cumsum([len(attempt.tasks) for attempt in attempts])[:-1]
+    return {id(attempt): own for attempt, own in zip(attempts, np.split(first, ends), strict=True)}
 
 
 def _apart(application: Application, attempt: StageAttempt, cluster: Cluster) -> int | None:

@@ -1,0 +1,399 @@
+"""``kongming spark estimate``: one run, any number of executors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kongming.cli import options, output
+from kongming.cli.durations import DURATION
+from kongming.cli.examples import examples
+from kongming.cli.scale.options import prices_option
+from kongming.cli.scale.predict import print_warnings
+from kongming.cli.shares import FRACTION
+from kongming.cli.spark import options as spark_options
+
+if TYPE_CHECKING:
+    from kongming.spark.estimation import Estimate, Estimator, Recommendation, Size
+    from kongming.spark.history import Residual
+    from kongming.spark.model.cluster import Dynamic
+
+_path = click.Path(path_type=Path)
+_file = click.Path(dir_okay=False, path_type=Path)
+
+
+@click.command(
+    "estimate",
+    short_help="Estimate the runtime on other numbers of executors.",
+    epilog=examples(
+        "kongming spark estimate LOG --executors 2..64",
+        "kongming spark estimate LOG --executors 2,4,8 --cores 2,4 --prices prices.csv --json",
+    ),
+)
+@spark_options.log_argument
+@click.option(
+    "--executors",
+    metavar="RANGE",
+    help="As 2..64 or 2,4,8 [default: up to four times the recorded number].",
+)
+@click.option("--cores", metavar="LIST", help="Cores of an executor [default: as recorded].")
+@click.option(
+    "--memory", metavar="SIZE", help="Memory of an executor, as 8g [default: as recorded]."
+)
+@click.option(
+    "--dynamic",
+    metavar="MIN..MAX",
+    help="Estimate dynamic allocation between these numbers of executors instead.",
+)
+@click.option(
+    "--by", type=click.Choice(["execution"]), help="Estimate each SQL execution (query) as well."
+)
+@click.option(
+    "--model",
+    type=click.Choice(["replay", "paper"]),
+    default="replay",
+    show_default=True,
+    help="paper: constant task lengths, job groups one after the other, and no correction.",
+)
+@click.option(
+    "--without",
+    metavar="NAME",
+    multiple=True,
+    help="Leave a correction out: task-counts, first-tasks, memory, shuffle, contention, "
+    "launch-rate, history (repeatable).",
+)
+@click.option(
+    "--history",
+    metavar="LOG",
+    multiple=True,
+    type=_path,
+    help="Logs of other applications on this cluster, at two sizes or more (repeatable).",
+)
+@click.option(
+    "--runs",
+    metavar="LOG|CSV",
+    multiple=True,
+    type=_path,
+    help="Further runs of this application: logs, or a CSV with executors and seconds "
+    "(repeatable).",
+)
+@click.option(
+    "--like",
+    metavar="LOG",
+    type=_path,
+    help="The log of an earlier run, for a LOG of one that still runs: what is left of it.",
+)
+@click.option(
+    "--deadline",
+    type=DURATION,
+    metavar="TIME",
+    help="Which number of executors ends within this time of the start.",
+)
+@click.option(
+    "--level",
+    type=FRACTION,
+    default=0.9,
+    show_default=True,
+    help="Probability that the interval holds the runtime.",
+)
+@click.option(
+    "--strict", is_flag=True, help="Refuse what lies outside of what the log tells (exit 3)."
+)
+@prices_option
+@click.option("--plot", metavar="FILE", type=_file, help="Draw runtime and cost: SVG or PNG.")
+@click.option(
+    "--save",
+    metavar="FILE",
+    type=_file,
+    help="Write a scale model for 'kongming scale' and 'kongming predict --machines'.",
+)
+@spark_options.choice_options
+@options.wide_option
+@options.json_option
+def command(
+    log: Path,
+    executors: str | None,
+    cores: str | None,
+    memory: str | None,
+    dynamic: str | None,
+    by: str | None,
+    model: str,
+    without: Sequence[str],
+    history: Sequence[Path],
+    runs: Sequence[Path],
+    like: Path | None,
+    deadline: float | None,
+    level: float,
+    strict: bool,
+    prices_file: Path | None,
+    plot: Path | None,
+    save: Path | None,
+    app: str | None,
+    attempt: str | None,
+    missing: float,
+    as_json: bool,
+) -> None:
+    """Estimate how long an application takes on other numbers of executors, from one run.
+
+    The tasks of the log are replayed on other slots, as Spark would schedule them. Their lengths
+    are corrected for what changes with the slots; 'constant' beside the answer is without that.
+    Without --prices an executor costs 1 an hour, so that costs are executor-hours.
+    """
+    from kongming.cli.extras import require
+
+    for module in ("numpy", "scipy", "msgspec"):
+        require("kongming spark estimate", "spark", module)
+
+    from kongming.spark.estimation import Estimator, document, recommend, warnings_of
+    from kongming.spark.history import learn_growth
+    from kongming.spark.reading import read
+
+    application = read(log, app, attempt, missing)
+    growth = None
+    if history:
+        growth = learn_growth([each for path in history for each in _all_of(path)], without)
+    settings: dict[str, Any] = {
+        "paper": model == "paper",
+        "without": without,
+        "growth": growth,
+        "level": level,
+        "strict": strict,
+    }
+    left = None
+    if like is not None:
+        earlier = Estimator(read(like), **settings)
+        from kongming.spark.progress import progress
+
+        left = progress(earlier, application, _sizes(earlier, executors, cores, memory, None))
+    estimator = Estimator(application, **settings)
+    if runs:
+        estimator.residual = _residual(estimator, runs)
+    price, warnings = 1.0, []
+    if prices_file is not None:
+        price = _price(prices_file)
+    else:
+        warnings.append("without --prices an executor costs 1 an hour: costs are executor-hours")
+    estimates = estimator.estimates(_sizes(estimator, executors, cores, memory, dynamic))
+    warnings = [*warnings_of(estimator, estimates), *warnings]
+    if save is not None:
+        from kongming.spark.saving import save_model
+
+        save_model(save, estimator, estimates)
+    chosen = recommend(estimates, price)
+    if plot is not None:
+        from kongming.spark.figure import draw
+
+        cluster = estimator.workload.cluster
+        measured = cluster.executors, estimator.workload.measured_s
+        draw(plot, application.name or application.id, estimates, chosen, measured, price)
+    answer = document(
+        estimator,
+        estimates,
+        price_per_hour=price,
+        by_execution=by == "execution",
+        warnings=warnings,
+    )
+    if deadline is not None:
+        answer["deadline"] = _deadline(estimates, deadline)
+    if left is not None:
+        answer["progress"] = left.document(deadline)
+    if as_json:
+        output.emit_json(answer)
+        return
+    _show(answer, estimates, chosen, price)
+
+
+def _sizes(
+    estimator: Estimator,
+    executors: str | None,
+    cores: str | None,
+    memory: str | None,
+    dynamic: str | None,
+) -> list[Size]:
+    from kongming.records.errors import InputError
+    from kongming.scale.ranges import machine_counts
+    from kongming.spark.estimation import FAR, Size
+    from kongming.spark.model.cluster import size_bytes
+
+    recorded = estimator.workload.cluster
+    each = [None] if cores is None else list(machine_counts(cores, field="--cores"))
+    room = None
+    if memory is not None:
+        room = size_bytes(memory)
+        if room is None:
+            raise InputError(
+                "is not a size.", field="--memory", found=memory, allowed="as 8g or 512m"
+            )
+    if dynamic is not None:
+        if executors is not None:
+            raise InputError("Give --executors or --dynamic, not both.")
+        allocation = _dynamic(dynamic, estimator)
+        return [Size(allocation.most, count, room, allocation) for count in each]
+    counts = range(1, int(FAR * recorded.executors) + 1)
+    if executors is not None:
+        counts = machine_counts(executors, field="--executors")  # type: ignore[assignment]
+    return [Size(count, core, room) for core in each for count in counts]
+
+
+def _dynamic(text: str, estimator: Estimator) -> Dynamic:
+    from kongming.records.errors import InputError
+    from kongming.spark.model.cluster import dynamic_allocation
+
+    low, dots, high = text.partition("..")
+    if not (dots and low.strip().isdigit() and high.strip().isdigit() and int(high) >= 1):
+        raise InputError("is not a range.", field="--dynamic", found=text, allowed="as 2..16")
+    if int(low) > int(high):
+        raise InputError("counts down.", field="--dynamic", found=text, allowed="as 2..16")
+    return dynamic_allocation(estimator.workload.application, int(low), int(high))
+
+
+def _all_of(path: Path) -> list[Any]:
+    from kongming.spark.reading import read, read_applications
+
+    return [read(path, each.id, each.attempt) for each in read_applications(path)]
+
+
+def _residual(estimator: Estimator, paths: Sequence[Path]) -> Residual:
+    """Learn from logs, and from a CSV with columns executors, seconds and maybe cores."""
+    import math
+
+    import numpy as np
+
+    from kongming.csv_rows import read_rows
+    from kongming.spark.estimation import Size
+    from kongming.spark.history import learn_residual
+    from kongming.spark.model.workload import workload_of
+
+    measured: list[tuple[Size, float]] = []
+    for path in paths:
+        if path.suffix == ".csv":
+            for row in read_rows(path, ("executors", "seconds")):
+                cores = row.optional("cores")
+                size = Size(
+                    int(row.number_in("executors", least=1.0)),
+                    None if cores is None else int(cores),
+                )
+                measured.append((size, row.number_in("seconds", above=True)))
+            continue
+        for application in _all_of(path):
+            work = workload_of(application)
+            measured.append((Size(work.cluster.executors, work.cluster.cores), work.measured_s))
+    ratios = [
+        estimator.cluster(size).slots / estimator.workload.cluster.slots for size, _ in measured
+    ]
+    logs = [math.log(seconds / estimator.estimate(size).median_s) for size, seconds in measured]
+    return learn_residual(np.log2(ratios), np.array(logs))
+
+
+def _price(path: Path) -> float:
+    from kongming.records.errors import InputError
+    from kongming.scale.decide.recommendation import read_prices
+
+    prices = read_prices(path)
+    if len(prices) == 1:
+        return next(iter(prices.values()))
+    for name in (None, "executor"):
+        if name in prices:
+            return prices[name]
+    raise InputError(
+        f"{path} has several types.",
+        field="--prices",
+        found=", ".join(str(name) for name in prices),
+        hint="Give one row, or name the row of this cluster's executors 'executor'.",
+    )
+
+
+def _deadline(estimates: Sequence[Estimate], deadline_s: float) -> dict[str, Any]:
+    meeting = [each for each in estimates if each.median_s <= deadline_s]
+    best = min(meeting, key=lambda each: each.executors * each.cores, default=None)
+    return {
+        "seconds": deadline_s,
+        "meets": None if best is None else {"executors": best.executors, "cores": best.cores},
+    }
+
+
+_NEAR = 12
+"""Rows above which the table shows the picks and an even choice of the rest."""
+
+
+def _show(
+    answer: dict[str, Any],
+    estimates: Sequence[Estimate],
+    chosen: Recommendation,
+    price: float,
+) -> None:
+    console = output.console()
+    application = answer["application"]
+    check = answer["self_check"]
+    console.print(
+        f"{application['name'] or application['id']} (Spark {application['spark_version']}): "
+        f"{output.format_seconds(application['measured_s'])} on {application['executors']} "
+        f"executors of {application['cores']} cores; replayed "
+        f"{output.format_seconds(check['replayed_s'])} ({check['error_pct']:.1f}% off). Driver "
+        f"alone {output.format_seconds(answer['driver_s'])}, critical path "
+        f"{output.format_seconds(answer['critical_path_s'])}.",
+        markup=False,
+    )
+    rows = []
+    step = max(len(estimates) // _NEAR, 1)
+    for number, each in enumerate(estimates):
+        marks = [
+            name
+            for name, pick in (
+                ("cheapest", chosen.cheapest),
+                ("fastest", chosen.fastest),
+                ("knee", chosen.knee),
+            )
+            if pick is each
+        ]
+        if number % step and not marks and number != len(estimates) - 1:
+            continue
+        rows.append(
+            [
+                each.executors,
+                each.cores,
+                *(output.format_seconds(s) for s in (each.median_s, each.lower_s, each.upper_s)),
+                output.format_seconds(each.baselines["constant_durations"]),
+                f"{each.cost(price):.4g}",
+                f"{100 * each.utilisation:.0f} %",
+                ", ".join([*marks, *(["extrapolating"] if each.extrapolating else [])]),
+            ]
+        )
+    columns = ["executors", "cores", "runtime", "from", "to", "constant", "cost", "used", ""]
+    console.print(
+        output.table(columns, rows, right=columns[:-1], minor=("from", "to", "constant", "used"))
+    )
+    for execution in answer["executions"]:
+        times = ", ".join(
+            f"{each['executors']}: {output.format_seconds(each['runtime_s']['median'])}"
+            for each in execution["estimates"]
+        )
+        measured = output.format_seconds(execution["measured_s"])
+        console.print(
+            f"execution {execution['id']} ({execution['description']}), measured {measured}: "
+            + times,
+            markup=False,
+        )
+    if "deadline" in answer:
+        meets = answer["deadline"]["meets"]
+        console.print(
+            "No number of executors here ends in time."
+            if meets is None
+            else f"{meets['executors']} executors end in time.",
+            markup=False,
+        )
+    if "progress" in answer:
+        progress = answer["progress"]
+        console.print(
+            f"{progress['jobs_done']} of {progress['jobs']} jobs are done after "
+            f"{output.format_seconds(progress['elapsed_s'])}. Left: "
+            + ", ".join(
+                f"{each['executors']} executors {output.format_seconds(each['left_s'])}"
+                for each in progress["left"]
+            ),
+            markup=False,
+        )
+    print_warnings(answer["warnings"])
