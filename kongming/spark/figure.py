@@ -1,4 +1,4 @@
-"""Runtime and cost over the slots (Spark thesis, figure 5.4); matplotlib is imported on use."""
+"""Figures of estimates (Spark thesis, 5.4) and evaluations (5.1); matplotlib is imported on use."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from kongming.spark.estimation import Estimate, Recommendation
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from kongming.spark.evaluation import Evaluation
 
 
 def draw(
@@ -85,4 +87,34 @@ def _figure(
     lower.set_ylabel("cost")
     lower.set_ylim(bottom=0.0)
     lower.set_xlabel("executors")
+    return figure
+
+
+def draw_evaluation(path: Path, evaluation: Evaluation) -> None:
+    """Write figure 5.1: measured and predicted seconds over the slots, a line for each recorded
+    size. Raises MissingExtraError as ``draw``."""
+    themes.write_one(lambda theme: _evaluation_figure(theme, evaluation), path)
+
+
+def _evaluation_figure(theme: Theme, evaluation: Evaluation) -> Figure:
+    figure = themes.new_figure(6.4, 4.2)
+    figure.suptitle(evaluation.name, x=0.01, ha="left", fontweight="bold")
+    axes = figure.add_subplot(1, 1, 1)
+    measured = sorted({(pair.slots[1], pair.measured_s) for pair in evaluation.pairs})
+    axes.plot(*zip(*measured, strict=True), "o", color=theme.ink, label="measured")
+    for k, recorded in enumerate(evaluation.sizes):
+        own = sorted(
+            {
+                (pair.slots[1], pair.models["replay"])
+                for pair in evaluation.pairs
+                if pair.recorded == recorded
+            }
+        )
+        colour = theme.lines[k % len(theme.lines)]
+        label = f"from {recorded[0]} x {recorded[1]}"
+        axes.plot(*zip(*own, strict=True), color=colour, label=label)
+    axes.set_xlabel("slots")
+    axes.set_ylabel("runtime (s)")
+    axes.set_ylim(bottom=0.0)
+    axes.legend(frameon=False)
     return figure

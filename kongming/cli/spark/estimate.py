@@ -149,12 +149,12 @@ def command(
 
     from kongming.spark.estimation import Estimator, document, recommend, warnings_of
     from kongming.spark.history import learn_growth
-    from kongming.spark.reading import read
+    from kongming.spark.reading import read, read_all
 
     application = read(log, app, attempt, missing)
     growth = None
     if history:
-        growth = learn_growth([each for path in history for each in _all_of(path)], without)
+        growth = learn_growth(read_all(history), without)
     settings: dict[str, Any] = {
         "paper": model == "paper",
         "without": without,
@@ -250,12 +250,6 @@ def _dynamic(text: str, estimator: Estimator) -> Dynamic:
     return dynamic_allocation(estimator.workload.application, int(low), int(high))
 
 
-def _all_of(path: Path) -> list[Any]:
-    from kongming.spark.reading import read, read_applications
-
-    return [read(path, each.id, each.attempt) for each in read_applications(path)]
-
-
 def _residual(estimator: Estimator, paths: Sequence[Path]) -> Residual:
     """Learn from logs, and from a CSV with columns executors, seconds and maybe cores."""
     import math
@@ -266,6 +260,7 @@ def _residual(estimator: Estimator, paths: Sequence[Path]) -> Residual:
     from kongming.spark.estimation import Size
     from kongming.spark.history import learn_residual
     from kongming.spark.model.workload import workload_of
+    from kongming.spark.reading import read_all
 
     measured: list[tuple[Size, float]] = []
     for path in paths:
@@ -278,7 +273,7 @@ def _residual(estimator: Estimator, paths: Sequence[Path]) -> Residual:
                 )
                 measured.append((size, row.number_in("seconds", above=True)))
             continue
-        for application in _all_of(path):
+        for application in read_all([path]):
             work = workload_of(application)
             measured.append((Size(work.cluster.executors, work.cluster.cores), work.measured_s))
     ratios = [

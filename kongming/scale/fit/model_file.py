@@ -153,7 +153,9 @@ def _spread(fit: Fit, document: Mapping[str, Any]) -> Uncertainty:
         width = len(fit.ernest.coef)
     if isinstance(fit, NearestFit) and fit.beyond is not None:
         width = len(fit.beyond.coef)
-    draws = np.array(document["draws"], dtype=np.float64).reshape(len(document["draws"]), -1)
+    draws = np.empty((0, 0))
+    if document["draws"]:
+        draws = np.array(document["draws"], dtype=np.float64).reshape(len(document["draws"]), -1)
     if len(draws) and (draws.shape[1] != width or not np.isfinite(draws).all()):
         raise ValueError("draws")
     return Spread(

@@ -17,7 +17,7 @@ from kongming.spark.reading.collecting import Collector
 from kongming.spark.reading.lines import Lines
 from kongming.spark.reading.sources import LoggedApplication, chunks, read_applications
 
-__all__ = ["MISSING", "LoggedApplication", "read", "read_applications"]
+__all__ = ["MISSING", "LoggedApplication", "read", "read_all", "read_applications"]
 
 MISSING = 0.2
 """The share of task ends that may be missing, by default."""
@@ -54,6 +54,13 @@ def read(
     details[findings.DAMAGED_FILES] = "; ".join(damaged[:3])
     collected.counts.update(counts)
     return assemble(collected, log.id, log.attempt, log.source, missing, details)
+
+
+def read_all(paths: Sequence[str | os.PathLike[str]]) -> list[Application]:
+    """Read the logs of all applications below the paths. Raises as ``read``."""
+    return [
+        read(path, log.id, log.attempt or "1") for path in paths for log in read_applications(path)
+    ]
 
 
 def _chosen(

@@ -1,0 +1,233 @@
+"""Record Spark's event logs on real clusters of 1 to 8 executors, on one machine.
+
+    python benchmarks/spark/record_clusters.py --spark VENV --data FOLDER --out FOLDER
+        [--program NAME]... [--sizes 1,2,4,8] [--repeats 3]
+
+A standalone master and eight workers run for as long as the recording; each executor is a process
+in a control group with a fifth of a CPU. Programs, sizes and repeats are interleaved, so that a
+busy quarter of an hour hits all of them. What is recorded already is not run again: the same
+command goes on where it was stopped. VENV has PySpark; FOLDER has the tables of TPC-H:
+
+    tpchgen-cli parquet -s 0.3 --output-dir=FOLDER
+
+It changes nothing but control groups of its own, which end with it, as do all of Spark's processes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from kongming.campaigns.local_machines import MachineGroups
+
+HERE = Path(__file__).resolve().parent
+PROGRAMS = ("tpch", "sort", "cached", "threads")
+WORKERS = 8
+SHARE = 0.2
+
+SETTINGS = {
+    "spark.executor.memory": "512m",
+    "spark.executor.cores": "1",
+    "spark.driver.memory": "1g",
+    "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+    "spark.scheduler.maxRegisteredResourcesWaitingTime": "300s",
+    "spark.network.timeout": "600s",
+    "spark.eventLog.enabled": "true",
+    "spark.eventLog.compress": "true",
+    "spark.eventLog.rolling.enabled": "false",
+    "spark.ui.enabled": "false",
+    # Reduces by hand what a cluster of eight small executors would not use.
+    "spark.sql.shuffle.partitions": "32",
+    "spark.sql.files.maxPartitionBytes": "4m",
+}
+
+
+class Java:
+    """Folders whose ``bin/java`` enters a control group and becomes the real one: Spark starts
+    executors by the JAVA_HOME of their worker."""
+
+    def __init__(self, folder: Path) -> None:
+        found = shutil.which("java")
+        if found is None:
+            raise SystemExit("There is no java on the PATH.")
+        self.real = Path(found).resolve()
+        self._folder = folder
+
+    def home(self, rank: int, procs: Path) -> Path:
+        home = self._folder / f"java{rank}"
+        script = home / "bin" / "java"
+        script.parent.mkdir(parents=True)
+        script.write_text(f'#!/bin/sh\necho $$ > {procs}\nexec {self.real} "$@"\n')
+        script.chmod(0o755)
+        return home
+
+
+@contextmanager
+def cluster(spark: Path, folder: Path) -> Iterator[str]:
+    """Start a master and the workers; yields the master's address."""
+    with ExitStack() as stack:
+        groups = stack.enter_context(MachineGroups(WORKERS, SHARE))
+        if not groups.active:
+            raise SystemExit(f"No control groups: {groups.reason}")
+        java = Java(folder)
+        port = _free_port()
+        classes = ["-cp", f"{spark / 'jars'}/*"]
+        here = "127.0.0.1"
+        scala = next((spark / "jars").glob("spark-core_*.jar")).name.split("_")[1].split("-")[0]
+        env = dict(
+            os.environ,
+            SPARK_LOCAL_IP=here,
+            SPARK_HOME=str(spark),
+            SPARK_SCALA_VERSION=scala,
+        )
+
+        def start(name: str, env: dict[str, str], *args: str) -> None:
+            log = stack.enter_context((folder / f"{name}.log").open("wb"))
+            process = subprocess.Popen(
+                [str(java.real), "-Xmx256m", *_OPENS, *classes, *args],
+                env=env,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+            stack.callback(_end, process)
+
+        package = "org.apache.spark.deploy"
+        start(
+            "master",
+            env,
+            *(f"{package}.master.Master", "--host", here, "--port", str(port)),
+            *("--webui-port", "0"),
+        )
+        _await_port(port)
+        for rank in range(WORKERS):
+            home = java.home(rank, groups.machine(rank))
+            start(
+                f"worker{rank}",
+                dict(env, JAVA_HOME=str(home), SPARK_WORKER_DIR=str(folder / f"work{rank}")),
+                *(f"{package}.worker.Worker", "--host", here, "--cores", "1", "--memory", "700m"),
+                *("--webui-port", "0", f"spark://{here}:{port}"),
+            )
+        yield f"spark://{here}:{port}"
+
+
+_OPENS = (
+    "--add-opens=java.base/java.lang=ALL-UNNAMED",
+    "--add-opens=java.base/java.nio=ALL-UNNAMED",
+    "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
+    "--add-opens=java.base/java.util=ALL-UNNAMED",
+)
+
+
+def record(
+    python: Path, spark: Path, master: str, program: str, size: int, data: Path, out: Path
+) -> None:
+    """Run one program on ``size`` executors and keep its log as ``out``."""
+    with tempfile.TemporaryDirectory() as logs:
+        settings = {
+            **SETTINGS,
+            "spark.cores.max": str(size),
+            "spark.eventLog.dir": f"file://{logs}",
+        }
+        command = [str(spark / "bin" / "spark-submit"), "--master", master]
+        for key, value in settings.items():
+            command += ["--conf", f"{key}={value}"]
+        command += [str(HERE / "programs" / "programs.py"), program, str(data)]
+        env = dict(
+            os.environ,
+            SPARK_HOME=str(spark),
+            SPARK_LOCAL_IP="127.0.0.1",
+            PYSPARK_PYTHON=str(python),
+            PYSPARK_DRIVER_PYTHON=str(python),
+        )
+        process = subprocess.Popen(
+            command,
+            env=env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        try:
+            output, _ = process.communicate(timeout=3600)
+        finally:
+            _end(process)
+        if process.returncode:
+            raise SystemExit(f"{program} on {size} executors failed:\n{output[-3000:]}")
+        (log,) = Path(logs).iterdir()
+        # Copied beside and renamed, so that what has its name is whole.
+        partial = out.with_name(f".{out.name}.partial")
+        shutil.copyfile(log, partial)
+        partial.rename(out)
+
+
+def _free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+def _await_port(port: int) -> None:
+    for _ in range(300):
+        with socket.socket() as tried:
+            if tried.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.2)
+    raise SystemExit("The master did not start.")
+
+
+def _end(process: subprocess.Popen[str] | subprocess.Popen[bytes]) -> None:
+    """End a process and its children, which are in a session of its own."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.killpg(process.pid, number)
+        except ProcessLookupError:
+            break
+        try:
+            process.wait(timeout=15)
+            break
+        except subprocess.TimeoutExpired:
+            continue
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--spark", type=Path, required=True, help="A venv with PySpark.")
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--program", action="append", choices=PROGRAMS)
+    parser.add_argument("--sizes", default="1,2,3,4,6,8")
+    parser.add_argument("--repeats", type=int, default=3)
+    asked = parser.parse_args()
+    sizes = [int(size) for size in asked.sizes.split(",")]
+    asked.out.mkdir(parents=True, exist_ok=True)
+    python = asked.spark.absolute() / "bin" / "python"
+    spark = next(asked.spark.absolute().glob("lib/python*/site-packages/pyspark"))
+    left = [
+        (program, size, asked.out / f"{program}-{size}-{repeat}.zstd")
+        for repeat in range(asked.repeats)
+        for size in sizes
+        for program in asked.program or PROGRAMS
+    ]
+    left = [each for each in left if not each[2].exists()]
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    with tempfile.TemporaryDirectory() as folder, cluster(spark, Path(folder)) as master:
+        for number, (program, size, out) in enumerate(left):
+            began = time.monotonic()
+            record(python, spark, master, program, size, asked.data.absolute(), out)
+            seconds = time.monotonic() - began
+            print(f"{number + 1}/{len(left)} {out.name}: {seconds:.0f} s", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,140 @@
+"""``kongming spark evaluate``: estimates against runs at several sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from kongming.cli import options, output
+from kongming.cli.examples import examples
+
+if TYPE_CHECKING:
+    from kongming.spark.evaluation import Evaluation
+
+_file = click.Path(dir_okay=False, path_type=Path)
+
+
+@click.command(
+    "evaluate",
+    short_help="Compare estimates with runs at several sizes.",
+    epilog=examples(
+        "kongming spark evaluate logs/tpch-*",
+        "kongming spark evaluate logs/tpch-* --history other-2 --history other-8 --json",
+    ),
+)
+@click.argument("logs", metavar="LOG...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "--history",
+    metavar="LOG",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    help="Logs of other applications on this cluster, at two sizes or more (repeatable).",
+)
+@click.option(
+    "--without", metavar="NAME", multiple=True, help="Leave a correction out (repeatable)."
+)
+@click.option("--plot", metavar="FILE", type=_file, help="Draw figure 5.1: SVG or PNG.")
+@options.wide_option
+@options.json_option
+def command(
+    logs: Sequence[Path],
+    history: Sequence[Path],
+    without: Sequence[str],
+    plot: Path | None,
+    as_json: bool,
+) -> None:
+    """Predict each run from each run of another size, and compare.
+
+    LOGS are of one application at several sizes; a folder of applications gives all of its logs.
+    Beside the replay: constant lengths (the thesis), Sparklens, linear scaling, and Ernest's terms
+    fitted to the runs of all other sizes.
+    """
+    from kongming.cli.extras import require
+
+    for module in ("numpy", "scipy", "msgspec"):
+        require("kongming spark evaluate", "spark", module)
+
+    from kongming.spark.application import Application
+    from kongming.spark.estimation import Estimator
+    from kongming.spark.evaluation import evaluate
+    from kongming.spark.history import learn_growth
+    from kongming.spark.reading import read_all
+
+    growth = learn_growth(read_all(history), without) if history else None
+
+    def estimator_of(application: Application) -> Estimator:
+        return Estimator(application, without=without, growth=growth)
+
+    evaluation = evaluate(read_all(logs), estimator_of)
+    if plot is not None:
+        from kongming.spark.figure import draw_evaluation
+
+        draw_evaluation(plot, evaluation)
+    if as_json:
+        output.emit_json(evaluation.document())
+        return
+    _show(evaluation)
+
+
+def _show(evaluation: Evaluation) -> None:
+    from kongming.spark.evaluation import table
+
+    console = output.console()
+    document = evaluation.document()
+    errors = table(evaluation, "replay")
+    sizes = evaluation.sizes
+    rows = []
+    for recorded in sizes:
+        own = errors[recorded]
+        cells: list[object] = [f"{recorded[0]} x {recorded[1]}"]
+        cells += [f"{100 * own[asked]:.1f} %" if asked in own else None for asked in sizes]
+        cells.append(f"{100 * sum(own.values()) / len(own):.1f} %")
+        rows.append(cells)
+    names = [f"{executors} x {cores}" for executors, cores in sizes]
+    console.print(
+        output.table(
+            ["from", *names, "mean"],
+            rows,
+            title="Relative error by executors x cores, recorded and predicted",
+            right=[*names, "mean"],
+        )
+    )
+    console.print(
+        output.table(
+            ["model", "mean", "median", "worst"],
+            [
+                [name, *(f"{own[key]:.1f} %" for key in ("mean", "median", "worst"))]
+                for name, own in document["error_pct"].items()
+            ],
+            right=("mean", "median", "worst"),
+        )
+    )
+    noise = document["noise_floor_pct"]
+    over = document["error_over_constant"]
+    check = document["self_check_pct"]
+    console.print(
+        f"Noise floor {'unknown: no repeats' if noise is None else f'{noise:.1f} %'}; the 90% "
+        f"interval held {100 * document['coverage']:.0f} %; beyond the noise the error is "
+        f"{over['geometric_mean']:.2f} of constant lengths' (worst pair {over['worst']:.2f}). "
+        f"Self-check: median {check['median']:.1f} %, worst {check['worst']:.1f} %.",
+        markup=False,
+    )
+    if document["executions"]:
+        console.print(
+            output.table(
+                ["execution", "error", "worst", "linear"],
+                [
+                    [
+                        each["id"],
+                        f"{each['error_pct']['replay']['mean']:.1f} %",
+                        f"{each['error_pct']['replay']['worst']:.1f} %",
+                        f"{each['error_pct']['linear']['mean']:.1f} %",
+                    ]
+                    for each in document["executions"]
+                ],
+                right=("execution", "error", "worst", "linear"),
+            )
+        )

@@ -1,0 +1,259 @@
+"""Estimates against runs: every pair of sizes (Spark thesis, Table 5.2 and figure 5.1)."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from kongming.records.errors import InputError
+from kongming.scale.fit.ernest import fit_ernest
+from kongming.scale.fit.terms import DEFAULT, term
+from kongming.scale.points import Configuration, Points, Runs
+from kongming.spark.application import Application
+from kongming.spark.estimation import Estimator, Size
+from kongming.spark.model.baselines import Sparklens
+from kongming.spark.model.cluster import asked_cluster
+from kongming.spark.model.driver import job_end
+from kongming.spark.model.groups import job_groups
+from kongming.spark.model.workload import Workload
+
+Key = tuple[int, int]
+"""Executors, and cores of each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """One run as predicted from another one: ``models`` are seconds by the name of a model."""
+
+    recorded: Key
+    asked: Key
+    measured_s: float
+    lower_s: float
+    upper_s: float
+    models: dict[str, float]
+
+    @property
+    def slots(self) -> tuple[int, int]:
+        return self.recorded[0] * self.recorded[1], self.asked[0] * self.asked[1]
+
+    def error(self, model: str) -> float:
+        """Relative error, equation 5.1."""
+        return abs(self.models[model] / self.measured_s - 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """``pairs`` of whole applications, ``executions`` of queries by their id; ``noise`` is the mean
+    relative difference of repeats from their median, None without repeats."""
+
+    name: str
+    sizes: tuple[Key, ...]
+    pairs: tuple[Pair, ...]
+    executions: dict[int, tuple[Pair, ...]]
+    noise: float | None
+    self_checks: tuple[float, ...]
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "application": self.name,
+            "sizes": [{"executors": executors, "cores": cores} for executors, cores in self.sizes],
+            "noise_floor_pct": None if self.noise is None else 100.0 * self.noise,
+            "self_check_pct": {
+                "median": 100.0 * float(np.median(self.self_checks)),
+                "worst": 100.0 * max(self.self_checks),
+            },
+            **summary(self.pairs, self.noise),
+            "pairs": [_document(pair) for pair in self.pairs],
+            "executions": [
+                {"id": execution, **summary(pairs, None)}
+                for execution, pairs in self.executions.items()
+            ],
+        }
+
+
+def evaluate(
+    applications: Sequence[Application],
+    estimator_of: Callable[[Application], Estimator] = Estimator,
+) -> Evaluation:
+    """Predict every run from every run at another size.
+
+    Raises:
+        InputError: the logs are of several applications, or all of one size.
+    """
+    names = list(dict.fromkeys(application.name for application in applications))
+    if len(names) > 1:
+        raise InputError(
+            "are of several applications: one evaluation is of one.",
+            field="LOGS",
+            found=", ".join(names[:6]),
+            hint="Give the logs of one of them.",
+        )
+    estimators = [estimator_of(application) for application in applications]
+    runs = [(_key(each.workload), each) for each in estimators]
+    sizes = sorted({key for key, _ in runs}, key=lambda key: (key[0] * key[1], key))
+    if len(sizes) < 2:
+        raise InputError(
+            f"{len(applications)} logs are of one size: there is nothing to compare.",
+            field="LOGS",
+            found=f"{sizes[0][0]} executors of {sizes[0][1]} cores" if sizes else "none",
+            hint="Give logs of the same application at two sizes or more.",
+        )
+    ernest = {
+        key: _ernest(
+            [(other, each.workload.measured_s) for other, each in runs if other != key], key
+        )
+        for key in sizes
+    }
+    pairs: list[Pair] = []
+    executions: dict[int, list[Pair]] = {}
+    for (key, estimator), asked in itertools.product(runs, sizes):
+        if key == asked:
+            continue
+        estimate = estimator.estimate(Size(*asked))
+        cluster = asked_cluster(estimator.workload.cluster, *asked)
+        models = {
+            "replay": estimate.median_s,
+            **estimate.baselines,
+            "sparklens": Sparklens(estimator.workload).seconds(cluster),
+        }
+        leftover = ernest[asked]
+        if leftover is not None:
+            models["ernest"] = leftover
+        wide = estimate.upper_s / estimate.median_s
+        own = {each.execution: each.median_s for each in estimate.executions}
+        before = _execution_seconds(estimator.workload)
+        ratio = key[0] * key[1] / (asked[0] * asked[1])
+        for other_key, other in runs:
+            if other_key != asked:
+                continue
+            measured = other.workload.measured_s
+            pairs.append(Pair(key, asked, measured, estimate.lower_s, estimate.upper_s, models))
+            for execution, seconds in _execution_seconds(other.workload).items():
+                if execution in own and seconds > 0.0:
+                    named = {"replay": own[execution], "linear": before[execution] * ratio}
+                    executions.setdefault(execution, []).append(
+                        Pair(
+                            key,
+                            asked,
+                            seconds,
+                            own[execution] / wide,
+                            own[execution] * wide,
+                            named,
+                        )
+                    )
+    return Evaluation(
+        name=names[0],
+        sizes=tuple(sizes),
+        pairs=tuple(pairs),
+        executions={number: tuple(each) for number, each in sorted(executions.items())},
+        noise=_noise([(key, each.workload.measured_s) for key, each in runs]),
+        self_checks=tuple(
+            abs(each.replayed_s() / each.workload.measured_s - 1.0) for each in estimators
+        ),
+    )
+
+
+def summary(pairs: Sequence[Pair], noise: float | None) -> dict[str, Any]:
+    """Errors by model in percent, the share of measured times within the interval, and, after the
+    noise floor is taken off, the replay's error over constant lengths' (geometric mean, worst)."""
+    models = [name for name in pairs[0].models if all(name in pair.models for pair in pairs)]
+    errors = {
+        name: {
+            "mean": 100.0 * float(np.mean([pair.error(name) for pair in pairs])),
+            "median": 100.0 * float(np.median([pair.error(name) for pair in pairs])),
+            "worst": 100.0 * max(pair.error(name) for pair in pairs),
+        }
+        for name in models
+    }
+    inside = [pair.lower_s <= pair.measured_s <= pair.upper_s for pair in pairs]
+    found: dict[str, Any] = {"error_pct": errors, "coverage": float(np.mean(inside))}
+    if "constant_durations" in models:
+        ratios = list(_ratios(pairs, noise or 0.0).values())
+        found["error_over_constant"] = {
+            "geometric_mean": float(np.exp(np.mean(np.log(ratios)))),
+            "worst": max(ratios),
+        }
+    return found
+
+
+def _ratios(pairs: Sequence[Pair], noise: float) -> dict[tuple[Key, Key], float]:
+    """The replay's error over constant lengths' for each pair of sizes, each less the noise floor
+    but for a tenth of it: what repeats differ by, no model explains."""
+    by_sizes: dict[tuple[Key, Key], list[Pair]] = {}
+    for pair in pairs:
+        by_sizes.setdefault((pair.recorded, pair.asked), []).append(pair)
+    floor = max(0.1 * noise, 0.002)
+
+    def beyond(model: str, own: Sequence[Pair]) -> float:
+        return max(float(np.mean([pair.error(model) for pair in own])) - noise, floor)
+
+    return {
+        sizes: beyond("replay", own) / beyond("constant_durations", own)
+        for sizes, own in by_sizes.items()
+    }
+
+
+def table(evaluation: Evaluation, model: str) -> dict[Key, dict[Key, float]]:
+    """Mean relative errors by the recorded size, then the asked one: Table 5.2 and its average."""
+    errors: dict[Key, dict[Key, list[float]]] = {}
+    for pair in evaluation.pairs:
+        errors.setdefault(pair.recorded, {}).setdefault(pair.asked, []).append(pair.error(model))
+    return {
+        recorded: {asked: float(np.mean(own)) for asked, own in errors[recorded].items()}
+        for recorded in evaluation.sizes
+    }
+
+
+def _key(workload: Workload) -> Key:
+    return workload.cluster.executors, workload.cluster.cores
+
+
+def _execution_seconds(workload: Workload) -> dict[int, float]:
+    jobs = [work.job for work in workload.jobs]
+    return {
+        group.execution: max(job_end(jobs[place], workload.application) for place in group.jobs)
+        - min(jobs[place].submitted_s for place in group.jobs)
+        for group in job_groups(jobs)
+        if group.execution is not None
+    }
+
+
+def _ernest(runs: Sequence[tuple[Key, float]], asked: Key) -> float | None:
+    """What Ernest's terms, fitted to all other sizes, predict; None from fewer than two sizes."""
+    slots = [float(executors * cores) for (executors, cores), _ in runs]
+    if len(set(slots)) < 2:
+        return None
+    points = Points.of([Configuration(count) for count in slots])
+    fit = fit_ernest(
+        Runs(points, np.array([seconds for _, seconds in runs])), [term(key) for key in DEFAULT]
+    )
+    return float(fit.predict(Points.of([Configuration(float(asked[0] * asked[1]))]))[0])
+
+
+def _noise(runs: Sequence[tuple[Key, float]]) -> float | None:
+    by_size: dict[Key, list[float]] = {}
+    for key, seconds in runs:
+        by_size.setdefault(key, []).append(seconds)
+    differences = [
+        abs(seconds / float(np.median(own)) - 1.0) * math.sqrt(len(own) / (len(own) - 1))
+        for own in by_size.values()
+        if len(own) > 1
+        for seconds in own
+    ]
+    return float(np.mean(differences)) if differences else None
+
+
+def _document(pair: Pair) -> dict[str, Any]:
+    return {
+        "recorded": {"executors": pair.recorded[0], "cores": pair.recorded[1]},
+        "asked": {"executors": pair.asked[0], "cores": pair.asked[1]},
+        "measured_s": pair.measured_s,
+        "lower_s": pair.lower_s,
+        "upper_s": pair.upper_s,
+        "predicted_s": pair.models,
+    }

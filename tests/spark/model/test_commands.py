@@ -1,0 +1,221 @@
+"""``kongming spark estimate`` and ``evaluate`` as they are called."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import Kongming
+from tests.spark.event_logs import write
+from tests.spark.programs import Part, Program, Stage, random_program, run
+
+PROGRAM = Program(
+    (
+        Part((Stage((3.0,) * 24), Stage((2.0,) * 12, (0,))), execution=0, tail=0.1),
+        Part((Stage((4.0,) * 30),), gap=2.0, after=(0,), execution=1),
+    ),
+    first_s=0.8,
+)
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write(run(PROGRAM, 3), tmp_path_factory.mktemp("logs") / "app-1")
+
+
+def answer(kongming: Kongming, *args: str | Path, status: int = 0) -> dict[str, Any]:
+    done = kongming("spark", *args, "--json")
+    assert done.returncode == status, done.stderr
+    assert "Traceback" not in done.stderr
+    document = json.loads(done.stdout)
+    assert isinstance(document, dict)
+    return document
+
+
+def test_an_estimate_has_its_baselines_and_picks(kongming: Kongming, log: Path) -> None:
+    found = answer(kongming, "estimate", log, "--executors", "1..12", "--by", "execution")
+    assert found["application"]["executors"] == 3
+    assert found["application"]["complete"] is True
+    assert found["self_check"]["error_pct"] < 1.0
+    assert found["driver_s"] == pytest.approx(3.5, abs=0.2)
+    assert [each["executors"] for each in found["estimates"]] == list(range(1, 13))
+    for each in found["estimates"]:
+        runtime = each["runtime_s"]
+        assert runtime["lower"] < runtime["median"] < runtime["upper"]
+        measured = run(PROGRAM, each["executors"]).ended_s
+        assert runtime["median"] == pytest.approx(measured, rel=0.05)
+        assert set(each["baselines"]) == {"constant_durations", "linear"}
+        assert 0.0 < each["utilisation"] <= 1.0
+        hours = each["executors"] * runtime["median"] / 3600
+        assert each["cost"] == pytest.approx(hours, rel=0.01)
+    # Below a quarter and above four times the recorded slots.
+    assert not any(each["extrapolating"] for each in found["estimates"])
+    assert found["recommendation"]["cheapest"]["executors"] == 1
+    assert found["recommendation"]["fastest"]["executors"] == 12
+    assert 1 < found["recommendation"]["knee"]["executors"] < 12
+    assert [each["id"] for each in found["executions"]] == [0, 1]
+    first = found["executions"][0]
+    assert first["estimates"][2]["runtime_s"]["median"] == pytest.approx(
+        first["measured_s"], rel=0.01
+    )
+
+
+def test_the_paper_model_is_constant_lengths_alone(kongming: Kongming, log: Path) -> None:
+    found = answer(kongming, "estimate", log, "--executors", "9", "--model", "paper")
+    (one,) = found["estimates"]
+    assert one["runtime_s"]["median"] == pytest.approx(one["baselines"]["constant_durations"])
+    assert one["corrections"] == {}
+
+
+def test_prices_cores_and_strict(kongming: Kongming, log: Path, tmp_path: Path) -> None:
+    prices = tmp_path / "prices.csv"
+    prices.write_text("type,price\nexecutor,36\n")
+    found = answer(
+        kongming, "estimate", log, "--executors", "2,4", "--cores", "1,2", "--prices", prices
+    )
+    assert [(each["executors"], each["cores"]) for each in found["estimates"]] == [
+        *((2, 1), (4, 1), (2, 2), (4, 2)),
+    ]
+    one = found["estimates"][0]
+    assert one["cost"] == pytest.approx(one["machine_s"] / 100)
+    far = answer(kongming, "estimate", log, "--executors", "64")
+    assert far["estimates"][0]["extrapolating"] is True
+    assert "times more slots" in far["estimates"][0]["reasons"][0]
+    refused = answer(kongming, "estimate", log, "--executors", "64", "--strict", status=3)
+    assert "--strict" in refused["error"]["hint"]
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (("--executors", "0"), "--executors"),
+        (("--memory", "lots"), "--memory"),
+        (("--dynamic", "1..4", "--executors", "3"), "not both"),
+    ],
+)
+def test_what_is_wrong_is_named(
+    kongming: Kongming, log: Path, args: tuple[str, ...], message: str
+) -> None:
+    assert message in answer(kongming, "estimate", log, *args, status=2)["error"]["message"]
+
+
+def test_no_log_and_nothing_finished(kongming: Kongming, tmp_path: Path) -> None:
+    answer(kongming, "estimate", tmp_path / "none", status=2)
+    application = run(PROGRAM, 2)
+    empty = replace(application, stages=(), jobs=(), executions=())
+    answer(kongming, "estimate", write(empty, tmp_path / "empty"), status=3)
+
+
+def test_a_saved_replay_is_a_scale_model(kongming: Kongming, log: Path, tmp_path: Path) -> None:
+    model = tmp_path / "model.json"
+    found = answer(kongming, "estimate", log, "--executors", "1..12", "--save", model)
+    at = {each["executors"]: each["runtime_s"] for each in found["estimates"]}
+
+    def scale(*args: str | Path, status: int = 0) -> dict[str, Any]:
+        done = kongming("scale", *args, "--json")
+        assert done.returncode == status, done.stderr
+        document = json.loads(done.stdout)
+        assert isinstance(document, dict)
+        return document
+
+    one = scale("predict", model, "--machines", "6")
+    assert one["model"] == "spark-replay"
+    assert one["runtime_s"]["median"] == pytest.approx(at[6]["median"])
+    assert one["runtime_s"]["upper"] == pytest.approx(at[6]["upper"], rel=1e-3)
+    assert scale("predict", model, "--machines", "40")["extrapolating"] is True
+    scale("predict", model, "--machines", "6", "--scale", "0.5", status=3)
+    curve = scale("curve", model, "--machines", "1..12")["curve"]
+    assert len(curve) == 12
+    best = scale("recommend", model, "--deadline", f"{at[4]['upper'] * 1.1}s")
+    assert best["machines"] <= 4
+
+
+def test_runs_of_other_sizes_move_and_narrow_the_estimate(
+    kongming: Kongming, log: Path, tmp_path: Path
+) -> None:
+    table = tmp_path / "runs.csv"
+    before = answer(kongming, "estimate", log, "--executors", "6")["estimates"][0]["runtime_s"]
+    rows = [f"{count},{1.2 * before['median'] * 6 / count}\n" for count in (6, 6, 6)]
+    table.write_text("executors,seconds\n" + "".join(rows))
+    after = answer(kongming, "estimate", log, "--executors", "6", "--runs", table)
+    runtime = after["estimates"][0]["runtime_s"]
+    assert 1.1 * before["median"] < runtime["median"] < 1.2 * before["median"]
+    assert after["estimates"][0]["corrections"]["runs"] > 0.0
+
+
+def test_history_of_other_programs_teaches_growth(kongming: Kongming, tmp_path: Path) -> None:
+    """On this cluster every doubling of the executors makes tasks a tenth longer."""
+
+    def grown(seed: int, executors: int) -> Path:
+        program = random_program(seed)
+        factor = 1.1 ** {2: 0, 4: 1, 8: 2}[executors]
+        parts = tuple(
+            replace(
+                part,
+                stages=tuple(
+                    replace(stage, lengths=tuple(factor * each for each in stage.lengths))
+                    for stage in part.stages
+                ),
+            )
+            for part in program.parts
+        )
+        application = run(replace(program, parts=parts), executors, name=f"job{seed}")
+        return write(application, tmp_path / f"{seed}-{executors}")
+
+    own = grown(0, 2)
+    other = [arg for s in (1, 2) for n in (2, 4, 8) for arg in ("--history", str(grown(s, n)))]
+    plain, taught = (
+        answer(kongming, "estimate", own, "--executors", "8", *args)["estimates"][0]
+        for args in ([], other)
+    )
+    measured = answer(kongming, "estimate", grown(0, 8), "--executors", "8")
+    target = measured["application"]["measured_s"]
+    errors = [abs(each["runtime_s"]["median"] / target - 1.0) for each in (plain, taught)]
+    assert errors[1] < 0.35 * errors[0]
+
+
+def test_what_is_left_of_a_run_like_an_earlier_one(
+    kongming: Kongming, log: Path, tmp_path: Path
+) -> None:
+    whole = run(PROGRAM, 3)
+    middle = (whole.jobs[0].completed_s or 0.0) + 0.5
+    stages = tuple(stage for stage in whole.stages if stage.stage in whole.jobs[0].stages)
+    half = replace(
+        whole, jobs=whole.jobs[:1], stages=stages, ended_s=None, last_s=middle, executions=()
+    )
+    running = write(half, tmp_path / "running")
+    found = answer(
+        kongming, "estimate", running, "--like", log, "--executors", "2,3,6", "--deadline", "60s"
+    )
+    progress = found["progress"]
+    assert (progress["jobs_done"], progress["jobs"]) == (1, 2)
+    assert found["application"]["complete"] is False
+    left = {each["executors"]: each["left_s"] for each in progress["left"]}
+    assert whole.ended_s is not None
+    assert left[3] == pytest.approx(whole.ended_s - middle, rel=0.1)
+    assert left[6] < left[3] < left[2]
+
+
+def test_an_evaluation_compares_every_pair_of_sizes(kongming: Kongming, tmp_path: Path) -> None:
+    logs = [write(run(PROGRAM, count), tmp_path / f"app-{count}") for count in (1, 2, 4, 8)]
+    found = answer(kongming, "evaluate", *logs)
+    assert len(found["pairs"]) == 12
+    assert set(found["error_pct"]) == {
+        *("replay", "constant_durations", "linear", "sparklens", "ernest"),
+    }
+    assert found["error_pct"]["replay"]["mean"] < 0.5 * found["error_pct"]["linear"]["mean"]
+    assert found["error_over_constant"]["geometric_mean"] < 0.65
+    assert found["coverage"] > 0.8
+    assert [each["id"] for each in found["executions"]] == [0, 1]
+    answer(kongming, "evaluate", logs[0], status=2)
+
+
+def test_figures_are_drawn(kongming: Kongming, log: Path, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    plot = tmp_path / "curve.svg"
+    answer(kongming, "estimate", log, "--executors", "1..6", "--plot", plot)
+    assert "measured" in plot.read_text()
