@@ -200,7 +200,12 @@ class Estimator:
         if jobs is None:
             many = self.workload.tasks * len(sizes) > MANY_TASKS
             jobs = available_cpus() if many else 1
-        return [found for _, found in in_order(partial(_estimate, self), sizes, jobs)]
+        # A share of the sizes for each process: the tasks are sent once, not with every size.
+        shares = [sizes[k::jobs] for k in range(jobs) if sizes[k::jobs]]
+        found: list[Estimate | None] = [None] * len(sizes)
+        for k, (_, own) in enumerate(in_order(partial(_estimates, self), shares, len(shares))):
+            found[k :: len(shares)] = own
+        return [each for each in found if each is not None]
 
     def _deviation(self, ratio: float, changed: float, own: float) -> float:
         uncertainty = self.uncertainty
@@ -239,8 +244,8 @@ class Estimator:
         return tuple(spans)
 
 
-def _estimate(estimator: Estimator, size: Size) -> Estimate:
-    return estimator.estimate(size)
+def _estimates(estimator: Estimator, sizes: Sequence[Size]) -> list[Estimate]:
+    return [estimator.estimate(size) for size in sizes]
 
 
 @dataclass(frozen=True, slots=True)

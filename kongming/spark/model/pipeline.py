@@ -109,7 +109,7 @@ class Pipeline:
                     driver_factor=driver,
                     launch_interval_s=interval,
                 )
-                contributions[correction.name] = now.end_s - current.end_s
+                contributions[correction.name] = float(now.end_s - current.end_s)
                 current = now
             else:
                 work[correction.name] = _total(corrected) - _total(lengths)
@@ -132,5 +132,5 @@ def _shares(work: dict[str, float], difference_s: float) -> dict[str, float]:
         return dict.fromkeys(work, 0.0)
     signed = sum(work.values())
     if abs(signed) < 0.1 * total:  # they cancel each other: by size alone
-        return {name: difference_s * abs(change) / total for name, change in work.items()}
-    return {name: difference_s * change / signed for name, change in work.items()}
+        return {name: float(difference_s * abs(change) / total) for name, change in work.items()}
+    return {name: float(difference_s * change / signed) for name, change in work.items()}
