@@ -74,6 +74,7 @@ COMMANDS: dict[str, Entry] = {
         ),
         ("scale", "scale.group", "Predict a job with more input, on more machines.", PREDICT),
         ("spark", "spark.group", "Predict a Spark job from the event log of one run.", PREDICT),
+        ("explore", "explore.group", "Run few of many settings, and predict the others.", PREDICT),
         (
             "evaluate",
             "evaluate.evaluate",

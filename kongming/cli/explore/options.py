@@ -1,0 +1,97 @@
+"""Options that several commands of ``kongming explore`` share, as decorators."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from kongming.cli.shares import Share
+
+PATH = click.Path(dir_okay=False, path_type=Path)
+
+POLICIES = ("auto", "uni", "dta", "actl", "panic")
+
+STEPS = 10
+"""Batches of a budget unless their size is given (paper 004, Figure 6)."""
+
+space_argument = click.argument("space_file", metavar="SPACE.toml", type=PATH)
+"""SPACE.toml: parameter ``space_file`` (Path)."""
+
+space_option = click.option(
+    "--space",
+    "space_file",
+    metavar="SPACE.toml",
+    type=PATH,
+    required=True,
+    help="The parameters and their values.",
+)
+"""``--space SPACE.toml``: parameter ``space_file`` (Path)."""
+
+policy_option = click.option(
+    "--policy",
+    type=click.Choice(POLICIES),
+    default="auto",
+    show_default=True,
+    help="How the next points are chosen.",
+)
+"""``--policy P``: parameter ``policy`` (str)."""
+
+batch_option = click.option(
+    "--batch",
+    type=click.IntRange(min=1),
+    metavar="b",
+    help="Runs between two choices [default: a tenth of the budget].",
+)
+"""``--batch b``: parameter ``batch`` (int, or None)."""
+
+model_option = click.option(
+    "--model",
+    metavar="NAME",
+    default="auto",
+    show_default=True,
+    help="Kind of model; auto chooses by cross-validation.",
+)
+"""``--model M``: parameter ``model`` (str)."""
+
+seed_option = click.option(
+    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of all choices."
+)
+"""``--seed N``: parameter ``seed`` (int)."""
+
+target_option = click.option(
+    "--target",
+    metavar="COLUMN",
+    default="seconds",
+    show_default=True,
+    help="The measured column; an empty cell is a failed run.",
+)
+"""``--target COLUMN``: parameter ``target`` (str)."""
+
+cost_option = click.option(
+    "--cost",
+    metavar="EXPR|COLUMN",
+    help="What a run costs: a column, or an expression in the parameters, as 'nodes * 2'.",
+)
+"""``--cost EXPR|COLUMN``: parameter ``cost`` (str, or None)."""
+
+expression_option = click.option(
+    "--cost",
+    metavar="EXPR",
+    help="What a run costs, an expression in the parameters [default: its seconds].",
+)
+"""``--cost EXPR``: parameter ``cost`` (str, or None)."""
+
+stop_option = click.option(
+    "--stop-pct",
+    type=Share(10.0),
+    metavar="SHARE",
+    help="Stop before the budget is spent when 90 % of the space is known within this, as 10%.",
+    callback=lambda ctx, parameter, value: None if value is None else 100.0 * value,
+)
+"""``--stop-pct SHARE``: parameter ``stop_pct`` (float, per cent, or None)."""
+
+
+def batch_of(budget: int, batch: int | None) -> int:
+    """Return the size of a batch: by default a tenth of the budget."""
+    return min(batch or max(1, round(budget / STEPS)), budget)

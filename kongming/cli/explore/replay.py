@@ -1,0 +1,161 @@
+"""``kongming explore replay``: compare policies on a fully measured table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from kongming.cli import options, output
+from kongming.cli.examples import examples
+from kongming.cli.explore import options as explore_options
+from kongming.cli.shares import SHARE
+
+RATE = 0.1
+"""Share of the rows that are run unless a budget is given."""
+
+
+@click.command(
+    "replay",
+    short_help="Compare policies on a fully measured table.",
+    epilog=examples(
+        "kongming explore replay table.csv --target seconds --rate 5%",
+        "kongming explore replay table.csv --target seconds --budget 60 --policy dta --policy uni",
+    ),
+)
+@click.argument("table", metavar="TABLE.csv", type=explore_options.PATH)
+@click.option(
+    "--target", metavar="COLUMN", required=True, help="The measured column; empty: the run failed."
+)
+@click.option("--budget", type=click.IntRange(min=1), metavar="N", help="Number of runs.")
+@click.option("--rate", type=SHARE, help=f"Share of the rows that are run [default: {RATE:.0%}].")
+@explore_options.batch_option
+@click.option(
+    "--policy",
+    "policies",
+    type=click.Choice(explore_options.POLICIES),
+    multiple=True,
+    help="How points are chosen (repeatable) [default: auto and uni].",
+)
+@explore_options.model_option
+@click.option(
+    "--repeats",
+    type=click.IntRange(min=1),
+    default=20,
+    show_default=True,
+    help="Profiles of each policy, with seeds of their own.",
+)
+@explore_options.seed_option
+@click.option(
+    "--choices",
+    metavar="COLUMN",
+    multiple=True,
+    help="A column of names, even if they look like numbers (repeatable).",
+)
+@click.option(
+    "--ignore", "ignored", metavar="COLUMN", multiple=True, help="No parameter (repeatable)."
+)
+@explore_options.cost_option
+@options.wide_option
+@options.json_option
+def command(
+    table: Path,
+    target: str,
+    budget: int | None,
+    rate: float | None,
+    batch: int | None,
+    policies: Sequence[str],
+    model: str,
+    repeats: int,
+    seed: int,
+    choices: Sequence[str],
+    ignored: Sequence[str],
+    cost: str | None,
+    as_json: bool,
+) -> None:
+    """Let a fully measured table answer for the program, and compare policies on it.
+
+    Every column of TABLE.csv besides the target and the cost is a parameter. Errors are medians
+    over --repeats profiles: over all rows, and over those that were not run.
+    """
+    from kongming.cli.extras import require
+
+    require("kongming explore replay", "predict", "sklearn")
+
+    from kongming.explore.costs import costs_of, is_column
+    from kongming.explore.measured_table import read_measured
+    from kongming.explore.replay import ReplaySettings, World, compare
+    from kongming.records.errors import InputError
+
+    if budget is not None and rate is not None:
+        raise InputError("Give one of --budget N and --rate R.")
+    column = cost if cost is not None and is_column(table, cost) else None
+    measured = read_measured(table, target, choices=choices, cost=column, ignored=ignored)
+    if budget is None:
+        budget = max(1, round((rate or RATE) * len(measured)))
+    if budget > len(measured):
+        raise InputError(
+            "is more than the table has rows.",
+            field="--budget",
+            found=budget,
+            allowed=f"1 to {len(measured)}",
+        )
+    expression = cost if column is None else None
+    world = World(measured, measured.costs if expression is None else costs_of(measured, cost))
+    settings = ReplaySettings(
+        budget=budget,
+        batch=explore_options.batch_of(budget, batch),
+        model=model,
+        cost=expression,
+    )
+    chosen = tuple(dict.fromkeys(policies)) or ("auto", "uni")
+    total = float(len(chosen) * repeats)
+    with output.progress(f"{table.name}: {budget} of {len(measured)} rows", total) as shown:
+        document = compare(
+            world,
+            chosen,
+            settings,
+            repeats=repeats,
+            seed=seed,
+            observe=lambda done, policy: shown.update(done, text=f"{table.name}: {policy}"),
+        )
+    if as_json:
+        output.emit_json(document)
+        return
+    _show(document, repeats)
+
+
+def _show(document: dict[str, Any], repeats: int) -> None:
+    columns = ("policy", "MSE", "MAE", "error", "unseen", "coverage", "cost", "failed", "model")
+    rows = [
+        (
+            policy,
+            _number(seen["all"]["mse"]["median"]),
+            _number(seen["all"]["mae"]["median"]),
+            _per_cent(seen["all"]["mre_pct"]["median"]),
+            _per_cent(seen["unseen"]["mre_pct"]["median"]),
+            None if seen["coverage"] is None else f"{100 * seen['coverage']:.0f} %",
+            _number(seen["cost"]),
+            _number(seen["failed_runs"]),
+            next(iter(seen["models"])),
+        )
+        for policy, seen in document["policies"].items()
+    ]
+    title = (
+        f"{document['budget']} of {document['rows']} rows run; medians of {repeats} profiles, over "
+        "all rows"
+    )
+    right = columns[1:-1]
+    output.console().print(
+        output.table(columns, rows, title=title, right=right, minor=("failed", "cost", "MAE"))
+    )
+
+
+def _number(value: float | None) -> str | None:
+    return None if value is None else f"{value:.4g}"
+
+
+def _per_cent(value: float | None) -> str | None:
+    return None if value is None else f"{value:.1f} %"

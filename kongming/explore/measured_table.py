@@ -1,0 +1,162 @@
+"""Read a CSV of measured points: one row a run, a column per parameter and one of the target.
+
+Rows count from 1, below the header. A run that failed has an empty target.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from kongming.arrays import Floats
+from kongming.csv_rows import Row, read_rows
+from kongming.records.errors import InputError
+
+Point = Mapping[str, float | str]
+
+RECORD = ("cost", "status", "error", "how", "identity", "space", "started_at")
+"""Columns that ``explore run`` writes beside the parameters and the target."""
+
+NO_RUN = "the table has no value for it"
+"""Reason of a failed run of which the table says no more."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class MeasuredTable:
+    """Rows of a table: ``points`` and their ``values`` (n,), NaN where the run failed.
+
+    ``numbers`` are the columns of numbers among ``names``; ``costs`` (n,) are those of the column
+    that was named for them, else None. ``errors`` are the reasons of failed runs.
+    """
+
+    path: str
+    target: str
+    names: tuple[str, ...]
+    numbers: frozenset[str]
+    points: tuple[Point, ...]
+    values: Floats
+    costs: Floats | None
+    errors: tuple[str | None, ...]
+
+    def __len__(self) -> int:
+        return len(self.points)
+
+
+def read_measured(
+    path: str | Path,
+    target: str,
+    *,
+    choices: Collection[str] = (),
+    cost: str | None = None,
+    ignored: Collection[str] = (),
+) -> MeasuredTable:
+    """Read a measured table.
+
+    Args:
+        target: column of the measured value; empty in the row of a failed run.
+        choices: columns of names, even where they look like numbers.
+        cost: column of what a run costs, from 0.
+        ignored: columns that are no parameters.
+
+    Raises:
+        InputError: the file cannot be read, a column is missing or there twice, a cell is empty, no
+            finite number, or out of range (with row and column), or no parameter or row is left.
+    """
+    file = Path(path)
+    needed = (target, *choices, *ignored, *(() if cost is None else (cost,)))
+    hints = {target: "Name the measured column: --target COLUMN"}
+    rows = list(read_rows(file, needed, hints=hints, separators=",;\t"))
+    if not rows:
+        raise InputError("has a header but no rows.", field=f"{file}: row 1, column {target!r}")
+    header = rows[0].places
+    written = set(RECORD) if header.keys() >= {"identity", "space", "status"} else set()
+    left_out = {target, cost, *ignored, *(written - set(choices))}
+    names = tuple(name for name in header if name and name not in left_out)
+    if not names:
+        raise InputError(
+            "has no column of a parameter.",
+            field=f"{file}: header (row 0)",
+            found=", ".join(header),
+            hint="Every column besides the target and the cost is a parameter.",
+        )
+    columns: dict[str, list[float] | list[str]] = {
+        name: _texts(rows, name) if name in choices else _cells(rows, name) for name in names
+    }
+    numbers = frozenset(n for n in names if isinstance(columns[n][0], float))
+    values = np.array([_target(row, target) for row in rows])
+    failed = np.isnan(values)
+    return MeasuredTable(
+        path=str(file),
+        target=target,
+        names=names,
+        numbers=numbers,
+        points=tuple(
+            dict(zip(names, cells, strict=True)) for cells in zip(*columns.values(), strict=True)
+        ),
+        values=values,
+        costs=None if cost is None else np.array([row.number_in(cost) for row in rows]),
+        errors=tuple(
+            (row.text("error") or NO_RUN) if is_failed else None
+            for row, is_failed in zip(rows, failed, strict=True)
+        ),
+    )
+
+
+def finite(text: str) -> float:
+    """Return the number of a cell; NaN if it is no number, or not a finite one."""
+    try:
+        # What Python takes for numbers besides: 1_000 and the digits of other scripts.
+        value = float(text) if text.isascii() and "_" not in text else math.nan
+    except ValueError:
+        return math.nan
+    return value if math.isfinite(value) else math.nan
+
+
+def number(row: Row, column: str) -> float:
+    """Return the finite number of a cell, of any sign. Raises InputError."""
+    text = row.text(column)
+    value = finite(text)
+    if math.isnan(value):
+        raise InputError(
+            "is no finite number." if text else "is empty.",
+            field=row.where(column),
+            found=text,
+            allowed="a finite number",
+        )
+    return value
+
+
+def _target(row: Row, column: str) -> float:
+    return number(row, column) if row.text(column) else math.nan
+
+
+def _texts(rows: Sequence[Row], column: str) -> list[str]:
+    return [row.text(column) for row in rows]
+
+
+def _cells(rows: Sequence[Row], column: str) -> list[float] | list[str]:
+    """A column of numbers, or of names if no cell is a number."""
+    if all(math.isnan(_any_number(row.text(column))) for row in rows):
+        return [row.name(column) for row in rows]
+    for row in rows:
+        if math.isnan(finite(row.text(column))) and row.text(column):
+            raise InputError(
+                "is no finite number, and others of its column are.",
+                field=row.where(column),
+                found=row.text(column),
+                allowed=f"a finite number; or names throughout, with --choices {column}",
+            )
+    return [number(row, column) for row in rows]
+
+
+def _any_number(text: str) -> float:
+    """As ``finite``, but 0 for what stands for a number that is not finite."""
+    try:
+        value = float(text)
+    except ValueError:
+        return math.nan
+    return finite(text) if math.isfinite(value) else 0.0

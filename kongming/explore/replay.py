@@ -1,0 +1,233 @@
+"""Replay a fully measured table: it answers for the program, so that policies can be compared.
+
+Errors over ``all`` rows are those of the paper (4.1: over the whole space); ``unseen`` are the rows
+that were not run. Failed runs have no value, so that they count in neither.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kongming.arrays import Floats
+from kongming.explore import DecisionTreeProfiler, Space
+from kongming.explore.measured_table import MeasuredTable, Point
+from kongming.records.errors import CannotAnswerError, InputError
+
+METRICS = ("mse", "mae", "mre_pct")
+
+
+@dataclass(frozen=True, slots=True)
+class ReplaySettings:
+    """How a table is replayed. ``cost`` is an expression in the parameters, None without one."""
+
+    budget: int
+    batch: int
+    model: str = "auto"
+    cost: str | None = None
+    level: float = 0.9
+    options: tuple[tuple[str, Any], ...] = ()
+    """Further arguments of ``DecisionTreeProfiler``."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Replayed:
+    """One profile: errors by metric (None where no row has any), and what it took."""
+
+    all: dict[str, float | None]
+    unseen: dict[str, float | None]
+    coverage: float | None
+    width_pct: float | None
+    cost: float
+    failed_runs: int
+    runs: int
+    model: str
+    suggest_s: Sequence[float]
+    fit_s: float
+    predicted: Floats
+    seen: NDArray[np.bool_]
+
+
+class World:
+    """The table as the program under test: the runs of a point answer in the order of their rows,
+    and begin anew when all were used. ``costs`` (n,) are those of the rows; None: 1 each.
+
+    Raises:
+        InputError: all values of the target are equal.
+    """
+
+    def __init__(self, table: MeasuredTable, costs: Floats | None = None) -> None:
+        known = table.values[np.isfinite(table.values)]
+        if len(known) > 0 and np.all(known == known[0]):
+            raise InputError(
+                "is constant: there is nothing to be learned.",
+                field=f"{table.path}: rows 1 to {len(table)}, column {table.target!r}",
+                found=float(known[0]),
+                allowed="a target that varies",
+            )
+        self.table = table
+        self.costs = np.ones(len(table)) if costs is None else costs
+        self.priced = costs is not None
+        self._rows: dict[tuple[float | str, ...], list[int]] = defaultdict(list)
+        for row, point in enumerate(table.points):
+            self._rows[self._key(point)].append(row)
+        self.space = Space.from_table([table.points[rows[0]] for rows in self._rows.values()])
+
+    def answer(self, point: Point, runs: int) -> int:
+        """Return the row of a point that was run ``runs`` times before."""
+        rows = self._rows[self._key(point)]
+        return rows[runs % len(rows)]
+
+    def rows(self, point: Point) -> list[int]:
+        """Return all rows of a point."""
+        return self._rows[self._key(point)]
+
+    def _key(self, point: Point) -> tuple[float | str, ...]:
+        return tuple(
+            float(point[name]) if name in self.table.numbers else str(point[name])
+            for name in self.table.names
+        )
+
+
+def replay(world: World, policy: str, settings: ReplaySettings, seed: int) -> Replayed:
+    """Profile the table by one policy.
+
+    Raises:
+        InputError: an argument of the profiler is not valid.
+        CannotAnswerError: all runs failed.
+    """
+    profiler = DecisionTreeProfiler(
+        world.space,
+        budget=settings.budget,
+        batch=settings.batch,
+        policy=policy,
+        model=settings.model,
+        cost=settings.cost or ("told" if world.priced else None),
+        level=settings.level,
+        random_state=seed,
+        **dict(settings.options),
+    )
+    table = world.table
+    runs: Counter[tuple[int, ...]] = Counter()
+    seen = np.zeros(len(table), dtype=np.bool_)
+    suggest_s: list[float] = []
+    failed, cost = 0, 0.0
+    while True:
+        begun = time.perf_counter()
+        points = profiler.suggest()
+        if not points:
+            break
+        suggest_s.append(time.perf_counter() - begun)
+        for point in points:
+            rows = tuple(world.rows(point))
+            row = world.answer(point, runs[rows])
+            runs[rows] += 1
+            seen[list(rows)] = True
+            spent = float(world.costs[row])
+            cost += spent
+            told = {"cost": spent} if world.priced else {}
+            value = None if np.isnan(table.values[row]) else float(table.values[row])
+            failed += value is None
+            profiler.tell(point, value, error=table.errors[row], **told)
+    if failed == runs.total():
+        reasons = Counter(error for error in table.errors if error is not None)
+        raise CannotAnswerError(
+            f"All {failed} runs failed: {', '.join(reason for reason, _ in reasons.most_common(3))}"
+        )
+    begun = time.perf_counter()
+    forecast = profiler.predict(list(table.points))
+    fit_s = time.perf_counter() - begun
+    known = np.isfinite(table.values)
+    unseen = known & ~seen
+    judged = unseen if unseen.any() else known
+    inside = (forecast.lower <= table.values) & (table.values <= forecast.upper)
+    sizes = np.abs(forecast.median)
+    shares = (forecast.upper - forecast.lower)[judged & (sizes > 0)] / sizes[judged & (sizes > 0)]
+    return Replayed(
+        all=errors(table.values[known], forecast.median[known]),
+        unseen=errors(table.values[unseen], forecast.median[unseen]),
+        coverage=float(np.mean(inside[judged])) if judged.any() else None,
+        width_pct=100.0 * float(np.median(shares)) if len(shares) else None,
+        cost=cost,
+        failed_runs=failed,
+        runs=runs.total(),
+        model=str(profiler.model_name),
+        suggest_s=suggest_s,
+        fit_s=fit_s,
+        predicted=np.asarray(forecast.median, dtype=np.float64),
+        seen=seen,
+    )
+
+
+def errors(measured: Floats, predicted: Floats) -> dict[str, float | None]:
+    """Compute the mean squared, absolute and relative error (per cent of the measured values that
+    are not 0)."""
+    if len(measured) == 0:
+        return dict.fromkeys(METRICS)
+    missed = predicted - measured
+    sizes = np.abs(measured)
+    relative = np.abs(missed)[sizes > 0] / sizes[sizes > 0]
+    return {
+        "mse": float(np.mean(missed**2)),
+        "mae": float(np.mean(np.abs(missed))),
+        "mre_pct": 100.0 * float(np.mean(relative)) if len(relative) else None,
+    }
+
+
+def compare(
+    world: World,
+    policies: Sequence[str],
+    settings: ReplaySettings,
+    *,
+    repeats: int,
+    seed: int,
+    observe: Callable[[int, str], object] = lambda done, policy: None,
+) -> dict[str, Any]:
+    """Replay each policy ``repeats`` times, with seeds from ``seed``, and return the document of
+    ``explore replay``."""
+    summaries = {}
+    for place, policy in enumerate(policies):
+        profiles = []
+        for repeat in range(repeats):
+            observe(place * repeats + repeat, policy)
+            profiles.append(replay(world, policy, settings, seed + repeat))
+        summaries[policy] = summary(profiles)
+    return {"rows": len(world.table), "budget": settings.budget, "policies": summaries}
+
+
+def summary(profiles: Sequence[Replayed]) -> dict[str, Any]:
+    """Summarise the profiles of one policy: medians, and quartiles of errors."""
+    suggest_s = [seconds for profile in profiles for seconds in profile.suggest_s]
+    return {
+        "all": {m: _quartiles([profile.all[m] for profile in profiles]) for m in METRICS},
+        "unseen": {m: _quartiles([profile.unseen[m] for profile in profiles]) for m in METRICS},
+        "coverage": _median([profile.coverage for profile in profiles]),
+        "width_pct": _median([profile.width_pct for profile in profiles]),
+        "cost": _median([profile.cost for profile in profiles]),
+        "failed_runs": _median([float(profile.failed_runs) for profile in profiles]),
+        "models": dict(Counter(profile.model for profile in profiles).most_common()),
+        "seconds": {
+            "suggest_p50": float(np.median(suggest_s)),
+            "suggest_max": float(np.max(suggest_s)),
+            "fit": _median([profile.fit_s for profile in profiles]),
+        },
+    }
+
+
+def _median(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return float(np.median(known)) if known else None
+
+
+def _quartiles(values: Sequence[float | None]) -> dict[str, Any]:
+    known = [value for value in values if value is not None]
+    if not known:
+        return {"median": None, "iqr": [None, None]}
+    lower, median, upper = np.percentile(known, (25.0, 50.0, 75.0))
+    return {"median": float(median), "iqr": [float(lower), float(upper)]}

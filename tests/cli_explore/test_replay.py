@@ -1,0 +1,158 @@
+"""``kongming explore replay``: its document, any table, and bad input."""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.conftest import Kongming
+
+Cells = Sequence[object]
+
+
+def write(path: Path, header: Cells, rows: Sequence[Cells]) -> Path:
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([header, *rows])
+    return path
+
+
+def grid(failed: Callable[[int, int], bool] = lambda nodes, mem: False) -> list[Cells]:
+    """Eighty points of three parameters, one of them of names."""
+    return [
+        (n, m, codec, "" if failed(n, m) else 60.0 * (1 + (codec == "xz")) / n + m)
+        for n, m, codec in itertools.product((1, 2, 4, 8, 16), range(1, 9), ("gz", "xz"))
+    ]
+
+
+HEADER = ("nodes", "mem", "codec", "seconds")
+
+
+def replay(kongming: Kongming, *args: str | Path, status: int = 0) -> dict[str, Any]:
+    done = kongming("explore", "replay", *args, "--json")
+    assert done.returncode == status, done.stderr
+    document = json.loads(done.stdout)
+    assert isinstance(document, dict)
+    return document
+
+
+def test_the_document(kongming: Kongming, tmp_path: Path) -> None:
+    table = write(tmp_path / "t.csv", HEADER, grid(lambda n, m: n == 16 and m < 3))
+    asked = (table, "--target", "seconds", "--budget", "24", "--batch", "6", "--repeats", "3")
+    asked += ("--policy", "uni", "--policy", "auto", "--model", "lines", "--cost", "nodes * 2")
+    document = replay(kongming, *asked)
+    assert (document["rows"], document["budget"]) == (80, 24)
+    assert list(document["policies"]) == ["uni", "auto"]
+    for seen in document["policies"].values():
+        assert set(seen) == {
+            *("all", "unseen", "coverage", "width_pct", "cost", "failed_runs", "models", "seconds")
+        }
+        for part in (seen["all"], seen["unseen"]):
+            assert set(part) == {"mse", "mae", "mre_pct"}
+            for figure in part.values():
+                lower, upper = figure["iqr"]
+                assert 0.0 <= lower <= figure["median"] <= upper
+        assert 0.0 <= seen["coverage"] <= 1.0
+        assert 24 * 2 <= seen["cost"] <= 24 * 32
+        assert sum(seen["models"].values()) == 3
+        assert set(seen["seconds"]) == {"suggest_p50", "suggest_max", "fit"}
+    again = replay(kongming, *asked)
+    for policy, seen in again["policies"].items():
+        assert seen["all"] == document["policies"][policy]["all"]
+
+
+def test_the_errors_are_those_of_the_table(kongming: Kongming, tmp_path: Path) -> None:
+    """A line is learned exactly, so all errors vanish; and nothing is unseen once all was run."""
+    rows = [(a, b, 3 + 2 * a - b) for a in range(8) for b in range(8)]
+    table = write(tmp_path / "t.csv", ("a", "b", "y"), rows)
+    asked = (table, "--target", "y", "--policy", "uni", "--model", "lines", "--repeats", "2")
+    part = replay(kongming, *asked, "--rate", "25%")
+    assert part["budget"] == 16
+    assert part["policies"]["uni"]["all"]["mae"]["median"] < 1e-3
+    every = replay(kongming, *asked, "--budget", "64")["policies"]["uni"]
+    assert every["unseen"]["mse"] == {"median": None, "iqr": [None, None]}
+
+
+def columns_of(n: int) -> dict[str, Any]:
+    rng = np.random.default_rng(0)
+    a, b = rng.integers(0, 6, n), rng.random(n)
+    return {"a": a, "b": b, "y": 10 + a + 5 * b**2 * (a > 2)}
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"constant": lambda t: np.full(len(t["a"]), 7)},
+        {"twice": lambda t: 2 * t["a"], "copy": lambda t: t["b"]},
+        {f"is_{k}": lambda t, k=k: (t["a"] == k).astype(int) for k in range(6)},
+        {f"x{k}": lambda t, k=k: np.random.default_rng(k).random(len(t["a"])) for k in range(38)},
+    ],
+    ids=["constant", "redundant", "one-hot", "40 columns"],
+)
+def test_any_table_works(
+    kongming: Kongming, tmp_path: Path, more: Mapping[str, Callable[[Any], Any]]
+) -> None:
+    table = columns_of(120)
+    table |= {name: make(table) for name, make in more.items()}
+    path = write(tmp_path / "t.csv", tuple(table), [*zip(*table.values(), strict=True)])
+    asked = ("--target", "y", "--budget", "20", "--batch", "10", "--repeats", "1")
+    document = replay(kongming, path, *asked, "--policy", "uni", "--policy", "auto")
+    for seen in document["policies"].values():
+        assert np.isfinite(seen["all"]["mse"]["median"])
+
+
+def test_twenty_thousand_rows_and_points_measured_twice(kongming: Kongming, tmp_path: Path) -> None:
+    table = columns_of(10_000)
+    path = tmp_path / "t.csv"
+    rows = [*zip(*table.values(), strict=True)]
+    write(path, tuple(table), [*rows, *((a, b, y + 0.1) for a, b, y in rows)])
+    asked = (path, "--target", "y", "--budget", "20", "--repeats", "1", "--policy", "uni")
+    assert replay(kongming, *asked)["rows"] == 20_000
+
+
+@pytest.mark.parametrize(
+    ("cells", "args", "said"),
+    [
+        ({(3, "seconds"): "fast"}, (), "row 3 (line 4), column 'seconds': is no finite number"),
+        ({(3, "seconds"): "nan"}, (), "row 3 (line 4), column 'seconds'"),
+        ({(2, "mem"): "inf"}, (), "row 2 (line 3), column 'mem': is no finite number"),
+        ({(2, "mem"): "much"}, (), "--choices mem"),
+        ({(2, "mem"): ""}, (), "row 2 (line 3), column 'mem': is empty"),
+        ({(0, "mem"): "nodes"}, (), "column 'nodes': is there twice"),
+        ({}, ("--target", "time"), "column 'time': is missing"),
+        ({}, ("--choices", "color"), "column 'color': is missing"),
+        ({}, ("--budget", "500"), "Allowed: 1 to 80"),
+        ({}, ("--budget", "1"), "budget: is out of range"),
+        ({}, ("--budget", "9", "--rate", "10%"), "one of --budget N and --rate R"),
+        ({}, ("--cost", "nodes - 4"), "row 1: is no cost there. Found -3.0"),
+        ({}, ("--cost", "prices"), "--cost"),
+        ({}, ("--model", "guess"), "model: is not known. Found"),
+        ({(k, "seconds"): "5" for k in range(1, 81)}, (), "column 'seconds': is constant"),
+    ],
+)
+def test_bad_input(
+    kongming: Kongming,
+    tmp_path: Path,
+    cells: dict[tuple[int, str], str],
+    args: tuple[str, ...],
+    said: str,
+) -> None:
+    rows: list[list[object]] = [list(HEADER), *(list(row) for row in grid())]
+    for (row, column), text in cells.items():
+        rows[row][HEADER.index(column)] = text
+    table = write(tmp_path / "t.csv", rows[0], rows[1:])
+    first = () if "--target" in args else ("--target", "seconds")
+    document = replay(kongming, table, *first, "--repeats", "1", *args, status=2)
+    assert said in document["error"]["message"]
+
+
+def test_all_runs_failed(kongming: Kongming, tmp_path: Path) -> None:
+    table = write(tmp_path / "t.csv", HEADER, grid(lambda n, m: True))
+    document = replay(kongming, table, "--target", "seconds", "--repeats", "1", status=3)
+    assert "All 8 runs failed" in document["error"]["message"]
