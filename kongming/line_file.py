@@ -1,4 +1,4 @@
-"""A file of JSON lines that one process appends to, and that survives kill -9 at any moment."""
+"""A file of lines that one process appends to, and that survives kill -9 at any moment."""
 
 from __future__ import annotations
 
@@ -42,8 +42,12 @@ class LineFile:
         self.file.close()
 
     def append(self, line: Mapping[str, Any]) -> None:
-        """Raises StoreError where it cannot be written; then nothing of it is left."""
-        data = json.dumps(line, separators=(",", ":"), allow_nan=False).encode() + b"\n"
+        """Append a document as JSON. Raises StoreError as ``write``."""
+        self.write(json.dumps(line, separators=(",", ":"), allow_nan=False).encode() + b"\n")
+
+    def write(self, data: bytes) -> None:
+        """Append ``data``, which ends with a line's end. Raises StoreError where it cannot be
+        written; then nothing of it is left."""
         begin = self.file.seek(0, os.SEEK_END)
         try:
             while data:

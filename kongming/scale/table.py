@@ -13,6 +13,9 @@ from kongming.records.errors import InputError
 from kongming.scale.fit.context_columns import Context, number
 from kongming.scale.points import Integers, Points, Runs
 
+FAILED = ("failed", "timeout")
+"""What the column ``status`` of ``kongming explore run`` says of a run without seconds."""
+
 
 @dataclass(frozen=True, slots=True)
 class Columns:
@@ -68,6 +71,8 @@ def read_table(path: str | Path, columns: Columns = Columns()) -> Table:
     for row in read_rows(file, tuple(hints), hints=hints, separators=",;\t"):
         if scale_column is None and "scale" in row.places:
             scale_column = "scale"
+        if row.text("status") in FAILED and not row.text(columns.seconds):
+            continue
         numbers = _numbers(row, columns, scale_column)
         group = None if columns.group is None else row.name(columns.group)
         machine_type = None if columns.machine_type is None else row.name(columns.machine_type)

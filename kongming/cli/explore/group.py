@@ -9,6 +9,7 @@ from kongming.cli.examples import examples
 from kongming.lazy_group import Entry, LazyGroup
 
 SUBCOMMANDS = {
+    "run": Entry("kongming.cli.explore.run:command", "Run a program at the points chosen."),
     "replay": Entry(
         "kongming.cli.explore.replay:command", "Compare policies on a fully measured table."
     ),
@@ -21,6 +22,7 @@ SUBCOMMANDS = {
     entries=SUBCOMMANDS,
     unknown=failures.unknown_command,
     epilog=examples(
+        "kongming explore run apps.toml --app sort --space space.toml --budget 40 --out runs.csv",
         "kongming explore replay table.csv --target seconds --rate 5%",
     ),
 )

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
+from kongming.profiling.runs.execution import Execution
 from kongming.profiling.runs.outcome import Outcome, judge
 from kongming.profiling.runs.page_cache import evict
 from kongming.profiling.runs.service import ServiceRunner
@@ -13,7 +15,28 @@ from kongming.records import moments
 from kongming.records.application import Application
 from kongming.records.errors import ApplicationRunError
 
-__all__ = ["AnyRunner", "Outcome", "Runner", "ServiceRunner", "open_runner"]
+__all__ = ["AnyRunner", "BegunRun", "Outcome", "Runner", "ServiceRunner", "open_runner"]
+
+
+@dataclass(frozen=True, slots=True)
+class BegunRun:
+    """A run that was started; ``execution`` is to be closed by whoever started it."""
+
+    app: Application
+    execution: Execution
+    started_at: str
+    warnings: tuple[str, ...]
+
+    def outcome(self) -> Outcome:
+        """Wait for the end and judge the run."""
+        iteration = self.execution.result()
+        return judge(
+            self.app,
+            iteration,
+            self.execution.output,
+            started_at=self.started_at,
+            warnings=self.warnings,
+        )
 
 
 class Runner(AnyRunner):
@@ -39,23 +62,36 @@ class Runner(AnyRunner):
         Raises:
             ProbeError: the micro-benchmark binary is missing or failed.
         """
-        started_at = moments.now()
         try:
-            self.prepare(cpus)
-            warnings: tuple[str, ...] = ()
-            if self.app.cache == "cold":
-                warnings = (evict(self._entered(), whole_node=self.evict_node),)
-            limit = self.app.timeout_s if timeout_s is None else timeout_s
-            running = self.execute(
-                self.app.command, cpus=cpus, cgroup_procs=cgroup_procs, timeout_s=limit
-            )
+            begun = self.begin(cpus, cgroup_procs=cgroup_procs, timeout_s=timeout_s)
         except ApplicationRunError as error:
             return Outcome.failed(str(error))
-        with running:
-            iteration = running.result()
-            return judge(
-                self.app, iteration, running.output, started_at=started_at, warnings=warnings
-            )
+        with begun.execution:
+            return begun.outcome()
+
+    def begin(
+        self,
+        cpus: Sequence[int],
+        *,
+        cgroup_procs: Sequence[str | Path] = (),
+        timeout_s: float | None = None,
+    ) -> BegunRun:
+        """Start one run pinned to ``cpus``, after ``prepare``, and do not wait for its end.
+
+        Raises:
+            ApplicationRunError: ``prepare`` failed, or the working folder does not exist.
+            ProbeError: the micro-benchmark binary is missing or failed.
+        """
+        started_at = moments.now()
+        self.prepare(cpus)
+        warnings: tuple[str, ...] = ()
+        if self.app.cache == "cold":
+            warnings = (evict(self._entered(), whole_node=self.evict_node),)
+        limit = self.app.timeout_s if timeout_s is None else timeout_s
+        execution = self.execute(
+            self.app.command, cpus=cpus, cgroup_procs=cgroup_procs, timeout_s=limit
+        )
+        return BegunRun(self.app, execution, started_at, warnings)
 
 
 def open_runner(app: Application, work_dir: str | Path, *, evict_node: bool = True) -> AnyRunner:

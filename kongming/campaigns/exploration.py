@@ -1,0 +1,74 @@
+"""The campaign that runs an application where adaptive profiling wants it to be run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from kongming.records.errors import CannotAnswerError
+
+if TYPE_CHECKING:
+    from kongming.campaigns.point_runners import PointRunner
+    from kongming.explore import DecisionTreeProfiler
+    from kongming.explore.runs_table import PointRun, RunsTable
+
+REASONS = 3
+"""Different reasons that are named where all runs failed."""
+
+
+@dataclass
+class Exploration:
+    """A profiler and the table that its runs are appended to; ``resumed`` is how many runs the
+    table had. ``costs``: whether the profiler is told what runs cost."""
+
+    profiler: DecisionTreeProfiler
+    table: RunsTable
+    costs: bool = True
+    resumed: int = 0
+    measured: list[PointRun] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.resumed = len(self.table.runs)
+        for run in self.table.runs:
+            tell(self.profiler, run, costs=self.costs)
+
+    def drive(self, runner: PointRunner, observe: Callable[[int], object]) -> None:
+        """Run what the profiler suggests until its budget is spent; each run is on disk before the
+        next one begins in its place. ``observe`` is called with the number of runs so far.
+
+        The next batch is chosen when nothing runs: the choice would slow the program down.
+
+        Raises:
+            CannotAnswerError: all runs failed.
+        """
+        while points := self.profiler.suggest():
+            every = [{name: p.get(name) for name in self.profiler.space.names} for p in points]
+            with closing(runner.batch(every)) as runs:
+                for run in runs:
+                    self.table.add(run)
+                    self.measured.append(run)
+                    tell(self.profiler, run, costs=self.costs)
+                    observe(len(self.table.runs))
+        refuse_all_failed(self.table.runs)
+
+
+def tell(profiler: DecisionTreeProfiler, run: PointRun, *, costs: bool) -> None:
+    """Tell a profiler of a run. Raises InputError if the point is none of its space."""
+    point = {name: value for name, value in run.point.items() if value is not None}
+    told = {"cost": run.cost} if costs and run.cost is not None else {}
+    if run.value is not None:
+        profiler.tell(point, run.value, **told)
+    else:
+        profiler.tell(point, None, error=run.error, **told)
+
+
+def refuse_all_failed(runs: list[PointRun]) -> None:
+    """Raise CannotAnswerError with the reasons if there are runs, and all of them failed."""
+    if not runs or any(run.value is not None for run in runs):
+        return
+    reasons = Counter(run.error or "no reason given" for run in runs).most_common(REASONS)
+    named = "; ".join(f"{count} times: {' '.join(reason.split())}" for reason, count in reasons)
+    raise CannotAnswerError(f"All {len(runs)} runs failed: {named}")

@@ -1,0 +1,227 @@
+"""Run an application at points of its parameters: on CPUs of this node, or on machines."""
+
+from __future__ import annotations
+
+import functools
+import json
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
+
+from kongming.campaigns.point_templates import filled
+from kongming.explore.runs_table import PointRun
+from kongming.profiling.runs.runner import BegunRun, Runner, ServiceRunner
+from kongming.records import moments
+from kongming.records.application import Application
+from kongming.records.errors import ApplicationRunError, InputError
+
+if TYPE_CHECKING:
+    from kongming.explore.dimensions import Value
+    from kongming.scale.design.experiments import ExperimentRunner
+
+Point = Mapping[str, "Value"]
+
+MACHINES = ("machines", "scale")
+"""Parameters that the runners of ``scale run`` take."""
+
+POLL_S = 0.02
+"""Seconds between two looks at runs that go on next to each other."""
+
+OPEN = 4
+"""Set-ups that are kept: their inputs take space on the disk."""
+
+_Runner = TypeVar("_Runner", bound=Any)
+
+
+class PointRunner(Protocol):
+    """Runs points; used as a context manager, which leaves no process and no file."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def batch(self, points: Sequence[Point]) -> Iterator[PointRun]:
+        """Yield the runs of ``points`` as they end. None begins in the place of one that ended
+        before the caller asks for the next; closing the iterator ends those that go on."""
+
+
+class _Kept(Generic[_Runner]):
+    """The runners that were used last, by what they were set up with."""
+
+    def __init__(self) -> None:
+        self._open: OrderedDict[str, tuple[_Runner, ExitStack]] = OrderedDict()
+
+    def get(self, setting: object, make: Callable[[], _Runner]) -> _Runner:
+        key = json.dumps(setting, sort_keys=True)
+        if key not in self._open:
+            while len(self._open) >= OPEN:
+                self._open.popitem(last=False)[1][1].close()
+            with ExitStack() as stack:
+                runner = stack.enter_context(make())
+                self._open[key] = runner, stack.pop_all()
+        self._open.move_to_end(key)
+        return self._open[key][0]
+
+    def close(self) -> None:
+        with ExitStack() as closing:
+            for _, stack in self._open.values():
+                closing.push(stack)
+            self._open.clear()
+
+
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    point: Point
+    run: BegunRun
+    began: float
+
+
+class NodeRunner:
+    """Runs points on this node, ``jobs`` next to each other, each on ``cpus`` CPUs of its own.
+
+    Raises:
+        InputError: the node has too few CPUs, or several runs of a service are wanted.
+    """
+
+    def __init__(
+        self, app: Application, folder: Path, *, jobs: int, available: Sequence[int]
+    ) -> None:
+        if app.kind == "service" and jobs > 1:
+            raise InputError(
+                "runs of a service cannot go on next to each other.",
+                field="--jobs",
+                found=jobs,
+                allowed="1",
+            )
+        if jobs * app.cpus > len(available):
+            raise InputError(
+                f"each run has {app.cpus} CPUs of its own (apps.{app.name}.cpus), and this process "
+                f"may use {len(available)}.",
+                field="--jobs",
+                found=jobs,
+                hint="Runs that share CPUs would slow each other down.",
+            )
+        self._app, self._folder, self._jobs = app, folder, jobs
+        self.cpus = [
+            tuple(available[slot * app.cpus : (slot + 1) * app.cpus]) for slot in range(jobs)
+        ]
+        self._kept: list[_Kept[Runner]] = [_Kept() for _ in range(jobs)]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with ExitStack() as closing:
+            for kept in self._kept:
+                closing.callback(kept.close)
+
+    def batch(self, points: Sequence[Point]) -> Iterator[PointRun]:
+        """Yield the runs of ``points`` as they end, each with its seconds as its cost.
+
+        Raises:
+            ProbeError: the micro-benchmark binary is missing or failed.
+        """
+        waiting, going = deque(points), dict[int, _Begun]()
+        try:
+            while waiting or going:
+                for slot in range(self._jobs):
+                    if waiting and slot not in going:
+                        started = self._start(waiting.popleft(), slot)
+                        if isinstance(started, PointRun):
+                            yield started
+                        else:
+                            going[slot] = started
+                for slot, begun in list(going.items()):
+                    if begun.run.execution.wait(POLL_S):
+                        ended = self._ended(begun)
+                        del going[slot]
+                        yield ended
+        finally:
+            for begun in going.values():
+                begun.run.execution.close()
+
+    def _start(self, point: Point, slot: int) -> _Begun | PointRun:
+        app = filled(self._app, point)
+        began, started_at = time.monotonic(), moments.now()
+        try:
+            if app.kind == "service":
+                with ServiceRunner(app, self._folder) as service:
+                    outcome = service.run(self.cpus[slot])
+                elapsed = time.monotonic() - began
+                return PointRun(
+                    point, outcome.metric, elapsed, outcome.error, None, "service", started_at
+                )
+            runner = self._kept[slot].get(
+                # Set-up sees the environment too.
+                (app.setup, app.cleanup, dict(app.env) if app.setup is not None else None),
+                lambda: Runner(app, self._folder, evict_node=self._jobs == 1),
+            )
+            runner.app = app
+            return _Begun(point, runner.begin(self.cpus[slot]), began)
+        except ApplicationRunError as error:
+            return _failed(point, began, started_at, str(error))
+
+    def _ended(self, begun: _Begun) -> PointRun:
+        outcome = begun.run.outcome()
+        iteration = begun.run.execution.iterations()[-1]
+        return PointRun(
+            point=begun.point,
+            value=outcome.metric,
+            cost=time.monotonic() - begun.began,
+            error=outcome.error,
+            limit=self._app.timeout_s if iteration.timed_out and self._app.metric is None else None,
+            how="process",
+            started_at=outcome.started_at,
+        )
+
+
+class MachinesRunner:
+    """Runs points that have ``machines`` and ``scale`` one after the other, as ``scale run`` does.
+
+    ``make`` returns the runner of experiments of an application whose other placeholders are
+    filled.
+    """
+
+    def __init__(self, app: Application, make: Callable[[Application], ExperimentRunner]) -> None:
+        self._app, self._make = app, make
+        self._kept: _Kept[ExperimentRunner] = _Kept()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._kept.close()
+
+    def batch(self, points: Sequence[Point]) -> Iterator[PointRun]:
+        """Yield the runs of ``points``, each with its machine-seconds as its cost."""
+        from kongming.scale.design.experiments import Experiment
+        from kongming.scale.points import Configuration
+
+        for point in points:
+            machines, scale = float(point["machines"]), float(point["scale"])
+            # The runners fill the commands with these two, but not the environment.
+            others = {name: point[name] for name in point if name not in MACHINES}
+            app = replace(filled(self._app, others), env=filled(self._app, point).env)
+            began, started_at = time.monotonic(), moments.now()
+            try:
+                runner = self._kept.get(app.to_dict(), functools.partial(self._make, app))
+                measured = runner.run(Experiment(Configuration(machines, scale)))
+            except ApplicationRunError as error:
+                yield _failed(point, began, started_at, str(error))
+                continue
+            yield PointRun(
+                point=point,
+                value=measured.seconds,
+                cost=machines * (measured.seconds or time.monotonic() - began),
+                error=measured.error,
+                how=measured.how,
+                started_at=measured.started_at,
+            )
+
+
+def _failed(point: Point, began: float, started_at: str, error: str) -> PointRun:
+    return PointRun(point, None, time.monotonic() - began, error, None, "", started_at)

@@ -1,0 +1,90 @@
+"""Placeholders of parameters in an application: ``{nodes}`` in its commands and environment."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+
+from kongming.explore.dimensions import Value
+from kongming.explore.runs_table import text_of
+from kongming.records.application import Application, Command
+from kongming.records.errors import InputError
+
+_PLACEHOLDER = re.compile(r"(?<!\$)\{([A-Za-z_][A-Za-z0-9_]*)\}")
+"""A name in braces; ``${name}`` is the shell's."""
+
+OWN = ("dir", "rank")
+"""What runs fill in themselves."""
+
+COMMANDS = ("command", "setup", "prepare", "cleanup", "load", "ready")
+
+
+def check_placeholders(
+    app: Application, names: Collection[str], filled_elsewhere: Collection[str] = ()
+) -> None:
+    """Check that the placeholders of an application are the parameters of a space.
+
+    ``filled_elsewhere`` are parameters that need no placeholder.
+
+    Raises:
+        InputError: there is a placeholder without a parameter, or a parameter without one.
+    """
+    for name in names:
+        if name in OWN:
+            raise InputError(
+                "is filled in by every run already.",
+                field=f"space: {name}",
+                found=name,
+                hint="Give the parameter another name.",
+            )
+    used: set[str] = set()
+    for where, text in _texts(app):
+        for name in _PLACEHOLDER.findall(text):
+            if name not in names and name not in OWN:
+                raise InputError(
+                    "stands for no parameter of the space.",
+                    field=f"apps.{app.name}.{where}",
+                    found=f"{{{name}}}",
+                    allowed=", ".join(f"{{{known}}}" for known in names),
+                    hint="Braces that belong to the command are written with a space: { print }.",
+                )
+            used.add(name)
+    for name in names:
+        if name not in used and name not in filled_elsewhere:
+            raise InputError(
+                "has no placeholder in the application: its runs would all be alike.",
+                field=f"space: {name}",
+                allowed=f"{{{name}}} in the command, setup, prepare or env of apps.{app.name}",
+            )
+
+
+def filled(app: Application, point: Mapping[str, Value | None]) -> Application:
+    """Return an application with the placeholders of a point filled; other braces are left as they
+    are. A parameter that is None does not exist at the point, and has an empty text."""
+    values = {name: text_of(value) for name, value in point.items()}
+    commands = {name: _filled(getattr(app, name), values) for name in COMMANDS}
+    env = {name: _fill(text, values) for name, text in app.env.items()}
+    return replace(app, env=env, **commands)
+
+
+def _fill(text: str, values: Mapping[str, str]) -> str:
+    return _PLACEHOLDER.sub(lambda match: values.get(match[1], match[0]), text)
+
+
+def _filled(command: Command | None, values: Mapping[str, str]) -> Command | None:
+    if command is None:
+        return None
+    if isinstance(command, str):
+        return _fill(command, values)
+    return tuple(_fill(part, values) for part in command)
+
+
+def _texts(app: Application) -> list[tuple[str, str]]:
+    texts = [(f"env.{name}", text) for name, text in app.env.items()]
+    for name in COMMANDS:
+        command: Command | None = getattr(app, name)
+        if command is not None:
+            parts = (command,) if isinstance(command, str) else command
+            texts += [(name, part) for part in parts]
+    return texts

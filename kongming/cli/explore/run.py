@@ -1,0 +1,224 @@
+"""``kongming explore run``: run a program at the points that adaptive profiling chooses."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from kongming.cli import options, output
+from kongming.cli.examples import examples
+from kongming.cli.explore import options as explore_options
+
+if TYPE_CHECKING:
+    from kongming.campaigns.point_runners import PointRunner
+    from kongming.explore import Space
+    from kongming.records.application import Application
+
+RUNNERS = ("local", "slurm", "kubernetes")
+
+
+@click.command(
+    "run",
+    short_help="Run a program at the points chosen.",
+    epilog=examples(
+        "kongming explore run apps.toml --app sort --space space.toml --budget 40 --out runs.csv",
+        "kongming explore run apps.toml --app sort --space space.toml --budget 40 --jobs 2 "
+        "--out runs.csv",
+    ),
+)
+@click.argument("file", metavar="APPS.toml", type=explore_options.PATH)
+@click.option("--app", "name", metavar="NAME", required=True, help="The application to run.")
+@explore_options.space_option
+@click.option(
+    "--budget",
+    type=click.IntRange(min=1),
+    metavar="B",
+    required=True,
+    help="Number of runs, those included that the table has already.",
+)
+@explore_options.batch_option
+@click.option(
+    "--jobs",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    metavar="J",
+    help="Runs next to each other, each on CPUs of its own.",
+)
+@click.option(
+    "--out",
+    metavar="RUNS.csv",
+    type=explore_options.PATH,
+    required=True,
+    help="Append rows to this table, and resume from it.",
+)
+@explore_options.policy_option
+@explore_options.expression_option
+@explore_options.stop_option
+@click.option("--runner", type=click.Choice(RUNNERS), default="local", show_default=True)
+@click.option(
+    "--image", metavar="IMAGE", help="With --runner kubernetes: the container that has the program."
+)
+@click.option(
+    "--share",
+    type=click.FloatRange(min=0.05, max=64.0),
+    default=0.125,
+    show_default=True,
+    help="With machines on this node: CPUs per machine.",
+)
+@explore_options.seed_option
+@options.anyway_option
+@click.option(
+    "--dir",
+    "directory",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Folder for scratch files (KONGMING_DIR).",
+)
+@options.json_option
+def command(
+    file: Path,
+    name: str,
+    space_file: Path,
+    budget: int,
+    batch: int | None,
+    jobs: int,
+    out: Path,
+    policy: str,
+    cost: str | None,
+    stop_pct: float | None,
+    runner: str,
+    image: str | None,
+    share: float,
+    seed: int,
+    anyway: bool,
+    directory: Path | None,
+    as_json: bool,
+) -> None:
+    """Run an application at a few points of its parameters, and write the table of runs.
+
+    In the command, setup, prepare and env of APPS.toml, {parameter} stands for its value. Each run
+    has the CPUs that 'cpus' of the application says. A row is on disk before the next run begins:
+    the same command resumes, and a larger --budget goes on. A failed run is a row without a value.
+    Where the space has 'machines' and 'scale', the runners of 'scale run' are used, and 'scale fit'
+    reads the table.
+    """
+    from kongming.cli.extras import require
+
+    require("kongming explore run", "predict", "sklearn")
+
+    from kongming.campaigns.exploration import Exploration
+    from kongming.campaigns.point_runners import MACHINES
+    from kongming.campaigns.point_templates import check_placeholders
+    from kongming.explore import DecisionTreeProfiler, Space
+    from kongming.explore.runs_table import RunsTable
+    from kongming.probes.measuring import disturbed_since, measuring
+    from kongming.profiling.appfile import load, select
+    from kongming.profiling.plans.identity import identity
+    from kongming.records.errors import InputError
+
+    (app,) = select(load(file), (name,)).values()
+    space = Space.from_toml(space_file)
+    machines = set(MACHINES) <= set(space.names)
+    check_placeholders(app, space.names, MACHINES[:1] if machines else ())
+    if runner != "local" and not machines:
+        raise InputError(
+            "needs a space with the parameters machines and scale.",
+            field="--runner",
+            found=runner,
+            allowed="local",
+        )
+    profiler = DecisionTreeProfiler(
+        space,
+        budget=budget,
+        batch=max(explore_options.batch_of(budget, batch), min(jobs, budget)),
+        policy=policy,
+        cost=cost,
+        stop_pct=stop_pct,
+        random_state=seed,
+    )
+    running, cpus = _runner(app, space, runner, machines, jobs, directory, share, image)
+    target = "seconds" if app.metric is None else "metric"
+    table = RunsTable(out, space, target, identity=identity(app))
+    try:
+        campaign = Exploration(profiler, table, costs=cost is None)
+        with (
+            measuring("kongming explore run", cpus, anyway=anyway),
+            running,
+            output.progress(f"{name}: {budget} runs", total=float(budget)) as shown,
+        ):
+            began = time.time()
+            campaign.drive(running, lambda runs: shown.update(float(runs), text=name))
+            other = disturbed_since(began, cpus)
+    finally:
+        table.close()
+    warnings = []
+    if other is not None:
+        warnings.append(f"{other} also measured on CPU {other.cpu}: runs may be too slow")
+    failed = [run for run in campaign.measured if run.value is None]
+    if as_json:
+        output.emit_json(
+            {
+                "app": name,
+                "out": str(out),
+                "target": target,
+                "budget": budget,
+                "runs": len(table.runs),
+                "resumed": campaign.resumed,
+                "measured": len(campaign.measured),
+                "failed": [{"at": dict(run.point), "error": run.error} for run in failed],
+                "identity": table.identity,
+                "space": table.space_identity,
+                "warnings": warnings,
+            }
+        )
+        return
+    console = output.console()
+    console.print(
+        f"{len(campaign.measured)} runs measured, {campaign.resumed} were already there, "
+        f"{len(failed)} failed: {out}",
+        markup=False,
+    )
+    for text in warnings:
+        output.error_console().print(f"warning: {text}", markup=False)
+    console.print(
+        f"Next: kongming explore fit {space_file} {out} --target {target} --out {name}.json",
+        markup=False,
+    )
+
+
+def _runner(
+    app: Application,
+    space: Space,
+    kind: str,
+    machines: bool,
+    jobs: int,
+    directory: Path | None,
+    share: float,
+    image: str | None,
+) -> tuple[PointRunner, tuple[int, ...] | None]:
+    """Return the runner of points, and the CPUs that it measures on (None: all)."""
+    import os
+
+    from kongming.campaigns.experiments import open_runner
+    from kongming.campaigns.point_runners import MachinesRunner, NodeRunner
+    from kongming.probes.folders import io_folder
+    from kongming.records.errors import InputError
+
+    if machines:
+        if jobs > 1:
+            raise InputError(
+                "experiments on machines run one after the other.",
+                field="--jobs",
+                found=jobs,
+                allowed="1",
+            )
+        return (
+            MachinesRunner(app, lambda filled: open_runner(kind, filled, directory, share, image)),
+            None if kind == "local" else (),
+        )
+    available = sorted(os.sched_getaffinity(0))
+    node = NodeRunner(app, io_folder(directory), jobs=jobs, available=available)
+    return node, tuple(cpu for slot in node.cpus for cpu in slot)

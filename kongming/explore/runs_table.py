@@ -1,0 +1,236 @@
+"""The CSV of a campaign: a row for each run, on disk before the next one begins.
+
+Columns: the parameters, the target, and ``measured_table.RECORD``: what the run cost in seconds,
+its status (ok, failed, timeout) with the reason, how it was measured, of which program and space,
+and when it began. A run that failed has no target, a parameter that does not exist is empty.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kongming.csv_rows import Row, read_rows
+from kongming.explore import Space
+from kongming.explore.dimensions import Dimension, Value
+from kongming.explore.measured_table import RECORD, finite, number
+from kongming.line_file import LineFile
+from kongming.records.errors import InputError
+
+LONGEST_REASON = 300
+
+Status = str
+"""ok, failed, or timeout: a run that was ended at its time limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class PointRun:
+    """A run of a point. ``value`` is None where it failed; ``limit`` is the time limit that ended
+    it, a lower bound of the value; ``cost`` is in seconds unless the table says otherwise."""
+
+    point: Mapping[str, Value]
+    value: float | None
+    cost: float | None = None
+    error: str | None = None
+    limit: float | None = None
+    how: str = ""
+    started_at: str = ""
+
+    @property
+    def status(self) -> Status:
+        if self.value is not None:
+            return "ok"
+        return "failed" if self.limit is None else "timeout"
+
+
+def space_identity(space: Space) -> str:
+    """Return a hash of a space, 16 hexadecimal digits; runs of two spaces are never mixed."""
+    text = json.dumps(space.to_dict(), sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def text_of(value: Value | None) -> str:
+    """Return a value as a cell of the table, and as what a placeholder becomes."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return f"{value:.12g}" if abs(value) < 1e300 else repr(value)
+    return str(value)
+
+
+def value_of(dimension: Dimension, text: str, field: str) -> Value:
+    """Return the value of a dimension that a text stands for.
+
+    Raises:
+        InputError: the dimension has no such value.
+    """
+    value: Value = text
+    if dimension.kind == "boolean":
+        named = {"true": True, "false": False, "1": True, "0": False}
+        value = named.get(text.lower(), text)
+    elif not dimension.is_text:
+        parsed = finite(text)
+        if math.isnan(parsed):
+            raise InputError(
+                "is no finite number." if text else "is empty.",
+                field=field,
+                found=text,
+                allowed=dimension.allowed,
+            )
+        value = int(parsed) if parsed == int(parsed) else parsed
+    try:
+        dimension.encode(value)
+    except InputError as error:
+        raise error.at(field) from error
+    return value
+
+
+def read_runs(
+    path: Path, space: Space, target: str = "seconds", *, cost: str | None = None
+) -> list[PointRun]:
+    """Read the runs of a table, by this program or by another.
+
+    Args:
+        cost: the column of what runs cost; None: ``cost``, if there is one.
+
+    Raises:
+        InputError: the file cannot be read, a column of a parameter or the target is missing, or a
+            cell is empty, no finite number, or no value of its parameter (with row and column).
+    """
+    # A parameter that exists under a condition may have no column.
+    names = tuple(each.name for each in space.dimensions if each.when is None)
+    required = (*names, target, *(() if cost is None else (cost,)))
+    hints = {target: "Name the measured column: --target COLUMN"}
+    rows = read_rows(path, required, hints=hints, separators=",;\t")
+    return [_run(row, space, target, cost or "cost") for row in rows]
+
+
+def _run(row: Row, space: Space, target: str, cost: str) -> PointRun:
+    point = {}
+    for dimension in space.dimensions:
+        text = row.text(dimension.name)
+        if text or dimension.when is None:
+            point[dimension.name] = value_of(dimension, text, row.where(dimension.name))
+    try:
+        space.encode([point])
+    except InputError as error:
+        known = error.field if error.field in row.places else space.names[0]
+        raise error.at(row.where(str(known))) from error
+    value = number(row, target) if row.text(target) else None
+    timed_out = value is None and row.text("status") == "timeout"
+    return PointRun(
+        point=point,
+        value=value,
+        cost=number(row, cost) if row.text(cost) else None,
+        error=None if value is not None else row.text("error") or "no value",
+        limit=row.optional("cost") if timed_out else None,
+        how=row.text("how"),
+        started_at=row.text("started_at"),
+    )
+
+
+class RunsTable:
+    """The table at ``path``, open and locked until ``close``; ``runs`` are those that it has.
+
+    Raises:
+        InputError: the file is another table, of another program or space, or another process
+            appends to it; or a parameter has the name of another column.
+        StoreError: it cannot be created or written.
+    """
+
+    def __init__(self, path: Path, space: Space, target: str, *, identity: str) -> None:
+        self.path = path
+        self.identity, self.space_identity = identity, space_identity(space)
+        self._names = space.names
+        for name in space.names:
+            if name in (target, *RECORD):
+                raise InputError(
+                    "is the name of a column of the table of runs.",
+                    field=f"space: {name}",
+                    hint="Give the parameter another name.",
+                )
+        self.columns = (*self._names, target, *RECORD)
+        try:
+            self._file = LineFile(path)
+        except BlockingIOError as error:
+            raise InputError(
+                "Another command appends to this table now.",
+                field="--out",
+                found=str(path),
+                hint="Wait until it has ended, or choose another file.",
+            ) from error
+        try:
+            self.runs = self._resume(space, target)
+        except BaseException:
+            self._file.close()
+            raise
+        self.close = self._file.close
+
+    def add(self, run: PointRun) -> None:
+        """Append a run; it is on disk when this returns. Raises StoreError."""
+        reason = " ".join((run.error or "").split())[:LONGEST_REASON]
+        cells: Sequence[Any] = (
+            *(text_of(run.point.get(name)) for name in self._names),
+            "" if run.value is None else f"{run.value:.9g}",
+            "" if run.cost is None else f"{run.cost:.6f}",
+            run.status,
+            reason,
+            run.how,
+            self.identity,
+            self.space_identity,
+            run.started_at,
+        )
+        # In one piece with the first row: a header without rows is nothing to resume from.
+        lines = [cells] if self.runs else [self.columns, cells]
+        self._file.write("".join(map(_line, lines)).encode())
+        self._file.sync()
+        self.runs.append(run)
+
+    def _resume(self, space: Space, target: str) -> list[PointRun]:
+        self._file.file.seek(0)
+        content = self._file.file.read() or b""
+        header = _line(self.columns).encode()
+        if not content.startswith(header):
+            if not header.startswith(content):
+                raise InputError(
+                    "is a table with other columns, not written by this command for this space.",
+                    field="--out",
+                    found=str(self.path),
+                    allowed=",".join(self.columns),
+                    hint="Choose another file.",
+                )
+            self._file.file.truncate(0)
+            return []
+        self._file.remove_incomplete_line()
+        if self._file.file.seek(0, io.SEEK_END) == len(header):
+            self._file.file.truncate(0)
+            return []
+        for row in read_rows(self.path, self.columns):
+            for column, own, what in (
+                ("identity", self.identity, "program, its set-up or its environment"),
+                ("space", self.space_identity, "space"),
+            ):
+                if row.text(column) != own:
+                    raise InputError(
+                        f"the {what} was another one.",
+                        field=row.where(column),
+                        found=row.text(column),
+                        allowed=own,
+                        hint="Choose another file with --out: runs of two are not mixed.",
+                    )
+        return read_runs(self.path, space, target)
+
+
+def _line(cells: Sequence[Any]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerow(cells)
+    return text.getvalue()

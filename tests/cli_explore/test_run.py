@@ -1,0 +1,209 @@
+"""``kongming explore run`` with real processes: rows, resuming, refusals, and an end that leaves
+nothing."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.conftest import Kongming
+
+APPS = """
+[apps.job]
+command = "test {n} -lt 8 && sleep {n}e-3 && echo $MODE {dir}"
+env = { MODE = "{codec}" }
+check = "^(gz|xz) /"
+"""
+SPACE = """
+n = [1, 2, 3, 4, 5, 6, 7, 8]
+codec = { choices = ["gz", "xz"] }
+"""
+OUT = ("--out", "runs.csv")
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> tuple[str, ...]:
+    (tmp_path / "apps.toml").write_text(APPS)
+    (tmp_path / "space.toml").write_text(SPACE)
+    return "apps.toml", "--app", "job", "--space", "space.toml", "--policy", "uni"
+
+
+def rows(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def run(kongming: Kongming, *args: str, status: int = 0) -> dict[str, Any]:
+    done = kongming("explore", "run", *args, "--json")
+    assert done.returncode == status, done.stderr
+    document = json.loads(done.stdout)
+    assert isinstance(document, dict)
+    return document
+
+
+def test_rows_resume_and_go_on(kongming: Kongming, job: tuple[str, ...], tmp_path: Path) -> None:
+    first = run(kongming, *job, *OUT, "--budget", "6", "--jobs", str(len(os.sched_getaffinity(0))))
+    assert (first["resumed"], first["measured"], first["runs"]) == (0, 6, 6)
+    table = rows(tmp_path / "runs.csv")
+    rest = run(kongming, *job, *OUT, "--budget", "16")
+    assert (rest["resumed"], rest["measured"]) == (6, 10)
+    everything = rows(tmp_path / "runs.csv")
+    assert everything[:6] == table
+    assert len({(row["n"], row["codec"]) for row in everything}) == 16
+    for row in everything:
+        failed = row["n"] == "8"
+        assert row["status"] == ("failed" if failed else "ok")
+        assert (row["seconds"] == "") == failed
+        assert row["error"].startswith("exit status 1") == failed
+        assert float(row["cost"]) > float(row["seconds"] or 0.0)
+    assert [each["at"]["n"] for each in rest["failed"] + first["failed"]] == [8, 8]
+    assert run(kongming, *job, *OUT, "--budget", "16")["measured"] == 0
+    assert list((tmp_path / "io").iterdir()) == []
+
+
+@contextmanager
+def started(env: dict[str, str], folder: Path, *args: str) -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-m", "kongming.cli.main", "explore", "run", *args]
+    process = subprocess.Popen(
+        command, cwd=folder, env=env, text=True, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = 60.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@pytest.mark.real
+def test_killed_and_interrupted(
+    kongming: Kongming, kongming_env: dict[str, str], job: tuple[str, ...], tmp_path: Path
+) -> None:
+    """After kill -9 nothing is lost or doubled; Ctrl-C leaves no process and no file."""
+    slow = (tmp_path / "apps.toml").read_text().replace("sleep {n}e-3", "sleep 0.4{n}")
+    (tmp_path / "apps.toml").write_text(slow)
+    out = tmp_path / "runs.csv"
+    for end in (signal.SIGINT, signal.SIGKILL):
+        before = len(rows(out)) if out.exists() else 0
+        with started(
+            kongming_env, tmp_path, *job, *OUT, "--budget", "10", "--jobs", "1"
+        ) as process:
+            wait_for(lambda before=before: out.exists() and len(rows(out)) > before + 1)
+            own = psutil.Process(process.pid).children(recursive=True)
+            kept = rows(out)
+            process.send_signal(end)
+            _, said = process.communicate(timeout=30)
+        assert process.returncode == (130 if end == signal.SIGINT else -end)
+        assert rows(out)[: len(kept)] == kept
+        wait_for(lambda own=own: not any(each.is_running() for each in own), 5.0)
+        if end == signal.SIGINT:
+            assert "Interrupted" in said
+            assert list((tmp_path / "io").iterdir()) == []
+    with out.open("a") as file:
+        file.write("3,gz,0.5")  # what a process that was killed may leave
+    kept = rows(out)[:-1]
+    document = run(kongming, *job, *OUT, "--budget", "10")
+    assert document["resumed"] == len(kept)
+    table = rows(out)
+    assert table[: len(kept)] == kept
+    assert len({(row["n"], row["codec"]) for row in table}) == len(table) == 10
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "said"),
+    [
+        ("apps.toml", "sleep {n}", "sleep 0{n}", "row 1 (line 2), column 'identity'"),
+        ("apps.toml", 'MODE = "{codec}"', 'MODE = "x{codec}"', "the program, its set-up or"),
+        ("space.toml", ", 8]", ", 9]", "row 1 (line 2), column 'space'"),
+        ("space.toml", "codec", "coder", "stands for no parameter of the space. Found '{codec}'"),
+        ("runs.csv", "n,codec", "k,codec", "a table with other columns"),
+        ("space.toml", "codec =", "level = [1, 2]\ncodec =", "space: level: has no placeholder"),
+        ("apps.toml", "{n} -lt", "{m} -lt", "apps.job.command: stands for no parameter"),
+        ("space.toml", ", 8]", ', "8"]', "n: mixes kinds of values"),
+        ("space.toml", "n = [1, 2, 3, 4, 5, 6, 7, 8]", "n = []", "n: has no values"),
+        ("space.toml", "\nn", '\nforbid = ["n > 0", "n > 2"]\nn', "n > 0"),
+    ],
+)
+def test_another_program_space_or_table_is_refused(
+    kongming: Kongming,
+    job: tuple[str, ...],
+    tmp_path: Path,
+    file: str,
+    old: str,
+    new: str,
+    said: str,
+) -> None:
+    run(kongming, *job, *OUT, "--budget", "2")
+    path = tmp_path / file
+    assert old in path.read_text()
+    path.write_text(path.read_text().replace(old, new))
+    kept = (tmp_path / "runs.csv").read_text()
+    document = run(kongming, *job, *OUT, "--budget", "4", status=2)
+    assert said in document["error"]["message"]
+    assert (tmp_path / "runs.csv").read_text() == kept
+
+
+def test_runs_get_cpus_of_their_own_or_are_refused(
+    kongming: Kongming, job: tuple[str, ...], tmp_path: Path
+) -> None:
+    cpus = len(os.sched_getaffinity(0))
+    document = run(kongming, *job, *OUT, "--budget", "4", "--jobs", str(cpus + 1), status=2)
+    assert f"this process may use {cpus}" in document["error"]["message"]
+    assert not (tmp_path / "runs.csv").exists()
+    app = (tmp_path / "apps.toml").read_text()
+    seen = "grep Cpus_allowed_list /proc/self/status"
+    (tmp_path / "apps.toml").write_text(app.replace("echo $MODE", f"{seen} && echo $MODE"))
+    run(kongming, *job, *OUT, "--budget", "4", "--jobs", str(cpus))
+
+
+def test_all_runs_failed(kongming: Kongming, job: tuple[str, ...], tmp_path: Path) -> None:
+    app = (tmp_path / "apps.toml").read_text().replace("-lt 8", "-lt 0")
+    (tmp_path / "apps.toml").write_text(app)
+    document = run(kongming, *job, *OUT, "--budget", "3", status=3)
+    assert "All 3 runs failed: 3 times: exit status 1" in document["error"]["message"]
+    assert len(rows(tmp_path / "runs.csv")) == 3
+
+
+def test_machines_and_scale_use_the_runners_of_scale_run(
+    kongming: Kongming, tmp_path: Path
+) -> None:
+    (tmp_path / "apps.toml").write_text(
+        '[apps.job]\ncommand = "test {machines} -lt 4 -o {mode} = fast && sleep 0.0{machines}"\n'
+    )
+    (tmp_path / "space.toml").write_text(
+        'machines = [1, 2, 4]\nscale = [0.5, 1.0]\nmode = { choices = ["fast", "slow"] }\n'
+        'forbid = ["machines == 2 and scale < 1"]\n'
+    )
+    args = ("apps.toml", "--app", "job", "--space", "space.toml", *OUT)
+    document = run(kongming, *args, "--budget", "10", status=2)
+    assert "space: scale: has no placeholder" in document["error"]["message"]
+    app = (tmp_path / "apps.toml").read_text().replace("sleep 0.0", "echo {scale} && sleep 0.0")
+    (tmp_path / "apps.toml").write_text(app)
+    document = run(kongming, *args, "--budget", "10")
+    assert (document["runs"], len(document["failed"])) == (10, 2)
+    table = rows(tmp_path / "runs.csv")
+    assert {row["how"] for row in table} <= {"cgroup", "process"}
+    assert {float(row["cost"]) > 0.0 for row in table} == {True}
+    fitted = kongming("scale", "fit", "runs.csv", "--model", "ernest", "--json")
+    assert fitted.returncode == 0, fitted.stderr
+    assert json.loads(fitted.stdout)["runs"] == 8
+    refused = run(kongming, *args, "--budget", "10", "--jobs", "2", status=2)
+    assert "one after the other" in refused["error"]["message"]
