@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from kongming.records.errors import CannotAnswerError
+from kongming.explore.fitting import refuse_all_failed, tell
 
 if TYPE_CHECKING:
     from kongming.campaigns.point_runners import PointRunner
     from kongming.explore import DecisionTreeProfiler
     from kongming.explore.runs_table import PointRun, RunsTable
-
-REASONS = 3
-"""Different reasons that are named where all runs failed."""
 
 
 @dataclass
@@ -53,22 +49,3 @@ class Exploration:
                     tell(self.profiler, run, costs=self.costs)
                     observe(len(self.table.runs))
         refuse_all_failed(self.table.runs)
-
-
-def tell(profiler: DecisionTreeProfiler, run: PointRun, *, costs: bool) -> None:
-    """Tell a profiler of a run. Raises InputError if the point is none of its space."""
-    point = {name: value for name, value in run.point.items() if value is not None}
-    told = {"cost": run.cost} if costs and run.cost is not None else {}
-    if run.value is not None:
-        profiler.tell(point, run.value, **told)
-    else:
-        profiler.tell(point, None, error=run.error, **told)
-
-
-def refuse_all_failed(runs: list[PointRun]) -> None:
-    """Raise CannotAnswerError with the reasons if there are runs, and all of them failed."""
-    if not runs or any(run.value is not None for run in runs):
-        return
-    reasons = Counter(run.error or "no reason given" for run in runs).most_common(REASONS)
-    named = "; ".join(f"{count} times: {' '.join(reason.split())}" for reason, count in reasons)
-    raise CannotAnswerError(f"All {len(runs)} runs failed: {named}")

@@ -6,7 +6,7 @@ import functools
 import json
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from kongming.explore.dimensions import Value
     from kongming.scale.design.experiments import ExperimentRunner
 
-Point = Mapping[str, "Value"]
+Point = Mapping[str, "Value | None"]
+"""Of all parameters; None where one does not exist."""
 
 MACHINES = ("machines", "scale")
 """Parameters that the runners of ``scale run`` take."""
@@ -44,7 +45,7 @@ class PointRunner(Protocol):
 
     def __exit__(self, *_: object) -> None: ...
 
-    def batch(self, points: Sequence[Point]) -> Iterator[PointRun]:
+    def batch(self, points: Sequence[Point]) -> Generator[PointRun]:
         """Yield the runs of ``points`` as they end. None begins in the place of one that ended
         before the caller asks for the next; closing the iterator ends those that go on."""
 
@@ -119,7 +120,7 @@ class NodeRunner:
             for kept in self._kept:
                 closing.callback(kept.close)
 
-    def batch(self, points: Sequence[Point]) -> Iterator[PointRun]:
+    def batch(self, points: Sequence[Point]) -> Generator[PointRun]:
         """Yield the runs of ``points`` as they end, each with its seconds as its cost.
 
         Raises:
@@ -196,13 +197,13 @@ class MachinesRunner:
     def __exit__(self, *_: object) -> None:
         self._kept.close()
 
-    def batch(self, points: Sequence[Point]) -> Iterator[PointRun]:
+    def batch(self, points: Sequence[Point]) -> Generator[PointRun]:
         """Yield the runs of ``points``, each with its machine-seconds as its cost."""
         from kongming.scale.design.experiments import Experiment
         from kongming.scale.points import Configuration
 
         for point in points:
-            machines, scale = float(point["machines"]), float(point["scale"])
+            machines, scale = (float(point[name] or 0.0) for name in MACHINES)
             # The runners fill the commands with these two, but not the environment.
             others = {name: point[name] for name in point if name not in MACHINES}
             app = replace(filled(self._app, others), env=filled(self._app, point).env)

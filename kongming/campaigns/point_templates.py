@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from typing import Any
 
 from kongming.explore.dimensions import Value
 from kongming.explore.runs_table import text_of
@@ -63,7 +64,7 @@ def filled(app: Application, point: Mapping[str, Value | None]) -> Application:
     """Return an application with the placeholders of a point filled; other braces are left as they
     are. A parameter that is None does not exist at the point, and has an empty text."""
     values = {name: text_of(value) for name, value in point.items()}
-    commands = {name: _filled(getattr(app, name), values) for name in COMMANDS}
+    commands: dict[str, Any] = {name: _filled(getattr(app, name), values) for name in COMMANDS}
     env = {name: _fill(text, values) for name, text in app.env.items()}
     return replace(app, env=env, **commands)
 

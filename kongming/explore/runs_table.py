@@ -35,7 +35,7 @@ class PointRun:
     """A run of a point. ``value`` is None where it failed; ``limit`` is the time limit that ended
     it, a lower bound of the value; ``cost`` is in seconds unless the table says otherwise."""
 
-    point: Mapping[str, Value]
+    point: Mapping[str, Value | None]
     value: float | None
     cost: float | None = None
     error: str | None = None

@@ -10,6 +10,11 @@ from kongming.lazy_group import Entry, LazyGroup
 
 SUBCOMMANDS = {
     "run": Entry("kongming.cli.explore.run:command", "Run a program at the points chosen."),
+    "next": Entry("kongming.cli.explore.next:command", "Choose the next points; others run them."),
+    "fit": Entry("kongming.cli.explore.fit:command", "Fit a model to a table of runs."),
+    "predict": Entry("kongming.cli.explore.predict:command", "Predict points that were not run."),
+    "show": Entry("kongming.cli.explore.show:command", "Show a model in words."),
+    "plot": Entry("kongming.cli.explore.plot:command", "Draw a model and its runs."),
     "replay": Entry(
         "kongming.cli.explore.replay:command", "Compare policies on a fully measured table."
     ),
@@ -23,7 +28,7 @@ SUBCOMMANDS = {
     unknown=failures.unknown_command,
     epilog=examples(
         "kongming explore run apps.toml --app sort --space space.toml --budget 40 --out runs.csv",
-        "kongming explore replay table.csv --target seconds --rate 5%",
+        "kongming explore fit space.toml runs.csv --out sort.json",
     ),
 )
 def command() -> None:

@@ -103,7 +103,8 @@ def command(
             allowed=f"1 to {len(measured)}",
         )
     expression = cost if column is None else None
-    world = World(measured, measured.costs if expression is None else costs_of(measured, cost))
+    costs = measured.costs if expression is None else costs_of(measured, expression)
+    world = World(measured, costs)
     settings = ReplaySettings(
         budget=budget,
         batch=explore_options.batch_of(budget, batch),

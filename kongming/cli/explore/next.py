@@ -1,0 +1,78 @@
+"""``kongming explore next``: the next points, for others to run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from kongming.cli import options, output
+from kongming.cli.examples import examples
+from kongming.cli.explore import options as explore_options
+
+
+@click.command(
+    "next",
+    short_help="Choose the next points; others run them.",
+    epilog=examples(
+        "kongming explore next space.toml -n 8",
+        "kongming explore next space.toml runs.csv -n 4 --json",
+    ),
+)
+@explore_options.space_argument
+@click.argument("runs", metavar="[RUNS.csv]", required=False, type=explore_options.PATH)
+@click.option(
+    "-n", "count", type=click.IntRange(min=1), default=1, show_default=True, help="How many."
+)
+@explore_options.target_option
+@explore_options.policy_option
+@explore_options.expression_option
+@explore_options.stop_option
+@explore_options.seed_option
+@options.json_option
+def command(
+    space_file: Path,
+    runs: Path | None,
+    count: int,
+    target: str,
+    policy: str,
+    cost: str | None,
+    stop_pct: float | None,
+    seed: int,
+    as_json: bool,
+) -> None:
+    """Choose the next points to run, from the runs of RUNS.csv; without it, the first ones.
+
+    A row of RUNS.csv is a run: a column for each parameter and one of the target, empty where the
+    run failed. Add rows, and ask again.
+    """
+    from kongming.cli.extras import require
+
+    require("kongming explore next", "predict", "sklearn")
+
+    from kongming.explore import DecisionTreeProfiler, Space
+    from kongming.explore.fitting import tell
+    from kongming.explore.runs_table import read_runs, text_of
+
+    space = Space.from_toml(space_file)
+    known = [] if runs is None else read_runs(runs, space, target)
+    profiler = DecisionTreeProfiler(
+        space,
+        budget=len(known) + max(count, 2),
+        batch=count,
+        policy=policy,
+        cost=cost,
+        stop_pct=stop_pct,
+        random_state=seed,
+    )
+    for run in known:
+        tell(profiler, run, costs=cost is None)
+    points = profiler.suggest(count)
+    if as_json:
+        output.emit_json({"points": points, "runs": len(known)})
+        return
+    if not points:
+        output.console().print("There is no further point to run.")
+        return
+    rows = [[text_of(point.get(name)) or None for name in space.names] for point in points]
+    output.console().print(output.table(space.names, rows))

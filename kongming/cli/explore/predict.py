@@ -1,0 +1,117 @@
+"""``kongming explore predict``: predict points that were not run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from kongming.cli import options, output
+from kongming.cli.examples import examples
+from kongming.cli.explore import options as explore_options
+
+if TYPE_CHECKING:
+    from kongming.explore import Space
+    from kongming.explore.dimensions import Value
+
+
+@click.command(
+    "predict",
+    short_help="Predict points that were not run.",
+    epilog=examples(
+        "kongming explore predict sort.json --at nodes=4,codec=gz",
+        "kongming explore predict sort.json --at nodes=4,codec=gz --at nodes=8,codec=xz --strict",
+    ),
+)
+@click.argument("model", metavar="MODEL.json", type=explore_options.PATH)
+@click.option(
+    "--at",
+    "points",
+    metavar="NAME=VALUE,...",
+    multiple=True,
+    required=True,
+    help="A point: a value for each parameter (repeatable).",
+)
+@click.option("--strict", is_flag=True, help="Exit status 3 where the model extrapolates.")
+@options.wide_option
+@options.json_option
+def command(model: Path, points: Sequence[str], strict: bool, as_json: bool) -> None:
+    """Predict the target at points of the space: median, interval, and how likely a run fails."""
+    from kongming.cli.extras import require
+
+    require("kongming explore predict", "predict", "sklearn")
+
+    from kongming.explore.model_file import read_model
+    from kongming.records.errors import ExtrapolationError
+
+    fitted = read_model(model)
+    profiler = fitted.profiler
+    asked = [parse_point(profiler.space, text) for text in points]
+    forecast = profiler.predict(asked)
+    answers = [
+        {
+            "at": dict(point),
+            "median": float(forecast.median[k]),
+            "lower": float(forecast.lower[k]),
+            "upper": float(forecast.upper[k]),
+            "extrapolating": bool(forecast.extrapolating[k]),
+            "failure_probability": float(forecast.failure_probability[k]),
+        }
+        for k, point in enumerate(asked)
+    ]
+    if strict and any(answer["extrapolating"] for answer in answers):
+        where = points[next(k for k, answer in enumerate(answers) if answer["extrapolating"])]
+        raise ExtrapolationError(
+            f"No run is near {where}.", hint="Run there, or ask without --strict."
+        )
+    if as_json:
+        output.emit_json(
+            {
+                "target": fitted.target,
+                "model": profiler.model_name,
+                "level": profiler.level,
+                "predictions": answers,
+            }
+        )
+        return
+    columns = ("at", fitted.target, "from", "to", "fails", "")
+    rows = [
+        (
+            text,
+            *(f"{answer[key]:.4g}" for key in ("median", "lower", "upper")),
+            f"{100 * answer['failure_probability']:.0f} %",
+            "extrapolating" if answer["extrapolating"] else "",
+        )
+        for text, answer in zip(points, answers, strict=True)
+    ]
+    title = f"{profiler.model_name}; from and to hold {100 * profiler.level:g} %"
+    output.console().print(output.table(columns, rows, title=title, right=columns[1:5]))
+
+
+def parse_point(space: Space, text: str) -> Mapping[str, Value]:
+    """Parse ``nodes=4,codec=gz``.
+
+    Raises:
+        InputError: a part is no NAME=VALUE, a parameter is unknown, there twice or missing, a value
+            is none of its parameter, or the point is forbidden.
+    """
+    from kongming.explore.runs_table import value_of
+    from kongming.records.errors import InputError, UnknownNameError
+
+    dimensions = {dimension.name: dimension for dimension in space.dimensions}
+    point: dict[str, Value] = {}
+    for part in text.split(","):
+        name, equals, value = (piece.strip() for piece in part.partition("="))
+        if not equals:
+            raise InputError(
+                "is no NAME=VALUE.", field="--at", found=part, allowed="as nodes=4,codec=gz"
+            )
+        if name not in dimensions:
+            raise UnknownNameError("parameter", name, dimensions)
+        if name in point:
+            raise InputError("has the parameter twice.", field="--at", found=name)
+        point[name] = value_of(dimensions[name], value, f"--at {name}")
+    space.encode([point])
+    return point

@@ -1,0 +1,61 @@
+"""``kongming explore show``: a model in words."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from kongming.cli import options, output
+from kongming.cli.examples import examples
+from kongming.cli.explore import options as explore_options
+
+
+@click.command(
+    "show",
+    short_help="Show a model in words.",
+    epilog=examples("kongming explore show sort.json"),
+)
+@click.argument("model", metavar="MODEL.json", type=explore_options.PATH)
+@options.wide_option
+@options.json_option
+def command(model: Path, as_json: bool) -> None:
+    """Show a model: its errors, which parameters matter, and the regions of the space.
+
+    The regions are those of a decision tree of the runs, whichever kind of model predicts. A
+    parameter's share is that of the predictions' variation which it explains alone.
+    """
+    from kongming.cli.extras import require
+
+    require("kongming explore show", "predict", "sklearn")
+
+    from kongming.cli.explore.report import print_report
+    from kongming.explore.model_file import read_model
+    from kongming.explore.regions import importances, regions
+
+    fitted = read_model(model)
+    shares = importances(fitted)
+    tree = regions(fitted)
+    report = fitted.profiler.report()
+    if as_json:
+        output.emit_json(
+            {
+                "target": fitted.target,
+                "created_at": fitted.created_at,
+                "importances": shares,
+                "tree": [asdict(region) for region in tree],
+                **report,
+            }
+        )
+        return
+    print_report(fitted, report)
+    console = output.console()
+    rows = [(name, f"{100 * share:.0f} %") for name, share in shares.items()]
+    console.print(output.table(("parameter", "explains"), rows, right=("explains",)))
+    for region in tree:
+        indent = "  " * region.depth
+        line = f"{indent}{region.condition}: {region.runs} runs"
+        if region.cut is None:
+            line += f", {fitted.target} {region.mean:.4g}, line within {region.error:.2g}"
+        console.print(line, markup=False)

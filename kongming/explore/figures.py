@@ -1,0 +1,261 @@
+"""Figures of a model: its tree, the surface of its predictions, and its error as runs were added.
+
+matplotlib is imported when a figure is drawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kongming.arrays import Floats
+from kongming.evaluate.figures import theme as themes
+from kongming.evaluate.figures.theme import Theme
+from kongming.explore import DecisionTreeProfiler
+from kongming.explore.dimensions import Dimension
+from kongming.explore.model_file import ExploreModel
+from kongming.explore.regions import Region, fitted_tree, importances, regions
+from kongming.explore.runs_table import text_of
+from kongming.records.errors import InputError, UnknownNameError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+STEPS = 48
+"""Cells of a surface along a range."""
+
+CURVE = 8
+"""Points of the curve of errors."""
+
+FEWEST = 4
+"""Runs that the first point of the curve is fitted to, and that the last one is judged by."""
+
+DEEPEST = 4
+"""Levels of the tree that are drawn."""
+
+
+def draw(model: ExploreModel, folder: Path, over: Sequence[str] | None = None) -> tuple[Path, ...]:
+    """Write tree, surface and error-curve, each for light and dark pages, as SVG and PNG.
+
+    ``over`` names the two parameters of the surface; None: those that explain most.
+
+    Raises:
+        InputError: there is no such parameter, or not two of them.
+        MissingExtraError: matplotlib is not installed.
+    """
+    names = model.profiler.space.names
+    chosen = list(over) if over is not None else list(importances(model))[:2]
+    for name in chosen:
+        if name not in names:
+            raise UnknownNameError("parameter", name, names)
+    if over is not None and (len(chosen) != 2 or len(set(chosen)) != 2):
+        raise InputError("is not two parameters.", field="--over", found=",".join(chosen))
+    tree = [region for region in regions(model) if region.depth <= DEEPEST]
+    written = themes.write(lambda theme: _tree(theme, tree, model.target), folder, "tree")
+    if len(chosen) == 2:
+        surface = _Surface(model, chosen)
+        written += themes.write(surface.figure, folder, "surface")
+    curve = error_curve(model)
+    if curve:
+        written += themes.write(lambda theme: _curve(theme, curve), folder, "error")
+    return written
+
+
+def error_curve(model: ExploreModel) -> list[tuple[int, float]]:
+    """Compute the median relative error, in per cent, of models fitted to the first k runs, over
+    the runs that came after them; empty where runs are too few. Values of 0 are left out."""
+    codes, values = model.runs()
+    profiler = model.profiler
+    points = profiler.space.decode(codes)
+    last = len(values) - FEWEST
+    if last < FEWEST:
+        return []
+    curve = []
+    for k in np.unique(np.linspace(FEWEST, last, CURVE).astype(int)):
+        judged = [
+            row for row in range(k, len(values)) if np.isfinite(values[row]) and values[row] != 0.0
+        ]
+        if np.isfinite(values[:k]).sum() < FEWEST or not judged:
+            continue
+        partial = DecisionTreeProfiler(
+            profiler.space,
+            budget=len(values),
+            model=profiler.model_name or "auto",
+            random_state=profiler.random_state,
+        )
+        for row in range(k):
+            known = np.isfinite(values[row])
+            partial.tell(points[row], float(values[row]) if known else None)
+        missed = partial.predict([points[row] for row in judged]).median - values[judged]
+        curve.append((int(k), 100.0 * float(np.median(np.abs(missed / values[judged])))))
+    return curve
+
+
+def _curve(theme: Theme, curve: Sequence[tuple[int, float]]) -> Figure:
+    figure = themes.new_figure(6.0, 3.8)
+    axes = figure.add_subplot()
+    runs, errors = zip(*curve, strict=True)
+    axes.plot(runs, errors, color=theme.lines[0], marker="o", markersize=4)
+    axes.set_ylim(bottom=0.0)
+    axes.grid(axis="y")
+    axes.set_xlabel("runs that the model was fitted to")
+    axes.set_ylabel("median error of later runs (%)")
+    themes.title(axes, "Error as runs were added")
+    return figure
+
+
+def _tree(theme: Theme, tree: Sequence[Region], target: str) -> Figure:
+    """Regions from left to right by depth; leaves are spread from top to bottom."""
+    heights: dict[int, float] = {}
+    leaves = 0
+    children: dict[int, list[int]] = {place: [] for place in range(len(tree))}
+    parents: list[int] = []
+    for place, region in enumerate(tree):
+        del parents[region.depth :]
+        if parents:
+            children[parents[-1]].append(place)
+        parents.append(place)
+    for place in range(len(tree)):
+        if not children[place]:
+            heights[place] = float(-leaves)
+            leaves += 1
+    for place in reversed(range(len(tree))):
+        if children[place]:
+            heights[place] = float(np.mean([heights[child] for child in children[place]]))
+    deepest = max(region.depth for region in tree)
+    figure = themes.new_figure(3.2 * (deepest + 1) + 0.5, max(2.0, 0.75 * leaves + 0.8))
+    axes = figure.add_subplot()
+    axes.axis("off")
+    axes.set_xlim(-0.05, deepest + 1.0)
+    axes.set_ylim(-leaves + 0.4, 0.7)
+    for place, region in enumerate(tree):
+        at = heights[place]
+        for child in children[place]:
+            axes.plot(
+                [region.depth + 0.1, region.depth + 1.0],
+                [at, heights[child]],
+                color=theme.faint,
+                linewidth=0.9,
+                zorder=1,
+            )
+        named = f"{region.condition}\n{region.runs} runs, {target} {region.mean:.4g}"
+        axes.text(
+            *(region.depth, at, named),
+            fontsize=8.5,
+            va="center",
+            bbox={"boxstyle": "round", "facecolor": theme.page, "edgecolor": theme.grid},
+        )
+    themes.title(axes, "Regions of the space")
+    return figure
+
+
+class _Surface:
+    """Predictions over two parameters, with the others as most runs have them."""
+
+    def __init__(self, model: ExploreModel, names: Sequence[str]) -> None:
+        space = model.profiler.space
+        codes, values = model.runs()
+        self.target, self.values = model.target, values
+        self.places = [space.names.index(name) for name in names]
+        self.dimensions = [space.dimensions[place] for place in self.places]
+        self.runs = codes[:, self.places]
+        self.axes = [_cells(dimension) for dimension in self.dimensions]
+        across, up = np.meshgrid(*self.axes)
+        grid = np.tile(_typical(codes), (across.size, 1))
+        grid[:, self.places[0]], grid[:, self.places[1]] = across.ravel(), up.ravel()
+        grid, allowed = space.judged(grid)
+        self.predicted = np.full(across.size, np.nan)
+        if allowed.any():
+            self.predicted[allowed] = model.profiler.predict(space.decode(grid[allowed])).median
+        self.predicted = self.predicted.reshape(across.shape)
+        tree, features, _ = fitted_tree(model)
+        self.leaves: NDArray[np.intp] = tree.apply(features(grid)).reshape(across.shape)
+        typical = space.decode(space.judged(_typical(codes)[None])[0])[0]
+        self.others = ", ".join(
+            f"{name} {text_of(value)}" for name, value in typical.items() if name not in names
+        )
+
+    def figure(self, theme: Theme) -> Figure:
+        """Draw it on a page of a theme."""
+        from matplotlib.colors import LinearSegmentedColormap
+
+        figure = themes.new_figure(7.0, 5.2)
+        axes = figure.add_subplot()
+        ramp = LinearSegmentedColormap.from_list("ramp", theme.ramp)
+        positions = [_positions(*pair) for pair in zip(self.dimensions, self.axes, strict=True)]
+        picture = axes.pcolormesh(
+            *positions, np.ma.masked_invalid(self.predicted), cmap=ramp, shading="nearest"
+        )
+        if min(self.leaves.shape) > 1:
+            for leaf in np.unique(self.leaves):
+                within = (self.leaves == leaf).astype(float)
+                if 0.0 < within.mean() < 1.0:
+                    axes.contour(*positions, within, levels=[0.5], colors=theme.ink, linewidths=0.7)
+        runs = [_positions(d, self.runs[:, k]) for k, d in enumerate(self.dimensions)]
+        known = np.isfinite(self.values)
+        for chosen, marker, label in ((known, "o", "run"), (~known, "x", "failed run")):
+            if chosen.any():
+                axes.scatter(
+                    *(runs[0][chosen], runs[1][chosen]),
+                    s=18,
+                    marker=marker,
+                    color=theme.lines[1],
+                    label=label,
+                )
+        axes.legend(loc="upper left", bbox_to_anchor=(0.0, -0.12), ncols=2)
+        for axis, dimension, values in (
+            (axes.xaxis, self.dimensions[0], self.axes[0]),
+            (axes.yaxis, self.dimensions[1], self.axes[1]),
+        ):
+            axis.set_label_text(dimension.name)
+            _ticks(axis, dimension, values)
+        bar = figure.colorbar(picture, ax=axes)
+        bar.set_label(self.target)
+        bar.outline.set_visible(False)
+        title = "Predictions, runs and cuts"
+        themes.title(axes, f"{title}\n({self.others})" if self.others else title)
+        return figure
+
+
+def _cells(dimension: Dimension) -> Floats:
+    if dimension.count is not None and dimension.count <= 2 * STEPS:
+        return np.sort(dimension.grid())
+    spread = np.geomspace if dimension.log else np.linspace
+    ends = (dimension.low, dimension.high) if not dimension.values else None
+    if ends is None:
+        grid = np.sort(dimension.grid())
+        return np.asarray(grid[np.unique(np.linspace(0, len(grid) - 1, STEPS).astype(int))])
+    cells = spread(*ends, STEPS)
+    return np.unique(np.rint(cells)) if dimension.kind == "integer" else cells
+
+
+def _positions(dimension: Dimension, codes: Floats) -> Floats:
+    """Where codes are drawn: ranges of powers on a logarithm."""
+    return np.log(codes) if dimension.log else codes
+
+
+def _typical(codes: Floats) -> Floats:
+    """The most frequent code of each dimension, among the points where it exists."""
+    typical = []
+    for column in codes.T:
+        values, counts = np.unique(column[np.isfinite(column)], return_counts=True)
+        if not len(values):
+            typical.append(np.nan)
+            continue
+        typical.append(values[np.argmax(counts)])
+    return np.array(typical)
+
+
+def _ticks(axis: Any, dimension: Dimension, values: Floats) -> None:
+    """Name the values of a list, and some of a range of powers."""
+    if dimension.kind not in ("integer", "real"):
+        shown = values if len(values) <= 12 else values[:: len(values) // 8]
+        labels = [text_of(dimension.decode(float(value))) for value in shown]
+        axis.set_ticks(_positions(dimension, shown), labels=labels)
+    elif dimension.log:
+        shown = np.geomspace(values[0], values[-1], 5)
+        axis.set_ticks(np.log(shown), labels=[f"{value:.3g}" for value in shown])

@@ -1,0 +1,80 @@
+"""Fit a model to a table of runs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+
+from kongming.explore import DecisionTreeProfiler, Space
+from kongming.explore.model_file import ExploreModel
+from kongming.explore.profiler import FEWEST_RUNS
+from kongming.explore.runs_table import PointRun
+from kongming.records import moments
+from kongming.records.errors import CannotAnswerError, InputError
+
+REASONS = 3
+"""Different reasons that are named where all runs failed."""
+
+
+def fit_runs(
+    space: Space,
+    runs: Sequence[PointRun],
+    target: str,
+    where: str,
+    *,
+    model: str = "auto",
+    level: float = 0.9,
+    seed: int = 0,
+) -> ExploreModel:
+    """Tell a profiler of all runs, and fit its model.
+
+    Raises:
+        InputError: there are too few runs, or all values are equal; ``where`` names the table.
+        CannotAnswerError: all runs failed.
+    """
+    if len(runs) < FEWEST_RUNS:
+        raise InputError(
+            "has too few runs for any model.",
+            field=where,
+            found=len(runs),
+            allowed=f"{FEWEST_RUNS} rows or more",
+        )
+    refuse_all_failed(runs)
+    values = np.array([run.value for run in runs if run.value is not None])
+    if len(values) >= FEWEST_RUNS and np.all(values == values[0]):
+        raise InputError(
+            "is constant: there is nothing to be learned.",
+            field=f"{where}: rows 1 to {len(runs)}, column {target!r}",
+            found=float(values[0]),
+            allowed="a target that varies",
+        )
+    profiler = DecisionTreeProfiler(
+        space,
+        budget=len(runs),
+        batch=len(runs),
+        model=model,
+        level=level,
+        random_state=seed,
+    )
+    for run in runs:
+        tell(profiler, run)
+    first = {name: value for name, value in runs[0].point.items() if value is not None}
+    profiler.predict([first])
+    return ExploreModel(profiler, target, moments.now("seconds"))
+
+
+def tell(profiler: DecisionTreeProfiler, run: PointRun, *, costs: bool = True) -> None:
+    """Tell a profiler of a run. Raises InputError if the point is none of its space."""
+    point = {name: value for name, value in run.point.items() if value is not None}
+    profiler.tell(point, run.value, error=run.error, cost=run.cost if costs else None)
+
+
+def refuse_all_failed(runs: Sequence[PointRun]) -> None:
+    """Raise CannotAnswerError with the reasons if there are runs, and all of them failed."""
+    if not runs or any(run.value is not None for run in runs):
+        return
+    reasons = Counter(run.error or "no reason given" for run in runs).most_common(REASONS)
+    named = "; ".join(f"{count} times: {' '.join(reason.split())}" for reason, count in reasons)
+    raise CannotAnswerError(f"All {len(runs)} runs failed: {named}")

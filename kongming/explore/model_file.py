@@ -1,0 +1,86 @@
+"""Model files: a profiler with its runs, as a versioned document under a checksum, never a pickle.
+
+The model is fitted anew when it is read: the same runs and the same seed give the same model.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kongming.arrays import Floats
+from kongming.atomic_file import replacing
+from kongming.explore import DecisionTreeProfiler
+from kongming.records.errors import InputError
+from kongming.sealed_document import DocumentKind
+
+KIND = DocumentKind(
+    "kongming-explore-model",
+    1,
+    "model of explored points",
+    "fit it again",
+    "kongming explore fit SPACE.toml RUNS.csv --out MODEL.json",
+)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class ExploreModel:
+    """A profiler that was told its runs; ``target`` is the measured column."""
+
+    profiler: DecisionTreeProfiler
+    target: str
+    created_at: str
+
+    def runs(self) -> tuple[Floats, Floats]:
+        """Return the codes (n, d) and the values (n,) of all runs, NaN where they failed."""
+        runs = json.loads(self.profiler.to_json())["runs"]
+        codes = np.array([run["codes"] for run in runs], dtype=np.float64)
+        values = np.array([run["value"] for run in runs], dtype=np.float64)
+        return codes.reshape(len(runs), len(self.profiler.space.names)), values
+
+
+def write_model(path: Path, model: ExploreModel) -> None:
+    """Write a model atomically. Raises InputError where that is not possible."""
+    document = KIND.seal(
+        {
+            "target": model.target,
+            "created_at": model.created_at,
+            "profiler": json.loads(model.profiler.to_json()),
+        }
+    )
+    try:
+        with replacing(path) as stream:
+            stream.write(json.dumps(document, indent=1, allow_nan=False).encode() + b"\n")
+    except OSError as error:
+        raise InputError(f"{path} cannot be written: {error.strerror}.") from error
+
+
+def read_model(path: Path) -> ExploreModel:
+    """Read a model.
+
+    Raises:
+        InputError: the file cannot be read, is no model or is damaged.
+        IncompatibleError: a newer KONGMING wrote it.
+    """
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise InputError(f"There is no model {path}.", hint=f"Fit it: {KIND.command}") from error
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}.") from error
+    except (ValueError, RecursionError) as error:
+        raise KIND.damaged(f"{path} is not JSON") from error
+    return KIND.read(document, _model)
+
+
+def _model(document: Mapping[str, Any]) -> ExploreModel:
+    return ExploreModel(
+        profiler=DecisionTreeProfiler.from_json(json.dumps(document["profiler"])),
+        target=str(document["target"]),
+        created_at=str(document["created_at"]),
+    )

@@ -1,0 +1,202 @@
+"""``kongming explore next``, ``fit``, ``predict``, ``show`` and ``plot``, and what they refuse."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kongming.explore import Space
+from kongming.explore.model_file import KIND
+from tests.conftest import Kongming
+
+SPACE = """
+forbid = ["nodes * mem > 100", "codec == 'xz' and level < 0"]
+nodes = [2, 4, 8, 16]
+mem = { from = 1, to = 16 }
+codec = { choices = ["gz", "xz", "zst"] }
+level = { from = 1, to = 9, when = "codec != 'zst'" }
+fast = "boolean"
+"""
+
+
+def seconds(nodes: int, mem: int, codec: str, fast: bool, level: int = 0) -> float:
+    """A cliff where the memory ends, and a share of the work that the codec decides."""
+    work = {"gz": 30.0, "xz": 90.0, "zst": 20.0}[codec] * (1 + 0.05 * level)
+    return (3.0 if mem < 3 else 1.0) * work / nodes - 2.0 * fast + 5.0
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    """Forty points, two of them failed, as somebody else may write them."""
+    (tmp_path / "space.toml").write_text(SPACE)
+    space = Space.from_toml(tmp_path / "space.toml")
+    points = space.decode(space.draw(40, np.random.default_rng(3)))
+    path = tmp_path / "runs.csv"
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(("nodes", "mem", "codec", "level", "fast", "seconds", "note"))
+        for place, at in enumerate(points):
+            took = "" if place in (7, 8) else f"{seconds(**at):.6f}"
+            cells = (at.get(name, "") for name in space.names)
+            writer.writerow((*(str(cell).lower() for cell in cells), took, "by hand"))
+    return path
+
+
+def answer(kongming: Kongming, *args: str | Path, status: int = 0) -> dict[str, Any]:
+    done = kongming("explore", *args, "--json")
+    assert done.returncode == status, done.stderr
+    document = json.loads(done.stdout)
+    assert isinstance(document, dict)
+    return document
+
+
+AT = "nodes=4,mem=8,codec=gz,level=3,fast=true"
+
+
+def test_fit_predict_show_plot(kongming: Kongming, runs: Path, tmp_path: Path) -> None:
+    fitted = answer(kongming, "fit", "space.toml", runs, "--out", "m.json", "--model", "lines")
+    assert fitted["runs"] == 40
+    other = "nodes=2,mem=1,codec=zst,fast=0"
+    both = answer(kongming, "predict", "m.json", "--at", AT, "--at", other)
+    first, second = both["predictions"]
+    assert first["at"] == {"nodes": 4, "mem": 8, "codec": "gz", "level": 3, "fast": True}
+    assert second["at"]["fast"] is False
+    for predicted in both["predictions"]:
+        assert predicted["lower"] <= predicted["median"] <= predicted["upper"]
+        assert 0.0 <= predicted["failure_probability"] <= 1.0
+    again = answer(kongming, "predict", "m.json", "--at", AT)
+    assert again["predictions"] == [first]
+    shown = answer(kongming, "show", "m.json")
+    shares = shown["importances"]
+    assert set(shares) == {"nodes", "mem", "codec", "level", "fast"}
+    assert list(shares.values()) == sorted(shares.values(), reverse=True)
+    assert shares["nodes"] > shares["fast"]
+    leaves = [region for region in shown["tree"] if region["cut"] is None]
+    assert sum(leaf["runs"] for leaf in leaves) == 38
+    drawn = answer(kongming, "plot", "m.json", "--out", "figures", "--over", "nodes,codec")
+    assert {Path(path).name for path in drawn["written"]} == {
+        f"{name}-{theme}.{kind}"
+        for name in ("tree", "surface", "error")
+        for theme in ("light", "dark")
+        for kind in ("svg", "png")
+    }
+    assert all((tmp_path / path).stat().st_size > 1000 for path in drawn["written"])
+
+
+def test_next_goes_on_from_the_runs(kongming: Kongming, runs: Path, tmp_path: Path) -> None:
+    points = answer(kongming, "next", "space.toml", runs, "-n", "3")["points"]
+    with runs.open(newline="") as file:
+        had = {tuple(row.values())[:5] for row in csv.DictReader(file)}
+    names = ("nodes", "mem", "codec", "level", "fast")
+    for point in points:
+        cells = tuple(str(point.get(name, "")).lower() for name in names)
+        assert cells not in had
+    assert answer(kongming, "next", "space.toml", runs, "-n", "3")["points"] == points
+    assert len(answer(kongming, "next", "space.toml", "-n", "3")["points"]) == 3
+
+
+@pytest.mark.parametrize(
+    ("row", "column", "text", "said"),
+    [
+        (3, "nodes", "3", "row 3 (line 4), column 'nodes': is no value of this dimension. Found 3"),
+        (3, "mem", "17", "Allowed: a whole number from 1 to 16"),
+        (3, "mem", "2.5", "row 3 (line 4), column 'mem'"),
+        (3, "mem", "", "row 3 (line 4), column 'mem': is empty"),
+        (3, "mem", "inf", "column 'mem': is no finite number"),
+        (3, "codec", "bz", "Found 'bz'. Allowed: gz, xz, zst"),
+        (3, "fast", "maybe", "column 'fast'"),
+        (3, "seconds", "NaN", "row 3 (line 4), column 'seconds': is no finite number"),
+        (3, "seconds", "1e999", "column 'seconds'"),
+        (0, "mem", "memory", "column 'mem': is missing"),
+        (0, "note", "mem", "column 'mem': is there twice"),
+        (0, "seconds", "time", "Name the measured column: --target COLUMN"),
+    ],
+)
+def test_wrong_cells(
+    kongming: Kongming, runs: Path, row: int, column: str, text: str, said: str
+) -> None:
+    with runs.open(newline="") as file:
+        table = list(csv.reader(file))
+    table[row][table[0].index(column)] = text
+    with runs.open("w", newline="") as file:
+        csv.writer(file).writerows(table)
+    error = answer(kongming, "fit", "space.toml", runs, "--out", "m.json", status=2)["error"]
+    assert said in f"{error['message']} {error['hint']}"
+
+
+def test_tables_that_no_model_is_made_of(kongming: Kongming, runs: Path, tmp_path: Path) -> None:
+    lines = runs.read_text().splitlines()
+    asked = ("fit", "space.toml", runs, "--out", "m.json")
+
+    def refused(rows: list[str], status: int) -> str:
+        runs.write_text("\n".join([lines[0], *rows]) + "\n")
+        return str(answer(kongming, *asked, status=status)["error"]["message"])
+
+    assert "too few runs for any model. Found 1. Allowed: 2 rows" in refused(lines[1:2], 2)
+    ends = [line.rsplit(",", 2)[0] for line in lines[1:]]
+    assert "column 'seconds': is constant" in refused([f"{line},4.5," for line in ends], 2)
+    assert "All 40 runs failed: 40 times: no value" in refused([f"{line},," for line in ends], 3)
+    forbidden = "16,16,zst,,true,4.5,"
+    assert "forbid[0]: nodes * mem > 100" in refused([*lines[1:], forbidden], 2)
+    assert "level" in refused([*lines[1:], "2,2,gz,,true,4.5,"], 2)
+    assert not (tmp_path / "m.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("at", "said"),
+    [
+        ("nodes=4", "mem: is missing"),
+        (AT + ",color=red", "no parameter named 'color'"),
+        (AT + ",nodes=4", "has the parameter twice"),
+        ("nodes", "is no NAME=VALUE"),
+        (AT.replace("=8", "=99"), "--at mem: is no value of this dimension"),
+        (AT.replace("=8", "=much"), "--at mem: is no finite number"),
+        ("nodes=16,mem=16,codec=zst,fast=false", "forbid[0]: nodes * mem > 100"),
+    ],
+)
+def test_wrong_points(kongming: Kongming, runs: Path, at: str, said: str) -> None:
+    answer(kongming, "fit", "space.toml", runs, "--out", "m.json", "--model", "lines")
+    error = answer(kongming, "predict", "m.json", "--at", at, status=2)["error"]
+    assert said in error["message"]
+
+
+def test_newer_and_damaged_models_are_refused(
+    kongming: Kongming, runs: Path, tmp_path: Path
+) -> None:
+    answer(kongming, "fit", "space.toml", runs, "--out", "m.json", "--model", "lines")
+    path = tmp_path / "m.json"
+    document = json.loads(path.read_text())
+    newer = {**document, "version": document["version"] + 1}
+    other = {**document, "target": "other"}
+    for content, said in (
+        (json.dumps(newer), f"has version {newer['version']}"),
+        (json.dumps(other), "checksum does not match"),
+        (json.dumps([]), KIND.name),
+        ("\x80\x04\x95", "damaged"),
+    ):
+        path.write_text(content)
+        error = answer(kongming, "predict", "m.json", "--at", AT, status=2)["error"]
+        assert said in error["message"]
+
+
+@pytest.mark.parametrize(
+    ("space", "said"),
+    [
+        ("nodes = [1, 2]\nnodes = [3]\n", "cannot be read"),
+        ("nodes = []\n", "nodes: has no values"),
+        ("nodes = [1, 1]\n", "nodes: is listed twice"),
+        ("nodes = { from = 4, to = 1 }\n", "nodes: is an empty range"),
+        ('forbid = ["nodes > 0"]\nnodes = [1, 2]\n', "nodes > 0"),
+        ('forbid = ["cores > 0"]\nnodes = [1, 2]\n', "cores"),
+        ("forbid = [\"__import__('os')\"]\nnodes = [1, 2]\n", "forbid[0]"),
+        ("nodes = 3\n", "nodes: is no dimension"),
+    ],
+)
+def test_wrong_spaces(kongming: Kongming, tmp_path: Path, space: str, said: str) -> None:
+    (tmp_path / "space.toml").write_text(space)
+    assert said in answer(kongming, "next", "space.toml", status=2)["error"]["message"]
