@@ -1,0 +1,246 @@
+"""The paper's tables and figures (004), each as ratios within one run; one JSON document.
+
+    nice .venv/bin/python benchmarks/explore/paper.py table3 --seeds 20
+    nice .venv/bin/python benchmarks/explore/paper.py figure4 figure5 figure6 figure7 figure9 \\
+        table7 time --seeds 20
+
+figure5 holds Figure 8 too, figure6 Table 4, figure9 Figure 10.
+
+Medians over seeds; errors below 1e-6 of the variance count as that. Where the paper profiled its own
+clusters, the functions of its Table 2 and the measured tables of ``tables/`` stand in.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from functions import TABLE_3, coefficients, midpoints, table, world
+
+from kongming.explore.replay import Replayed, ReplaySettings, World, replay
+from kongming.explore.tree import ObliqueModelTree
+
+FLOOR = 1e-6
+RATES = (0.005, 0.02)
+POLICIES = ("uni", "actl", "panic", "dta")
+
+
+def settings(world: World, rate: float, steps: int = 10, **more: Any) -> ReplaySettings:
+    budget = max(8, round(rate * len(world.table)))
+    return ReplaySettings(
+        budget=budget,
+        batch=max(1, round(budget / steps)),
+        model=more.pop("model", "paper"),
+        options=tuple(more.items()),
+    )
+
+
+def profiles(world: World, policy: str, how: ReplaySettings, seeds: int) -> list[Replayed]:
+    if policy == "uni":
+        how = replace(how, batch=how.budget)  # B = b
+    return [replay(world, policy, how, seed) for seed in range(seeds)]
+
+
+def mse(world: World, runs: Sequence[Replayed]) -> float:
+    floor = FLOOR * float(np.nanvar(world.table.values))
+    return max(floor, float(np.median([run.all["mse"] for run in runs])))
+
+
+def mean(values: Sequence[float]) -> float:
+    """Geometric mean."""
+    return float(np.exp(np.mean(np.log(values))))
+
+
+def table3(seeds: int) -> dict[str, Any]:
+    """MSE over that of ``uni``, by function, dimensions and rate."""
+    cells: dict[str, dict[str, float]] = {}
+    for name in TABLE_3:
+        for d in (2, 5):
+            at = world(name, d)
+            for rate in RATES:
+                how = settings(at, rate)
+                found = {p: mse(at, profiles(at, p, how, seeds)) for p in POLICIES}
+                cell = {p: found[p] / found["uni"] for p in POLICIES[1:]}
+                print(name, d, rate, json.dumps(cell), file=sys.stderr, flush=True)
+                cells[f"{name}-{d}-{rate:g}"] = cell
+    means = {p: mean([cell[p] for cell in cells.values()]) for p in POLICIES[1:]}
+    return {"cells": cells, "geomean": means, "paper": {"actl": 2.1, "panic": 1.4, "dta": 0.53}}
+
+
+def figure5(seeds: int) -> dict[str, Any]:
+    """MSE and MAE (Figure 8) against the rate, over those of ``uni`` at the least rate."""
+    out: dict[str, Any] = {}
+    for name in ("POLY", "EXPABS", "GAUSS"):
+        at = world(name, 3)
+        curves: dict[str, Any] = {}
+        for policy in POLICIES:
+            for rate in (0.005, 0.01, 0.02, 0.04):
+                runs = profiles(at, policy, settings(at, rate), seeds)
+                mae = float(np.median([run.all["mae"] for run in runs]))
+                curves.setdefault(policy, []).append([rate, mse(at, runs), mae])
+        first = curves["uni"][0]
+        out[name] = {
+            policy: [[rate, m / first[1], a / first[2]] for rate, m, a in curve]
+            for policy, curve in curves.items()
+        }
+    return out
+
+
+def figure4(seeds: int) -> dict[str, Any]:
+    """Share of the runs within 0.2 of an abnormality, by the weight of the size: 100 runs in 2500
+    points; uniform runs have ``uniform`` there."""
+    x = midpoints(2, side=50)
+    at = np.array([0.3, 0.7])
+    values = x @ coefficients("LIN", 2) + np.exp(-20.0 * ((x - at) ** 2).sum(axis=1))
+    near = ((x - at) ** 2).sum(axis=1) < 0.2**2
+    where = World(table(x, values))
+    out: dict[str, Any] = {"uniform": float(near.mean())}
+    for weight in (0.0, 0.5, 1.0):
+        how = ReplaySettings(100, 10, "paper", options=(("weights", (1.0, weight, 0.0)),))
+        shares = [run.seen[near].sum() / run.runs for run in profiles(where, "dta", how, seeds)]
+        out[f"w_size {weight:g}"] = float(np.median(shares))
+    return out
+
+
+def figure6(seeds: int) -> dict[str, Any]:
+    """MSE of ``dta`` and its seconds against B/b, over those at B = b; Table 4 for two learners."""
+    out: dict[str, Any] = {}
+    for name in ("EXPABS", "HAT"):
+        at = world(name, 3)
+        for model in ("paper", "lines", "bagged_lines"):
+            rows = []
+            for steps in (1, 2, 5, 8, 10, 20):
+                began = time.perf_counter()
+                runs = profiles(at, "dta", settings(at, 0.02, steps, model=model), seeds)
+                rows.append([steps, mse(at, runs), (time.perf_counter() - began) / seeds])
+            out[f"{name}-{model}"] = [[s, m / rows[0][1], t / rows[0][2]] for s, m, t in rows]
+    return out
+
+
+def figure7(seeds: int) -> dict[str, Any]:
+    """Oblique over axis-parallel trees, 200 runs in two dimensions: all points, those within 0.05
+    of the line, and half of each; EXPABS, WAVE and a step across the same line."""
+    out: dict[str, Any] = {}
+    x = midpoints(2)
+    a = coefficients("EXPABS", 2)
+    functions = {
+        "EXPABS": lambda u: np.exp(np.abs((u - 0.5) @ a)) - 1.0,
+        "STEP": lambda u: ((u - 0.5) @ a > 0.0).astype(float),
+        "WAVE": lambda u: np.cos(u @ coefficients("WAVE", 2)) * np.exp(u.sum(axis=1)),
+    }
+    near = np.abs((x - 0.5) @ a) / np.linalg.norm(a) < 0.05
+    for name, function in functions.items():
+        y = function(x)
+        errors: dict[str, list[tuple[float, float, float]]] = {"oblique": [], "axis": []}
+        for seed in range(seeds):
+            chosen = np.random.default_rng(seed).choice(len(x), 200, replace=False)
+            for shape, found in errors.items():
+                tree = ObliqueModelTree(split=shape, random_state=seed)  # type: ignore[arg-type]
+                missed = (tree.fit(x[chosen], y[chosen]).predict(x) - y) ** 2
+                there, elsewhere = float(missed[near].mean()), float(missed[~near].mean())
+                found.append((float(missed.mean()), there, (there + elsewhere) / 2.0))
+        medians = {shape: np.median(found, axis=0) for shape, found in errors.items()}
+        ratio = medians["oblique"] / np.maximum(medians["axis"], FLOOR * y.var())
+        out[name] = dict(zip(("all", "near", "mixed"), ratio.tolist(), strict=True))
+    return out
+
+
+def figures_9_and_10(seeds: int) -> dict[str, Any]:
+    """Error and seconds of fresh trees over grown ones (9), and of lines over variance (10)."""
+    out: dict[str, Any] = {}
+    x = midpoints(3)
+    for name in ("EXPABS", "HAT"):
+        y = world(name, 3).table.values
+        found: dict[str, list[tuple[float, float]]] = {}
+        for seed in range(seeds):
+            order = np.random.default_rng(seed).choice(len(x), 300, replace=False)
+            for kind, criterion in (("fresh", "linear"), ("grown", "linear"), ("var", "variance")):
+                tree = ObliqueModelTree(criterion=criterion, random_state=seed)  # type: ignore[arg-type]
+                began = time.perf_counter()
+                if kind == "grown":
+                    for k in range(30, 301, 30):
+                        tree.grow(x[order[:k]], y[order[:k]])
+                else:
+                    tree.fit(x[order], y[order])
+                took = time.perf_counter() - began
+                error = float(((tree.predict(x) - y) ** 2).mean())
+                found.setdefault(kind, []).append((error, took))
+        medians = {kind: np.median(rows, axis=0) for kind, rows in found.items()}
+        out[name] = {
+            "fresh_over_grown": (medians["fresh"] / medians["grown"]).tolist(),
+            "lines_over_variance": (medians["fresh"] / medians["var"]).tolist(),
+        }
+    return out
+
+
+def table7(seeds: int) -> dict[str, Any]:
+    """MSE and cost at w_cost 0.2, 0.5, 1 against 0, in per cent; the cost is that of nodes x cores
+    (the first two parameters)."""
+    out: dict[str, Any] = {}
+    for name in ("POLY", "GAUSS"):
+        at = world(name, 3)
+        points = np.array([[point["x0"], point["x1"]] for point in at.table.points])
+        at = World(at.table, (1.0 + 9.0 * points).prod(axis=1))
+        for rate in (0.005, 0.02):
+            rows = {}
+            for weight in (0.0, 0.2, 0.5, 1.0):
+                how = settings(at, rate, weights=(1.0, 1.0, weight))
+                runs = profiles(at, "dta", how, seeds)
+                rows[weight] = mse(at, runs), float(np.median([run.cost for run in runs]))
+            error, cost = rows[0.0]
+            out[f"{name}-{rate:g}"] = {
+                f"{w:g}": [100.0 * (m / error - 1.0), 100.0 * (c / cost - 1.0)]
+                for w, (m, c) in rows.items()
+                if w > 0.0
+            }
+    return out
+
+
+def profile_time(seeds: int) -> dict[str, Any]:
+    """Seconds of a profile of 40 runs, B/b x (create + boot + work), with the paper's machines
+    (Table 5: 270 s of work), and the share of it that choosing takes."""
+    del seeds
+    at = world("HAT", 3)
+    out = {}
+    for b in (1, 5, 10, 40):
+        began = time.perf_counter()
+        replay(at, "auto", ReplaySettings(40, b), 0)
+        choosing = time.perf_counter() - began
+        deploying = 40 / b * (60.0 + 60.0 + 270.0)
+        out[f"b {b}"] = {"deploying_s": deploying, "choosing_share": choosing / deploying}
+    return out
+
+
+PARTS: dict[str, Callable[[int], dict[str, Any]]] = {
+    "table3": table3,
+    "figure4": figure4,
+    "figure5": figure5,
+    "figure6": figure6,
+    "figure7": figure7,
+    "figure9": figures_9_and_10,
+    "table7": table7,
+    "time": profile_time,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("parts", nargs="+", choices=PARTS)
+    parser.add_argument("--seeds", type=int, default=20)
+    asked = parser.parse_args()
+    document: dict[str, Any] = {"seeds": asked.seeds}
+    for part in asked.parts:
+        began = time.perf_counter()
+        document[part] = PARTS[part](asked.seeds)
+        document[part]["seconds"] = time.perf_counter() - began
+    print(json.dumps(document, indent=1))
+
+
+if __name__ == "__main__":
+    main()
