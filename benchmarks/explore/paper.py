@@ -6,8 +6,8 @@
 
 figure5 holds Figure 8 too, figure6 Table 4, figure9 Figure 10.
 
-Medians over seeds; errors below 1e-6 of the variance count as that. Where the paper profiled its own
-clusters, the functions of its Table 2 and the measured tables of ``tables/`` stand in.
+Medians over seeds; errors below 1e-6 of the variance count as that. Where the paper profiled its
+own clusters, the functions of its Table 2 and the measured tables of ``tables/`` stand in.
 """
 
 from __future__ import annotations

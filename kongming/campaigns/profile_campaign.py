@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kongming.campaigns.campaign import Sink, complete, drive, key_of, seed_of, steps_done
+from kongming.records.errors import InputError
 
 if TYPE_CHECKING:
+    from kongming.campaigns.adaptive_levels import LevelChooser
     from kongming.probes.suite import Suite
     from kongming.profiling.events import Event
     from kongming.profiling.plans.campaign_plan import Plan
@@ -22,7 +24,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class ProfileSettings:
     """The settings of a profile. ``suite_name`` None: the default of the placement; ``levels``
-    None: all of the plan; ``asked_seed`` None: a random one."""
+    None: all of the plan; ``asked_seed`` None: a random one; ``runs``: starts of each application
+    in an adaptive plan, which learns from the ``taught`` runs of other applications."""
 
     apps: Mapping[str, Application]
     node: NodeFacts
@@ -34,6 +37,8 @@ class ProfileSettings:
     levels: int | None = None
     suite_name: str | None = None
     asked_seed: int | None = None
+    runs: int | None = None
+    taught: Sequence[Run] = ()
 
     @property
     def timed(self) -> str:
@@ -58,12 +63,45 @@ class ProfileSettings:
             "node": self.node.id,
             "apps": {name: identity(app) for name, app in sorted(self.apps.items())},
             **({} if self.asked_seed is None else {"asked_seed": self.asked_seed}),
+            **({} if self.runs is None else {"runs": self.runs}),
         }
 
-    def plan(self, seed: int) -> Plan:
-        """Raise InputError for a plan, repeats or levels that do not exist."""
-        from kongming.profiling.plans.campaign_plan import make_plan
+    def chooser(self, runs: Sequence[Run] = ()) -> LevelChooser:
+        """Return the chooser of an adaptive plan's levels, which knows ``runs`` of the campaign."""
+        from kongming.campaigns.adaptive_levels import LevelChooser
+        from kongming.profiling.plans.campaign_plan import levels_of
 
+        ladder = levels_of(self.plan_name, self.suite.inducers(), placement=self.placement)
+        return LevelChooser(ladder, self.taught, runs)
+
+    def plan(self, seed: int, chooser: LevelChooser | None = None) -> Plan:
+        """Raise InputError for a plan, repeats, levels or runs that do not exist."""
+        from kongming.profiling.plans.campaign_plan import (
+            ADAPTIVE,
+            levels_of,
+            make_adaptive_plan,
+            make_plan,
+        )
+
+        if (self.plan_name == ADAPTIVE) != (self.runs is not None):
+            raise InputError(
+                "belongs to the adaptive plan, which has no other size.",
+                field="runs",
+                found=self.runs,
+                hint="Give both: --plan adaptive --runs N",
+            )
+        if self.runs is not None:
+            if self.levels is not None or self.repeats != 1:
+                raise InputError("has neither levels nor repeats, only runs.", field="plan")
+            return make_adaptive_plan(
+                sorted(self.apps),
+                levels_of(ADAPTIVE, self.suite.inducers(), placement=self.placement),
+                chooser or self.chooser(),
+                runs=self.runs,
+                placement=self.placement,
+                seed=seed,
+                suite=self.timed,
+            )
         return make_plan(
             self.plan_name,
             sorted(self.apps),
@@ -114,6 +152,7 @@ class ProfileCampaign:
     plan: Plan
     earlier: Sequence[Run]
     done: frozenset[int]
+    chooser: LevelChooser | None = None
     dropped: dict[str, str] = field(default_factory=dict)
     complete: bool = False
     written_bytes: float = 0.0
@@ -135,10 +174,11 @@ class ProfileCampaign:
             sink.put_application(name, document["apps"][name], app.to_dict())
         seed = seed_of(settings.asked_seed)
         campaign = sink.open_campaign(settings.key, document | {"seed": seed})
-        plan = settings.plan(int(campaign.document["seed"]))
         runs = sink.runs(campaign=campaign.id)
+        chooser = settings.chooser(runs) if settings.runs is not None else None
+        plan = settings.plan(int(campaign.document["seed"]), chooser)
         done = steps_done(plan.steps, sink.campaign_steps_done(campaign.id), runs)
-        return cls(settings, sink, campaign.id, plan, runs, done)
+        return cls(settings, sink, campaign.id, plan, runs, done, chooser)
 
     def drive(
         self,
@@ -161,12 +201,16 @@ class ProfileCampaign:
         return self
 
     def seeing(self, observe: Callable[[Event], object]) -> Callable[[Event], None]:
-        """Return ``observe``, with applications that are dropped noted here."""
+        """Return ``observe``, with applications that are dropped noted here, and runs by the
+        chooser of an adaptive plan."""
         from kongming.profiling.events import Dropped
+        from kongming.records.run import Run
 
         def see(event: Event) -> None:
             if isinstance(event, Dropped):
                 self.dropped[event.app] = event.reason
+            elif isinstance(event, Run) and self.chooser is not None:
+                self.chooser.add(event)
             observe(event)
 
         return see

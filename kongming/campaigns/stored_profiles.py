@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from kongming.campaigns.profile_campaign import ProfileSettings
     from kongming.records.run import Run, Signature
     from kongming.store import Store
     from kongming.store.campaigns import Campaign
@@ -80,3 +81,20 @@ def profile_of(store: Store, campaign: str, document: Mapping[str, Any], app: st
         tuple(store.runs(app=app, campaign=campaign)),
         tuple(store.signatures(app=app, campaign=campaign)),
     )
+
+
+def taught_runs(store: Store, settings: ProfileSettings) -> list[Run]:
+    """Return the solo and induced runs of other applications that an adaptive plan learns from:
+    those of this node, or those of all nodes where this one has none; [] for other plans."""
+    from kongming.profiling.plans.identity import identity
+
+    if settings.runs is None:
+        return []
+    own = {identity(app) for app in settings.apps.values()}
+    runs = [
+        run
+        for run in store.runs(placement=settings.placement, ok=True, fingerprints=False)
+        if run.kind in ("solo", "induced") and run.identity not in own
+    ]
+    here = [run for run in runs if run.node_id == settings.node.id]
+    return here or runs

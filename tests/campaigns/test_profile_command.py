@@ -118,6 +118,35 @@ def test_a_dry_run_tells_what_it_would_cost(profiled: Profiled) -> None:
     assert profiled.json("runs")["total"] == before
 
 
+def test_an_adaptive_plan_counts_every_start_and_resumes(
+    kongming: Kongming, store_url: str, tmp_path: Path, hasty: Path
+) -> None:
+    file = tmp_path / "apps.toml"
+    file.write_text('[apps.a]\ncommand = "sleep 0.4"\n')
+    asked = (file, "--plan", "adaptive", "--runs", "10", "--suite", "quick", *SAME_CORE[-2:])
+    first = told(kongming("profile", *asked, "--budget", "1ms", "--json"))
+    assert not first["complete"]
+    whole = told(kongming("profile", *asked, "--json"))
+    assert whole["complete"]
+    with Store.open(store_url) as store:
+        runs = store.runs(app="a")
+        (signature,) = store.signatures(app="a")
+    levels = [run.levels for run in runs if run.kind == "induced"]
+    assert len(set(levels)) == len(levels) >= 4
+    assert len({run.step for run in runs}) == len(runs)
+    # One more than it counts may have begun when the signature's loop is stopped.
+    assert len(runs) + signature.iterations <= 10
+    for wrong, said in (
+        (("--plan", "adaptive"), "--plan adaptive --runs N"),
+        (("--runs", "10"), "--plan adaptive --runs N"),
+        (("--plan", "adaptive", "--runs", "7"), "Allowed: 8 or more"),
+        (("--plan", "adaptive", "--runs", "9", "--repeats", "2"), "only runs"),
+    ):
+        refused = kongming("profile", file, *wrong, "--dry-run")
+        assert refused.returncode == 2
+        assert said in refused.stderr
+
+
 def test_a_write_limit_stops_early_and_the_same_command_goes_on(
     kongming: Kongming, store_url: str, tmp_path: Path, hasty: Path
 ) -> None:

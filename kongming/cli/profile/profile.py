@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +44,15 @@ if TYPE_CHECKING:
     "plan_name",
     default="quick",
     show_default=True,
-    help="Plan of load levels: quick or paper.",
+    help="Plan of load levels: quick, paper, or adaptive (with --runs).",
+)
+@click.option(
+    "--runs",
+    type=int,
+    default=None,
+    metavar="N",
+    help="With --plan adaptive: starts of each application, all included. Its load levels are "
+    "chosen by what applications profiled before taught.",
 )
 @click.option(
     "--repeats", type=int, default=1, show_default=True, help="Number of runs at each load level."
@@ -103,6 +112,7 @@ def command(
     names: Sequence[str],
     placement: str,
     plan_name: str,
+    runs: int | None,
     repeats: int,
     levels: int | None,
     suite_name: str | None,
@@ -129,6 +139,7 @@ def command(
     from kongming.campaigns.campaign import seed_of
     from kongming.campaigns.journaled_store import JournaledStore
     from kongming.campaigns.profile_campaign import profile_settings
+    from kongming.campaigns.stored_profiles import taught_runs
     from kongming.cli.profile.profiling import profile_applications
     from kongming.profiling.appfile import load, select
     from kongming.store import Store
@@ -144,10 +155,12 @@ def command(
         levels=levels,
         suite_name=suite_name,
         asked_seed=seed,
+        runs=runs,
     )
-    plan = settings.plan(seed_of(seed))
     with ExitStack() as stack:
         store = stack.enter_context(Store.open(store_url))
+        settings = replace(settings, taught=taught_runs(store, settings))
+        plan = settings.plan(seed_of(seed))
         if dry_run:
             return _dry_run(store, settings, plan, write_limit_bytes, as_json=as_json)
         finished = [

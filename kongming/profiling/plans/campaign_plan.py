@@ -8,14 +8,15 @@ co-located suite is timed (phase 2).
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from kongming.records.errors import InputError
 from kongming.records.run import LoadLevel
 
-PLANS = ("quick", "paper")
+ADAPTIVE = "adaptive"
+PLANS = ("quick", "paper", ADAPTIVE)
 
 BLOCK_APPS = 3
 """Number of applications timed under one load before the next load."""
@@ -171,13 +172,13 @@ def levels_of(
     """Return the load levels of a plan, most informative first.
 
     Args:
-        name: one of PLANS.
+        name: one of PLANS; the adaptive one chooses among the levels of the quick one.
         inducers: surrogates of this node that can induce load, with their resource family.
             A surrogate that is too large for the node (1G on a small machine) is replaced by
             the largest of its kind, or left out.
         limit: maximum number of levels.
     """
-    if name == "quick":
+    if name in ("quick", ADAPTIVE):
         ladder = _QUICK_SHARED_CORE if placement == "same-core" else _QUICK
     elif name == "paper":
         ladder = tuple(((surrogate, 1.0),) for surrogate in PAPER_SURROGATES)
@@ -271,22 +272,87 @@ def make_plan(
         groups.extend([Step(0, 0, "signature", app, (), repeat)] for app in apps)
     rng.shuffle(groups)
 
-    # Position of each group in the campaign, 0 to 1; the first solo round comes first.
+    return Plan(name, placement, suite, seed, _in_order(groups, apps, solos, rng))
+
+
+@dataclass(frozen=True, slots=True)
+class AdaptivePlan(Plan):
+    """A plan whose load levels are chosen as it is executed: ``choose`` is called with each block
+    of induced runs when its turn comes, and returns its levels."""
+
+    choose: Callable[[Sequence[Step]], tuple[LoadLevel, ...]] = lambda block: block[0].levels
+
+    def blocks(self) -> Iterator[tuple[Step, ...]]:
+        """Yield the groups of steps that share one load; levels are chosen at that moment."""
+        for block in Plan.blocks(self):
+            if block[0].kind == "induced":
+                levels = self.choose(block)
+                block = tuple(replace(step, levels=levels) for step in block)
+            yield block
+
+
+FEWEST_STARTS = 8
+"""Starts of the smallest adaptive plan: a signature, two solo runs and two load levels."""
+
+
+def make_adaptive_plan(
+    apps: Sequence[str],
+    ladder: Sequence[tuple[LoadLevel, ...]],
+    choose: Callable[[Sequence[Step]], tuple[LoadLevel, ...]],
+    *,
+    runs: int,
+    placement: str,
+    seed: int,
+    suite: str = "standard",
+) -> AdaptivePlan:
+    """Plan at most ``runs`` starts of each application, those of solo runs and of its signature
+    included, under levels that ``choose`` takes from ``ladder``.
+
+    Raises:
+        InputError: there is no application, or too few starts.
+    """
+    if runs < FEWEST_STARTS:
+        raise InputError(
+            "is out of range.", field="runs", found=runs, allowed=f"{FEWEST_STARTS} or more"
+        )
+    if not apps:
+        raise InputError("There is no application to profile.", field="app")
+    rng = random.Random(seed)
+    left = runs - (SIGNATURE_ITERATIONS[1] + 1)
+    solos = min(_QUICK_SOLO, max(2, left // 5))
+    count = min(left - solos, len(ladder))
+    # The same applications share all their loads, so that each load is new to all of them.
+    parts = _parts(apps, rng)
+    groups: list[_Group] = [
+        [Step(0, 0, "induced", app, ladder[place]) for app in part]
+        for place in range(count)
+        for part in parts
+    ]
+    groups += [[Step(0, 0, "signature", app)] for app in apps]
+    rng.shuffle(groups)
+    steps = _in_order(groups, apps, solos, rng)
+    return AdaptivePlan(ADAPTIVE, placement, suite, seed, steps, choose)
+
+
+_Group = list[Step]
+
+
+def _in_order(
+    groups: Sequence[_Group], apps: Sequence[str], solos: int, rng: random.Random
+) -> tuple[Step, ...]:
+    """Number the groups, with solo runs spread evenly between them; the first solo round comes
+    first."""
+    # Position of each group in the campaign, 0 to 1.
     positioned = [((number + 0.5) / len(groups), group) for number, group in enumerate(groups)]
     for repeat in range(solos):
         position = repeat / max(1, solos - 1)
         for part in _parts(apps, rng):
             positioned.append((position, [Step(0, 0, "solo", app, (), repeat) for app in part]))
     positioned.sort(key=lambda entry: entry[0])
-
     numbered = [
         replace(step, block=block) for block, (_, group) in enumerate(positioned) for step in group
     ]
-    steps = tuple(replace(step, index=index) for index, step in enumerate(numbered))
-    return Plan(name=name, placement=placement, suite=suite, seed=seed, steps=steps)
-
-
-_Group = list[Step]
+    return tuple(replace(step, index=index) for index, step in enumerate(numbered))
 
 
 def _parts(apps: Sequence[str], rng: random.Random) -> list[list[str]]:
