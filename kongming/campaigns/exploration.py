@@ -31,9 +31,9 @@ class Exploration:
         for run in self.table.runs:
             tell(self.profiler, run, costs=self.costs)
 
-    def drive(self, runner: PointRunner, observe: Callable[[int], object]) -> None:
+    def drive(self, runner: PointRunner, observe: Callable[[], object]) -> None:
         """Run what the profiler suggests until its budget is spent; each run is on disk before the
-        next one begins in its place. ``observe`` is called with the number of runs so far.
+        next one begins in its place. ``observe`` is called after each.
 
         The next batch is chosen when nothing runs: the choice would slow the program down.
 
@@ -47,5 +47,5 @@ class Exploration:
                     self.table.add(run)
                     self.measured.append(run)
                     tell(self.profiler, run, costs=self.costs)
-                    observe(len(self.table.runs))
+                    observe()
         refuse_all_failed(self.table.runs)

@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kongming.arrays import Floats
 from kongming.evaluate.figures import theme as themes
 from kongming.evaluate.figures.theme import Theme
 from kongming.explore import DecisionTreeProfiler
 from kongming.explore.dimensions import Dimension
+from kongming.explore.features import Features
 from kongming.explore.model_file import ExploreModel
-from kongming.explore.regions import Region, fitted_tree, importances, regions
+from kongming.explore.regions import Region, regions
 from kongming.explore.runs_table import text_of
 from kongming.records.errors import InputError, UnknownNameError
 
@@ -41,14 +41,14 @@ DEEPEST = 4
 def draw(model: ExploreModel, folder: Path, over: Sequence[str] | None = None) -> tuple[Path, ...]:
     """Write tree, surface and error-curve, each for light and dark pages, as SVG and PNG.
 
-    ``over`` names the two parameters of the surface; None: those that explain most.
+    ``over`` names the two parameters of the surface; None: those that matter most.
 
     Raises:
         InputError: there is no such parameter, or not two of them.
         MissingExtraError: matplotlib is not installed.
     """
     names = model.profiler.space.names
-    chosen = list(over) if over is not None else list(importances(model))[:2]
+    chosen = list(over) if over is not None else _most_important(model)
     for name in chosen:
         if name not in names:
             raise UnknownNameError("parameter", name, names)
@@ -63,6 +63,11 @@ def draw(model: ExploreModel, folder: Path, over: Sequence[str] | None = None) -
     if curve:
         written += themes.write(lambda theme: _curve(theme, curve), folder, "error")
     return written
+
+
+def _most_important(model: ExploreModel) -> list[str]:
+    shares: dict[str, float] = model.profiler.report()["importances"]
+    return sorted(shares, key=lambda name: -shares[name])[:2]
 
 
 def error_curve(model: ExploreModel) -> list[tuple[int, float]]:
@@ -84,7 +89,7 @@ def error_curve(model: ExploreModel) -> list[tuple[int, float]]:
         partial = DecisionTreeProfiler(
             profiler.space,
             budget=len(values),
-            model=profiler.model_name or "auto",
+            model=profiler.model_name,
             random_state=profiler.random_state,
         )
         for row in range(k):
@@ -168,12 +173,12 @@ class _Surface:
         grid = np.tile(_typical(codes), (across.size, 1))
         grid[:, self.places[0]], grid[:, self.places[1]] = across.ravel(), up.ravel()
         grid, allowed = space.judged(grid)
-        self.predicted = np.full(across.size, np.nan)
+        predicted = np.full(across.size, np.nan)
         if allowed.any():
-            self.predicted[allowed] = model.profiler.predict(space.decode(grid[allowed])).median
-        self.predicted = self.predicted.reshape(across.shape)
-        tree, features, _ = fitted_tree(model)
-        self.leaves: NDArray[np.intp] = tree.apply(features(grid)).reshape(across.shape)
+            predicted[allowed] = model.profiler.predict_codes(grid[allowed]).median
+        self.predicted = predicted.reshape(across.shape)
+        columns = Features(space.dimensions)(grid)
+        self.leaves = model.profiler.tree_.apply(columns).reshape(across.shape)
         typical = space.decode(space.judged(_typical(codes)[None])[0])[0]
         self.others = ", ".join(
             f"{name} {text_of(value)}" for name, value in typical.items() if name not in names

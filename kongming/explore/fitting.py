@@ -68,7 +68,9 @@ def fit_runs(
 def tell(profiler: DecisionTreeProfiler, run: PointRun, *, costs: bool = True) -> None:
     """Tell a profiler of a run. Raises InputError if the point is none of its space."""
     point = {name: value for name, value in run.point.items() if value is not None}
-    profiler.tell(point, run.value, error=run.error, cost=run.cost if costs else None)
+    error = run.error if run.limit is None else None
+    cost = run.cost if costs else None
+    profiler.tell(point, run.value, error=error, cost=cost, at_least=run.limit)
 
 
 def refuse_all_failed(runs: Sequence[PointRun]) -> None:

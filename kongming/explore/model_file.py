@@ -6,6 +6,7 @@ The model is fitted anew when it is read: the same runs and the same seed give t
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ import numpy as np
 from kongming.arrays import Floats
 from kongming.atomic_file import replacing
 from kongming.explore import DecisionTreeProfiler
+from kongming.explore.runs import VALUE
 from kongming.records.errors import InputError
 from kongming.sealed_document import DocumentKind
 
@@ -37,11 +39,11 @@ class ExploreModel:
     created_at: str
 
     def runs(self) -> tuple[Floats, Floats]:
-        """Return the codes (n, d) and the values (n,) of all runs, NaN where they failed."""
+        """Return the codes (n, d) and the values (n,) of all runs, NaN where they have none."""
         runs = json.loads(self.profiler.to_json())["runs"]
         codes = np.array([run["codes"] for run in runs], dtype=np.float64)
-        values = np.array([run["value"] for run in runs], dtype=np.float64)
-        return codes.reshape(len(runs), len(self.profiler.space.names)), values
+        values = [math.nan if run["values"] is None else run["values"][VALUE] for run in runs]
+        return codes.reshape(len(runs), len(self.profiler.space.names)), np.array(values)
 
 
 def write_model(path: Path, model: ExploreModel) -> None:

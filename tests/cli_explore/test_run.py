@@ -174,6 +174,24 @@ def test_runs_get_cpus_of_their_own_or_are_refused(
     run(kongming, *job, *OUT, "--budget", "4", "--jobs", str(cpus))
 
 
+def test_budgets_of_time_and_of_cost(
+    kongming: Kongming, job: tuple[str, ...], tmp_path: Path
+) -> None:
+    (tmp_path / "apps.toml").write_text(APPS.replace("sleep {n}e-3", "sleep 0.1"))
+    timed = run(kongming, *job, "--out", "timed.csv", "--budget", "0.5s", "--batch", "1")
+    assert timed["budget_in"] == "cost"
+    assert 1 <= timed["measured"] <= 6
+    spent = sum(float(row["cost"]) for row in rows(tmp_path / "timed.csv"))
+    assert timed["spent"] == pytest.approx(spent, abs=1e-4)
+    cost = ("--cost", "n", "--budget", "cost 20")
+    priced = run(kongming, *job, "--out", "priced.csv", *cost, "--batch", "2")
+    paid = sum(float(row["n"]) for row in rows(tmp_path / "priced.csv"))
+    assert priced["spent"] == paid
+    assert 12 < paid <= 20
+    for wrong in ("0", "cost -1", "cost", "many"):
+        assert kongming("explore", "run", *job, *OUT, "--budget", wrong).returncode == 2
+
+
 def test_all_runs_failed(kongming: Kongming, job: tuple[str, ...], tmp_path: Path) -> None:
     app = (tmp_path / "apps.toml").read_text().replace("-lt 8", "-lt 0")
     (tmp_path / "apps.toml").write_text(app)

@@ -29,7 +29,7 @@ from kongming.cli.explore import options as explore_options
     "--over",
     "pair",
     metavar="NAME,NAME",
-    help="Parameters of the surface [default: the two that explain most].",
+    help="Parameters of the surface [default: the two that matter most].",
 )
 @options.json_option
 def command(model: Path, folder: Path, pair: str | None, as_json: bool) -> None:

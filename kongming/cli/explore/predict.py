@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -50,7 +50,7 @@ def command(model: Path, points: Sequence[str], strict: bool, as_json: bool) -> 
     profiler = fitted.profiler
     asked = [parse_point(profiler.space, text) for text in points]
     forecast = profiler.predict(asked)
-    answers = [
+    answers: list[dict[str, Any]] = [
         {
             "at": dict(point),
             "median": float(forecast.median[k]),

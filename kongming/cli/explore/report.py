@@ -20,7 +20,7 @@ def print_report(model: ExploreModel, report: Mapping[str, Any]) -> None:
     rows = [
         (name.replace("_", " "), text)
         for name, value in report.items()
-        if name not in ("runs", "model") and (text := _text(value)) is not None
+        if name not in ("runs", "model", "importances") and (text := _text(value)) is not None
     ]
     console.print(output.table(("fact", "value"), rows))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kongming.cli import options, output
+from kongming.cli.durations import DURATION
 from kongming.cli.examples import examples
 from kongming.cli.explore import options as explore_options
 
@@ -18,6 +20,41 @@ if TYPE_CHECKING:
     from kongming.records.application import Application
 
 RUNNERS = ("local", "slurm", "kubernetes")
+
+COST_BATCH = 5
+"""Runs of a batch where the number of runs is not known beforehand."""
+
+
+class Budget(click.ParamType[tuple[str, float]]):
+    """Gives ("runs", 40) for ``40``; ("cost", 7200.0) for ``2h``, and ("cost", 500.0) for ``cost
+    500``."""
+
+    name = "budget"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, float]:
+        text = str(value).strip()
+        if text.isascii() and text.isdigit() and int(text) >= 1:
+            return "runs", int(text)
+        word, _, amount = text.partition(" ")
+        try:
+            cost = float(amount) if word == "cost" else 0.0
+        except ValueError:
+            cost = math.nan
+        if 0.0 < cost < math.inf:
+            return "cost", cost
+        if word == "cost" or text[-1:].isdigit():
+            self.fail(
+                f"{text!r} is not a budget. Allowed: a number of runs from 1, a duration as 2h, or "
+                "'cost 500'.",
+                param,
+                ctx,
+            )
+        return "cost", DURATION.convert(text, param, ctx)
+
+
+BUDGET = Budget()
 
 
 @click.command(
@@ -34,10 +71,11 @@ RUNNERS = ("local", "slurm", "kubernetes")
 @explore_options.space_option
 @click.option(
     "--budget",
-    type=click.IntRange(min=1),
+    type=BUDGET,
     metavar="B",
     required=True,
-    help="Number of runs, those included that the table has already.",
+    help="Number of runs, those included that the table has already; or what they cost: 2h, or "
+    "'cost 500' in the units of --cost.",
 )
 @explore_options.batch_option
 @click.option(
@@ -82,7 +120,7 @@ def command(
     file: Path,
     name: str,
     space_file: Path,
-    budget: int,
+    budget: tuple[str, float],
     batch: int | None,
     jobs: int,
     out: Path,
@@ -130,16 +168,21 @@ def command(
             found=runner,
             allowed="local",
         )
+    budget_in, most = budget
+    size = explore_options.batch_of(int(most), batch) if budget_in == "runs" else COST_BATCH
     profiler = DecisionTreeProfiler(
         space,
-        budget=budget,
-        batch=max(explore_options.batch_of(budget, batch), min(jobs, budget)),
+        budget=most,
+        budget_in=budget_in,
+        batch=max(batch or size, min(jobs, size * jobs)),
         policy=policy,
-        cost=cost,
+        # Seconds are told, and learned from.
+        cost=cost or ("told" if budget_in == "cost" else None),
         stop_pct=stop_pct,
         random_state=seed,
     )
     running, cpus = _runner(app, space, runner, machines, jobs, directory, share, image)
+    unit = "runs" if budget_in == "runs" else ("seconds" if cost is None else "of cost")
     target = "seconds" if app.metric is None else "metric"
     table = RunsTable(out, space, target, identity=identity(app))
     try:
@@ -147,10 +190,10 @@ def command(
         with (
             measuring("kongming explore run", cpus, anyway=anyway),
             running,
-            output.progress(f"{name}: {budget} runs", total=float(budget)) as shown,
+            output.progress(f"{name}: {most:g} {unit}", total=most) as shown,
         ):
             began = time.time()
-            campaign.drive(running, lambda runs: shown.update(float(runs), text=name))
+            campaign.drive(running, lambda: shown.update(profiler.spent, text=name))
             other = disturbed_since(began, cpus)
     finally:
         table.close()
@@ -164,7 +207,10 @@ def command(
                 "app": name,
                 "out": str(out),
                 "target": target,
-                "budget": budget,
+                "budget": most,
+                "budget_in": budget_in,
+                "spent": profiler.spent,
+                "stopped": profiler.stopped,
                 "runs": len(table.runs),
                 "resumed": campaign.resumed,
                 "measured": len(campaign.measured),

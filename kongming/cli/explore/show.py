@@ -24,7 +24,7 @@ def command(model: Path, as_json: bool) -> None:
     """Show a model: its errors, which parameters matter, and the regions of the space.
 
     The regions are those of a decision tree of the runs, whichever kind of model predicts. A
-    parameter's share is that of the predictions' variation which it explains alone.
+    parameter's share is how much the predictions move if its values are shuffled.
     """
     from kongming.cli.extras import require
 
@@ -32,10 +32,9 @@ def command(model: Path, as_json: bool) -> None:
 
     from kongming.cli.explore.report import print_report
     from kongming.explore.model_file import read_model
-    from kongming.explore.regions import importances, regions
+    from kongming.explore.regions import regions
 
     fitted = read_model(model)
-    shares = importances(fitted)
     tree = regions(fitted)
     report = fitted.profiler.report()
     if as_json:
@@ -43,7 +42,6 @@ def command(model: Path, as_json: bool) -> None:
             {
                 "target": fitted.target,
                 "created_at": fitted.created_at,
-                "importances": shares,
                 "tree": [asdict(region) for region in tree],
                 **report,
             }
@@ -51,8 +49,9 @@ def command(model: Path, as_json: bool) -> None:
         return
     print_report(fitted, report)
     console = output.console()
-    rows = [(name, f"{100 * share:.0f} %") for name, share in shares.items()]
-    console.print(output.table(("parameter", "explains"), rows, right=("explains",)))
+    shares = sorted(report["importances"].items(), key=lambda item: -item[1])
+    rows = [(name, f"{100 * share:.0f} %") for name, share in shares]
+    console.print(output.table(("parameter", "share"), rows, right=("share",)))
     for region in tree:
         indent = "  " * region.depth
         line = f"{indent}{region.condition}: {region.runs} runs"
