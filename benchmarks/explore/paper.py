@@ -1,7 +1,7 @@
 """The paper's tables and figures (004), each as ratios within one run; one JSON document.
 
-    nice .venv/bin/python benchmarks/explore/paper.py table3 --seeds 20
-    nice .venv/bin/python benchmarks/explore/paper.py figure4 figure5 figure6 figure7 figure9 \\
+    nice ../../.venv/bin/python paper.py table3 --seeds 20
+    nice ../../.venv/bin/python paper.py figure4 figure5 figure6 figure7 figure9 \\
         table7 time --seeds 20
 
 figure5 holds Figure 8 too, figure6 Table 4, figure9 Figure 10.
@@ -103,7 +103,9 @@ def figure4(seeds: int) -> dict[str, Any]:
     out: dict[str, Any] = {"uniform": float(near.mean())}
     for weight in (0.0, 0.5, 1.0):
         how = ReplaySettings(100, 10, "paper", options=(("weights", (1.0, weight, 0.0)),))
-        shares = [run.seen[near].sum() / run.runs for run in profiles(where, "dta", how, seeds)]
+        shares = [
+            run.seen[near].sum() / len(run.failures) for run in profiles(where, "dta", how, seeds)
+        ]
         out[f"w_size {weight:g}"] = float(np.median(shares))
     return out
 

@@ -32,8 +32,10 @@ class ReplaySettings:
     model: str = "auto"
     cost: str | None = None
     level: float = 0.9
+    most_cost: float | None = None
+    """No run begins once so much was paid; None: only the budget ends a profile."""
     options: tuple[tuple[str, Any], ...] = ()
-    """Further arguments of ``DecisionTreeProfiler``."""
+    """Further arguments of ``DecisionTreeProfiler``, or others in the place of these."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -45,8 +47,8 @@ class Replayed:
     coverage: float | None
     width_pct: float | None
     cost: float
-    failed_runs: int
-    runs: int
+    failures: tuple[bool, ...]
+    """Whether each run failed, in the order of the runs."""
     model: str
     suggest_s: Sequence[float]
     fit_s: float
@@ -102,23 +104,23 @@ def replay(world: World, policy: str, settings: ReplaySettings, seed: int) -> Re
         InputError: an argument of the profiler is not valid.
         CannotAnswerError: all runs failed.
     """
-    profiler = DecisionTreeProfiler(
-        world.space,
-        budget=settings.budget,
-        batch=settings.batch,
-        policy=policy,
-        model=settings.model,
-        cost=settings.cost or ("told" if world.priced else None),
-        level=settings.level,
-        random_state=seed,
-        **dict(settings.options),
-    )
+    arguments: dict[str, Any] = {
+        "budget": settings.budget,
+        "batch": settings.batch,
+        "policy": policy,
+        "model": settings.model,
+        "cost": settings.cost or ("told" if world.priced else None),
+        "level": settings.level,
+        "random_state": seed,
+    }
+    profiler = DecisionTreeProfiler(world.space, **(arguments | dict(settings.options)))
     table = world.table
     runs: Counter[tuple[int, ...]] = Counter()
     seen = np.zeros(len(table), dtype=np.bool_)
     suggest_s: list[float] = []
-    failed, cost = 0, 0.0
-    while True:
+    failures: list[bool] = []
+    cost = 0.0
+    while settings.most_cost is None or cost < settings.most_cost:
         begun = time.perf_counter()
         points = profiler.suggest()
         if not points:
@@ -133,13 +135,12 @@ def replay(world: World, policy: str, settings: ReplaySettings, seed: int) -> Re
             cost += spent
             told = {"cost": spent} if world.priced else {}
             value = None if np.isnan(table.values[row]) else float(table.values[row])
-            failed += value is None
+            failures.append(value is None)
             profiler.tell(point, value, error=table.errors[row], **told)
-    if failed == runs.total():
-        reasons = Counter(error for error in table.errors if error is not None)
-        raise CannotAnswerError(
-            f"All {failed} runs failed: {', '.join(reason for reason, _ in reasons.most_common(3))}"
-        )
+    if all(failures):
+        reasons = Counter(error for error in table.errors if error is not None).most_common(3)
+        named = ", ".join(reason for reason, _ in reasons)
+        raise CannotAnswerError(f"All {len(failures)} runs failed: {named}")
     begun = time.perf_counter()
     forecast = profiler.predict(list(table.points))
     fit_s = time.perf_counter() - begun
@@ -155,8 +156,7 @@ def replay(world: World, policy: str, settings: ReplaySettings, seed: int) -> Re
         coverage=float(np.mean(inside[judged])) if judged.any() else None,
         width_pct=100.0 * float(np.median(shares)) if len(shares) else None,
         cost=cost,
-        failed_runs=failed,
-        runs=runs.total(),
+        failures=tuple(failures),
         model=profiler.model_name,
         suggest_s=suggest_s,
         fit_s=fit_s,
@@ -210,7 +210,7 @@ def summary(profiles: Sequence[Replayed]) -> dict[str, Any]:
         "coverage": _median([profile.coverage for profile in profiles]),
         "width_pct": _median([profile.width_pct for profile in profiles]),
         "cost": _median([profile.cost for profile in profiles]),
-        "failed_runs": _median([float(profile.failed_runs) for profile in profiles]),
+        "failed_runs": _median([float(sum(profile.failures)) for profile in profiles]),
         "models": dict(Counter(profile.model for profile in profiles).most_common()),
         "seconds": {
             "suggest_p50": float(np.median(suggest_s)),
