@@ -23,6 +23,7 @@ from kongming import __version__
 from kongming import process as entry
 from kongming import settings as declared
 from kongming.printable import log_to_stderr
+from kongming.quantities import count
 from kongming.rpc.channel import Connection, connection_from_settings
 from kongming.systemd import Notifier
 from kongming_agent import profiling as profile
@@ -155,7 +156,8 @@ def profile_cli(
     else:
         more = "" if done.complete else "; the same command continues where this one stopped"
         click.echo(
-            f"{done.runs} runs ({done.failed} failed) and {done.signatures} signatures{more}"
+            f"{count(done.runs, 'run')} ({done.failed} failed) and "
+            f"{count(done.signatures, 'signature')}{more}"
         )
     return 1 if done.failed else 0
 

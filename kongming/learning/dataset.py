@@ -27,6 +27,7 @@ from kongming.learning.columns import (
     waiting_share,
     without_missing,
 )
+from kongming.quantities import count
 from kongming.records import control
 from kongming.records.errors import IncompatibleError, UntrainedError
 from kongming.records.moments import unix
@@ -186,7 +187,7 @@ def build(
     dropped += [Dropped(names[j], "is constant") for j in range(len(names)) if j not in varying]
     if not varying:
         raise UntrainedError(
-            f"No surrogate varied over the {len(usable)} runs of {usable[0].app}."
+            f"No surrogate varied over the {count(len(usable), 'run')} of {usable[0].app}."
             if usable
             else "No run has a reading of every surrogate.",
             hint="Profile it under load: kongming profile APPS.toml --plan quick",

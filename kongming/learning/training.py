@@ -30,6 +30,7 @@ from kongming.learning.validation import (
     positions,
     repeat_noise,
 )
+from kongming.quantities import count
 from kongming.records import moments
 from kongming.records.errors import InputError, UntrainedError
 from kongming.records.judging import without_spoiled
@@ -73,7 +74,7 @@ def train_application(
     data = datasets.build(chosen_runs)
     if len(data.y) < LEAST_RUNS:
         raise UntrainedError(
-            f"Only {len(data.y)} runs of {data.app} are usable for training; "
+            f"Only {count(len(data.y), 'run')} of {data.app} can be trained on; "
             f"at least {LEAST_RUNS} are needed.",
             hint="Profile it: kongming profile APPS.toml --plan quick",
         )

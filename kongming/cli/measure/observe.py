@@ -14,6 +14,7 @@ from kongming.cli import options, output
 from kongming.cli.durations import DURATION
 from kongming.cli.examples import examples
 from kongming.cli.measure.observe_export import export
+from kongming.quantities import count
 from kongming.records.fingerprint import PLACEMENTS
 
 
@@ -174,8 +175,8 @@ def command(
         console = output.console()
         size = output.format_bytes(done.bytes)
         console.print(
-            f"{out}: {done.runs} runs ({done.failed} failed), in all {done.readings} readings "
-            f"of {output.format_duration(done.observed_s)} ({size})",
+            f"{out}: {count(done.runs, 'run')} ({done.failed} failed), in all "
+            f"{done.readings} readings of {output.format_duration(done.observed_s)} ({size})",
             markup=False,
         )
     return 1 if done.failed or done.dropped else 0

@@ -17,6 +17,7 @@ from kongming.cli.examples import examples
 from kongming.cli.help_groups import GroupedCommand
 from kongming.cli.profile.request import request_options
 from kongming.cli.sizes import SIZE
+from kongming.quantities import count
 
 if TYPE_CHECKING:
     from kongming.campaigns.campaign import Sink
@@ -353,7 +354,7 @@ def _dry_run(
         return 0
     console = output.console()
     console.print(
-        f"{sum(cost.runs.values())} runs of {len(settings.apps)} applications at most, about "
+        f"{sum(cost.runs.values())} runs of {count(len(settings.apps), 'application')} at most, about "
         f"{cost.seconds / 60:.0f} min, about {likely / 1e9:.1f} GB written, {most / 1e9:.1f} GB at "
         "the most (--write-limit caps it)."
     )

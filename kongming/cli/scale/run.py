@@ -10,6 +10,7 @@ import click
 
 from kongming.cli import options, output
 from kongming.cli.examples import examples
+from kongming.quantities import count
 
 RUNNERS = ("local", "slurm", "kubernetes")
 
@@ -155,7 +156,7 @@ def command(
     else:
         console = output.console()
         console.print(
-            f"{campaign.measured} runs measured, {resumed} were already there, "
+            f"{count(campaign.measured, 'run')} measured, {resumed} were already there, "
             f"{len(failures)} failed: {campaign.table.path}",
             markup=False,
         )

@@ -81,7 +81,9 @@ def read_applications(path: str | os.PathLike[str]) -> list[LoggedApplication]:
         reason = error.strerror if isinstance(error, OSError) else "it is a damaged zip"
         raise InputError(f"{path} cannot be read: {reason}.", field="LOG") from error
     alone = path.is_file() and len(parts) == 1
-    found = [log for group in _groups(parts, alone) if (log := _log(path, group, alone)) is not None]
+    found = [
+        log for group in _groups(parts, alone) if (log := _log(path, group, alone)) is not None
+    ]
     found = _without_copies(found)
     if not found:
         raise InputError(
