@@ -5,9 +5,11 @@ A procedure in steps is a generator that yields where it can pause, and returns 
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from typing import TypeVar
+import functools
+from collections.abc import Callable, Generator
+from typing import ParamSpec, TypeVar
 
+_P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 Steps = Generator[None, None, _T]
@@ -20,3 +22,13 @@ def finish(steps: Steps[_T]) -> _T:
             next(steps)
         except StopIteration as end:
             return end.value  # type: ignore[no-any-return]
+
+
+def at_once(procedure: Callable[_P, Steps[_T]]) -> Callable[_P, _T]:
+    """A procedure in steps as one that goes through all of them."""
+
+    @functools.wraps(procedure)
+    def whole(*arguments: _P.args, **named: _P.kwargs) -> _T:
+        return finish(procedure(*arguments, **named))
+
+    return whole

@@ -309,7 +309,7 @@ def command(
     if instances:
         _refuse_measuring()
         require("kongming evaluate", "predict", "pyarrow")
-        from kongming.cli.evaluate.instances import evaluate_instances
+        from kongming.cli.evaluate.nodes import evaluate_instances
         from kongming.process_pool import available_cpus
 
         return evaluate_instances(

@@ -20,30 +20,25 @@ if TYPE_CHECKING:
     from kongming.store import Store
 
 
-def forecast_on(server: Server, store_url: str | None, question: Question, as_json: bool) -> None:
-    """Predict for one node, and print the answer. Raises the error of the question."""
-    with oracle(server, store_url) as service:
-        (answer,) = service.predict([question])
-    if isinstance(answer, KongmingError):
-        raise answer
-    if as_json:
-        output.emit_json(answer.to_dict())
-    else:
-        _show(answer, f"{answer.app} on {question.node}", ())
-
-
-def forecast_job(
-    server: Server, store_url: str | None, job: Job, question: Question, as_json: bool
+def forecast_on(
+    server: Server,
+    store_url: str | None,
+    question: Question,
+    as_json: bool,
+    job: Job | None = None,
 ) -> None:
-    """Predict a whole job, and print the answer. Raises the error of the question."""
-    with oracle(server, store_url, job.scale_files(server)) as service:
+    """Predict for one node, or a whole job, and print the answer. Raises the error of the
+    question."""
+    scale_files = None if job is None else job.scale_files(server)
+    with oracle(server, store_url, scale_files) as service:
         (answer,) = service.predict([question])
     if isinstance(answer, KongmingError):
         raise answer
     if as_json:
         output.emit_json(answer.to_dict())
     else:
-        _show(answer, f"{answer.app} on {len(question.nodes)} nodes", ())
+        where = question.node if job is None else f"{len(question.nodes)} nodes"
+        _show(answer, f"{answer.app} on {where}", ())
 
 
 def forecast_colocated(

@@ -226,7 +226,7 @@ def _job(
     **asked: Any,
 ) -> None:
     """Predict a whole job on several machines."""
-    from kongming.cli.predict.forecast import forecast_job, refuse_measuring
+    from kongming.cli.predict.forecast import forecast_on, refuse_measuring
     from kongming.records.errors import InputError
     from kongming.records.questions import Question
 
@@ -239,7 +239,7 @@ def _job(
             "machines: kongming scale predict",
         )
     question = Question(scaling=job.scaling(), nodes=job.nodes, driver=job.driver, **asked)
-    forecast_job(server, store_url, job, question, as_json)
+    forecast_on(server, store_url, question, as_json, job)
 
 
 def check_model(model: str | None) -> None:

@@ -39,7 +39,7 @@ from kongming.scale.fit.model import ScaleFile, ScaleModel, ScalePrediction
 from kongming.scale.fit.spark_replay import ReplayFit
 from kongming.scale.fit.terms import SETUP
 from kongming.scale.points import Configuration, Points
-from kongming.steps import Steps, finish
+from kongming.steps import Steps, at_once
 
 CORRELATION = 0.5
 """Correlation of the errors of two nodes' log slowdowns. Both are predictions of one model and
@@ -122,32 +122,6 @@ def kind_of_term(key: str) -> PartKind:
     return "parallel" if many < few else "communication"
 
 
-def combine(
-    model: ScaleModel,
-    asked: Scaling,
-    nodes: Sequence[SlowedNode],
-    *,
-    name: str = "",
-    driver: str = "",
-    level: float = 0.9,
-    strict: bool = False,
-    correlation: float = CORRELATION,
-) -> Combination:
-    """``combine_in_steps`` at once."""
-    return finish(
-        combine_in_steps(
-            model,
-            asked,
-            nodes,
-            name=name,
-            driver=driver,
-            level=level,
-            strict=strict,
-            correlation=correlation,
-        )
-    )
-
-
 def combine_in_steps(
     model: ScaleModel,
     asked: Scaling,
@@ -222,6 +196,9 @@ def combine_in_steps(
         extrapolating=bool(reasons),
         notes=_notes(model, asked, nodes, parts),
     )
+
+
+combine = at_once(combine_in_steps)
 
 
 def _per_machine(nodes: Sequence[SlowedNode], machines: int) -> list[float]:
