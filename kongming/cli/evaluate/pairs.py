@@ -145,8 +145,8 @@ def _print_cost(store: Store, request: Request, site: ProfileSettings, repeats: 
     co_runs = repeats * (len(pairs) + len(site.apps))
     least = "" if request.precision is None else "at least "
     sentences = [
-        f"{len(pairs)} ordered pairs {least}{count(repeats, 'time')}, and a round of solo runs with "
-        "each: "
+        f"{len(pairs)} ordered pairs {least}{count(repeats, 'time')}, and a round of solo runs "
+        "with each: "
         f"{least}{co_runs} runs, about {repeats * each / 60:.0f} min."
     ]
     if lacking:

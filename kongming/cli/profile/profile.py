@@ -354,8 +354,8 @@ def _dry_run(
         return 0
     console = output.console()
     console.print(
-        f"{sum(cost.runs.values())} runs of {count(len(settings.apps), 'application')} at most, about "
-        f"{cost.seconds / 60:.0f} min, about {likely / 1e9:.1f} GB written, {most / 1e9:.1f} GB at "
+        f"{sum(cost.runs.values())} runs of {count(len(settings.apps), 'application')} at most, "
+        f"about {cost.seconds / 60:.0f} min, about {likely / 1e9:.1f} GB written, {most / 1e9:.1f} GB at "
         "the most (--write-limit caps it)."
     )
     for name, reason in missing.items():
