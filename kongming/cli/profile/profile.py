@@ -355,8 +355,8 @@ def _dry_run(
     console = output.console()
     console.print(
         f"{sum(cost.runs.values())} runs of {count(len(settings.apps), 'application')} at most, "
-        f"about {cost.seconds / 60:.0f} min, about {likely / 1e9:.1f} GB written, {most / 1e9:.1f} GB at "
-        "the most (--write-limit caps it)."
+        f"about {cost.seconds / 60:.0f} min, about {likely / 1e9:.1f} GB written, "
+        f"{most / 1e9:.1f} GB at the most (--write-limit caps it)."
     )
     for name, reason in missing.items():
         console.print(f"! {name}: {reason}", markup=False)
