@@ -10,10 +10,10 @@ from kongming_server.settings import Security
 
 from kongming.records.errors import InputError
 
-LOCAL = ["127.0.0.1:1", "127.9.9.9:1", "localhost:1", "[::1]:1", "unix:/run/kongming"]
+LOCAL = ["127.0.0.1:1", "127.9.9.9:1", "localhost:1", "[::1]:1"]
 BEYOND = [
     *("0.0.0.0:1", "[::]:1", ":1", "192.0.2.1:1", "[2001:db8::1]:1", "[::ffff:192.0.2.1]:1"),
-    *("no-such-host.invalid:1", "1.2.3.4.5:1", "0:1"),
+    *("no-such-host.invalid:1", "1.2.3.4.5:1", "0:1", "unix:/run/kongming"),
 ]
 
 
