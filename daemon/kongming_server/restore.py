@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -191,11 +191,13 @@ class Restore:
         hub = self._hub
         in_service = await hub.stored(hub.store.models_in_service)
         versions: dict[ModelKey, dict[int, str]] = defaultdict(dict)
+        identities: dict[ModelKey, dict[int, str]] = defaultdict(dict)
         applications = await hub.stored(hub.store.applications)
         hub.engine.put_applications(one.name for one in applications)
         for entry in await hub.stored(hub.store.models):
             if apps is None or entry.app in apps:
                 versions[entry.app, entry.placement][entry.version] = entry.trained_at
+                identities[entry.app, entry.placement][entry.version] = entry.identity
         for key, loaded in self._loaded.items():
             if apps is None or key[0] in apps:
                 known = versions.get(key, {})
@@ -209,7 +211,23 @@ class Restore:
             kept = sorted(known, reverse=True)[:_VERSIONS]
             for version in {*kept, *(() if serving is None else (serving,))}:
                 await self._model(key, version, known[version], serving=version == serving)
+            if serving is not None and serving not in self._loaded[key]:
+                self._stand_in(key, serving, identities[key])
         await self._widen()
+
+    def _stand_in(self, key: ModelKey, serving: int, identities: Mapping[int, str]) -> None:
+        """The newest other version of the same program answers where the one in service is
+        damaged."""
+        program = identities.get(serving)
+        others = [version for version in self._loaded[key] if identities.get(version) == program]
+        if not others or self._serving.get(key) == max(others):
+            return
+        self._hub.engine.promote(*key, max(others))
+        self._serving[key] = max(others)
+        log.warning(
+            "Version %d of the model of %s at %s answers in the place of version %d.",
+            *(max(others), *key, serving),
+        )
 
     async def _model(self, key: ModelKey, version: int, trained_at: str, *, serving: bool) -> None:
         hub = self._hub

@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -49,6 +50,40 @@ def documents() -> list[dict[str, Any]]:
     return [train_application(campaign("prog", seed=n), models=("LM",)) for n in (1, 2)]
 
 
+@contextmanager
+def hub_over(store: Store) -> Iterator[Hub]:
+    """What a server knows, before it has read anything. For the event loop that runs."""
+    settings = Settings()
+    with ThreadPoolExecutor(1) as executor:
+        yield Hub(
+            config.load(), store, executor, Engine(settings), SteadyClock(), Metrics(), settings
+        )
+
+
+def test_where_the_version_in_service_is_damaged_a_whole_one_answers(
+    store: Counted, documents: list[dict[str, Any]], caplog: pytest.LogCaptureFixture
+) -> None:
+    def put(document: dict[str, Any]) -> int:
+        identity = document["identity"]
+        return store.put_model("prog", identity, "node-1", "cross-core", document)
+
+    async def body() -> None:
+        with hub_over(store) as hub:
+            store.put_node(builders.node())
+            store.add_fingerprint(builders.fingerprint(synthetic.IDLE), purpose="live")
+            whole = put(documents[0])
+            # Its checksum is that of what it was.
+            damaged = put(documents[1] | {"solo": {"value": 1e6}})
+            store.promote("prog", "cross-core", damaged)
+            await Restore(hub).everything()
+            answer = hub.engine.predict(Question("prog", "node-1"), hub.now())
+            assert (answer.basis, answer.model_version) == ("model", whole)
+        (line,) = [one for one in caplog.records if one.levelname == "ERROR"]
+        assert f"Version {damaged} of the model of prog" in line.getMessage()
+
+    asyncio.run(body())
+
+
 def test_a_model_that_is_loaded_is_not_read_again(
     store: Counted, documents: list[dict[str, Any]]
 ) -> None:
@@ -63,17 +98,7 @@ def test_a_model_that_is_loaded_is_not_read_again(
     reset = Change(2, "reset", "", "", "another", 0.0)
 
     async def body() -> None:
-        settings = Settings()
-        with ThreadPoolExecutor(1) as executor:
-            hub = Hub(
-                config.load(),
-                store,
-                executor,
-                Engine(settings),
-                SteadyClock(),
-                Metrics(),
-                settings,
-            )
+        with hub_over(store) as hub:
             restore = Restore(hub)
             store.put_node(builders.node())
             store.add_fingerprint(builders.fingerprint(synthetic.IDLE), purpose="live")
