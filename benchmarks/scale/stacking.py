@@ -140,12 +140,12 @@ def of_contexts(count: int, seed: int) -> dict[str, Any]:
         whole = context_table(contexts(number))
         for i in random.permutation(len(whole.contexts))[:2]:
             own = whole.runs.take(whole.owner == i)
+            if own.count < 5:
+                continue
             order = random.permutation(own.count)
             for kept in (0, 1, 2, 3):
-                if own.count < kept + 2:
-                    continue
                 mine = np.flatnonzero(whole.owner == i)
-                left = np.isin(own.owner, order[3 if own.count > 4 else kept :])
+                left = np.isin(own.owner, order[3:])
                 learn = np.ones(len(whole.runs), dtype=bool)
                 learn[mine[~np.isin(own.owner, order[:kept])]] = False
                 model = _fitted(whole, learn)
