@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,7 @@ ALONE_LEAST = 4
 PRIOR_COUNT = 10.0
 """Number of left-out groups that the assumption counts as that deviations need no widening."""
 
+WIDENING = (0.8, 4.0)
 _NORMAL = 1.645
 """0.95 quantile of the normal distribution."""
 
@@ -79,6 +81,9 @@ def _fit(table: ContextTable, settings: Settings) -> ContextModel:
     without = process.left_out(groups)
     report = _report(table, columns, parts, owner, alone[0], without[0], trend, settings)
     report["coverage"]["measured"] = float(np.mean(_standardised(alone) <= _NORMAL))
+    known, new = _spread(alone, len(owner)), _spread(without, len(groups))
+    # Few contexts cannot show that one without runs is better known than those with runs.
+    new = replace(new, widen=max(new.widen, known.widen))
     return ContextModel(
         columns=columns,
         contexts=table.contexts,
@@ -87,8 +92,8 @@ def _fit(table: ContextTable, settings: Settings) -> ContextModel:
         process=process,
         center=center,
         ranges=Ranges.of(table.runs),
-        known=_spread(alone, len(owner)),
-        new=_spread(without, len(groups)),
+        known=known,
+        new=new,
         report=report,
         iterated=table.iterated,
         group=table.group,
@@ -129,7 +134,7 @@ def _spread(left_out: tuple[Floats, Floats], groups: int) -> ContextSpread:
     widen = np.exp(np.log(max(quantile, 0.2)) * groups / (groups + PRIOR_COUNT))
     limit = _NORMAL * widen
     return ContextSpread(
-        float(np.clip(widen, 0.6, 4.0)), float(np.mean(standardised <= limit)), len(standardised)
+        float(np.clip(widen, *WIDENING)), float(np.mean(standardised <= limit)), len(standardised)
     )
 
 

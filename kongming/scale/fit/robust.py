@@ -64,7 +64,7 @@ def solve_robust(A: Floats, y: Floats, weights: Floats) -> Floats:
         coef, _ = nnls(B * root[:, None], root, maxiter=300)
         ratio = np.maximum(B @ coef, 1e-3)
         residual = np.log(ratio)
-        if np.allclose(previous, coef, rtol=1e-6, atol=0.0):
+        if np.abs(coef - previous).max() <= 1e-4 * coef.max():
             break
         active = int(np.count_nonzero(coef))
         scale = max(1.4826 * _weighted_median(np.abs(residual), weights), LEAST_SCALE)

@@ -1,0 +1,181 @@
+"""One model over contexts: inputs and machine types that were never run are predicted."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kongming.records.errors import InputError, UnknownNameError
+from kongming.scale.fit import model_file
+from kongming.scale.fit.context_fitting import fit_contexts
+from kongming.scale.fit.context_model import ContextModel
+from kongming.scale.fit.fitting import Settings
+from kongming.scale.fit.model import ScaleFile
+from kongming.scale.fit.terms import read_terms
+from kongming.scale.points import Configuration
+from kongming.scale.table import Columns, read_context_table
+from tests.conftest import Kongming
+
+NAMES = ("size_gb", "k", "cores", "type")
+SPEED = {"small": (2.0, 1.0), "large": (4.0, 0.6)}
+LEFT_OUT = (40.0, 9.0, "large")
+
+
+def seconds(machines: float, size: float, k: float, kind: str) -> float:
+    """A job whose time is additive in logs."""
+    return (30.0 + 900.0 / machines) * (size / 20.0) ** 0.9 * (k / 5.0) ** 0.5 * SPEED[kind][1]
+
+
+def write(
+    path: Path, *, kept: int = 0, own: float = 1.0, counts: tuple[int, ...] = (2, 4, 6, 8, 12)
+) -> Path:
+    """Write runs of all contexts; of ``LEFT_OUT``, which takes ``own`` times as long, the first
+    ``kept`` counts."""
+    random = np.random.default_rng(0)
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(("machines", *NAMES, "seconds"))
+        for size in (10.0, 20.0, 40.0):
+            for k in (3.0, 9.0):
+                for kind, (cores, _) in SPEED.items():
+                    is_left_out = (size, k, kind) == LEFT_OUT
+                    for machines in counts[:kept] if is_left_out else counts:
+                        for _ in range(3):
+                            noise = float(np.exp(0.03 * random.standard_normal()))
+                            time = noise * seconds(machines, size, k, kind)
+                            time *= own if is_left_out else 1.0
+                            writer.writerow((machines, size, k, cores, kind, time))
+    return path
+
+
+def model(path: Path) -> ContextModel:
+    (table,) = read_context_table(path, Columns(machine_type="type"), NAMES[:3])
+    return fit_contexts(table, Settings(read_terms("default", items=None)))
+
+
+@pytest.fixture(scope="module")
+def without(tmp_path_factory: pytest.TempPathFactory) -> ContextModel:
+    return model(write(tmp_path_factory.mktemp("contexts") / "runs.csv"))
+
+
+GIVEN = {"size_gb": "40", "k": "9", "type": "large"}
+
+
+def test_a_context_without_runs_is_predicted_and_told(without: ContextModel) -> None:
+    at = without.at(GIVEN)
+    for machines in (2, 6, 12):
+        answer = at.predict(Configuration(machines))
+        assert answer.median == pytest.approx(seconds(machines, 40.0, 9.0, "large"), rel=0.12)
+        assert answer.lower < seconds(machines, 40.0, 9.0, "large") < answer.upper
+        assert answer.extrapolating
+        assert "no runs at size_gb=40, k=9, cores=4, type=large" in answer.reasons[0]
+    known = without.at({**GIVEN, "k": "3"}).predict(Configuration(6))
+    assert not known.extrapolating
+
+
+def test_its_own_runs_tell_what_the_columns_do_not(tmp_path: Path) -> None:
+    """A context that takes 1.6 times what its columns let expect."""
+    errors = []
+    for kept in (0, 3):
+        of = model(write(tmp_path / "runs.csv", kept=kept, own=1.6))
+        median = of.at(GIVEN).predict(Configuration(12)).median
+        errors.append(abs(median / (1.6 * seconds(12, 40.0, 9.0, "large")) - 1.0))
+    assert errors[0] > 0.25
+    assert errors[1] < 0.15
+
+
+def test_errors_with_contexts_left_out_are_beside_those_alone(without: ContextModel) -> None:
+    report = without.report
+    assert len(report["contexts"]) == 11
+    assert report["context_out_error_pct"] < 15.0
+    assert report["loo_error_pct"] < 6.0
+    for row in report["contexts"]:
+        assert row["alone_error_pct"] > 0.0
+        assert set(row["context"]) == set(NAMES)
+
+
+def test_values_that_are_missing_or_wrong_are_named(without: ContextModel) -> None:
+    with pytest.raises(InputError, match="size_gb is missing"):
+        without.at({"k": "9", "type": "large"})
+    with pytest.raises(InputError, match="no number above 0"):
+        without.at({**GIVEN, "k": "many"})
+    with pytest.raises(UnknownNameError, match="sise"):
+        without.at({**GIVEN, "sise": "1"})
+
+
+def test_a_saved_model_answers_the_same(without: ContextModel, tmp_path: Path) -> None:
+    path = tmp_path / "model.json"
+    model_file.write_file(path, ScaleFile("job", "now", (), contexts=(without,)))
+    again = model_file.read_file(path)
+    for given in (GIVEN, {**GIVEN, "type": "small"}):
+        (other,) = again.at_context(given).models
+        at = Configuration(5)
+        answer, expected = other.predict(at), without.at(given).predict(at)
+        assert answer.median == pytest.approx(expected.median, rel=1e-9)
+        assert answer.upper == pytest.approx(expected.upper, rel=1e-6)
+    with pytest.raises(InputError, match="size_gb is missing"):
+        again.one()
+
+
+def test_a_file_of_version_1_is_read() -> None:
+    from kongming.sealed_document import checksum
+    from tests.scale.shapes import fitted, grid, measured, published
+
+    single = fitted(measured(published("pca"), grid()), kind="ernest-relative")
+    document = model_file.seal(ScaleFile(None, "now", (single,)))
+    old = {key: value for key, value in document.items() if key not in ("contexts", "checksum")}
+    old["version"] = 1
+    old["checksum"] = checksum(old)
+    assert model_file.read(old).one().predict(Configuration(4)).median > 0.0
+
+
+def answer(kongming: Kongming, *args: str | Path, status: int = 0) -> dict[str, Any]:
+    done = kongming("scale", *args, "--json")
+    assert done.returncode == status, done.stderr
+    document = json.loads(done.stdout)
+    assert isinstance(document, dict)
+    return document
+
+
+def test_the_commands_over_contexts(kongming: Kongming, tmp_path: Path) -> None:
+    runs, saved = write(tmp_path / "runs.csv"), tmp_path / "model.json"
+    columns = ("--context", "size_gb,k", "--context", "cores", "--type-column", "type")
+    fitted = answer(kongming, "fit", runs, *columns, "--save", saved)
+    assert fitted["model"] == "contexts"
+    asked = ("--context", "size_gb=40,k=9")
+    one = answer(kongming, "predict", saved, "--machines", "6", *asked, "--type", "large")
+    assert one["extrapolating"]
+    assert one["context"]["cores"] == 4.0
+    prices = tmp_path / "prices.csv"
+    prices.write_text("type,price\nsmall,1\nlarge,1\n")
+    advice = answer(
+        kongming,
+        *("recommend", saved, *asked, "--machines", "2..12", "--prices", prices),
+        *("--deadline", "5m"),
+    )
+    # The type that was never run with this input is the faster one at the same price.
+    assert advice["type"] == "large"
+    assert "no runs at" in advice["reasons"][0]
+    assert {row["type"] for row in advice["curve"]} == {"small", "large"}
+    missing = answer(kongming, "predict", saved, "--machines", "6", status=2)
+    assert "size_gb" in missing["error"]["message"]
+    where = ("--machines", "2..12:2", "--scale", "1", "--target", "12@1")
+    target = ("--context", "size_gb=40,k=9,type=large")
+    chosen = answer(kongming, "next", runs, *where, *target, "--stop-at", "1%")
+    assert chosen["stop"] is False
+    assert chosen["next"]["variance_after"] < chosen["next"]["variance_now"]
+    design = answer(kongming, "design", "--done", runs, *where, *target, "--experiments", "2")
+    assert design["count"] == 2
+    assert set(design["experiments"][0]["context"]) == {"size_gb", "k", "type"}
+
+
+def test_one_context_is_refused(kongming: Kongming, tmp_path: Path) -> None:
+    path = tmp_path / "runs.csv"
+    path.write_text("machines,k,seconds\n1,3,10\n2,3,6\n")
+    error = answer(kongming, "fit", path, "--context", "k", status=2)["error"]
+    assert "one context" in error["message"]

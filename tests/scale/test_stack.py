@@ -1,0 +1,137 @@
+"""The average of all forms: better than plain Ernest where tables are as clusters make them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from benchmarks.scale.generated import SHAPES, table
+from kongming.scale.fit.ernest import fit_ernest
+from kongming.scale.fit.robust import fit_robust
+from kongming.scale.fit.stack import fit_stack
+from kongming.scale.fit.terms import read_terms
+from kongming.scale.points import Configuration, Points, Runs
+from tests.scale.shapes import fitted, grid, measured, published
+
+TERMS = read_terms("default", items=None).terms
+
+
+def error(predicted: np.ndarray, runs: Runs) -> float:  # type: ignore[type-arg]
+    return float(np.mean(np.abs(predicted / runs.typical - 1.0)))
+
+
+def largest_out(runs: Runs) -> tuple[Runs, Runs]:
+    counts = np.unique(runs.points.machines)
+    small = runs.points.machines < counts[-1]
+    return runs.take(small), runs.take(~small)
+
+
+def memory_cliff() -> Runs:
+    """Two machines take eight times what four do, then all is regular."""
+    points = grid((2, 4, 6, 8, 10, 12), (1.0,), repeats=5)
+
+    def seconds(m: np.ndarray, s: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
+        return np.asarray(np.where(m < 3, 1600.0, 40.0 + 640.0 * s / m))
+
+    return measured(seconds, points, 0.03)
+
+
+def test_the_mean_error_is_below_that_of_plain_ernest_in_every_kind_of_table() -> None:
+    ours, plain, relative = [], [], []
+    for i in range(10):
+        training, left = largest_out(table(200 + i, SHAPES[i % len(SHAPES)]).runs)
+        if training.count < 3 or len(np.unique(training.points.machines)) < 2:
+            continue
+        points = left.configurations
+        ours.append(error(fit_stack(training, TERMS).predict(points), left))
+        plain.append(error(fit_ernest(training, TERMS).predict(points), left))
+        fit = fit_ernest(training, TERMS, relative=True, rounds=0)
+        relative.append(error(fit.predict(points), left))
+    assert len(ours) >= 8
+    assert np.mean(ours) <= 0.75 * np.mean(plain)
+    assert np.mean(ours) <= 1.1 * np.mean(relative)
+
+
+def test_a_cliff_at_few_machines_does_not_spoil_the_rest() -> None:
+    training, left = largest_out(memory_cliff())
+    points = left.configurations
+    assert error(fit_stack(training, TERMS).predict(points), left) < 0.1
+    assert error(fit_ernest(training, TERMS).predict(points), left) > 0.3
+    model = fitted(memory_cliff())
+    # What was measured there is not denied either.
+    assert model.predict(Configuration(2)).median == pytest.approx(1600.0, rel=0.1)
+    assert model.predict(Configuration(6)).median == pytest.approx(147.0, rel=0.1)
+
+
+def test_outliers_among_the_repeats_count_little() -> None:
+    runs = measured(published("regression"), grid(scales=(1.0,), repeats=5), 0.02)
+    slow = runs.seconds.copy()
+    slow[::5] *= 2.5
+    slow[1::15] *= 1.8
+    truth = published("regression")(np.array([32.0]), np.array([1.0]))[0]
+    question = Points.of([Configuration(32)])
+    predicted = fit_stack(Runs(runs.points, slow), TERMS).predict(question)
+    assert float(predicted[0]) == pytest.approx(truth, rel=0.15)
+
+
+def test_few_configurations_keep_the_weights_near_the_prior() -> None:
+    shape = published("kmeans")
+    few, many = (
+        fit_stack(measured(shape, grid(counts, scales), 0.02), TERMS)
+        for counts, scales in (((2, 4, 8), (1.0,)), ((1, 2, 4, 8, 12, 16), (0.02, 0.05, 0.1)))
+    )
+    for fit, near in ((few, True), (many, False)):
+        weights = fit.weights(Points.of([Configuration(8, 0.1)]))[0]
+        assert weights.sum() == pytest.approx(1.0)
+        assert (weights >= 0.0).all()
+        assert (weights.max() < 0.35) == near or not near
+    prior = few.prior / few.prior.sum()
+    distance = [
+        float(np.abs(fit.weights(Points.of([Configuration(8, 0.1)]))[0] - prior).sum())
+        for fit in (few, many)
+    ]
+    assert distance[0] < distance[1]
+
+
+def test_the_weights_are_reported_and_add_up() -> None:
+    report = fitted(memory_cliff()).report
+    assert report["model"] == "stack"
+    for key in ("weight", "weight_beyond"):
+        assert sum(entry[key] for entry in report["stack"]) == pytest.approx(1.0)
+    forms = {entry["form"]: entry for entry in report["stack"]}
+    assert {"ernest", "ernest-relative", "cliff", "power-law", "nearest"} <= set(forms)
+    assert set(forms["ernest"]["terms"]) == set(report["terms"])
+    assert {"ernest", "ernest_relative", "amdahl", "repeat_nearest"} == set(report["baselines"])
+
+
+def test_intervals_beyond_the_largest_run_hold() -> None:
+    held = []
+    for i in range(10):
+        training, left = largest_out(table(500 + i).runs)
+        if training.count < 3 or len(np.unique(training.points.machines)) < 2:
+            continue
+        model = fitted(training)
+        for at, seconds in zip(left.points.configurations(), left.seconds.tolist(), strict=True):
+            if model.edge is not None and at.scale / at.machines > model.edge.inside:
+                continue
+            answer = model.predict(at)
+            held.append(answer.lower <= seconds <= answer.upper)
+    assert np.mean(held) >= 0.75
+
+
+def test_an_interval_grows_with_the_distance() -> None:
+    model = fitted(measured(published("regression"), grid(scales=(1.0,), repeats=3), 0.04))
+    widths = [
+        answer.upper / answer.median
+        for answer in (model.predict(Configuration(m)) for m in (8, 32, 128, 512))
+    ]
+    assert widths == sorted(widths)
+
+
+def test_a_robust_fit_ignores_what_the_others_contradict() -> None:
+    runs = measured(published("pca"), grid(scales=(1.0,)))
+    wrong = runs.seconds.copy()
+    wrong[2] *= 6.0
+    points = runs.points.take(np.arange(len(runs)) != 2)
+    fit = fit_robust(Runs(runs.points, wrong), TERMS)
+    assert fit.predict(points) == pytest.approx(np.delete(runs.seconds, 2), rel=0.05)
