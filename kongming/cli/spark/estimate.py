@@ -62,7 +62,7 @@ _file = click.Path(dir_okay=False, path_type=Path)
     "--without",
     metavar="NAME",
     multiple=True,
-    help="Leave a correction out: task-counts, first-tasks, memory, shuffle, contention, "
+    help="Leave a correction out: task-counts, first-tasks, warm-up, memory, shuffle, contention, "
     "launch-rate, history (repeatable).",
 )
 @click.option(

@@ -16,12 +16,14 @@ from kongming.spark.model.corrections.launch_rate import LaunchRate, learn_launc
 from kongming.spark.model.corrections.memory import Memory, learn_memory
 from kongming.spark.model.corrections.shuffle import Shuffle
 from kongming.spark.model.corrections.task_counts import learn_task_counts
+from kongming.spark.model.corrections.warm_up import learn_warm_up
 from kongming.spark.model.replay import Replayed, replay
 from kongming.spark.model.workload import Workload
 
 NAMES = (
     "task-counts",
     "first-tasks",
+    "warm-up",
     "memory",
     "shuffle",
     "contention",
@@ -60,6 +62,7 @@ class Pipeline:
         learned: dict[str, Correction | None] = {
             "task-counts": learn_task_counts(workload, first),
             "first-tasks": first,
+            "warm-up": None if "warm-up" in without else learn_warm_up(workload, first),
             "memory": learn_memory(workload),
             "shuffle": Shuffle(workload),
             "contention": learn_contention(workload),

@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 
 from kongming.records.errors import ExtrapolationError, UnknownNameError
-from kongming.spark.application import Rdd
+from kongming.spark.application import Application, Rdd
 from kongming.spark.estimation import Estimator, Size
 from kongming.spark.model.cluster import asked_cluster
 from kongming.spark.model.corrections.contention import learn_contention
 from kongming.spark.model.corrections.correction import Change
 from kongming.spark.model.corrections.launch_rate import learn_launch_rate
 from kongming.spark.model.corrections.task_counts import coalesced, learn_task_counts
+from kongming.spark.model.corrections.warm_up import learn_warm_up
 from kongming.spark.model.workload import workload_of
 from tests.spark.programs import Part, Program, Stage, random_program, run
 
@@ -34,7 +35,39 @@ def _errors(program: Program, recorded: int, without: list[str]) -> float:
 @pytest.mark.parametrize("seed", range(4))
 def test_first_tasks_are_learned_and_halve_the_error(seed: int) -> None:
     program = random_program(seed, first_s=1.0)
-    assert _errors(program, 3, []) < 0.5 * _errors(program, 3, ["first-tasks"])
+    alone, none = ["warm-up"], ["warm-up", "first-tasks"]
+    assert _errors(program, 3, alone) < 0.5 * _errors(program, 3, none)
+
+
+def _warming(executors: int) -> Application:
+    """Twelve rounds of one stage: each slot's tasks are shorter the longer it has worked."""
+    random = np.random.default_rng(3)
+    worked = np.zeros(executors)
+    parts = []
+    for k in range(12):
+        # Of equal tasks each slot gets its share, in turns.
+        lengths = []
+        for task in range(16):
+            slot = task % executors
+            length = 4.0 * (1.0 + worked[slot]) ** -0.3 * random.uniform(0.95, 1.05)
+            worked[slot] += length
+            lengths.append(float(length))
+        parts.append(Part((Stage(tuple(lengths)),), after=(k - 1,) if k else ()))
+    return run(Program(tuple(parts)), executors)
+
+
+def test_warm_up_is_learned_from_stages_that_come_again() -> None:
+    application = _warming(4)
+    slope = learn_warm_up(workload_of(application)).slope
+    # With the doubt taken off.
+    assert -0.35 < slope < -0.05
+    for executors in (2, 8):
+        measured = _warming(executors).ended_s
+        errors = [
+            abs(Estimator(application, without=w).estimate(Size(executors)).median_s / measured - 1)
+            for w in ([], ["warm-up"])
+        ]
+        assert errors[0] < 0.8 * errors[1]
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -112,7 +145,7 @@ def test_a_driver_that_launches_slowly_limits_short_tasks() -> None:
     assert wide.baselines["constant_durations"] < 0.4 * ended
 
 
-def _iterative(executors: int) -> object:
+def _iterative(executors: int) -> Application:
     """Eight partitions of 500 MB kept in memory; executors have 1 GB each."""
     rdd = Rdd(5, "points", 8, persisted=True, cached_partitions=8, memory_bytes=4e9)
     make, read = Stage((10.0,) * 8, rdds=(rdd,)), Stage((2.0,) * 8, rdds=(rdd,))

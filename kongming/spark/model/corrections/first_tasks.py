@@ -7,6 +7,7 @@ and drawn towards what the other stages show, by how well it is known (empirical
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,38 +44,51 @@ class FirstTasks:
         return warm
 
     def apply(self, lengths: Lengths, change: Change) -> Lengths:
-        slots, left = change.asked.slots, change.asked.slots
+        counts = [len(stage.lengths) for stage in self.workload.stages]
+        before = new_slots(counts, change.recorded.slots)
+        after = new_slots([len(own) for own in lengths], change.asked.slots)
         corrected = []
         for number, (stage, own) in enumerate(zip(self.workload.stages, lengths, strict=True)):
-            count = len(own)
-            first = min(count, slots)
-            of_application = min(first, left)
-            left -= of_application
-            if count != len(stage.lengths):
+            first = min(len(own), change.asked.slots)
+            if len(own) != counts[number]:
                 # The task counts have changed, from warm lengths.
-                added = np.zeros(count)
-                added[:first] += self.stage_s[number]
-                added[:of_application] += self.application_s
+                added = np.zeros(len(own))
+                added[:first] = self.stage_s[number]
+                added += self.application_s * _moved(np.zeros(len(own), bool), after[number])
                 corrected.append(own + added)
                 continue
-            step = self.stage_s[number] * _moved(stage.first_of_stage, first)
-            if self.application_s:
-                step = step + self.application_s * _moved(stage.first_of_app, of_application)
-            corrected.append(np.maximum(own + step, LEAST_LEFT * own))
+            more = first - min(counts[number], change.recorded.slots)
+            step = self.stage_s[number] * _moved(stage.first_of_stage, more)
+            newer = after[number] - before[number]
+            step = step + self.application_s * _moved(stage.first_of_app, newer)
+            corrected.append(np.maximum(own + step, LEAST_LEFT * own) if step.any() else own)
         return corrected
 
     def remarks(self, change: Change) -> list[str]:
         return []
 
 
-def _moved(recorded: np.ndarray, count: int) -> Floats:
-    """(n,) +1 where a task becomes first, -1 where it no longer is; in order of launch."""
+def new_slots(counts: Sequence[int], slots: int) -> list[float]:
+    """Expected number of slots that each stage is the first to use, of stages one after the other.
+
+    A stage of as many tasks as slots uses all; one of fewer takes them at random, as Spark does.
+    """
+    unused = float(slots)
+    found = []
+    for count in counts:
+        share = 1.0 if count >= slots else 1.0 - (1.0 - 1.0 / slots) ** count
+        found.append(unused * share)
+        unused -= unused * share
+    return found
+
+
+def _moved(recorded: np.ndarray, more: float) -> Floats:
+    """(n,) how much more each task is a first one than as recorded, in order of launch: ``more`` in
+    all, at most 1 each, and less than 0 for those that are no longer."""
     moved = np.zeros(len(recorded))
-    was = int(recorded.sum())
-    if count > was:
-        moved[np.flatnonzero(~recorded)[: count - was]] = 1.0
-    elif count < was:
-        moved[np.flatnonzero(recorded)[count:]] = -1.0
+    places = np.flatnonzero(~recorded) if more > 0.0 else np.flatnonzero(recorded)[::-1]
+    amounts = np.clip(abs(more) - np.arange(len(places)), 0.0, 1.0)
+    moved[places] = amounts if more > 0.0 else -amounts
     return moved
 
 

@@ -1,0 +1,186 @@
+"""``kongming spark sample``: a sample of a table that keeps its shape, by a PySpark job."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import click
+
+from kongming.cli import options, output
+from kongming.cli.examples import examples
+from kongming.cli.shares import Share
+
+
+@click.command(
+    "sample",
+    short_help="Take a sample of the data that keeps its shape.",
+    epilog=examples(
+        "kongming spark sample orders.parquet --out small/orders --keys o_custkey --ratio 0.1",
+        "kongming spark sample lineitem.parquet --out small/lineitem --join-key l_orderkey",
+    ),
+)
+@click.argument("source", metavar="IN")
+@click.option("--out", "target", metavar="DIR", required=True, help="A folder that is not there.")
+@click.option(
+    "--keys",
+    metavar="COLUMN,...",
+    default="",
+    help="Columns whose distribution is kept: the keys of joins and groups. Without any the sample "
+    "is random.",
+)
+@click.option(
+    "--buckets",
+    type=click.IntRange(min=2, max=200),
+    default=10,
+    show_default=True,
+    help="Groups that each key is cut into.",
+)
+@click.option("--ratio", type=Share(1.0), default=0.1, show_default=True, help="Share of the rows.")
+@click.option(
+    "--join-key",
+    metavar="COLUMN",
+    help="Sample by the hash of this column, as in the tables that are joined with this one.",
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Of the choice of rows.")
+@click.option(
+    "--format",
+    "kind",
+    type=click.Choice(["parquet", "orc", "json", "csv"]),
+    default="parquet",
+    show_default=True,
+    help="Of both tables.",
+)
+@click.option(
+    "--submit",
+    metavar="COMMAND",
+    help="spark-submit with its own options [default: from SPARK_HOME or the PATH].",
+)
+@options.json_option
+def command(
+    source: str,
+    target: str,
+    keys: str,
+    buckets: int,
+    ratio: float,
+    join_key: str | None,
+    seed: int,
+    kind: str,
+    submit: str | None,
+    as_json: bool,
+) -> None:
+    """Sample a table so that a run on the sample scales as one on all data.
+
+    Each key is cut into buckets of equal frequency, rare categories are put together, and every
+    combination of buckets keeps its share of the rows and its partition. Pearson's chi-square test
+    tells whether sample and table differ, for each key and for the combinations; if they do it is
+    tried again, then nothing is written (exit 4). The answer has the settings under which the
+    sample is read by as many tasks. A sample gives the shape and the best number of executors, not
+    the time on all data.
+    """
+    from kongming.records.errors import CheckFailedError, InputError
+
+    request = {
+        "input": source,
+        "output": target,
+        "keys": [name.strip() for name in keys.split(",") if name.strip()],
+        "buckets": buckets,
+        "ratio": ratio,
+        "join_key": join_key,
+        "seed": seed,
+        "format": kind,
+    }
+    report = _submitted(submit, request)
+    if "error" in report:
+        raise InputError(report["error"], hint=report["hint"])
+    if not report["passed"]:
+        worst = min([*report["keys"], report["strata_test"]], key=lambda test: test["p"])
+        raise CheckFailedError(
+            f"After {report['attempts']} attempts the sample still differs from the table in "
+            f"{worst['name']} (chi-square {worst['chi_square']:.1f}, p = {worst['p']:.3g}); "
+            "nothing was written.",
+            hint="Take fewer keys or buckets, or a larger --ratio.",
+        )
+    if as_json:
+        output.emit_json(report)
+        return
+    console = output.console()
+    console.print(
+        f"{report['sampled']} of {report['rows']} rows ({100 * report['ratio']:.1f} %) in "
+        f"{report['partitions']} partitions, {report['strata']} strata.",
+        markup=False,
+    )
+    tests = [*report["keys"], report["strata_test"]]
+    console.print(
+        output.table(
+            ["key", "kind", "buckets", "chi-square", "p"],
+            [
+                [t["name"], t["kind"], t["buckets"], f"{t['chi_square']:.1f}", f"{t['p']:.3f}"]
+                for t in tests
+            ],
+            right=("buckets", "chi-square", "p"),
+        )
+    )
+    console.print(
+        "Run it with " + " ".join(f"--conf {key}={value}" for key, value in report["conf"].items()),
+        markup=False,
+        soft_wrap=True,
+    )
+
+
+def _submitted(submit: str | None, request: dict[str, Any]) -> dict[str, Any]:
+    """Run the job and return its report.
+
+    Raises:
+        InputError: there is no spark-submit.
+        MeasurementError: the job failed.
+    """
+    import shlex
+
+    import kongming
+    from kongming.records.errors import MeasurementError
+    from kongming.spark.sampling import job
+
+    command = shlex.split(submit) if submit else [_found()]
+    root = str(Path(kongming.__file__).resolve().parent.parent)
+    with tempfile.TemporaryDirectory(prefix="kongming-sample-") as folder:
+        report = Path(folder) / "report.json"
+        asked = Path(folder) / "request.json"
+        asked.write_text(json.dumps({**request, "report": str(report)}))
+        # The driver imports this very package, whatever its Python has installed.
+        path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
+        done = subprocess.run(
+            [*command, str(Path(job.__file__)), str(asked)],
+            env={**os.environ, "PYTHONPATH": path},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        if done.returncode or not report.exists():
+            lines = [line for line in done.stdout.splitlines() if line.strip()]
+            told = next((line for line in reversed(lines) if "Exception" in line), "")
+            raise MeasurementError(
+                f"The sampling job failed (exit {done.returncode}): {told or ' '.join(lines[-1:])}"
+            )
+        document: dict[str, Any] = json.loads(report.read_text())
+        return document
+
+
+def _found() -> str:
+    from kongming.records.errors import InputError
+
+    home = os.environ.get("SPARK_HOME")
+    found = shutil.which("spark-submit", path=f"{home}/bin" if home else None)
+    if found is None:
+        raise InputError(
+            "There is no spark-submit in SPARK_HOME or on the PATH.",
+            field="--submit",
+            hint="Install Spark (pip install pyspark, and Java 17), or name it with --submit.",
+        )
+    return found

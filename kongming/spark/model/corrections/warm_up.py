@@ -1,0 +1,148 @@
+"""Warm-up: code that an executor has run often is compiled, and runs faster.
+
+With fewer executors each has run more of the application by the time a stage comes, with more of
+them less. Learned as the slope of the tasks' log lengths over the log of the age of their executor,
+which is the seconds that each of its slots has worked: between stages of the same RDDs, and among
+the tasks of one stage, beside the bytes that they read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from kongming.arrays import Floats
+from kongming.spark.application import SUCCEEDED
+from kongming.spark.model.corrections.correction import Change, Lengths
+from kongming.spark.model.corrections.first_tasks import FirstTasks
+from kongming.spark.model.workload import StageWork, Workload
+
+LEAST_TASKS = 20
+MOST_TASKS = 10_000
+"""Tasks that the slope is learned from, evenly spread over the stages."""
+
+MOST_KINDS = 300
+FOLDS = 10
+STEEPEST = -0.6
+UNIT_S = 1.0
+"""Age at which warming up begins to show."""
+
+RIDGE = 1.0
+"""Prior weight, in tasks, that a kind of stage is as long as the others."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class WarmUp:
+    """``slope`` of the log length over the log age; ``ages`` (stages,) mean seconds that a slot had
+    worked when the stage began; ``oldest`` of all tasks: nothing is known beyond."""
+
+    slope: float
+    ages: Floats
+    oldest: float
+
+    name = "warm-up"
+
+    def apply(self, lengths: Lengths, change: Change) -> Lengths:
+        ratio = change.recorded.slots / change.asked.slots
+        if ratio == 1.0 or self.slope == 0.0:
+            return lengths
+        before = UNIT_S + self.ages
+        after = UNIT_S + np.minimum(self.ages * ratio, np.maximum(self.oldest, self.ages))
+        factors = (after / before) ** self.slope
+        return [own * factor for own, factor in zip(lengths, factors.tolist(), strict=True)]
+
+    def remarks(self, change: Change) -> list[str]:
+        return []
+
+
+def learn_warm_up(workload: Workload, first: FirstTasks | None = None) -> WarmUp:
+    """Learn from lengths without the excess of first tasks, which is another correction's."""
+    ages = _ages(workload)
+    means = np.array([float(own.mean()) if len(own) else 0.0 for own in ages])
+    used = [
+        (number, stage, own, good)
+        for number, (stage, own) in enumerate(zip(workload.stages, ages, strict=True))
+        if (good := _good(stage)).any()
+    ]
+    y, x, read, kinds = [], [], [], []
+    each = max(MOST_TASKS // max(len(used), 1), 2)
+    names: dict[str, int] = {}
+    for number, stage, own, good in used:
+        lengths = stage.lengths if first is None else first.warm(number)
+        places = np.flatnonzero(good)
+        if len(places) > each:
+            places = places[np.linspace(0, len(places) - 1, each).astype(np.intp)]
+        y.append(np.log(lengths[places]))
+        x.append(np.log(UNIT_S + own[places]))
+        read.append(np.log1p(_read(stage)[places] / 2.0**20))
+        kinds += [names.setdefault(_kind(stage), len(names))] * len(places)
+    if len(kinds) < LEAST_TASKS or len(names) > MOST_KINDS:
+        return WarmUp(0.0, means, 0.0)
+    oldest = float(max(own.max() for _, _, own, _ in used))
+    owner = np.repeat(np.arange(len(y)), [len(own) for own in y])
+    columns = (np.concatenate(y), np.concatenate(x), np.concatenate(read), np.array(kinds), owner)
+    slope, error = _slope(columns), _error(columns)
+    # Only what the log shows beyond doubt, and never that old executors are slower.
+    return WarmUp(float(np.clip(slope + 2.0 * error, STEEPEST, 0.0)), means, oldest)
+
+
+def _good(stage: StageWork) -> np.ndarray:
+    good: np.ndarray = (stage.tasks["status"] == SUCCEEDED) & (stage.lengths > 0.0)
+    return good & ~stage.first_of_app
+
+
+def _read(stage: StageWork) -> Floats:
+    tasks = stage.tasks
+    read = tasks["input_bytes"] + tasks["shuffle_local_bytes"] + tasks["shuffle_remote_bytes"]
+    return np.asarray(read, dtype=np.float64)
+
+
+def _kind(stage: StageWork) -> str:
+    """Stages of one kind do the same work on their data, as far as the log tells."""
+    return " ".join(sorted(rdd.name for rdd in stage.attempt.rdds)) + f"#{len(stage.lengths)}"
+
+
+def _ages(workload: Workload) -> list[Floats]:
+    """(n,) of each stage: seconds that each slot of a task's executor had worked at its launch."""
+    arrays = [stage.tasks for stage in workload.stages]
+    together = np.concatenate(arrays)
+    ages = np.zeros(len(together))
+    for executor in np.unique(together["executor"]):
+        own = np.flatnonzero(together["executor"] == executor)
+        order = own[np.argsort(together["finish_s"][own], kind="stable")]
+        worked = np.cumsum(together["finish_s"][order] - together["launch_s"][order])
+        before = np.searchsorted(together["finish_s"][order], together["launch_s"][own])
+        ages[own] = np.concatenate([[0.0], worked])[before] / workload.cluster.slots_each
+    ends = np.cumsum([len(array) for array in arrays])[:-1]
+    return [np.asarray(own) for own in np.split(ages, ends)]
+
+
+Columns = tuple[Floats, Floats, Floats, np.ndarray, np.ndarray]
+"""Log length, log age, log bytes, number of the kind, number of the stage: (n,) each."""
+
+
+def _slope(columns: Columns) -> float:
+    """The slope over the log age, in a ridge regression with a term for the bytes and one for each
+    kind of stage."""
+    y, x, read, kinds, _ = columns
+    count = int(kinds.max()) + 1
+    A = np.zeros((len(y), count + 3))
+    A[:, 0], A[:, 1], A[:, 2] = x, read, 1.0
+    A[np.arange(len(y)), kinds + 3] = 1.0
+    penalty = np.full(count + 3, RIDGE)
+    penalty[:3] = 1e-9
+    return float(np.linalg.solve(A.T @ A + np.diag(penalty), A.T @ y)[0])
+
+
+def _error(columns: Columns) -> float:
+    """Standard error of the slope by the jackknife over groups of stages: tasks of one stage are no
+    independent observations."""
+    groups = columns[4] % FOLDS
+    if len(np.unique(groups)) < 3:
+        return np.inf
+    slopes = [
+        _slope(tuple(column[groups != fold] for column in columns)) for fold in np.unique(groups)
+    ]
+    count = len(slopes)
+    return float(np.sqrt((count - 1) / count * np.sum((np.array(slopes) - np.mean(slopes)) ** 2)))

@@ -1,0 +1,83 @@
+"""Strata and the chi-square test of a sample, and the command around the job."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from kongming.spark.sampling.strata import chi_square_tail, distinct_edges, frequent, pearson
+from tests.conftest import Kongming
+
+
+@pytest.mark.parametrize("freedom", [1, 2, 7, 40, 300])
+def test_the_tail_of_chi_square(freedom: int) -> None:
+    for statistic in (0.01, 0.5 * freedom, freedom, 1.5 * freedom, 3.0 * freedom + 10):
+        expected = float(stats.chi2.sf(statistic, freedom))
+        assert chi_square_tail(statistic, freedom) == pytest.approx(expected, rel=1e-8)
+
+
+def test_the_test_rejects_a_biased_sample_and_as_often_as_said_a_fair_one() -> None:
+    random = np.random.default_rng(0)
+    full = {f"b{k}": count for k, count in enumerate((5000, 3000, 1500, 400, 100))}
+    rejected = 0
+    for _ in range(400):
+        drawn = random.multivariate_hypergeometric(list(full.values()), 2000)
+        rejected += pearson(full, dict(zip(full, drawn.tolist(), strict=True)))[2] < 0.05
+    assert 0.02 <= rejected / 400 <= 0.09
+    biased = {"b0": 1100, "b1": 560, "b2": 260, "b3": 60, "b4": 20}
+    assert pearson(full, biased)[2] < 1e-4
+    exact = {name: count // 5 for name, count in full.items()}
+    assert pearson(full, exact)[2] == pytest.approx(1.0)
+
+
+def test_rare_bins_are_put_together_and_everything_is_not_tested() -> None:
+    full = {"a": 1000, **{f"rare{k}": 2 for k in range(50)}}
+    _, freedom, _ = pearson(full, {"a": 100, "rare0": 1})
+    assert freedom == 1
+    assert pearson(full, full) == (0.0, 0, 1.0)
+
+
+def test_ties_share_a_bucket_and_rare_categories_the_last() -> None:
+    assert distinct_edges([1.0, 5.0, 5.0, 5.0, 9.0]) == [1.0, 5.0, 9.0]
+    counts = {"a": 50, "b": 30, "c": 2, "d": 1}
+    assert frequent(counts, 3) == ["a", "b"]
+    assert frequent(counts, 4) == ["a", "b", "c", "d"]
+
+
+def _submit(folder: Path, report: dict[str, object]) -> str:
+    """A spark-submit that reports at once."""
+    script = folder / "submit"
+    script.write_text(
+        "#!/usr/bin/env python3\nimport json, sys\nrequest = json.load(open(sys.argv[2]))\n"
+        f"json.dump({{**{report!r}, 'request': request}}, open(request['report'], 'w'))\n"
+    )
+    script.chmod(0o755)
+    return str(script)
+
+
+def test_the_command_asks_the_job_and_tells_of_failed_tests(
+    kongming: Kongming, tmp_path: Path
+) -> None:
+    test = {"name": "k", "kind": "numeric", "buckets": 5, "chi_square": 30.0, "p": 0.001}
+    report: dict[str, object] = {
+        "passed": True,
+        "attempts": 1,
+        "keys": [test],
+        "strata_test": {**test, "name": "strata", "p": 0.5},
+    }
+    args = ("spark", "sample", "in", "--out", "o", "--keys", "a, b", "--ratio", "5%", "--json")
+    done = kongming(*args, "--submit", _submit(tmp_path, report))
+    assert done.returncode == 0, done.stderr
+    request = json.loads(done.stdout)["request"]
+    assert (request["keys"], request["ratio"]) == (["a", "b"], 0.05)
+    failed = kongming(*args, "--submit", _submit(tmp_path, {**report, "passed": False}))
+    assert failed.returncode == 4
+    assert "differs from the table in k" in failed.stderr
+    refused = kongming(
+        *args, "--submit", _submit(tmp_path, {"error": "Column 'a' is text.", "hint": "Others."})
+    )
+    assert refused.returncode == 2
