@@ -48,8 +48,9 @@ class DecisionTreeProfiler:
         model: the learner of the final model (``LEARNERS``); ``auto``: the best of them;
             ``paper``: the best of the paper's.
         weights: of error, size and cost in the score of a leaf.
-        cost: an expression in the dimensions, ``told`` (learned from the costs told), or None: all
-            cost the same (with ``budget_in="cost"`` what was told, else the value itself).
+        cost: an expression in the dimensions, ``told`` (learned from the costs told), or None:
+            points are chosen as if all cost the same. A budget in costs counts what was told for a
+            run, else the expression, else its value.
         level: of the intervals.
         stop_pct: stop once 90% of the space is known within so many per cent.
         random_state: a seed; None draws one.
@@ -239,7 +240,7 @@ class DecisionTreeProfiler:
             failed=rows([run.codes for run in self._runs if run.failed], d),
             pending=rows(self._pending, d),
             weights=self.weights,
-            cost_of=self._costs(),
+            cost_of=self._costs() if self.cost is not None or self.weights[2] else None,
             noise=runs.noise,
             budget=int(self.budget) if self.budget_in == "runs" else 10 * self.batch,
             rng=rng,
@@ -260,11 +261,10 @@ class DecisionTreeProfiler:
         return max(run.measured(self._guide, first=True) or 0.0, 0.0)
 
     def _costs(self) -> CostFunction | None:
+        """What points will cost, as far as that is known."""
         if self._price is not None:
             return self._price
-        if self.cost != TOLD and self.budget_in == "runs" and self.weights[2] == 0.0:
-            return None
-        if self.cost is None and self.budget_in == "runs":
+        if self.budget_in == "runs":
             known = [run for run in self._runs if run.cost is not None]
         else:
             known = [run for run in self._runs if self._cost_of_run(run) > 0.0]

@@ -1,9 +1,9 @@
 """Our policy: the points whose measurement removes most error from the whole space.
 
-Where the space stands for itself, a Gaussian process tells how much variance each candidate would
-remove, weighted by where the models err; a forest tells where learners disagree. What each of them
-counts depends on how well it predicts runs that were left out. Points of a batch are chosen one
-after the other, each as if those before were measured.
+A Gaussian process tells how much variance of the whole space each candidate would remove, weighted
+by where it errs; the trees of a forest tell where they disagree, far from any run. What each of
+them counts depends on how well it predicts runs that were left out. Points of a batch are chosen
+one after the other, each as if those before were measured.
 """
 
 from __future__ import annotations
@@ -22,6 +22,10 @@ _REFERENCE = 1024
 _NEAREST = 3
 _NOISY = 0.003
 """Share of the variance that is noise, from which repeats are considered."""
+_AFFORDABLE = 30
+"""Budget from which repeats are considered."""
+_SURE = 3
+"""Repeats by which noise is known well enough."""
 _DECADES = 30.0
 
 
@@ -52,9 +56,11 @@ def _failures(situation: Situation) -> FailureModel:
 
 
 def _repeats(situation: Situation) -> Floats:
-    """Points that may be run again: all of them, unless repeats were all alike."""
+    """Points that may be run again: all of them, unless repeats were all alike or runs are few."""
     alike = situation.noise is not None and situation.noise <= 0.0
-    return situation.runs[:0] if alike else situation.runs
+    if alike or situation.budget < _AFFORDABLE:
+        return situation.runs[:0]
+    return situation.runs
 
 
 def first_runs(columns: int, budget: int) -> int:
@@ -120,6 +126,7 @@ def _most_removed(
     prices = None
     if situation.cost_of is not None:
         prices = situation.cost_of(np.concatenate([left, again])[: len(candidates)])
+    unsure = situation.counts.sum() - len(situation.counts) < _SURE
     chosen: list[int] = []
     for _ in range(min(count, len(candidates))):
         removed = (across**2 @ weight) / (variance + process.noise + 1e-9)
@@ -127,6 +134,10 @@ def _most_removed(
         if prices is not None:
             score = score / prices
         score[chosen] = -1.0
+        if unsure and len(candidates) > len(left):
+            # A first repeat tells noise from roughness, which no model does as surely.
+            score[: len(left)] = -1.0
+            unsure = False
         at = int(np.argmax(score))
         chosen.append(at)
         # The posterior once that point is measured.
