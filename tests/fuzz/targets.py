@@ -33,7 +33,7 @@ from kongming.store import Store
 from kongming.store.parquet import export_runs, read_export
 from kongming.store.reference import Reference
 from tests import builders
-from tests.fuzz import studies
+from tests.fuzz import spark_logs, studies
 from tests.fuzz.mutations import contents, documents, texts
 from tests.fuzz.target import Target, file_of
 from tests.models import synthetic
@@ -253,16 +253,20 @@ def toml_settings(text: str) -> None:
         settings.load(Config, path)
 
 
-TARGETS: dict[str, Target] = studies.TARGETS | {
-    "apps": Target(lambda: texts(TOML), apps),
-    "expressions, host lists and tags": Target(lambda: texts(WORDS), words),
-    "extender": Target(extender_draws, extender),
-    "models": Target(model_draws, model),
-    "parquet": Target(lambda: contents([_export()]), parquet),
-    "rankings": Target(lambda: texts(RANKINGS), ranking_file.parse),
-    "records": Target(record_draws, record),
-    "reports": Target(spool_draws, spool),
-    "rows": Target(rows_draws, rows),
-    "settings": Target(lambda: texts([settings.as_file(Config)[:3000]]), toml_settings),
-    "wire": Target(wire_draws, wire),
-}
+TARGETS: dict[str, Target] = (
+    studies.TARGETS
+    | spark_logs.TARGETS
+    | {
+        "apps": Target(lambda: texts(TOML), apps),
+        "expressions, host lists and tags": Target(lambda: texts(WORDS), words),
+        "extender": Target(extender_draws, extender),
+        "models": Target(model_draws, model),
+        "parquet": Target(lambda: contents([_export()]), parquet),
+        "rankings": Target(lambda: texts(RANKINGS), ranking_file.parse),
+        "records": Target(record_draws, record),
+        "reports": Target(spool_draws, spool),
+        "rows": Target(rows_draws, rows),
+        "settings": Target(lambda: texts([settings.as_file(Config)[:3000]]), toml_settings),
+        "wire": Target(wire_draws, wire),
+    }
+)

@@ -50,7 +50,11 @@ SETTINGS: dict[str, tuple[str, dict[str, str]]] = {
     ),
     "barrier": (CLUSTER, {}),
     "failures": ("local[2,3]", {}),
-    "killed_executor": (CLUSTER, {}),
+    "killed_executor": (
+        CLUSTER,
+        # Three times five seconds of waiting for what is lost show nothing more.
+        {"spark.shuffle.io.maxRetries": "1", "spark.shuffle.io.retryWait": "1s"},
+    ),
     "killed_driver": (LOCAL, {}),
     "rolling": (
         LOCAL,

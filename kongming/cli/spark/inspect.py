@@ -60,7 +60,7 @@ def command(
 
         draw(plot, application)
     if as_json:
-        output.emit_json(_document(application, inspected))
+        output.emit_json(document(application, inspected))
         return
     _show(application, inspected, None if everything else _MOST_ROWS)
 
@@ -77,7 +77,8 @@ def _list(logs: Any, as_json: bool) -> None:
     console.print("Choose one with --app ID.")
 
 
-def _document(application: Application, inspected: Inspection) -> dict[str, Any]:
+def document(application: Application, inspected: Inspection) -> dict[str, Any]:
+    """What --json prints."""
     from kongming.spark.model.driver import measured_s
 
     slots = inspected.slots

@@ -154,8 +154,9 @@ class _Assembly:
         ordered = {}
         total = absent = 0
         for key, seen in sorted(collected.stages.items()):
-            tasks, twice = repairs.put_right(rows[seen.place], base_s)
+            tasks, twice, early = repairs.put_right(rows[seen.place], base_s)
             counts[findings.DUPLICATES] += twice
+            counts[findings.IMPLAUSIBLE] += early
             running = started.get(key, [])
             dropped = Dropped((), 0)
             if seen.succeeded and seen.info is not None:

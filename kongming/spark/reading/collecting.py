@@ -357,7 +357,9 @@ class Collector:
 
     def _application_start(self, event: events.ApplicationStart) -> None:
         self.start = self.start or event
-        self.started_ms = self.started_ms or self._now(event.timestamp)
+        # Where it stands says nothing: executors may have registered before.
+        if self.started_ms is None and 0 < event.timestamp < LATEST_MS:
+            self.started_ms = self._seen(event.timestamp)
 
     def _application_end(self, event: events.ApplicationEnd) -> None:
         self.ended_ms = self._now(event.timestamp)

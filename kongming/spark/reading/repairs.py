@@ -19,6 +19,9 @@ PARTS = (
 )
 """The parts of a task (TASK), which add up to its duration."""
 
+EARLY_S = 60.0
+"""A task that was launched longer than that before the application's start never was."""
+
 _MEDIANS = tuple(name for name in TASK.names or () if name.endswith("_bytes"))
 
 
@@ -45,17 +48,23 @@ class StageSpan:
     slots: int
 
 
-def put_right(tasks: np.ndarray, shift_s: float) -> tuple[np.ndarray, int]:
-    """Tasks (TASK), in place, ``shift_s`` later and not before 0, each attempt of a partition once;
-    and how many were there twice."""
+def put_right(tasks: np.ndarray, shift_s: float) -> tuple[np.ndarray, int, int]:
+    """Tasks (TASK), in place, ``shift_s`` later, each attempt of a partition once; how many were
+    there twice, and how many long before the application's start, which are left out."""
     for name in ("launch_s", "finish_s"):
         tasks[name] += shift_s
-    np.maximum(tasks["launch_s"], 0.0, out=tasks["launch_s"])
-    np.maximum(tasks["finish_s"], tasks["launch_s"], out=tasks["finish_s"])
+    kept = tasks["launch_s"] > -EARLY_S
+    early = len(tasks) - int(kept.sum())
+    if early:
+        tasks = tasks[kept]
+    # One a little before the start, by a clock that was set, has its length from the start on.
+    before = np.minimum(tasks["launch_s"], 0.0)
+    for name in ("launch_s", "finish_s"):
+        tasks[name] -= before
     keys = tasks["partition"].astype("i8") * (1 << 16) + tasks["attempt"]
     first = np.unique(keys, return_index=True)[1] if len(keys) else keys
     twice = len(keys) - len(first)
-    return (tasks[np.sort(first)] if twice else tasks), twice
+    return (tasks[np.sort(first)] if twice else tasks), twice, early
 
 
 def with_unfinished(
