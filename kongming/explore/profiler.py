@@ -79,7 +79,7 @@ class DecisionTreeProfiler:
         metric: str | None = None,
         split: str = "oblique",
         criterion: str = "linear",
-        iterations: int = 40,
+        iterations: int = 30,
         rebuild: bool = True,
     ) -> None:
         if not isinstance(space, Space):

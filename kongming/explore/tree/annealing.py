@@ -5,9 +5,12 @@ Several chains are annealed side by side, so that numpy judges all their proposa
 
 from __future__ import annotations
 
+import warnings
 from typing import Literal, NamedTuple
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.svm import SVC
 
 from kongming.arrays import Floats
 from kongming.explore.tree.moments import Moments
@@ -19,6 +22,9 @@ _CHAINS = 8
 _COOLING = (0.5, 0.005)
 """The first and the last temperature: the step in standard deviations of the samples, and (a tenth
 of it) the loss of score that is accepted once in e proposals."""
+_MACHINE_STEPS = 3000
+_MOST_WIDENED = 400
+"""Samples of a node up to which the widest gap is looked for."""
 _CUTS = 31
 """Cuts across a direction that are judged."""
 
@@ -86,7 +92,10 @@ def best_split(
         if annealed[2] < best[2] - 1e-9:
             best = annealed
     normal, offset, score = best
-    offset = _between_samples(U @ normal, float(offset), hinge=search.is_hinge(normal, offset))
+    if not search.is_hinge(normal, offset):
+        if shape == "oblique" and criterion != "variance" and n <= _MOST_WIDENED:
+            normal, offset = _widest(search, normal, offset, score)
+        offset = _between_samples(U @ normal, offset)
     return Split(normal / scale, float(offset + centre @ (normal / scale)), float(score))
 
 
@@ -241,10 +250,26 @@ def _anneal(
     return best
 
 
-def _between_samples(projected: Floats, offset: float, *, hinge: bool) -> float:
-    """Half-way between the nearest samples on both sides, unless the lines meet in the gap."""
-    if hinge:
-        return offset
+def _widest(search: _Search, normal: Floats, offset: float, score: float) -> tuple[Floats, float]:
+    """Of the hyperplanes that divide the samples alike, that with the widest gap, which for a step
+    is likeliest to lie where the step is (a linear support vector machine)."""
+    sides = search.sides(normal[None], np.array([offset]))
+    machine = SVC(kernel="linear", C=1e4, max_iter=_MACHINE_STEPS)
+    with warnings.catch_warnings():
+        # It stops early on purpose; what it found is judged below.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        machine.fit(search.U, sides[0])
+    direction = -machine.coef_[0]
+    length = float(np.linalg.norm(direction))
+    if length < 1e-12:
+        return normal, offset
+    found, at = direction / length, np.array([machine.intercept_[0] / length])
+    scores = search.scores(search.sides(found[None], at))
+    return (found, float(at[0])) if scores[0] <= score + 1e-9 else (normal, offset)
+
+
+def _between_samples(projected: Floats, offset: float) -> float:
+    """Half-way between the nearest samples on both sides."""
     left, right = projected[projected <= offset], projected[projected > offset]
     if not len(left) or not len(right):
         return offset

@@ -16,7 +16,7 @@ from kongming.arrays import Floats
 from kongming.explore.tree.annealing import Criterion, Shape, best_split
 from kongming.explore.tree.lines import Line, fit_line
 
-_CHUNK = 1 << 14
+_CHUNK = 1 << 12
 _EXACT = 1e-10
 """Share of the variance of all samples below which a leaf is not split."""
 
@@ -73,7 +73,7 @@ class ObliqueModelTree(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # 
         *,
         split: Shape = "oblique",
         criterion: Criterion = "linear",
-        iterations: int = 40,
+        iterations: int = 30,
         min_samples_leaf: int | None = None,
         prune: bool = True,
         random_state: int | np.random.RandomState | None = None,
@@ -216,16 +216,18 @@ class ObliqueModelTree(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # 
         leaves = np.zeros(len(data), dtype=np.intp)
         if not len(self._turns):
             return data, leaves
+        turns = self._turns.ravel()
         for start in range(0, len(data), _CHUNK):
             part = data[start : start + _CHUNK]
-            sides = (part @ self._normals.T > self._offsets).astype(np.intp)
+            sides = (part @ self._normals.T > self._offsets).ravel()
             at = np.zeros(len(part), dtype=np.intp)
             moving = np.arange(len(part))
+            row, here = moving * len(self._turns), at
             while len(moving):
-                here = at[moving]
-                here = self._turns[here, sides[moving, here]]
+                here = turns.take(2 * here + sides.take(row + here))
                 at[moving] = here
-                moving = moving[here >= 0]
+                on = here >= 0
+                moving, row, here = moving[on], row[on], here[on]
             leaves[start : start + _CHUNK] = -1 - at
         return data, leaves
 
