@@ -28,7 +28,7 @@ FIRST = 2
 NOISE = 9e-4
 """Variance of a log slowdown, from noise of 3%."""
 
-SHRINK = 3.0
+SHRINK = 1.0
 """Programs at which the covariance of programs and that of resources weigh the same."""
 
 LEAD = 0.5

@@ -1,0 +1,173 @@
+"""Adaptive load levels against the quick plan's own order, replayed on recorded profiles.
+
+    nice ../../.venv/bin/python profiles.py ../../examples/apps.toml \\
+        --recorded ../accuracy/recorded/epyc-32M-cross-core.db.xz --starts 12 --starts 24
+
+Each application's profile is cut to n starts, solo runs and signature included: the levels that an
+adaptive plan would have chosen when the other applications had been profiled (``adaptive``), or the
+first ones of the quick plan (``order``). Prints, by n and choice, excess and floored error of
+``auto`` over the pairs, and where they lie between those of the complete plan (0) and SOLO (1).
+``--levels-only`` trains nothing: the squared error of all levels as the others teach them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import lzma
+import math
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import fmean, median
+from typing import Any
+
+import numpy as np
+
+from kongming.campaigns.adaptive_levels import LevelChooser
+from kongming.profiling.plans.campaign_plan import (
+    ADAPTIVE,
+    Step,
+    levels_of,
+    make_adaptive_plan,
+)
+from kongming.records.run import LoadLevel, Run
+from kongming.store import Store
+
+Levels = tuple[LoadLevel, ...]
+CHOICES = ("adaptive", "order")
+
+
+def ladder_of(runs: Sequence[Run], placement: str) -> list[Levels]:
+    inducers = {level.surrogate: level.family for run in runs for level in run.levels}
+    measured = {run.levels for run in runs}
+    return [mix for mix in levels_of(ADAPTIVE, inducers, placement=placement) if mix in measured]
+
+
+def chosen(app: str, runs: Sequence[Run], ladder: list[Levels], starts: int, how: str) -> list[Run]:
+    """The runs of ``app`` that a profile of ``starts`` starts would have."""
+    own = [run for run in runs if run.app == app]
+    solos = [run for run in own if run.kind == "solo"]
+    of = {run.levels: run for run in own if run.kind == "induced"}
+    plan = make_adaptive_plan(
+        [app], ladder, lambda block: (), runs=starts, placement=runs[0].placement, seed=0
+    )
+    wanted = {kind: sum(step.kind == kind for step in plan.steps) for kind in ("solo", "induced")}
+    kept = solos[:: max(1, len(solos) // wanted["solo"])][: wanted["solo"]]
+    if how == "order":
+        return kept + [of[mix] for mix in ladder if mix in of][: wanted["induced"]]
+    chooser = LevelChooser(ladder, [run for run in runs if run.app != app], kept)
+    for index in range(wanted["induced"]):
+        levels = chooser([Step(1000 + index, index, "induced", app, ladder[0])])
+        if levels in of:
+            kept.append(of[levels])
+            chooser.add(of[levels])
+    return kept
+
+
+def level_error(app: str, kept: Sequence[Run], runs: Sequence[Run], ladder: list[Levels]) -> float:
+    """Mean squared error of the log slowdowns of all levels: those kept, and the others by least
+    squares on what the other applications did under the kept ones."""
+
+    def row(name: str, part: Sequence[Run]) -> dict[Levels, float]:
+        own = [run for run in part if run.app == name]
+        solo = median(math.log(run.cost) for run in own if run.kind == "solo")
+        return {run.levels: math.log(run.cost) - solo for run in own if run.levels}
+
+    others = sorted({run.app for run in runs} - {app})
+    taught = np.array([[row(name, runs).get(mix, 0.0) for mix in ladder] for name in others])
+    truth, known = row(app, runs), row(app, kept)
+    places = [place for place, mix in enumerate(ladder) if mix in known]
+    centre = taught.mean(axis=0)
+    spread = (taught - centre).T @ (taught - centre) / len(taught)
+    inner = spread[np.ix_(places, places)] + 1e-3 * np.eye(len(places))
+    seen = np.array([known[ladder[place]] for place in places]) - centre[places]
+    guess = centre + spread[:, places] @ np.linalg.solve(inner, seen)
+    return fmean(
+        (float(guess[place]) - truth[mix]) ** 2
+        for place, mix in enumerate(ladder)
+        if mix in truth and mix not in known
+    ) * (1.0 - len(places) / len(ladder))
+
+
+def cut(path: Path, keep: dict[str, set[str]], campaigns: set[str]) -> None:
+    """Delete the runs of profiles that are not kept, and all their signatures but the first."""
+    with sqlite3.connect(path) as database:
+        for campaign in campaigns:
+            rows = database.execute("SELECT id, app FROM run WHERE campaign = ?", (campaign,))
+            gone = [(run,) for run, app in rows.fetchall() if run not in keep.get(app, set())]
+            database.executemany("DELETE FROM run WHERE id = ?", gone)
+            database.execute(
+                "DELETE FROM signature WHERE campaign = ? AND step NOT IN "
+                "(SELECT min(step) FROM signature WHERE campaign = ? GROUP BY app)",
+                (campaign, campaign),
+            )
+
+
+def scored(path: Path, file: Path, apps: Sequence[str], placement: str) -> dict[str, float]:
+    command = [sys.executable, "-m", "kongming.cli.main", "evaluate", str(file), "--pairs"]
+    command += ["--json", "--score-only", "--store", f"sqlite:///{path}"]
+    command += ["--placement", placement, "--repeats", "4"]
+    command += [part for app in apps for part in ("--app", app)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    document: dict[str, Any] = json.loads(done.stdout)
+    return {
+        f"{figure} {model}": document[key][model]["value"]
+        if isinstance(document[key][model], dict)
+        else document[key][model]
+        for figure, key in (("excess", "excess"), ("floored", "floored_geomean_pct"))
+        for model in ("auto", "SOLO")
+        if model in document[key]
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("apps", type=Path, metavar="APPS.toml")
+    parser.add_argument("--recorded", type=Path, required=True, metavar="FILE.db.xz")
+    parser.add_argument("--placement", default="cross-core")
+    parser.add_argument("--starts", type=int, action="append")
+    parser.add_argument("--levels-only", action="store_true")
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        whole = Path(folder) / "whole.db"
+        with lzma.open(asked.recorded) as source, whole.open("wb") as target:
+            shutil.copyfileobj(source, target)
+        with Store.open(f"sqlite:///{whole}") as store:
+            every = store.runs(placement=asked.placement, ok=True, fingerprints=False)
+        campaigns = {run.campaign for run in every if run.kind == "induced"}
+        runs = [run for run in every if run.campaign in campaigns]
+        apps = sorted({run.app for run in runs if run.kind == "induced"})
+        ladder = ladder_of(runs, asked.placement)
+        document: dict[str, Any] = {"apps": apps, "levels": len(ladder)}
+        if not asked.levels_only:
+            document["whole"] = scored(whole, asked.apps, apps, asked.placement)
+            print("whole", json.dumps(document["whole"]), file=sys.stderr, flush=True)
+        for starts in asked.starts or [12, 24]:
+            for how in CHOICES:
+                kept = {app: chosen(app, runs, ladder, starts, how) for app in apps}
+                key = f"{how} {starts}"
+                if asked.levels_only:
+                    errors = {app: level_error(app, kept[app], runs, ladder) for app in apps}
+                    document[key] = {"mean": fmean(errors.values()), **errors}
+                    continue
+                path = Path(folder) / "cut.db"
+                shutil.copyfile(whole, path)
+                cut(path, {app: {run.id for run in kept[app]} for app in apps}, campaigns)
+                found = scored(path, asked.apps, apps, asked.placement)
+                for figure in ("excess", "floored"):
+                    quick, solo = (document["whole"].get(f"{figure} {m}") for m in ("auto", "SOLO"))
+                    if quick is not None and solo is not None and solo != quick:
+                        share = (found[f"{figure} auto"] - quick) / (solo - quick)
+                        found[f"{figure} share"] = share
+                document[key] = found
+                print(key, json.dumps(found), file=sys.stderr, flush=True)
+    print(json.dumps(document, indent=1))
+
+
+if __name__ == "__main__":
+    main()
