@@ -73,10 +73,9 @@ def cost(seeds: int) -> dict[str, Any]:
     """MSE of ``auto`` that learns costs over one that does not, at equal cost; below 0.9."""
     at = costly()
     most = 30.0 * float(np.median(at.costs))
-    blind = ReplaySettings(200, BATCH, most_cost=most, options=(("cost", None),))
-    aware = ReplaySettings(
-        200, BATCH, options=(("budget", most), ("budget_in", "cost"), ("cost", "told"))
-    )
+    paid: tuple[tuple[str, Any], ...] = (("budget", most), ("budget_in", "cost"))
+    aware = ReplaySettings(200, BATCH, options=(*paid, ("cost", "told")))
+    blind = ReplaySettings(200, BATCH, options=(*paid, ("cost", None)))
     runs = {
         "aware": [replay(at, "auto", aware, seed) for seed in range(seeds)],
         "blind": [replay(at, "auto", blind, seed) for seed in range(seeds)],

@@ -86,7 +86,7 @@ def in_words(normal: Floats, offset: float, features: Features, model: ExploreMo
     if len(places) == 1:
         return _axis(columns[places[0]], weights[places[0]], limit, model)
     lead = weights[places[np.argmax(np.abs(normal[places]))]]
-    parts = []
+    parts: list[str] = []
     for place in places:
         share = weights[place] / lead
         size = "" if math.isclose(abs(share), 1.0, rel_tol=1e-3) else f"{abs(share):.3g} "

@@ -32,8 +32,6 @@ class ReplaySettings:
     model: str = "auto"
     cost: str | None = None
     level: float = 0.9
-    most_cost: float | None = None
-    """No run begins once so much was paid; None: only the budget ends a profile."""
     options: tuple[tuple[str, Any], ...] = ()
     """Further arguments of ``DecisionTreeProfiler``, or others in the place of these."""
 
@@ -120,7 +118,7 @@ def replay(world: World, policy: str, settings: ReplaySettings, seed: int) -> Re
     suggest_s: list[float] = []
     failures: list[bool] = []
     cost = 0.0
-    while settings.most_cost is None or cost < settings.most_cost:
+    while True:
         begun = time.perf_counter()
         points = profiler.suggest()
         if not points:
