@@ -89,15 +89,23 @@ def moved(model: Served, met: Met, movement: float) -> tuple[float, float]:
 def widened(interval: Interval, down: float, up: float) -> Interval:
     """The interval with another uncertainty, independent of its own, put onto it (in logs). No
     validation has seen that one: the interval is calibrated no longer."""
-    lower = math.hypot(math.log(interval.median / interval.lower), down)
-    upper = math.hypot(math.log(interval.upper / interval.median), up)
-    return Interval(
-        interval.median,
-        interval.median * math.exp(-lower),
-        interval.median * math.exp(upper),
-        interval.level,
+    x = interval.median
+
+    def wider(lower: float, upper: float) -> tuple[float, float]:
+        return (
+            x * math.exp(-math.hypot(math.log(x / lower), down)),
+            x * math.exp(math.hypot(math.log(upper / x), up)),
+        )
+
+    lower, upper = wider(interval.lower, interval.upper)
+    low, high = (None, None) if interval.expected is None else wider(*interval.expected)
+    return replace(
+        interval,
+        lower=lower,
+        upper=upper,
+        expected_lower=low,
+        expected_upper=high,
         calibrated=False,
-        at_least=interval.at_least,
     )
 
 

@@ -63,7 +63,7 @@ class _Reading:
     its history: ``slowed`` (C,) over the idle reference, and the scores of the model."""
 
     slowed: Floats
-    severity: float = 0.0
+    error: float = 0.0
     outside: bool = False
     limit: float = 0.0
     at_least: bool = False
@@ -299,7 +299,7 @@ class Ranker:
         for i, place in enumerate(places):
             asked.history[place] = _Reading(
                 slowed[i],
-                float(scores.severity[i]),
+                float(scores.error[i]),
                 bool(scores.outside[i]),
                 float(scores.limit[i]),
                 bool(scores.at_least[i]),
@@ -436,7 +436,7 @@ class Ranker:
         equal = allowed[theirs <= theirs.min() + _EQUAL]
         if asked.model is None:
             return int(equal[0])
-        return int(equal[np.argmin(self._world.matrix.severity[asked.model.row, equal])])
+        return int(equal[np.argmin(self._world.matrix.error[asked.model.row, equal])])
 
     def _interval(self, asked: _Asked, slot: int, log_slowdown: float) -> Interval:
         slots, matrix = self._world.slots, self._world.matrix
@@ -451,11 +451,11 @@ class Ranker:
         code = int(variant) or scoring.FULL
         scorer = asked.model.scorers.get(code) or asked.model.scorers[scoring.FULL]
         widening = self._world.catalog.widening(*asked.model.key)
-        severity = float(matrix.severity[row, slot]) if history is None else history.severity
+        error = float(matrix.error[row, slot]) if history is None else history.error
         limit = float(matrix.limit[row, slot]) if history is None else history.limit
         edge = bool(matrix.at_least[row, slot]) if history is None else history.at_least
         return scorer.interval(
-            log_slowdown, severity, asked.request.level, widening, limit=limit, at_least=edge
+            log_slowdown, error, asked.request.level, widening, limit=limit, at_least=edge
         )
 
     def _ranked(

@@ -57,7 +57,7 @@ class Matrix:
     def __init__(self) -> None:
         self._shape = (0, 0)
         self.log_slowdown = np.empty(self._shape, dtype=np.float32)
-        self.severity = np.empty(self._shape, dtype=np.float32)
+        self.error = np.empty(self._shape, dtype=np.float32)
         self.outside = np.empty(self._shape, dtype=np.bool_)
         self.limit = np.empty(self._shape, dtype=np.float32)
         self.at_least = np.empty(self._shape, dtype=np.bool_)
@@ -72,7 +72,7 @@ class Matrix:
         shape = (_room(rows, old_rows), _room(slots, old_slots))
         for name, filling in (
             ("log_slowdown", math.nan),
-            ("severity", 0.0),
+            ("error", 0.0),
             ("outside", 0),
             ("limit", 0.0),
             ("at_least", 0),
@@ -112,7 +112,7 @@ class Matrix:
         scores.log_slowdown[other] = math.nan
         scores.variant[other] = scoring.NEITHER
         self.log_slowdown[row, chosen] = scores.log_slowdown
-        self.severity[row, chosen] = scores.severity
+        self.error[row, chosen] = scores.error
         self.outside[row, chosen] = scores.outside
         self.limit[row, chosen] = scores.limit
         self.at_least[row, chosen] = scores.at_least

@@ -63,7 +63,7 @@ class MatrixScores:
     """Of n environments; ``variant`` is NEITHER where too much was missing."""
 
     log_slowdown: Floats
-    severity: Floats
+    error: Floats
     outside: NDArray[np.bool_]
     limit: Floats
     at_least: NDArray[np.bool_]
@@ -168,7 +168,7 @@ def _put(
     every = len(rows) == len(logs)
     of_rows = scorer.score(logs if every else logs[rows], awake if every else awake[rows])
     scores.log_slowdown[rows] = np.clip(of_rows.log_slowdown, -LARGEST_LOG, LARGEST_LOG)
-    scores.severity[rows] = of_rows.severity
+    scores.error[rows] = of_rows.error
     scores.outside[rows] = of_rows.outside
     scores.limit[rows] = of_rows.limit
     scores.at_least[rows] = of_rows.at_least

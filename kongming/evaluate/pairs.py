@@ -10,6 +10,7 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -163,20 +164,30 @@ def _all(cases: Cases, rounds: Rounds, seed: int) -> dict[str, dict[str, Any]]:
 
 
 def _coverage(cases: Cases, pairs: _Pairs) -> dict[str, Any]:
-    """Coverage of ``auto``'s intervals: of single repeats, and of the means of repeats."""
-    bounds: list[tuple[float, float] | None] = []
-    levels = set()
-    for pair in pairs.measured:
-        prediction = pairs.prediction(pair, AUTO)
-        if prediction is None or prediction.lower is None or prediction.upper is None:
-            bounds.append(None)
-            continue
-        bounds.append((prediction.lower, prediction.upper))
-        levels.add(prediction.level)
+    """Coverage of ``auto``'s intervals: of single repeats by the ``run`` ones, and of the means of
+    repeats, less what their own error explains, by the ``expected`` ones; and how often a
+    prediction was of the edge of the training runs, or outside them."""
+    said = [pairs.prediction(pair, AUTO) for pair in pairs.measured]
+    runs = [
+        None if one is None or one.lower is None or one.upper is None else (one.lower, one.upper)
+        for one in said
+    ]
+    known = [one for one, bounds in zip(said, runs, strict=True) if one and bounds]
+    level = one_level({one.level for one in known})
+    predicted = cases.predicted[cases.models.index(AUTO)] if AUTO in cases.models else cases.solo
+    reach = 0.0 if level is None else NormalDist().inv_cdf((1.0 + level) / 2.0)
+    errors = reach * np.sqrt(np.nan_to_num(pairs.variances()))
+    missed = np.log(cases.measured / predicted)
+    beyond = np.sign(missed) * np.sqrt(np.maximum(missed**2 - errors**2, 0.0))
+    means = predicted * np.exp(beyond)
     return {
-        "level": one_level(levels),
-        "run": interval_coverage(cases, bounds, pairs.repeats),
-        "mean": interval_coverage(cases, bounds, cases.measured[:, None].tolist()),
+        "level": level,
+        "run": interval_coverage(cases, runs, pairs.repeats),
+        "expected": interval_coverage(
+            cases, [None if one is None else one.expected for one in said], means[:, None].tolist()
+        ),
+        "at_edge": mean(np.array([one.at_least for one in known], dtype=np.float64)),
+        "extrapolating": mean(np.array([one.extrapolating for one in known], dtype=np.float64)),
     }
 
 
@@ -234,11 +245,14 @@ def _scored_prediction(
         "upper": None,
         "level": None,
         "extrapolating": False,
+        "expected": None,
+        "at_least": False,
     }
     if prediction is not None:
         entry["lower"], entry["upper"] = prediction.lower, prediction.upper
         entry["level"] = None if prediction.lower is None else prediction.level
         entry["extrapolating"] = prediction.extrapolating
+        entry["expected"], entry["at_least"] = prediction.expected, prediction.at_least
     return entry
 
 

@@ -119,8 +119,8 @@ def predicted_pairs(
 ) -> Predicted:
     """Predict every ordered pair by every trained model, and by the chosen one as ``auto``.
 
-    The widening of an application's intervals is calibrated on the single co-runs of the others,
-    without those co-located with it: intervals are of one run.
+    The widenings of an application's intervals are calibrated on the co-runs of the others, without
+    those co-located with it.
     """
     from kongming.evaluate import PairPrediction
     from kongming.learning.calibration import CoRun, calibrate
@@ -164,6 +164,8 @@ def predicted_pairs(
                         interval.upper,
                         interval.level,
                         prediction.extrapolating,
+                        interval.expected,
+                        interval.at_least,
                     )
                 )
     # AUTO is last, so the widenings are those of ``auto``.

@@ -49,9 +49,11 @@ class PairMeasurement:
 
 @dataclass(frozen=True, slots=True)
 class PairPrediction:
-    """Prediction of one model for one ordered pair, with an optional interval.
+    """Prediction of one model for one ordered pair, with optional intervals.
 
-    ``upper`` may be infinite; ``level`` is the nominal coverage of the interval.
+    ``lower`` and ``upper`` are where one run will fall, ``expected`` (lower and upper) where the
+    median of many will; ``upper`` may be infinite. ``level`` is the nominal coverage of both.
+    ``at_least`` says that it is of the edge of the training runs.
     """
 
     app: str
@@ -62,6 +64,8 @@ class PairPrediction:
     upper: float | None = None
     level: float = 0.9
     extrapolating: bool = False
+    expected: tuple[float, float] | None = None
+    at_least: bool = False
 
     def __post_init__(self) -> None:
         _check_costs((self.value,), "value")
@@ -73,6 +77,8 @@ class PairPrediction:
             )
         if self.lower is not None and self.upper is not None:
             _check_bounds((self.lower,), (self.upper,))
+        if self.expected is not None:
+            _check_bounds((self.expected[0],), (self.expected[1],))
         _check_level(self.level)
 
 

@@ -191,7 +191,10 @@ def remarks(block: Document) -> list[str]:
     elif noise["too_noisy"] is None:
         sentences.append("The noise is not known: no case was measured twice. No excess.")
     coverage = block["coverage"]
-    for kind, costs in (("run", "single runs"), ("mean", "means of repeats")):
+    for kind, costs in (
+        ("run", "single runs"),
+        ("expected", "means of repeats, less what their own error explains"),
+    ):
         figures = coverage.get(kind)
         if figures is None or figures["actual"] is None:
             continue
@@ -200,8 +203,13 @@ def remarks(block: Document) -> list[str]:
         if low is not None and high is not None:
             inside += f" ({100 * low:.0f} to {100 * high:.0f} %)"
         sentences.append(
-            f"Intervals of auto at {100 * coverage['level']:.0f} %, over {costs}: {inside} lie "
-            f"within, median width {_number(figures['median_width_pct'])} %."
+            f"`{kind}` intervals of auto at {100 * coverage['level']:.0f} %, over {costs}: "
+            f"{inside} lie within, median width {_number(figures['median_width_pct'])} %."
+        )
+    if coverage.get("extrapolating") is not None:
+        sentences.append(
+            f"Outside the training runs: {100 * coverage['extrapolating']:.0f} % of auto's "
+            f'predictions; at their edge ("at least"): {100 * coverage["at_edge"]:.0f} %.'
         )
     marked = block["marked"]
     if marked is not None and marked["share"] > 0:

@@ -8,22 +8,22 @@ the caller provides models, signatures and co-runs.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from statistics import NormalDist
 
-from kongming.learning.intervals import Widening, score, widening
+from kongming.learning.intervals import Widening, expected_score, score, widening_factor
 from kongming.learning.model_file import ModelFile
 from kongming.learning.predict import slowdown_colocated
+from kongming.learning.repeat_noise import Variance, pool, shrunk
 from kongming.records.errors import CannotAnswerError, InputError
-from kongming.records.prediction import Interval
 from kongming.records.run import Run, Signature, geometric_mean
 
 
 @dataclass(frozen=True, slots=True)
 class CoRun:
-    """The measured slowdown of ``app`` co-located with ``neighbours``: one run, or the mean of
-    repeats.
-    """
+    """The measured slowdown of one run of ``app`` co-located with ``neighbours``."""
 
     app: str
     neighbours: tuple[str, ...]
@@ -32,7 +32,8 @@ class CoRun:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """The distance of a co-run from its prediction, in halves of the unwidened interval."""
+    """The distance of a co-run from its prediction, in halves of the unwidened interval: one run's
+    in the ``run`` interval, or the mean of a company's runs in the ``expected`` one."""
 
     app: str
     neighbours: tuple[str, ...]
@@ -42,10 +43,13 @@ class Score:
 @dataclass(frozen=True, slots=True)
 class Calibration:
     """The scores of all co-runs that can be predicted, at one node and placement, for intervals of
-    ``level``."""
+    ``level``: ``scores`` of single runs, ``expected`` of means. ``repeats`` is the variance of each
+    application's repeats."""
 
     scores: tuple[Score, ...] = ()
     level: float = 0.9
+    expected: tuple[Score, ...] = ()
+    repeats: Mapping[str, Variance] = field(default_factory=dict)
 
     def widening(self, app: str) -> Widening:
         """Return the factor for the intervals of ``app``, from the co-runs in which it took no
@@ -54,11 +58,14 @@ class Calibration:
         Raises:
             InputError: ``level`` is not between 0 and 1.
         """
-        others: dict[str, list[float]] = {}
-        for one in self.scores:
-            if one.app != app and app not in one.neighbours:
-                others.setdefault(one.app, []).append(one.value)
-        return widening(others, self.level)
+        runs, means = _of_others(self.scores, app), _of_others(self.expected, app)
+        return Widening(
+            widening_factor(runs, self.level),
+            len(runs),
+            sum(len(values) for values in runs.values()),
+            widening_factor(means, self.level),
+            pool(one for name, one in self.repeats.items() if name != app),
+        )
 
 
 def calibrate(
@@ -76,16 +83,29 @@ def calibrate(
     cannot be predicted are left out: the application has no model (or no ``model``), or a neighbour
     has no matching signature.
     """
-    said: dict[tuple[str, tuple[str, ...]], Interval | None] = {}
-    scores = []
+    repeats = {app: file.variants["full"].repeats for app, file in files.items()}
+    pools = {app: pool(one for name, one in repeats.items() if name != app) for app in files}
+    companies: dict[tuple[str, tuple[str, ...]], list[float]] = {}
     for one in coruns:
-        pair = (one.app, one.neighbours)
-        if pair not in said:
-            said[pair] = _slowdown(files, signatures, one, model, level)
-        interval = said[pair]
-        if interval is not None:
-            scores.append(Score(one.app, one.neighbours, score(interval, one.slowdown)))
-    return Calibration(tuple(scores), level)
+        companies.setdefault((one.app, one.neighbours), []).append(one.slowdown)
+    scores: list[Score] = []
+    expected: list[Score] = []
+    reach = NormalDist().inv_cdf((1.0 + level) / 2.0)
+    for (app, neighbours), slowdowns in companies.items():
+        if app not in files:
+            continue
+        company = {name: signatures.get(name, ()) for name in neighbours}
+        try:
+            said = slowdown_colocated(
+                files[app], company, model=model, level=level, widening=Widening(pool=pools[app])
+            )
+        except (CannotAnswerError, InputError):
+            continue
+        scores += [Score(app, neighbours, score(said, value)) for value in slowdowns]
+        noise = shrunk(repeats[app], pools[app]) / math.sqrt(len(slowdowns))
+        mean = math.fsum(map(math.log, slowdowns)) / len(slowdowns)
+        expected.append(Score(app, neighbours, expected_score(said, mean, reach * noise)))
+    return Calibration(tuple(scores), level, tuple(expected), repeats)
 
 
 def coruns_of(runs: Iterable[Run], files: Mapping[str, ModelFile]) -> list[CoRun]:
@@ -111,17 +131,10 @@ def coruns_of(runs: Iterable[Run], files: Mapping[str, ModelFile]) -> list[CoRun
     return found
 
 
-def _slowdown(
-    files: Mapping[str, ModelFile],
-    signatures: Mapping[str, Sequence[Signature]],
-    one: CoRun,
-    model: str | None,
-    level: float,
-) -> Interval | None:
-    if one.app not in files:
-        return None
-    company = {name: signatures.get(name, ()) for name in one.neighbours}
-    try:
-        return slowdown_colocated(files[one.app], company, model=model, level=level)
-    except (CannotAnswerError, InputError):
-        return None
+def _of_others(scores: Iterable[Score], app: str) -> dict[str, list[float]]:
+    """Return the scores by application, without those of co-runs in which ``app`` took part."""
+    others: dict[str, list[float]] = {}
+    for one in scores:
+        if one.app != app and app not in one.neighbours:
+            others.setdefault(one.app, []).append(one.value)
+    return others

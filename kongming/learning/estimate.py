@@ -97,7 +97,7 @@ def estimate_row(
     log_slowdown = float(scores.log_slowdown[0])
     interval = scorer.interval(
         log_slowdown,
-        float(scores.severity[0]),
+        float(scores.error[0]),
         asked.level,
         asked.widening,
         limit=float(scores.limit[0]),
@@ -143,8 +143,11 @@ def prediction_of(file: ModelFile, answer: Estimate, asked: Asked, *, strict: bo
         warnings.append(
             "It was predicted at the edge of the training runs: it is at least so slow."
         )
+    notes = asked.widening.notes()
     if not answer.interval.calibrated:
         warnings.append(_uncalibrated(frozen, asked))
+    elif asked.widening.groups < intervals.applications_needed(asked.level):
+        notes += (f"The interval is calibrated on {frozen.groups} families of left-out runs.",)
     if (doubt := usefulness.remark(file.app, frozen)) is not None:
         warnings.append(doubt)
     moved = answer.row - answer.scorer.log_idle
@@ -158,14 +161,15 @@ def prediction_of(file: ModelFile, answer: Estimate, asked: Asked, *, strict: bo
         extrapolating=far.outside,
         drivers=drivers(frozen.log_slowdown, moved, np.zeros_like(moved), variant.families),
         warnings=tuple(warnings),
-        notes=asked.widening.notes(),
+        notes=notes,
         metric_unit=file.metric_unit,
     )
 
 
 def _uncalibrated(frozen: FrozenModel, asked: Asked) -> str:
-    needed = intervals.groups_needed(asked.level)
-    if max(frozen.groups, asked.widening.groups) >= needed:
+    families = intervals.families_needed(asked.level)
+    applications = intervals.applications_needed(asked.level)
+    if frozen.groups >= families:
         return (
             f"The interval is not calibrated: {len(frozen.residuals)} validated runs are too few "
             "for its level."
@@ -174,20 +178,11 @@ def _uncalibrated(frozen: FrozenModel, asked: Asked) -> str:
     others = f" and learned from co-runs of {learnt} other applications" if learnt else ""
     return (
         f"The interval is not calibrated: it was validated on {frozen.groups} groups of runs"
-        f"{others}; at least {needed} groups or {needed} other applications are needed."
+        f"{others}; at least {families} groups or {applications} other applications are needed."
     )
 
 
 def runtime_of(file: ModelFile, slowdown: Interval) -> Interval:
     """The metric in its own unit; where higher is better, more slowdown is a lower value."""
     solo = file.solo_metric
-    if file.better == "lower":
-        return slowdown.scaled(solo)
-    return Interval(
-        median=solo / slowdown.median,
-        lower=solo / slowdown.upper,
-        upper=solo / slowdown.lower,
-        level=slowdown.level,
-        calibrated=slowdown.calibrated,
-        at_least=slowdown.at_least,
-    )
+    return slowdown.scaled(solo) if file.better == "lower" else slowdown.inverse(solo)

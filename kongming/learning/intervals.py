@@ -1,10 +1,14 @@
-"""Intervals from the residuals of validation, in logs, so that they are relative to the runtime.
+"""Two intervals around a predicted slowdown, in logs, so that they are relative to the runtime.
 
-A run whose resource family was left out resembles a new environment, so the quantiles of such
-residuals bound a prediction: cross-conformal, in the manner of CV+ (Barber et al. 2021), but around
-the prediction of the model that was trained on all runs, and scaled by the distance of the
-environment from idle. Next to a quiet neighbour a program repeats to within the noise; one interval
-for all environments would be too wide there and too narrow under load.
+``expected`` is where the median of many runs will fall: the error of the model. ``run`` is where
+one run will fall: the model's error and the repeat noise, which are independent.
+
+The error of a model is taken to be as large as its members disagree there (query by committee:
+Seung, Opper and Sompolinsky 1992; as for deep ensembles, Lakshminarayanan et al. 2017), and as the
+solo runs leave open. How many of these standard deviations an interval needs is learned from
+residuals: a run whose resource family was left out resembles a new environment, so the quantiles of
+such residuals bound a prediction: cross-conformal, in the manner of CV+ (Barber et al. 2021), but
+around the prediction of the model that was trained on all runs.
 
 Runs under an inducer and runs next to a program are not exchangeable, so no such interval has a
 guaranteed coverage on pairs. The coverage there is learned from co-runs of other applications:
@@ -18,29 +22,34 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
+from typing import Literal
 
 import numpy as np
 
 from kongming.arrays import Floats
+from kongming.learning.repeat_noise import DEFAULT_POOL, Variance
 from kongming.records.errors import InputError
 from kongming.records.prediction import Interval
 
-LEAST_GROUPS = 10
-"""With fewer groups (resource families left out in turn, or other applications that a widening was
-learned from) an interval is marked as not calibrated. The two kinds are not added up: families
-predict little about programs, and two programs little about a third."""
+LEAST_FAMILIES = 10
+"""With fewer resource families left out in turn they do not calibrate an interval. They are not
+added up with other applications: families predict little about programs."""
+
+LEAST_POOLED = 5
+"""Other applications from which on a widening calibrates an interval, and may narrow it. Each has
+co-runs with several neighbours, so the quantile is one of their values."""
+
+SHRINKAGE = 5.0
+"""Other applications at which half of a narrowing, in logs, is believed: a factor f below 1 that
+was learned from G of them counts as f^(G / (G + SHRINKAGE))."""
 
 SEVERITY_SHARE = 0.3
-"""How much of an environment's severity, in logs, counts as one log unit of a prediction's
-uncertainty, beside the repeat noise. Intervals over simulated pairs were nearly the narrowest,
-at equal coverage, from 0.1 to 0.5; without the severity, or with all of it, they were wider by
-15 to 40 %."""
+"""How much of an environment's severity, in logs, counts as the error of a model without members
+that could disagree. Intervals over simulated pairs were nearly the narrowest, at equal coverage,
+from 0.1 to 0.5."""
 
 LEAST_APPLICATIONS = 3
 """With fewer other applications the interval must contain the worst of their co-runs."""
-
-_IQR_TO_DEVIATION = 1.0 / NormalDist().inv_cdf(0.75)
-"""Standard deviation of a normal distribution whose half inter-quartile range is 1."""
 
 _MOST = math.log(1e6)
 """Maximum distance of an end of an interval from its median, in logs."""
@@ -68,84 +77,92 @@ def severity_of(moved: Floats, spread: Floats) -> Floats:
 @dataclass(frozen=True, slots=True)
 class Tails:
     """The basis of intervals of one level: the quantiles of the scaled residuals on both sides,
-    whether there are enough residuals, and the least half that the noise allows."""
+    whether there are enough residuals, and the half that the noise of a single run adds."""
 
     lower: float
     upper: float
     enough: bool
-    least: float
+    noise: float
 
 
-def tails(residuals: Floats, severities: Floats, *, noise: float, level: float) -> Tails:
-    """Return the tails of a validation's residuals and severities, each (n,), in logs.
+def tails(residuals: Floats, errors: Floats, *, noise: float, level: float) -> Tails:
+    """Return the tails of a validation's ``residuals`` (n,), log measured less log predicted.
+
+    ``errors`` (n,) are the standard deviations of the model's error there, ``noise`` that of a
+    single run, all in logs.
 
     Raises:
         InputError: ``level`` is not between 0 and 1.
     """
     _check_level(level)
     tail = (1.0 - level) / 2.0
-    scores = np.sort(residuals / _scale(severities, noise))
+    scores = np.sort(residuals / np.hypot(errors, noise))
     upper, enough = _tail(scores, tail)
     lower, _ = _tail(-scores[::-1], tail)
-    least = NormalDist().inv_cdf(1.0 - tail) * noise * _IQR_TO_DEVIATION
-    return Tails(lower, upper, enough, least)
+    reach = NormalDist().inv_cdf(1.0 - tail) * noise
+    return Tails(max(lower, 0.0), max(upper, 0.0), enough, reach)
 
 
 def interval(
     log_slowdown: float,
-    severity: float,
+    error: float,
     *,
-    residuals: Floats,
-    severities: Floats,
-    noise: float,
+    known: Tails,
     lowest: float,
     groups: int,
     level: float = 0.9,
-    widening: float = 1.0,
-    widening_groups: int = 0,
-    known: Tails | None = None,
+    widening: Widening | None = None,
     limit: float = math.inf,
     at_least: bool = False,
 ) -> Interval:
-    """Return the interval of the slowdown around a predicted log slowdown.
+    """Return both intervals of the slowdown around a predicted log slowdown.
 
-    ``residuals`` (n,) of the validation are log measured less log predicted, ``severities`` (n,)
-    are those of their environments, and ``groups`` is the number of groups that were left out in
-    turn. Before it is widened it is never narrower than the repeat ``noise`` (half an
-    inter-quartile range, in logs) allows a single run to be, and reaches below ``lowest``, the
-    least credible log slowdown, by at most that noise. ``widening`` multiplies both of its halves,
-    in logs, and was learned from the co-runs of ``widening_groups`` other applications. ``known``,
-    the ``tails`` of the same residuals, severities, noise and level, saves time in repeated calls.
-    ``limit`` is the log slowdown beyond which the machine cannot slow the program: the upper end
-    goes beyond it by no more than the noise of a single run. ``at_least`` is passed on.
-
-    Raises:
-        InputError: ``level`` is not between 0 and 1, or ``widening`` not above 0.
+    ``error`` is the standard deviation of the model's error there, in logs, ``known`` the ``tails``
+    of its validation at ``level``, over ``groups`` that were left out in turn. ``expected`` reaches
+    as many errors as those tails say, but not below ``lowest``, the least credible log slowdown;
+    ``run`` adds the noise of a single run in quadrature, so before it is widened it is never
+    narrower than repeats are. ``widening`` multiplies the halves of each in logs. ``limit`` is the
+    log slowdown beyond which the machine cannot slow the program: ``expected`` does not go beyond
+    it, ``run`` by no more than the noise of a single run. ``at_least`` is passed on.
     """
-    if not (math.isfinite(widening) and widening > 0.0):
-        raise InputError(
-            "is not a factor.", field="widening", found=widening, allowed="a finite number above 0"
-        )
-    if known is None:
-        known = tails(residuals, severities, noise=noise, level=level)
-    scale = float(_scale(severity, noise))
-    down = max(min(known.lower * scale, log_slowdown - lowest), known.least)
-    up = max(known.upper * scale, known.least)
-    farthest = max(limit - log_slowdown, 0.0) + known.least
+    factors = widening or UNWIDENED
+    down = min(known.lower * error, max(log_slowdown - lowest, 0.0))
+    up = known.upper * error
+    room = max(limit - log_slowdown, 0.0)
+    lower = min(factors.factor * math.hypot(down, known.noise), _MOST)
+    upper = min(factors.factor * math.hypot(up, known.noise), _MOST, room + known.noise)
     return Interval(
         median=math.exp(log_slowdown),
-        lower=math.exp(log_slowdown - min(widening * down, _MOST)),
-        upper=math.exp(log_slowdown + min(widening * up, _MOST, farthest)),
+        lower=math.exp(log_slowdown - lower),
+        upper=math.exp(log_slowdown + upper),
         level=level,
-        calibrated=known.enough and max(groups, widening_groups) >= groups_needed(level),
+        calibrated=bool(calibrated_by(level, known, groups, factors)),
         at_least=at_least,
+        expected_lower=math.exp(log_slowdown - min(factors.expected * down, lower)),
+        expected_upper=math.exp(log_slowdown + min(factors.expected * up, upper, room)),
     )
 
 
-def groups_needed(level: float) -> int:
-    """Return the minimum number of groups of a calibrated interval of that level: ten, or as many
+def calibrated_by(
+    level: float, known: Tails, groups: int, widening: Widening
+) -> Literal["applications", "families", ""]:
+    """Return what an interval of ``level`` is calibrated on: the co-runs of other applications,
+    left-out families, or nothing."""
+    if widening.groups >= applications_needed(level):
+        return "applications"
+    return "families" if known.enough and groups >= families_needed(level) else ""
+
+
+def families_needed(level: float) -> int:
+    """Return the minimum number of left-out families of a calibrated interval: ten, or as many
     as a quantile of that level needs to be one of their values."""
-    return max(LEAST_GROUPS, math.ceil(level / (1.0 - level) - 1e-9))
+    return max(LEAST_FAMILIES, math.ceil(level / (1.0 - level) - 1e-9))
+
+
+def applications_needed(level: float) -> int:
+    """Return the minimum number of other applications of a calibrated interval: five at 90 %, and
+    more in proportion for a higher level."""
+    return max(LEAST_POOLED, math.ceil(LEAST_POOLED * level / (1.0 - level) / 9.0 - 1e-9))
 
 
 def score(said: Interval, slowdown: float) -> float:
@@ -156,14 +173,40 @@ def score(said: Interval, slowdown: float) -> float:
     return abs(missed) / abs(math.log(end / said.median))
 
 
+def expected_score(said: Interval, mean: float, deviation: float) -> float:
+    """Return the factor by which the ``expected`` interval must be widened to just contain the
+    median of many runs, of which a ``mean`` log slowdown is known with a standard error: what that
+    error explains, ``deviation`` at the level of the interval, is taken off first."""
+    missed = mean - math.log(said.median)
+    end = said.expected_upper if missed >= 0.0 else said.expected_lower
+    beyond = math.sqrt(max(missed**2 - deviation**2, 0.0))
+    if beyond == 0.0 or end is None:
+        return 0.0
+    return min(beyond / max(abs(math.log(end / said.median)), 1e-9), _MOST / 1e-9)
+
+
 @dataclass(frozen=True, slots=True)
 class Widening:
-    """A factor for the halves of intervals, in logs, learned from ``pairs`` co-runs of ``groups``
-    applications; 1 without any."""
+    """Factors for the halves of intervals, in logs, learned from ``pairs`` co-runs of ``groups``
+    applications; 1 without any. ``factor`` is of the ``run`` interval, ``expected`` of the other.
+    ``pool`` is what other programs' repeats say of the noise of this one."""
 
     factor: float = 1.0
     groups: int = 0
     pairs: int = 0
+    expected: float = 1.0
+    pool: Variance = DEFAULT_POOL
+
+    def __post_init__(self) -> None:
+        for name in ("factor", "expected"):
+            value = getattr(self, name)
+            if not (math.isfinite(value) and value > 0.0):
+                raise InputError(
+                    "is not a factor.",
+                    field=f"widening.{name}",
+                    found=value,
+                    allowed="a finite number above 0",
+                )
 
     def notes(self) -> tuple[str, ...]:
         """Return a sentence on how the interval was widened; none without co-runs."""
@@ -181,15 +224,16 @@ UNWIDENED = Widening()
 """The widening of an interval without co-runs of other applications."""
 
 
-def widening(scores: Mapping[str, Sequence[float]], level: float = 0.9) -> Widening:
+def widening_factor(scores: Mapping[str, Sequence[float]], level: float = 0.9) -> float:
     """Return the factor that intervals of ``level`` need, from the scores of other applications.
 
     ``scores`` are by application, those of its co-runs (``score`` of the unwidened interval).
     Co-runs of one application share its model, so each application has the same weight. The factor
     is the quantile of the pooled scores that, learned without an application, covers ``level`` of
     that application's scores, on average over the applications (leave one application out). Below
-    ``LEAST_APPLICATIONS`` it is the largest score. Below ``groups_needed`` it never narrows an
-    interval.
+    ``LEAST_APPLICATIONS`` it is the largest score. Below ``applications_needed`` it never narrows
+    an interval, and from there on by a share that grows with the applications (``SHRINKAGE``): that
+    an interval is too narrow has to be mended at once, that it is too wide has to be shown.
 
     Raises:
         InputError: ``level`` is not between 0 and 1, or a score is negative or not a number.
@@ -203,16 +247,16 @@ def widening(scores: Mapping[str, Sequence[float]], level: float = 0.9) -> Widen
                 "contains an invalid score.", field="scores", allowed="finite numbers, 0 or more"
             )
     if not known:
-        return UNWIDENED
-    pairs = sum(len(values) for values in known)
+        return 1.0
     if len(known) < LEAST_APPLICATIONS:
-        factor = max(float(values[-1]) for values in known)
-    else:
-        factor = _clustered(known, level)
-    if len(known) < groups_needed(level):
-        factor = max(factor, 1.0)
+        return max(1.0, *(float(values[-1]) for values in known))
+    factor = _clustered(known, level)
+    if factor >= 1.0:
+        return factor
+    if len(known) < applications_needed(level):
+        return 1.0
     # An interval of width 0 is never valid, even if all scores are 0.
-    return Widening(max(factor, 1e-3), len(known), pairs)
+    return math.pow(max(factor, 1e-3), len(known) / (len(known) + SHRINKAGE))
 
 
 def _clustered(known: Sequence[Floats], level: float) -> float:
@@ -246,10 +290,6 @@ class _Pool:
     def quantile(self, share: float) -> float:
         place = int(np.searchsorted(self._shares, share - 1e-9))
         return float(self._values[min(place, len(self._values) - 1)])
-
-
-def _scale(severity: Floats | float, noise: float) -> Floats:
-    return np.asarray(noise + SEVERITY_SHARE * np.asarray(severity), dtype=np.float64)
 
 
 def _tail(scores: Floats, tail: float) -> tuple[float, bool]:

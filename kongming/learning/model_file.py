@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,10 @@ import numpy as np
 from kongming.arrays import Floats
 from kongming.learning import spaces
 from kongming.learning.consensus import consensus
+from kongming.learning.intervals import SEVERITY_SHARE
 from kongming.learning.predictor_loading import Predictor, load
 from kongming.learning.registry import Space
+from kongming.learning.repeat_noise import Variance
 from kongming.learning.usefulness import MEAN, ONE
 from kongming.records.errors import UnknownNameError
 from kongming.records.run import SoloTime
@@ -23,7 +26,11 @@ __all__ = ["FrozenModel", "ModelFile", "Selection", "Variant", "read", "seal"]
 
 _KIND = DocumentKind("kongming-model", 3, "model document", "train it again", "kongming train")
 """Version 2 has shrunk stacks of equal weights, of type ``consensus``, and ``awake``; 3 what each
-model is not clearly better than. Earlier ones are read as they are."""
+model is not clearly better than. Earlier ones are read as they are; any may lack ``repeats`` and
+``disagreements``."""
+
+_HALF_RANGE = NormalDist().inv_cdf(0.75)
+"""Half the inter-quartile range of a normal distribution of standard deviation 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +45,10 @@ class Selection:
 @dataclass(frozen=True, eq=False, slots=True)
 class FrozenModel:
     """One model of a variant. ``weights`` (p,) is how much each column can move the log slowdown;
-    ``residuals`` and ``severities`` are those of its validation, over ``groups`` left-out groups;
-    ``scores`` its errors; ``not_better_than`` the trivial answers that it is not clearly better
-    than, None where that was not judged; ``selection`` that of a genetic model."""
+    ``residuals`` are those of its validation, over ``groups`` left-out groups, and ``errors`` what
+    was to be expected of each (a standard deviation); ``scores`` its errors; ``not_better_than``
+    the trivial answers that it is not clearly better than, None where that was not judged;
+    ``selection`` that of a genetic model."""
 
     name: str
     space: Space
@@ -50,7 +58,7 @@ class FrozenModel:
     bounds: tuple[float, float]
     weights: Floats
     residuals: Floats
-    severities: Floats
+    errors: Floats
     groups: int
     scores: Mapping[str, float]
     not_better_than: tuple[str, ...] | None = None
@@ -79,7 +87,10 @@ class FrozenModel:
 class Variant:
     """All models over one set of columns. ``idle``, ``low`` and ``high`` (p,) are in seconds
     per operation, ``spread`` (p,) and ``noise`` in logs. ``awake``, 0 or less, is the log slowdown
-    beside a neighbour that never sleeps and presses on nothing (``kongming.learning.awake``)."""
+    beside a neighbour that never sleeps and presses on nothing (``kongming.learning.awake``).
+    ``repeats`` is the variance of the program's log costs at the same load, ``solo_runs`` how many
+    solo runs its slowdowns are over, and ``members`` are the models whose disagreement is the
+    error of a prediction; none in earlier documents."""
 
     name: str
     columns: tuple[str, ...]
@@ -92,6 +103,9 @@ class Variant:
     awake: float
     chosen: str
     models: Mapping[str, FrozenModel]
+    repeats: Variance
+    solo_runs: int
+    members: _Stack | None = None
 
     def model(self, name: str | None = None) -> FrozenModel:
         """Return the model of that name; the chosen one for None. Raises UnknownNameError."""
@@ -142,7 +156,7 @@ def _model_file(document: Mapping[str, Any]) -> ModelFile:
     if awake > 0.0:
         raise ValueError("awake")
     variants = {
-        str(name): _variant(str(name), variant, awake)
+        str(name): _variant(str(name), variant, awake, int(solo["n"]))
         for name, variant in document["variants"].items()
     }
     if "full" not in variants:
@@ -167,7 +181,7 @@ def _model_file(document: Mapping[str, Any]) -> ModelFile:
     )
 
 
-def _variant(name: str, document: Mapping[str, Any], awake: float) -> Variant:
+def _variant(name: str, document: Mapping[str, Any], awake: float, solo_runs: int) -> Variant:
     columns = tuple(str(column) for column in document["columns"])
     if not columns or len(set(columns)) != len(columns):
         raise ValueError("columns")
@@ -187,6 +201,9 @@ def _variant(name: str, document: Mapping[str, Any], awake: float) -> Variant:
     chosen = str(document["chosen"])
     if chosen not in models:
         raise KeyError(chosen)
+    noise = positive(document["noise"])
+    members = [model.predictor for model in models.values() if isinstance(model.predictor, _Stack)]
+    disagreeing = all("disagreements" in model for model in document["models"].values())
     return Variant(
         name=name,
         columns=columns,
@@ -195,11 +212,24 @@ def _variant(name: str, document: Mapping[str, Any], awake: float) -> Variant:
         spread=spread,
         low=low,
         high=high,
-        noise=positive(document["noise"]),
+        noise=noise,
         awake=awake,
         chosen=chosen,
         models=models,
+        repeats=_repeats(document, noise, solo_runs),
+        solo_runs=max(solo_runs, 1),
+        members=members[0] if members and disagreeing else None,
     )
+
+
+def _repeats(document: Mapping[str, Any], noise: float, solo_runs: int) -> Variance:
+    if "repeats" not in document:
+        return Variance((noise / _HALF_RANGE) ** 2, float(max(solo_runs - 1, 0)))
+    repeats = document["repeats"]
+    found = Variance(finite(repeats["variance"]), finite(repeats["degrees"]))
+    if min(found.value, found.degrees) < 0.0:
+        raise ValueError("repeats")
+    return found
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -212,6 +242,14 @@ class _Stack:
 
     def log_slowdown(self, moved: Floats) -> Floats:
         """Return (n,) as ``FrozenModel.log_slowdown``."""
+        return self.combined(self.each(moved))
+
+    def combined(self, logs: Floats) -> Floats:
+        """Return (n,) from the members' log slowdowns (n, k)."""
+        return consensus(logs) if self.weights is None else logs @ self.weights
+
+    def each(self, moved: Floats) -> Floats:
+        """Return (n, k): the members' log slowdowns."""
         logs = np.empty((len(moved), len(self.members)))
         # Members of one space share the same features, since they are of one variant.
         features: dict[Space, Floats] = {}
@@ -219,7 +257,7 @@ class _Stack:
             if one.space not in features:
                 features[one.space] = spaces.features_of(moved, one.idle, one.space, one.spread)
             logs[:, place] = one.answer(features[one.space])
-        return consensus(logs) if self.weights is None else logs @ self.weights
+        return logs
 
 
 def _is_stack(document: Mapping[str, Any]) -> bool:
@@ -252,11 +290,12 @@ def _frozen_model(
     low, high = (finite(bound) for bound in document["bounds"])
     if low > high:
         raise ValueError("bounds")
-    residuals, severities = (
+    scale = "disagreements" if "disagreements" in document else "severities"
+    residuals, errors = (
         np.array([finite(value) for value in document[key]], dtype=np.float64)
-        for key in ("residuals", "severities")
+        for key in ("residuals", scale)
     )
-    if len(residuals) != len(severities):
+    if len(residuals) != len(errors) or min(errors, default=0.0) < 0.0:
         raise ValueError("residuals")
     return FrozenModel(
         name=name,
@@ -267,7 +306,7 @@ def _frozen_model(
         bounds=(low, high),
         weights=_by_column(document["weights"], columns),
         residuals=residuals,
-        severities=severities,
+        errors=errors if scale == "disagreements" else SEVERITY_SHARE * errors,
         groups=int(document["groups"]),
         scores={str(k): finite(v) for k, v in document["scores"].items()},
         not_better_than=_trivial(document.get("not_better_than")),

@@ -40,7 +40,8 @@ def predict_environment(
 
     ``model`` names one of the trained models (None or "auto": the chosen one). ``variant`` is the
     set of columns; None takes the full one, or the quick one if the environment lacks columns of
-    the full one. ``widening`` is that of the interval (see ``calibration``).
+    the full one. ``widening`` is what co-runs of other applications say of the intervals (see
+    ``calibration``).
 
     Raises:
         IncompatibleError: the fingerprint is of another suite version than the model.
@@ -95,13 +96,13 @@ def slowdown_colocated(
     *,
     model: str | None = None,
     level: float = 0.9,
+    widening: Widening = UNWIDENED,
 ) -> Interval:
-    """Predict only the slowdown on the idle node, with the unwidened interval: faster than
-    ``predict_colocated`` for many pairs. Raises as ``predict_colocated``."""
+    """Predict only the slowdown on the idle node: faster than ``predict_colocated`` for many pairs.
+    Raises as ``predict_colocated``."""
     file = _read(document)
-    return estimate(
-        file, _company(file, neighbours), Asked(model, None, level, awake=_awake(neighbours))
-    ).interval
+    asked = Asked(model, None, level, widening, _awake(neighbours))
+    return estimate(file, _company(file, neighbours), asked).interval
 
 
 def live_variant(document: Document, model: str | None = None) -> VariantName:

@@ -17,12 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kongming.arrays import Floats
-from kongming.learning import extrapolation, intervals
+from kongming.learning import extrapolation, intervals, spaces
 from kongming.learning.awake import with_awake_factor
 from kongming.learning.extrapolation import Distance
 from kongming.learning.intervals import UNWIDENED, Widening
 from kongming.learning.model_file import FrozenModel, ModelFile, Variant
 from kongming.learning.readings import MISSING_SHARE, VariantName
+from kongming.learning.repeat_noise import Variance, shrunk
 from kongming.records.errors import InputError
 from kongming.records.prediction import Interval
 
@@ -32,12 +33,13 @@ _LEVELS = 16
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Scores:
-    """Of n environments: log slowdown (n,), severity (n,), whether each lies outside the training
-    environments (n,), the log slowdown (n,) beyond which nothing slows the program there, and
-    whether the first is of the edge of the training environments (n,)."""
+    """Of n environments: log slowdown (n,), the standard deviation (n,) of the model's error in it,
+    whether each lies outside the training environments (n,), the log slowdown (n,) beyond which
+    nothing slows the program there, and whether the first is of the edge of the training
+    environments (n,)."""
 
     log_slowdown: Floats
-    severity: Floats
+    error: Floats
     outside: NDArray[np.bool_]
     limit: Floats
     at_least: NDArray[np.bool_]
@@ -59,7 +61,7 @@ class Scorer:
     log_edge: Floats
     used: NDArray[np.bool_]
     margins: Floats
-    tails: dict[float, intervals.Tails] = field(default_factory=dict)
+    tails: dict[tuple[float, Variance], intervals.Tails] = field(default_factory=dict)
 
     def score(self, rows: Floats, awake: Floats) -> Scores:
         """Of ``rows`` (n, p), without a missing reading; ``awake`` (n,) is the share of time in
@@ -69,10 +71,10 @@ class Scorer:
         outside = np.asarray((beyond | (rows < self.log_floor)).any(axis=1))
         inside = np.minimum(rows, self.log_edge) - self.log_idle
         limit = self._limit(inside)
-        said = np.minimum(self.frozen.log_slowdown(inside), limit)
+        said, error = self._said(inside, moved)
         return Scores(
-            with_awake_factor(said, self.variant.awake, awake),
-            intervals.severity_of(moved, self.variant.spread),
+            with_awake_factor(np.minimum(said, limit), self.variant.awake, awake),
+            error,
             outside,
             limit,
             np.asarray((beyond & self.used).any(axis=1)),
@@ -85,6 +87,19 @@ class Scorer:
         if said.max() > self.frozen.worst:
             said = np.minimum(said, self._limit(inside))
         return with_awake_factor(said, self.variant.awake, awake)
+
+    def _said(self, inside: Floats, moved: Floats) -> tuple[Floats, Floats]:
+        """(n,) log slowdowns, and (n,) the standard deviation of each: how far the variant's
+        members disagree, or a share of the environment's severity where none could."""
+        members = self.variant.members
+        if members is None:
+            severity = intervals.severity_of(moved, self.variant.spread)
+            return self.frozen.log_slowdown(inside), intervals.SEVERITY_SHARE * severity
+        each = members.each(inside)
+        error = np.asarray(each.std(axis=1, ddof=1), dtype=np.float64)
+        if self.frozen.predictor is members:
+            return spaces.bounded(members.combined(each), self.frozen.bounds), error
+        return self.frozen.log_slowdown(inside), error
 
     def _limit(self, inside: Floats) -> Floats:
         """(n,): no program is slowed more than the resource that is slowed most, or than it was in
@@ -99,43 +114,46 @@ class Scorer:
     def interval(
         self,
         log_slowdown: float,
-        severity: float,
+        error: float,
         level: float,
         widening: Widening = UNWIDENED,
         *,
         limit: float = math.inf,
         at_least: bool = False,
     ) -> Interval:
-        """The slowdown's interval, of a score with that ``limit`` and ``at_least``.
+        """The slowdown's interval, of a score with that ``error``, ``limit`` and ``at_least``.
 
         Raises InputError for a level that is no probability."""
-        known = self.tails.get(level)
-        if known is None:
-            known = intervals.tails(
-                self.frozen.residuals,
-                self.frozen.severities,
-                noise=self.variant.noise,
-                level=level,
-            )
-            if len(self.tails) >= _LEVELS:
-                # Levels come with requests: there is no end to them.
-                self.tails.clear()
-            self.tails[level] = known
+        noise = shrunk(self.variant.repeats, widening.pool)
         return intervals.interval(
             log_slowdown,
-            severity,
-            residuals=self.frozen.residuals,
-            severities=self.frozen.severities,
-            noise=self.variant.noise,
+            math.hypot(error, self._solo_error(noise)),
+            known=self.known_tails(level, widening.pool),
             lowest=self.frozen.bounds[0] + self.variant.awake,
             groups=self.frozen.groups,
             level=level,
-            widening=widening.factor,
-            widening_groups=widening.groups,
-            known=known,
+            widening=widening,
             limit=limit,
             at_least=at_least,
         )
+
+    def known_tails(self, level: float, pool: Variance) -> intervals.Tails:
+        """What intervals of that level rest on. Raises InputError for a level that is no
+        probability."""
+        known = self.tails.get((level, pool))
+        if known is None:
+            noise = shrunk(self.variant.repeats, pool)
+            errors = np.hypot(self.frozen.errors, self._solo_error(noise))
+            known = intervals.tails(self.frozen.residuals, errors, noise=noise, level=level)
+            if len(self.tails) >= _LEVELS:
+                # Levels come with requests: there is no end to them.
+                self.tails.clear()
+            self.tails[level, pool] = known
+        return known
+
+    def _solo_error(self, noise: float) -> float:
+        """The standard error of the solo runs that every slowdown is over."""
+        return noise / math.sqrt(self.variant.solo_runs)
 
     def fill(self, rows: Floats) -> NDArray[np.bool_]:
         """Fill the missing readings (NaN) of ``rows`` (n, p) in place: a column is taken to be

@@ -16,9 +16,10 @@ from kongming.learning import intervals
 from kongming.learning import model_file as persist
 from kongming.learning.columns import quick_columns as quick_columns_of
 from kongming.learning.dataset import Dataset
-from kongming.learning.estimators.stacking import stacked
+from kongming.learning.estimators.stacking import disagreement, stacked
 from kongming.learning.fitting import Fitted, fit
 from kongming.learning.registry import AUTO, KINDS, STACK, Kind, model_kind, model_names
+from kongming.learning.repeat_noise import repeat_variance
 from kongming.learning.usefulness import not_better_than
 from kongming.learning.validation import (
     LEAST_NOISE,
@@ -150,11 +151,12 @@ def _train_variant(
     chosen = best if model == AUTO else model
     spread = data.spread
     severities = intervals.severity(np.exp(data.known), np.exp(data.idle), spread)
+    disagreements = None if stack is None else disagreement([validations[m] for m in members])
     inner = positions(folds, np.arange(len(data.y)))
     if stack is not None:
         validations[STACK] = stack
     judged = {
-        name: _judged(one, validations["MEAN"], data.y, folds, severities)
+        name: _judged(one, validations["MEAN"], data.y, folds, severities, disagreements)
         for name, one in validations.items()
     }
     models = {}
@@ -163,6 +165,7 @@ def _train_variant(
         models[kind.name] = _model(kind, fitted, data, validations[kind.name]) | judged[kind.name]
     if stack is not None:
         models[STACK] = _stack({name: models[name] for name in members}) | judged[STACK]
+    repeats = repeat_variance(data.levels, _about_all(data))
     return {
         "columns": list(data.columns),
         "families": dict(zip(data.columns, data.families, strict=True)),
@@ -173,6 +176,7 @@ def _train_variant(
         "high": _named(data, np.exp(np.maximum(data.X, data.known).max(axis=0))),
         "noise": noise,
         "noise_floor_pct": None if measured is None else 100.0 * measured,
+        "repeats": {"variance": repeats.value, "degrees": repeats.degrees},
         "groups": [fold.name for fold in folds],
         "chosen": chosen,
         "reason": _reason(chosen, model, validations, determined),
@@ -216,9 +220,11 @@ def _judged(
     y: Floats,
     folds: Sequence[Fold],
     severities: Floats,
+    disagreements: Floats | None,
 ) -> dict[str, Any]:
-    """Return the results of validation: residuals with the severity of their environments, scores,
-    and the trivial answers that the model is not clearly better than (null without scores).
+    """Return the results of validation: residuals with the severity of their environments and, with
+    a stack, the disagreement of its members there; scores; and the trivial answers that the model
+    is not clearly better than (null without scores).
     """
     percent = validation.percent()
     scores = {}
@@ -232,6 +238,7 @@ def _judged(
     return {
         "residuals": validation.residuals.tolist(),
         "severities": severities[validation.rows].tolist(),
+        **({} if disagreements is None else {"disagreements": disagreements.tolist()}),
         "groups": len(folds),
         "scores": scores,
         "not_better_than": not_better_than(validation, mean, y) if scores else None,
@@ -250,6 +257,13 @@ def _weights(fitted: Fitted, data: Dataset) -> Floats:
             moved[j, :, j] = end[j]
         ends.append(fitted.log_slowdown(moved.reshape(p * n, p)).reshape(p, n))
     return np.asarray(np.abs(ends[1] - ends[0]).mean(axis=1), dtype=np.float64)
+
+
+def _about_all(data: Dataset) -> Floats:
+    """Return (n,) log slowdowns in which a solo run's is about the mean of all n solo runs: those
+    of a dataset are over the other n - 1, which makes them n / (n - 1) times as large."""
+    solo = np.array([kind == "solo" for kind in data.kinds])
+    return np.where(solo, data.y * (1.0 - 1.0 / max(int(solo.sum()), 1)), data.y)
 
 
 def _named(data: Dataset, values: Floats) -> dict[str, float]:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A median with the bounds that hold it with probability ``level``; calibrated or not.
+    """A median with two intervals of probability ``level``; calibrated or not.
 
+    ``lower`` and ``upper`` bound the ``run`` interval, in which one run will fall. The ``expected``
+    interval, in which the median of many runs will fall, lies within it; None where only single
+    runs are known of.
     ``at_least``: what it is predicted from lies so far beyond the training runs that it was taken
     at their edge, so the slowdown is as said or more.
     """
@@ -20,15 +24,36 @@ class Interval:
     level: float = 0.9
     calibrated: bool = True
     at_least: bool = False
+    expected_lower: float | None = None
+    expected_upper: float | None = None
+
+    @property
+    def expected(self) -> tuple[float, float] | None:
+        """The ``expected`` interval, if it is known."""
+        if self.expected_lower is None or self.expected_upper is None:
+            return None
+        return self.expected_lower, self.expected_upper
 
     def scaled(self, factor: float) -> Interval:
-        return Interval(
-            self.median * factor,
-            self.lower * factor,
-            self.upper * factor,
-            self.level,
-            self.calibrated,
-            self.at_least,
+        return self.mapped(lambda value: value * factor)
+
+    def inverse(self, factor: float) -> Interval:
+        """Return ``factor`` over the value: the lower bounds become the upper ones."""
+        return self.mapped(lambda value: factor / value, falling=True)
+
+    def mapped(self, function: Callable[[float], float], *, falling: bool = False) -> Interval:
+        """Return the interval of a monotone function of the value."""
+        expected = (self.expected_lower, self.expected_upper)
+        ends = (self.lower, self.upper)
+        lower, upper = reversed(ends) if falling else ends
+        low, high = reversed(expected) if falling else expected
+        return replace(
+            self,
+            median=function(self.median),
+            lower=function(lower),
+            upper=function(upper),
+            expected_lower=None if low is None else function(low),
+            expected_upper=None if high is None else function(high),
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -39,6 +64,8 @@ class Interval:
             "level": self.level,
             "calibrated": self.calibrated,
             "at_least": self.at_least,
+            "expected_lower": self.expected_lower,
+            "expected_upper": self.expected_upper,
         }
 
 

@@ -134,7 +134,26 @@ def interval_from_message(message: predictor_pb2.Interval, field: str = "interva
         message.level,
         message.calibrated,
         message.at_least,
+        *_expected(message, field),
     )
+
+
+def _expected(message: predictor_pb2.Interval, field: str) -> tuple[float, float] | tuple[()]:
+    ends = tuple(
+        not_negative(getattr(message, name), f"{field}.{name}")
+        for name in ("expected_lower", "expected_upper")
+        if message.HasField(name)
+    )
+    if not ends:
+        return ()
+    if len(ends) != 2 or not ends[0] <= message.median <= ends[1]:
+        raise InputError(
+            "is not in order.",
+            field=f"{field}.expected",
+            found=(*ends, message.median),
+            allowed="expected_lower, median, expected_upper, or neither bound",
+        )
+    return ends[0], ends[1]
 
 
 # -- times -------------------------------------------------------------------------------------

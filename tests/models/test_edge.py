@@ -39,7 +39,7 @@ def test_no_environment_slows_a_program_more_than_its_slowest_resource(
     assert scores.limit[0] == pytest.approx(limit)
     assert scores.log_slowdown[0] <= limit + 1e-12
     said = one.interval(
-        float(scores.log_slowdown[0]), float(scores.severity[0]), 0.9, limit=limit, at_least=True
+        float(scores.log_slowdown[0]), float(scores.error[0]), 0.9, limit=limit, at_least=True
     )
     assert said.lower <= said.median <= said.upper
     assert math.log(said.upper) <= limit + 5.0 * one.variant.noise

@@ -11,11 +11,15 @@ from hypothesis import strategies as st
 
 from kongming.learning.intervals import (
     UNWIDENED,
-    groups_needed,
+    Widening,
+    applications_needed,
+    expected_score,
+    families_needed,
     interval,
     score,
     severity,
-    widening,
+    tails,
+    widening_factor,
 )
 from kongming.records.errors import InputError
 from kongming.records.prediction import Interval
@@ -32,21 +36,19 @@ def an_interval(
     noise: float = 0.01,
     groups: int = 12,
     level: float = 0.9,
-    factor: float = 1.0,
-    widening_groups: int = 0,
+    widening: Widening = UNWIDENED,
+    limit: float = math.inf,
 ) -> Interval:
     residuals = np.random.default_rng(0).normal(0.0, spread, n)
     return interval(
         log_slowdown,
         at,
-        residuals=residuals,
-        severities=np.zeros(n),
-        noise=noise,
+        known=tails(residuals, np.full(n, spread), noise=noise, level=level),
         lowest=-1.0,
         groups=groups,
         level=level,
-        widening=factor,
-        widening_groups=widening_groups,
+        widening=widening,
+        limit=limit,
     )
 
 
@@ -81,16 +83,12 @@ def test_it_says_when_it_is_not_calibrated() -> None:
 
 
 def test_it_does_not_reach_below_what_is_credible() -> None:
-    found = interval(
-        0.05,
-        1.0,
-        residuals=np.linspace(-2.0, 2.0, 40),
-        severities=np.full(40, 1.0),
-        noise=0.01,
-        lowest=-0.02,
-        groups=12,
-    )
-    assert math.log(found.lower) == pytest.approx(-0.02)
+    residuals = np.linspace(-2.0, 2.0, 40)
+    known = tails(residuals, np.full(40, 1.0), noise=0.01, level=0.9)
+    found = interval(0.05, 1.0, known=known, lowest=-0.02, groups=12)
+    assert found.expected_lower is not None
+    assert math.log(found.expected_lower) == pytest.approx(-0.02)
+    assert math.log(found.lower) == pytest.approx(0.05 - math.hypot(0.07, 1.645 * 0.01), abs=1e-4)
 
 
 @pytest.mark.parametrize("level", [0.0, 1.0, -1.0, math.nan])
@@ -104,15 +102,8 @@ def test_intervals_cover_what_they_promise_where_runs_are_exchangeable() -> None
     inside = 0
     for _ in range(300):
         errors = random.normal(0.0, 0.1, 41)
-        found = interval(
-            0.0,
-            0.5,
-            residuals=errors[:40],
-            severities=np.full(40, 0.5),
-            noise=0.005,
-            lowest=-9.0,
-            groups=40,
-        )
+        known = tails(errors[:40], np.full(40, 0.5), noise=0.005, level=0.9)
+        found = interval(0.0, 0.5, known=known, lowest=-9.0, groups=40)
         inside += found.lower <= math.exp(errors[40]) <= found.upper
     assert 0.86 <= inside / 300 <= 0.98
 
@@ -124,13 +115,40 @@ def test_severity_is_what_goes_beyond_the_idle_nodes_own_spread() -> None:
 
 
 def test_the_level_says_how_many_groups_it_needs() -> None:
-    assert [groups_needed(level) for level in (0.5, 0.8, 0.9, 0.95, 0.99)] == [10, 10, 10, 19, 99]
+    levels = (0.5, 0.8, 0.9, 0.95, 0.99)
+    assert [families_needed(level) for level in levels] == [10, 10, 10, 19, 99]
+    assert [applications_needed(level) for level in levels] == [5, 5, 5, 11, 55]
 
 
 def test_families_and_applications_are_not_added_up() -> None:
-    assert not an_interval(groups=8, widening_groups=9).calibrated
-    assert an_interval(groups=8, widening_groups=10).calibrated
-    assert not an_interval(groups=8, widening_groups=10, level=0.95).calibrated
+    assert not an_interval(groups=8, widening=Widening(groups=4)).calibrated
+    assert an_interval(groups=8, widening=Widening(groups=5)).calibrated
+    assert not an_interval(groups=8, widening=Widening(groups=5), level=0.95).calibrated
+
+
+@given(
+    log_slowdown=st.floats(-0.5, 2.0),
+    at=st.floats(0.0, 2.0),
+    limit=st.floats(0.0, 3.0),
+    factor=st.floats(0.05, 20.0),
+    expected=st.floats(0.05, 20.0),
+)
+def test_the_median_of_many_runs_is_surer_than_one_run(
+    log_slowdown: float, at: float, limit: float, factor: float, expected: float
+) -> None:
+    found = an_interval(
+        log_slowdown, at, limit=limit, widening=Widening(factor, 7, 9, expected=expected)
+    )
+    assert found.expected is not None
+    low, high = found.expected
+    assert found.lower <= low <= found.median <= high <= found.upper
+    assert math.log(high) <= max(limit, log_slowdown) + 1e-12
+
+
+def test_repeats_widen_where_one_run_falls_but_not_where_many_do() -> None:
+    calm, noisy = (an_interval(0.2, 0.0, noise=noise) for noise in (0.01, 0.1))
+    assert calm.expected == noisy.expected == (calm.median, calm.median)
+    assert math.log(noisy.upper / noisy.median) == pytest.approx(0.1645, abs=1e-4)
 
 
 @given(
@@ -142,7 +160,7 @@ def test_widening_multiplies_both_halves_in_logs(
     log_slowdown: float, at: float, factor: float
 ) -> None:
     plain = an_interval(log_slowdown, at)
-    wide = an_interval(log_slowdown, at, factor=factor)
+    wide = an_interval(log_slowdown, at, widening=Widening(factor))
     assert wide.median == plain.median
     for end in ("lower", "upper"):
         half, widened = (abs(math.log(getattr(one, end) / one.median)) for one in (plain, wide))
@@ -153,7 +171,9 @@ def test_widening_multiplies_both_halves_in_logs(
 @pytest.mark.parametrize("factor", [0.0, -1.0, math.nan, math.inf])
 def test_a_widening_is_a_finite_factor(factor: float) -> None:
     with pytest.raises(InputError, match="widening"):
-        an_interval(factor=factor)
+        Widening(factor)
+    with pytest.raises(InputError, match="widening"):
+        Widening(expected=factor)
 
 
 @given(slowdown=st.floats(0.2, 20.0), log_slowdown=st.floats(-0.2, 1.0), at=st.floats(0.0, 1.0))
@@ -163,9 +183,9 @@ def test_an_interval_widened_by_a_score_just_holds_what_was_measured(
     needed = score(an_interval(log_slowdown, at), slowdown)
     assert needed >= 0.0
     if needed > 1e-3:
-        wide = an_interval(log_slowdown, at, factor=needed * (1 + 1e-9))
+        wide = an_interval(log_slowdown, at, widening=Widening(needed * (1 + 1e-9)))
         assert wide.lower <= slowdown <= wide.upper
-        narrow = an_interval(log_slowdown, at, factor=needed * 0.999)
+        narrow = an_interval(log_slowdown, at, widening=Widening(needed * 0.999))
         assert not narrow.lower <= slowdown <= narrow.upper
 
 
@@ -181,19 +201,30 @@ def scores_of(
     }
 
 
+def test_a_mean_counts_only_as_far_as_its_own_error_does_not_explain_it() -> None:
+    said = an_interval(0.2, 0.1)
+    assert said.expected is not None
+    high = math.log(said.expected[1])
+    assert expected_score(said, 0.25, 0.06) == 0.0
+    assert expected_score(said, high, 0.0) == pytest.approx(1.0)
+    missed = math.hypot(high - 0.2, 0.05)
+    assert expected_score(said, 0.2 + missed, 0.05) == pytest.approx(1.0)
+
+
 def test_without_co_runs_nothing_is_widened() -> None:
-    assert widening({}) == UNWIDENED
-    assert widening({"a": [], "b": []}) == UNWIDENED
+    assert widening_factor({}) == widening_factor({"a": [], "b": []}) == 1.0
     assert (UNWIDENED.factor, UNWIDENED.groups, UNWIDENED.pairs) == (1.0, 0, 0)
 
 
-def test_few_applications_widen_by_the_worst_and_never_narrow() -> None:
-    assert widening({"a": [0.1, 2.5]}).factor == 2.5
-    assert widening({"a": [0.1, 2.5], "b": [3.5] * 3}).factor == 3.5
-    for apps in range(1, 10):
-        found = widening({f"app{k}": [0.1, 0.2, 0.3] for k in range(apps)})
-        assert (found.factor, found.groups, found.pairs) == (1.0, apps, 3 * apps)
-    assert widening({f"app{k}": [0.1, 0.2, 0.3] for k in range(10)}).factor == 0.3
+def test_few_applications_widen_by_the_worst_and_more_narrow_step_by_step() -> None:
+    assert widening_factor({"a": [0.1, 2.5]}) == 2.5
+    assert widening_factor({"a": [0.1, 2.5], "b": [3.5] * 3}) == 3.5
+    factors = [
+        widening_factor({f"app{k}": [0.1, 0.2, 0.3] for k in range(apps)})
+        for apps in (1, 2, 4, 5, 10, 1000)
+    ]
+    half, two_thirds = math.sqrt(0.3), 0.3 ** (2.0 / 3.0)
+    assert factors == pytest.approx([1.0, 1.0, 1.0, half, two_thirds, 0.3], rel=0.01)
 
 
 @given(
@@ -204,28 +235,25 @@ def test_few_applications_widen_by_the_worst_and_never_narrow() -> None:
     ),
     level=st.floats(0.05, 0.95),
 )
-def test_a_widening_is_one_of_the_scores_and_knows_no_order(
+def test_a_factor_knows_no_order_and_is_one_of_the_scores_where_it_widens(
     scores: dict[str, list[float]], level: float
 ) -> None:
-    found = widening(scores, level)
-    everything = [value for values in scores.values() for value in values]
-    assert found.pairs == len(everything)
-    assert found.groups == sum(bool(values) for values in scores.values())
-    assert found.factor in (1.0, 1e-3, *everything)
-    assert widening(dict(reversed(list(scores.items()))), level) == found
-    assert widening({app: values[::-1] for app, values in scores.items()}, level) == found
-    assert widening(scores, min(level + 0.04, 0.99)).factor >= found.factor
+    found = widening_factor(scores, level)
+    assert found <= 1.0 or found in [value for values in scores.values() for value in values]
+    assert widening_factor(dict(reversed(list(scores.items()))), level) == found
+    assert widening_factor({app: values[::-1] for app, values in scores.items()}, level) == found
+    assert widening_factor(scores, min(level + 0.04, 0.99)) >= found
 
 
 def test_an_application_counts_once_however_often_it_ran() -> None:
     few = scores_of(12)
     often = {app: values * (50 if app == "app3" else 1) for app, values in few.items()}
-    assert widening(often).factor == widening(few).factor
+    assert widening_factor(often) == widening_factor(few)
 
 
 def test_the_more_applications_differ_the_wider_it_gets() -> None:
     factors = [
-        np.median([widening(scores_of(12, between=between, seed=k)).factor for k in range(20)])
+        np.median([widening_factor(scores_of(12, between=between, seed=k)) for k in range(20)])
         for between in (0.0, 0.5, 1.0)
     ]
     assert factors[0] == pytest.approx(1.645, rel=0.1)
@@ -241,13 +269,13 @@ def test_an_application_that_was_not_seen_is_held_as_often_as_the_level_says(app
             app: [3.0 * v for v in values] for app, values in scores_of(apps + 1, seed=seed).items()
         }
         unseen = scores.pop("app0")
-        held.append(np.mean(np.array(unseen) <= widening(scores).factor))
+        held.append(np.mean(np.array(unseen) <= widening_factor(scores)))
     assert 0.84 <= np.mean(held) <= 0.96
 
 
 @pytest.mark.parametrize("wrong", [-1.0, math.nan, math.inf])
 def test_what_is_no_score_is_refused(wrong: float) -> None:
     with pytest.raises(InputError, match="scores"):
-        widening({"a": [1.0], "b": [wrong, 2.0]})
+        widening_factor({"a": [1.0], "b": [wrong, 2.0]})
     with pytest.raises(InputError, match="level"):
-        widening({"a": [1.0]}, level=1.0)
+        widening_factor({"a": [1.0]}, level=1.0)

@@ -188,17 +188,19 @@ def test_widened_predictions_keep_their_median_and_say_when_they_are_calibrated(
 ) -> None:
     file, company = files["program00"], {"program01": signatures["program01"]}
     plain = predict.predict_colocated(file, company)
-    wide = predict.predict_colocated(file, company, widening=Widening(0.5, 9))
-    sure = predict.predict_colocated(file, company, widening=Widening(0.5, 10))
+    wide = predict.predict_colocated(file, company, widening=Widening(0.5, 4, expected=0.5))
+    sure = predict.predict_colocated(file, company, widening=Widening(0.5, 5, expected=0.5))
     assert plain.slowdown == predict.slowdown_colocated(file, company)
     assert wide.slowdown.median == plain.slowdown.median
-    for end in ("lower", "upper"):
+    for end in ("lower", "upper", "expected_lower", "expected_upper"):
         one, two = (
-            math.log(getattr(said.slowdown, end) / said.slowdown.median) for said in (plain, wide)
+            abs(math.log(getattr(said.slowdown, end) / said.slowdown.median))
+            for said in (plain, wide)
         )
-        assert two == pytest.approx(0.5 * one)
+        # Upper ends of the wider interval may be at what the machine can do.
+        assert two == pytest.approx(0.5 * one) or (end.endswith("upper") and one > two > 0.5 * one)
     assert sure.slowdown == dataclasses.replace(wide.slowdown, calibrated=True)
     assert not wide.slowdown.calibrated
-    assert any("9 other applications" in warning for warning in wide.warnings)
+    assert any("4 other applications" in warning for warning in wide.warnings)
     assert any("8 groups" in warning and "10 groups" in warning for warning in plain.warnings)
     assert not any("not calibrated" in warning for warning in sure.warnings)

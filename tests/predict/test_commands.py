@@ -196,7 +196,8 @@ def test_predict_in_an_environment_from_a_file(
     )
     assert both["slowdown"]["median"] > 1.2
     shown = kongming("predict", "chaser", "--fingerprint", file).stdout
-    for word in ("chaser, cross-core", "slowdown", "driven by", "memory", "90 % interval"):
+    words = ("chaser, cross-core", "slowdown", "driven by", "memory", "one run", "median of many")
+    for word in (*words, "90 %"):
         assert word in shown
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -92,8 +93,10 @@ def test_signature_survives(fingerprint: Fingerprint, iterations: int, placement
 @given(st.floats(1e-6, 1e6), st.floats(1, 3), st.floats(1, 3), st.floats(0.01, 0.99))
 def test_interval_survives(median: float, below: float, above: float, level: float) -> None:
     interval = Interval(median, median / below, median * above, level, calibrated=False)
-    message = through_bytes(to_message(interval, predictor_pb2.Interval))
-    assert values.interval_from_message(message) == interval
+    surer = replace(interval, expected_lower=median / below**0.5, expected_upper=median)
+    for one in (interval, surer):
+        message = through_bytes(to_message(one, predictor_pb2.Interval))
+        assert values.interval_from_message(message) == one
 
 
 @pytest.mark.parametrize("placement", [*PLACEMENTS, None])
@@ -252,6 +255,20 @@ def test_interval_that_cannot_be_true_is_refused(bounds: tuple[float, float, flo
     lower, median, upper = bounds
     message = predictor_pb2.Interval(lower=lower, median=median, upper=upper, level=0.9)
     with pytest.raises(InputError, match="slowdown"):
+        values.interval_from_message(message, "slowdown")
+
+
+@pytest.mark.parametrize(
+    "expected",
+    [
+        {"expected_lower": 1.0},
+        {"expected_lower": 2.5, "expected_upper": 3.0},
+        {"expected_lower": 1.0, "expected_upper": math.nan},
+    ],
+)
+def test_expected_interval_that_cannot_be_true_is_refused(expected: dict[str, float]) -> None:
+    message = predictor_pb2.Interval(lower=1.0, median=2.0, upper=3.0, level=0.9, **expected)
+    with pytest.raises(InputError, match="expected"):
         values.interval_from_message(message, "slowdown")
 
 

@@ -6,10 +6,8 @@ import math
 import statistics
 from collections.abc import Iterable, Sequence
 
-import numpy as np
-
-from kongming.learning import intervals
-from kongming.learning.model_file import FrozenModel, ModelFile
+from kongming.learning.model_file import ModelFile
+from kongming.learning.scorer import Scorer, scorer_of
 from kongming.records.answers import Realised
 from kongming.store.service_entries import StoredRealised
 
@@ -49,27 +47,16 @@ def promised(file: ModelFile, model: str | None = None, *, level: float = 0.9) -
     what the scores of finished runs are held against. Of the quick variant where there is one,
     for live fingerprints are quick. ``model`` None is the chosen one."""
     variant = file.variants.get("quick", file.variants["full"])
-    frozen = variant.models.get(model or variant.chosen, variant.model())
+    scorer = scorer_of(variant, model if model in variant.models else None)
+    frozen = scorer.frozen
     return [
-        residual / _half(frozen, variant.noise, severity, residual, level)
-        for residual, severity in zip(
-            frozen.residuals.tolist(), frozen.severities.tolist(), strict=True
-        )
+        residual / _half(scorer, error, residual, level)
+        for residual, error in zip(frozen.residuals.tolist(), frozen.errors.tolist(), strict=True)
     ]
 
 
-def _half(
-    frozen: FrozenModel, noise: float, severity: float, residual: float, level: float
-) -> float:
-    """Of the interval that this model says at such a severity, on the residual's side, in logs."""
-    said = intervals.interval(
-        0.0,
-        severity,
-        residuals=np.asarray(frozen.residuals),
-        severities=np.asarray(frozen.severities),
-        noise=noise,
-        lowest=-math.inf,
-        groups=frozen.groups,
-        level=level,
-    )
-    return abs(math.log(said.upper if residual >= 0.0 else said.lower))
+def _half(scorer: Scorer, error: float, residual: float, level: float) -> float:
+    """Of the interval that this model says at such an error, on the residual's side, in logs."""
+    said = scorer.interval(scorer.frozen.worst, error, level)
+    end = said.upper if residual >= 0.0 else said.lower
+    return abs(math.log(end / said.median))

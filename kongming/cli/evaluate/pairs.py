@@ -379,7 +379,12 @@ def _score(
         "dropped": dict(held.dropped) | untrained,
         "not_predicted": predicted.reasons,
         "widening": {
-            app: {"factor": w.factor, "groups": w.groups, "pairs": w.pairs}
+            app: {
+                "factor": w.factor,
+                "expected": w.expected,
+                "groups": w.groups,
+                "pairs": w.pairs,
+            }
             for app, w in predicted.widenings.items()
         },
         "selected": scores.selected(files),

@@ -265,7 +265,12 @@ def _interval(file: ModelFile, frozen: FrozenModel, widening: Widening) -> dict[
         "widening": widening.factor,
         "applications": widening.groups,
         "coruns": widening.pairs,
-        "idle": {"lower": idle.lower, "upper": idle.upper},
+        "idle": {
+            "lower": idle.lower,
+            "upper": idle.upper,
+            "expected_lower": idle.expected_lower,
+            "expected_upper": idle.expected_upper,
+        },
     }
 
 

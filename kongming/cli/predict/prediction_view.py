@@ -21,16 +21,20 @@ _WORTH_A_WORD = 1.02
 
 
 def add_runtime(grid: Table, runtime: Interval, unit: str) -> None:
-    """Add a row with the runtime, or the application's own metric, and its interval."""
+    """Add rows with the runtime, or the application's own metric, and its two intervals: where one
+    run will fall, and where the median of many will."""
     from rich.text import Text
 
     sure = "" if runtime.calibrated else ", not calibrated"
     grid.add_row(
         "runtime" if unit == "s" else "metric",
         Text(f"{_value(runtime.median, unit)}", style="bold"),
-        f"{100.0 * runtime.level:g} % interval {_value(runtime.lower, unit)} to "
-        f"{_value(runtime.upper, unit)}{sure}",
+        f"one run {_value(runtime.lower, unit)} to {_value(runtime.upper, unit)} "
+        f"({100.0 * runtime.level:g} %{sure})",
     )
+    if runtime.expected is not None:
+        low, high = runtime.expected
+        grid.add_row("", "", f"median of many {_value(low, unit)} to {_value(high, unit)}")
 
 
 def add_slowdown(grid: Table, slowdown: Interval, solo: float | None, unit: str) -> None:

@@ -17,7 +17,7 @@ from kongming.learning.consensus import consensus
 from kongming.learning.registry import STACK
 from kongming.learning.validation import Validation
 
-__all__ = ["stacked"]
+__all__ = ["disagreement", "stacked"]
 
 LEAST_SCORED = 10
 """Minimum number of left-out runs: with fewer the members cannot be validated."""
@@ -36,3 +36,9 @@ def stacked(members: Sequence[Validation], y: Floats) -> Validation | None:
     return Validation(
         STACK, first.rows, y[first.rows] - predicted, first.weights, first.folds, predicted
     )
+
+
+def disagreement(members: Sequence[Validation]) -> Floats:
+    """Return (n,): the standard deviation of the members' predictions for each left-out run."""
+    predicted = np.stack([member.predictions for member in members], axis=1)
+    return np.asarray(predicted.std(axis=1, ddof=1), dtype=np.float64)

@@ -88,12 +88,14 @@ class Interval(_message.Message):
     LEVEL_FIELD_NUMBER: _builtins.int
     CALIBRATED_FIELD_NUMBER: _builtins.int
     AT_LEAST_FIELD_NUMBER: _builtins.int
+    EXPECTED_LOWER_FIELD_NUMBER: _builtins.int
+    EXPECTED_UPPER_FIELD_NUMBER: _builtins.int
     median: _builtins.float
     """In the unit of what it is an interval of, as the bounds are."""
     lower: _builtins.float
-    """Lower bound, in the unit of the median."""
+    """Lower bound of the "run" interval, in which one run will fall, in the unit of the median."""
     upper: _builtins.float
-    """Upper bound, in the unit of the median."""
+    """Upper bound of the "run" interval, in the unit of the median."""
     level: _builtins.float
     """Probability, above 0 and below 1."""
     calibrated: _builtins.bool
@@ -102,6 +104,12 @@ class Interval(_message.Message):
     """Whether it was predicted at the edge of the training runs, because what was read lies beyond it:
     the slowdown is as said or more.
     """
+    expected_lower: _builtins.float
+    """Lower bound of the "expected" interval, in the unit of the median: there the median of many
+    runs will fall. Both of its bounds or neither.
+    """
+    expected_upper: _builtins.float
+    """Upper bound of the "expected" interval, in the unit of the median."""
     def __init__(
         self,
         *,
@@ -111,12 +119,21 @@ class Interval(_message.Message):
         level: _builtins.float = ...,
         calibrated: _builtins.bool = ...,
         at_least: _builtins.bool = ...,
+        expected_lower: _builtins.float | None = ...,
+        expected_upper: _builtins.float | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_expected_lower", b"_expected_lower", "_expected_upper", b"_expected_upper", "expected_lower", b"expected_lower", "expected_upper", b"expected_upper"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["at_least", b"at_least", "calibrated", b"calibrated", "level", b"level", "lower", b"lower", "median", b"median", "upper", b"upper"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_expected_lower", b"_expected_lower", "_expected_upper", b"_expected_upper", "at_least", b"at_least", "calibrated", b"calibrated", "expected_lower", b"expected_lower", "expected_upper", b"expected_upper", "level", b"level", "lower", b"lower", "median", b"median", "upper", b"upper"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__expected_lower: _TypeAlias = _typing.Literal["expected_lower"]  # noqa: Y015
+    _WhichOneofArgType__expected_lower: _TypeAlias = _typing.Literal["_expected_lower", b"_expected_lower"]  # noqa: Y015
+    _WhichOneofReturnType__expected_upper: _TypeAlias = _typing.Literal["expected_upper"]  # noqa: Y015
+    _WhichOneofArgType__expected_upper: _TypeAlias = _typing.Literal["_expected_upper", b"_expected_upper"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__expected_lower) -> _WhichOneofReturnType__expected_lower | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__expected_upper) -> _WhichOneofReturnType__expected_upper | None: ...
 
 Global___Interval: _TypeAlias = Interval  # noqa: Y015
 

@@ -80,7 +80,7 @@ def test_many_rows_are_scored_as_each_alone(logs: list[list[float]]) -> None:
 
     for i, row in enumerate(rows):
         said = predict_environment(file, dict(zip(NAMES, np.exp(row).tolist(), strict=True)))
-        interval = scorer.interval(scores.log_slowdown[i], scores.severity[i], 0.9)
+        interval = scorer.interval(scores.log_slowdown[i], scores.error[i], 0.9)
         assert interval.median == pytest.approx(said.slowdown.median, rel=1e-12)
         assert interval.upper == pytest.approx(said.slowdown.upper, rel=1e-12)
         assert bool(scores.outside[i]) is said.extrapolating
