@@ -99,8 +99,10 @@ def tails(residuals: Floats, errors: Floats, *, noise: float, level: float) -> T
     scores = np.sort(residuals / np.hypot(errors, noise))
     upper, enough = _tail(scores, tail)
     lower, _ = _tail(-scores[::-1], tail)
-    reach = NormalDist().inv_cdf(1.0 - tail) * noise
-    return Tails(max(lower, 0.0), max(upper, 0.0), enough, reach)
+    normal = NormalDist().inv_cdf(1.0 - tail)
+    # Too few residuals may all be small by chance.
+    least = 0.0 if enough else normal
+    return Tails(max(lower, least), max(upper, least), enough, normal * noise)
 
 
 def interval(

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["AUTO", "KINDS", "REMOVED", "STACK", "Kind", "Space", "model_kind", "model_names"]
 
 AUTO = "auto"
-"""The name for STACK, or where there are too few runs for it the simplest of the best models."""
+"""The name for STACK; where its members were not all asked for, for the simplest of the best."""
 
 STACK = "STACK"
 """The mean of the ``member`` models, shrunk by their disagreement (see ``consensus``)."""

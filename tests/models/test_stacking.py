@@ -8,7 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
+from kongming.learning import model_file
 from kongming.learning.consensus import consensus
+from kongming.learning.predict import predict_environment
 from kongming.learning.training import train_application
 from kongming.learning.usefulness import better
 from tests.models import synthetic
@@ -63,3 +65,21 @@ def test_training_says_when_no_model_is_better_than_saying_nothing() -> None:
     assert sensitive["reason"] == "it is the mean of the penalised models"
     assert sensitive["models"]["STACK"]["not_better_than"] == []
     assert "MEAN" in sensitive["models"]["MEAN"]["not_better_than"]
+
+
+@pytest.mark.parametrize("induced", [2, 6])
+def test_the_smallest_profile_is_answered_by_the_mean_too(induced: int) -> None:
+    runs = synthetic.campaign("small", {"memory.random.128M": 0.8}, solos=3)
+    solo = [run for run in runs if run.kind == "solo"]
+    loaded = [run for run in runs if run.kind == "induced"]
+    few = [*solo, *loaded[:: len(loaded) // induced][:induced]]
+    document = train_application(few)
+    assert document["runs"]["total"] == 3 + induced
+    assert {variant["chosen"] for variant in document["variants"].values()} == {"STACK"}
+    file = model_file.read(document)
+    idle = {name: 1.0 * seconds for name, seconds in synthetic.IDLE.items()}
+    said = predict_environment(file, idle).slowdown
+    assert said.expected is not None
+    assert said.lower < said.expected[0] <= said.median <= said.expected[1] < said.upper
+    assert said.median == pytest.approx(1.0, abs=0.05)
+    assert not said.calibrated

@@ -19,19 +19,15 @@ from kongming.learning.validation import Validation
 
 __all__ = ["disagreement", "stacked"]
 
-LEAST_SCORED = 10
-"""Minimum number of left-out runs: with fewer the members cannot be validated."""
 
+def stacked(members: Sequence[Validation], y: Floats) -> Validation:
+    """Return the stack's validation from those of its members, two or more, over the same folds.
+    ``y`` (n,) are the measured log slowdowns.
 
-def stacked(members: Sequence[Validation], y: Floats) -> Validation | None:
-    """Return the stack's validation from those of its members over the same folds; None for fewer
-    than two members, or too few left-out runs. ``y`` (n,) are the measured log slowdowns.
+    However few runs there are, nothing is selected: the fewer there are, the less validation can
+    tell models apart, and the more their mean gains.
     """
-    if len(members) < 2:
-        return None
     first = members[0]
-    if len(set(first.rows.tolist())) < LEAST_SCORED:
-        return None
     predicted = consensus(np.stack([member.predictions for member in members], axis=1))
     return Validation(
         STACK, first.rows, y[first.rows] - predicted, first.weights, first.folds, predicted
