@@ -287,6 +287,9 @@ class Engine:
             world.company(slot)
         taken = [float(slots.taken_at[s]) for s in ready if not math.isnan(slots.taken_at[s])]
         known = [slot for slot in ready if not math.isnan(slots.general[slot])]
+        if state == "ready" and not any(slots.lenders[slot] == 0 for slot in known):
+            state = "unreferenced"
+            reason = "It was never idle for long enough to have an idle reference."
         general, slowdown = None, {}
         if known:
             worst = max(known, key=lambda slot: slots.general[slot])

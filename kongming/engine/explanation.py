@@ -29,9 +29,11 @@ class Explainer:
         world = self._world
         view = world.nodes.find(question.node)
         slot = view.slots[forecast.domain]
-        model = self._forecaster.model(question, forecast.placement)
+        model = None
+        if forecast.basis == "model":
+            model = self._forecaster.model(question, forecast.placement)
         logs = self._forecaster.met(question, world.company(slot), view)
-        idle = world.slots.idle[slot]
+        idle = world.baseline(slot)
         if model is None:
             return Explanation(forecast, self._shares(logs, idle, view.by))
         awake = self._forecaster.awake(question, world.company(slot))

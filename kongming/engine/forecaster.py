@@ -61,6 +61,8 @@ class Forecaster:
         model = self.model(question, placement)
         slot = self._slot(question, view, model)
         company = world.company(slot)
+        if model is not None and not world.is_readable(slot, model):
+            model = None
         age = self._age(slot, now)
         stale = age is not None and age > world.slots.ttl_s[slot]
         if stale and question.stale_policy == "refuse":
@@ -228,42 +230,62 @@ class Forecaster:
         )
         node_id, domain = found.view.facts.id, int(world.slots.domain[slot])
         forecast = answering.forecast_of(said, node_id, domain, found.placement, model)
-        if node_id == model.file.node_id:
-            return forecast
         if is_carried:
-            return replace(
-                forecast, notes=(*forecast.notes, answering.carried_note(model, found.view))
-            )
+            note = answering.carried_note(model, found.view)
+            forecast = replace(forecast, notes=(*forecast.notes, note))
+        return self._borrowed(forecast, found) if is_carried else forecast
+
+    def _borrowed(self, forecast: Forecast, found: _Found) -> Forecast:
+        lenders = int(self._world.slots.lenders[found.slot])
+        if not lenders:
+            return forecast
+        nodes = "that of one node" if lenders == 1 else f"the median of {lenders} nodes"
+        warning = (
+            f"{found.view.facts.name} has no idle reference: {nodes} of the same CPU model and "
+            "caches was taken for it."
+        )
         return replace(
             forecast,
-            warnings=(
-                *forecast.warnings,
-                f"{found.view.facts.name} has no idle reference: its readings were taken as they "
-                "are by a model that was trained on another node.",
-            ),
+            slowdown=replace(forecast.slowdown, calibrated=False),
+            runtime_s=None
+            if forecast.runtime_s is None
+            else replace(forecast.runtime_s, calibrated=False),
+            warnings=(*forecast.warnings, warning),
         )
 
     def _node_only(self, question: Question, found: _Found) -> Forecast:
         slots = self._world.slots
-        slowed = found.logs - slots.idle[found.slot]
+        slowed = found.logs - self._world.baseline(found.slot)
+        name = found.view.facts.name
         if np.isnan(slowed).all():
             raise UntrainedError(
-                f"{question.app} has no model, and {found.view.facts.name} no idle reference that "
-                "its general slowdown could be told by.",
-                hint=f"Profile {question.app}, or let the node's agent take a reference.",
+                f"{name} has no idle reference, no node like it has one, and its history is too "
+                f"short to tell what is slow on it: nothing can be said of {question.app} there.",
+                hint="Let the node's agent take a reference, or on the node: kongming reference",
             )
-        return Forecast(
+        bounded = not slots.has_reference(np.array([found.slot]))[0]
+        slowdown = answering.general(slowed, question.level)
+        if bounded:
+            why = (
+                f"{name} has no idle reference, and no node like it: this is its general slowdown "
+                f"over its fastest readings so far, so it is at least so slow. It knows nothing of "
+                f"{question.app}."
+            )
+        else:
+            why = (
+                f"{self._world.catalog.why_untrained(question.app)}: this is the node's general "
+                "slowdown, which knows nothing of it."
+            )
+        forecast = Forecast(
             app=question.app,
             node_id=found.view.facts.id,
             domain=int(slots.domain[found.slot]),
             placement=found.placement,
             basis="node-only",
-            slowdown=answering.general(slowed, question.level),
-            warnings=(
-                f"{self._world.catalog.why_untrained(question.app)}: this is the node's general "
-                "slowdown, which knows nothing of it.",
-            ),
+            slowdown=replace(slowdown, at_least=bounded),
+            warnings=(why,),
         )
+        return self._borrowed(forecast, found)
 
     def _impacts(self, question: Question, found: _Found) -> Mapping[str, ResidentImpact]:
         world = self._world

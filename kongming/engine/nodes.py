@@ -35,6 +35,21 @@ class NodeView:
     by: str = ""
 
 
+Hardware = tuple[str, str, str, int, int, int]
+"""What nodes of one kind have in common: architecture, CPU and caches."""
+
+
+def hardware(node: NodeFacts) -> Hardware:
+    return (
+        node.architecture,
+        node.cpu_vendor,
+        node.cpu_model,
+        node.l1d_bytes,
+        node.l2_bytes,
+        node.llc_bytes,
+    )
+
+
 def domain_of(node: NodeFacts, cpu: int) -> int | None:
     """The last-level cache domain that holds a CPU: its place in ``NodeFacts.llc_cpus``; 0 where
     the node names none, None where none holds it."""

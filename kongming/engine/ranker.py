@@ -293,9 +293,12 @@ class Ranker:
             found[chosen] = np.nanmean(slowed, axis=1)
             asked.history.update(zip(places, map(_Reading, slowed), strict=True))
             return
-        counted = carried(chosen, slots, world.own_node(asked.model))
+        own = world.own_node(asked.model)
+        counted = carried(chosen, slots, own)
         scores = scoring.score(asked.model, met, slowed, counted, awake)
-        found[chosen] = scores.log_slowdown
+        # Times of another node mean nothing to the model unless they are slowdowns.
+        known = counted | (slots.node[chosen] == own)
+        found[chosen] = np.where(known, scores.log_slowdown, math.nan)
         for i, place in enumerate(places):
             asked.history[place] = _Reading(
                 slowed[i],
@@ -454,9 +457,10 @@ class Ranker:
         error = float(matrix.error[row, slot]) if history is None else history.error
         limit = float(matrix.limit[row, slot]) if history is None else history.limit
         edge = bool(matrix.at_least[row, slot]) if history is None else history.at_least
-        return scorer.interval(
+        said = scorer.interval(
             log_slowdown, error, asked.request.level, widening, limit=limit, at_least=edge
         )
+        return replace(said, calibrated=False) if slots.lenders[slot] else said
 
     def _ranked(
         self,

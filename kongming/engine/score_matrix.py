@@ -109,6 +109,8 @@ class Matrix:
         )
         row = model.row
         other = (suite != model.suite) & (suite != ANY_SUITE)
+        # Times of another node mean nothing to the model unless they are slowdowns.
+        other |= ~environments.referenced & (environments.node != own_node)
         scores.log_slowdown[other] = math.nan
         scores.variant[other] = scoring.NEITHER
         self.log_slowdown[row, chosen] = scores.log_slowdown

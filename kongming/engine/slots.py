@@ -31,7 +31,8 @@ class Slots:
     """Slots count up from 0 and are used again when a node is dropped. ``width`` is the number
     of columns that every vector here has.
 
-    ``idle`` is NaN where there is no reference of the suite that the newest fingerprint is of.
+    ``idle`` is NaN where there is no reference of the suite that the newest fingerprint is of;
+    where ``lenders`` is above 0 it is the median of so many like nodes' references.
     ``met`` is what a newcomer would meet, ``slowed`` the same over ``idle``. ``taken_at`` is NaN
     where ``latest`` is the idle reference itself. ``version`` counts every change.
     """
@@ -61,6 +62,7 @@ class Slots:
         self.history = np.full((rows, settings.history, self.width), math.nan, dtype=np.float32)
         self.history_at = np.full((rows, settings.history), math.nan)
         self.kept = np.zeros(rows, dtype=np.int64)
+        self.lenders = np.zeros(rows, dtype=np.int32)
 
     def add(self, node: int, domain: int) -> int:
         """A slot for a domain of which nothing is known yet."""
@@ -80,7 +82,7 @@ class Slots:
         self.node[slot] = -1
         self.suite[slot] = -1
         self.ready[slot] = False
-        self.kept[slot] = 0
+        self.kept[slot] = self.lenders[slot] = 0
         self.ttl_s[slot] = self._settings.ttl_s
         for one in (self.idle, self.latest, self.met, self.slowed, self.history, self.history_at):
             one[slot] = math.nan
@@ -104,6 +106,7 @@ class Slots:
             self.ready[slot] = True
         if suite in (self.suite[slot], ANY_SUITE):
             self.idle[slot] = vector
+            self.lenders[slot] = 0
         self.version[slot] += 1
 
     def put_fingerprint(
@@ -122,6 +125,7 @@ class Slots:
             self.suite[slot] = suite
             found = self.reference(slot, suite)
             self.idle[slot] = math.nan if found is None else found
+            self.lenders[slot] = 0
         self.latest[slot] = vector
         self.taken_at[slot] = taken_at
         self.ready[slot] = True
@@ -133,6 +137,23 @@ class Slots:
         references = self._references[slot]
         found = references.get(suite, references.get(ANY_SUITE))
         return None if found is None else fitted(found, self.width)
+
+    def lend(self, slot: int, references: Sequence[Floats]) -> None:
+        """Take the median of other nodes' references (C,) for its own, which is not known."""
+        self.lenders[slot] = len(references)
+        self.idle[slot] = math.nan
+        if references:
+            known = np.array([fitted(one, self.width) for one in references])
+            some = ~np.isnan(known).all(axis=0)
+            self.idle[slot, some] = np.nanmedian(known[:, some], axis=0)
+
+    def fastest(self, slot: int) -> Floats | None:
+        """(C,) the least of each surrogate over the history; None with fewer than two
+        fingerprints."""
+        n = min(int(self.kept[slot]), self._settings.history)
+        if n < 2:
+            return None
+        return np.asarray(np.fmin.reduce(self.history[slot, :n], axis=0), dtype=np.float64)
 
     def movement(self, slot: int) -> Movement:
         return self._movements[slot]
@@ -243,5 +264,6 @@ _FILLINGS: Sequence[tuple[str, float]] = (
     ("history", math.nan),
     ("history_at", math.nan),
     ("kept", 0),
+    ("lenders", 0),
 )
 """The arrays that grow with the slots, and what a new row holds."""

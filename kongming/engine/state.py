@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable, Mapping
+from itertools import chain, islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +20,7 @@ from kongming.engine import scoring
 from kongming.engine.assignments import Resident
 from kongming.engine.catalog import Catalog, Pressure
 from kongming.engine.columns import Columns, fitted, fitted_rows
-from kongming.engine.nodes import MOST_DOMAINS, Nodes, NodeView
+from kongming.engine.nodes import MOST_DOMAINS, Hardware, Nodes, NodeView, hardware
 from kongming.engine.residents import Company, Residents, ResidentTable
 from kongming.engine.score_matrix import Environments, HarmTable, Matrix, carried
 from kongming.engine.scoring import Served
@@ -38,6 +39,9 @@ _AT_ONCE = 1024
 
 _BUILT_AT_ONCE = 64
 """Slots whose company is worked out in one step of an answer."""
+
+_MOST_LENDERS = 32
+"""Like nodes whose references are taken for that of a node without one, at the most."""
 
 _URGENT_AT_ONCE = 512
 """Changed assignments that one question works out at the most."""
@@ -61,6 +65,7 @@ class World:
         self.harm = HarmTable()
         self._companies: dict[int, Company] = {}
         self._references: dict[int, tuple[bytes, dict[str, float] | None]] = {}
+        self._lenders: dict[tuple[Hardware, int], dict[int, None]] = {}
         self._dirty: set[int] = set()
         self._urgent: set[int] = set()
         self.generation = 0
@@ -93,6 +98,8 @@ class World:
             self.slots.drop(slot)
             self._companies.pop(slot, None)
             self._references.pop(slot, None)
+            for lenders in self._lenders.values():
+                lenders.pop(slot, None)
             self.table.replace(slot, np.empty((0, self.slots.width)), np.empty(0), [])
             for pending in (self._dirty, self._urgent):
                 pending.discard(slot)
@@ -116,6 +123,7 @@ class World:
         slot = self._slot(view, domain)
         code = ANY_SUITE if suite is None else self.catalog.suite(suite)
         self.slots.put_reference(slot, self.columns.logs(times, families, by), code)
+        self._lenders.setdefault((hardware(view.facts), code), {})[slot] = None
         self._changed(slot)
         if self.catalog.reference_changed(node_id):
             self._signatures_changed()
@@ -145,6 +153,7 @@ class World:
         )
         self.nodes.saw(view, taken_at)
         if newest:
+            self._borrow(view, slot)
             self._changed(slot, now if math.isfinite(now) else taken_at)
             if self.residents.on(node_id):
                 times = self.slots.taken_at[list(view.slots.values())].tolist()
@@ -217,6 +226,18 @@ class World:
     def is_carried(self, slot: int, model: Served) -> bool:
         """Whether the slot's environment counts by slowdowns over its own reference."""
         return bool(carried(np.array([slot]), self.slots, self.own_node(model))[0])
+
+    def is_readable(self, slot: int, model: Served) -> bool:
+        """Whether the slot's environment means anything to the model: it is of the model's own
+        node, or there is a reference that it can be carried over."""
+        return int(self.slots.node[slot]) == self.own_node(model) or self.is_carried(slot, model)
+
+    def baseline(self, slot: int) -> Floats:
+        """(C,) what slowdowns there are over: the idle node, or where that is not known the fastest
+        readings of its history; NaN without either."""
+        is_known = self.slots.has_reference(np.array([slot]))[0]
+        fastest = None if is_known else self.slots.fastest(slot)
+        return self.slots.idle[slot] if fastest is None else fastest
 
     # Freshness.
 
@@ -337,6 +358,7 @@ class World:
         counted = slots.has_reference(where) & (slots.node[where] != np.repeat(own, counts))
         read = slots.suite[where]
         fits = (read == np.repeat(suites, counts)) | (read == ANY_SUITE)
+        fits &= counted | (slots.node[where] == np.repeat(own, counts))
         logs = np.full(len(rows), math.nan)
         for model, start, count in zip(models, starts.tolist(), counts.tolist(), strict=True):
             if model is not None:
@@ -416,6 +438,17 @@ class World:
                 )
             slot = view.slots[domain] = self.slots.add(view.number, domain)
         return slot
+
+    def _borrow(self, view: NodeView, slot: int) -> None:
+        """A node without an idle reference of its own is taken to be as the fleet's like nodes."""
+        suite = int(self.slots.suite[slot])
+        if self.slots.reference(slot, suite) is None:
+            kind = hardware(view.facts)
+            lenders = chain.from_iterable(
+                self._lenders.get((kind, code), {}) for code in (suite, ANY_SUITE)
+            )
+            found = [self.slots.reference(one, suite) for one in islice(lenders, _MOST_LENDERS)]
+            self.slots.lend(slot, [one for one in found if one is not None])
 
     def _hold(self, view: NodeView, by: str) -> None:
         """Its readings are of these credentials from now on: to others, places of its own mean

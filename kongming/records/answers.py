@@ -19,9 +19,10 @@ from kongming.records.scaling import Scaled
 Basis = Literal["model", "node-only"]
 """What a prediction rests on: a model of the application, or the node's general slowdown."""
 
-NodeState = Literal["ready", "silent", "suspect", "stored"]
-"""ready: its agent reports. silent: no report within the timeout. suspect: it reported implausible
-values. stored: no agent is known, only stored measurements."""
+NodeState = Literal["ready", "unreferenced", "silent", "suspect", "stored"]
+"""ready: its agent reports. unreferenced: its agent reports, but has no idle reference yet, so what
+is slow on it cannot be told, or only over like nodes. silent: no report within the timeout.
+suspect: it reported implausible values. stored: no agent is known, only stored measurements."""
 
 
 class Answer:

@@ -17,6 +17,7 @@ from kongming.engine.load.nodes import (
     recent_fingerprints,
     suspicion_of,
 )
+from kongming.engine.nodes import hardware
 from kongming.engine.settings import Settings
 from kongming.records.errors import KongmingError, StoreError
 from kongming.records.fingerprint import NodeFacts
@@ -98,10 +99,14 @@ def load(
     ids = {node.id for node in chosen}
     residents = current_assignments(store, now)
     company = needs.company or any(one.node_id in ids for one in residents)
+    lacking = set()
     for node in facts if company else chosen:
-        for domain, reference in newest_references(store, node):
-            with tolerated():
-                engine.put_reference(node.id, domain, reference.times, reference.suite_version)
+        if not _put_references(engine, store, node):
+            lacking.add(hardware(node))
+    for node in () if company else facts:
+        # Like nodes lend theirs.
+        if node.id not in ids and hardware(node) in lacking:
+            _put_references(engine, store, node)
     for node in chosen:
         for domain, fingerprint in recent_fingerprints(store, node, settings.history):
             with tolerated():
@@ -144,6 +149,16 @@ def _put_models(
             widening = files.widening(app, placement)
             if widening is not None:
                 engine.put_widening(app, placement, widening)
+
+
+def _put_references(engine: Engine, store: Store, node: NodeFacts) -> bool:
+    """Whether the node has any."""
+    found = False
+    for domain, reference in newest_references(store, node):
+        with tolerated():
+            engine.put_reference(node.id, domain, reference.times, reference.suite_version)
+            found = True
+    return found
 
 
 def _is_wanted(node: NodeFacts, wanted: Collection[str] | None) -> bool:

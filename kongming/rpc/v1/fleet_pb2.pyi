@@ -63,6 +63,10 @@ class _NodeStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_NodeState.V
     """It reported implausible values: not ranked until it has sent enough plausible reports."""
     NODE_STATE_STORED: _NodeState.ValueType  # 4
     """No agent is known, only what was measured there."""
+    NODE_STATE_UNREFERENCED: _NodeState.ValueType  # 5
+    """Its agent reports, but it has no idle reference yet: it is predicted over those of like nodes, or
+    not ranked.
+    """
 
 class NodeState(_NodeState, metaclass=_NodeStateEnumTypeWrapper):
     """Whether a node takes part in ranking."""
@@ -76,6 +80,10 @@ NODE_STATE_SUSPECT: NodeState.ValueType  # 3
 """It reported implausible values: not ranked until it has sent enough plausible reports."""
 NODE_STATE_STORED: NodeState.ValueType  # 4
 """No agent is known, only what was measured there."""
+NODE_STATE_UNREFERENCED: NodeState.ValueType  # 5
+"""Its agent reports, but it has no idle reference yet: it is predicted over those of like nodes, or
+not ranked.
+"""
 Global___NodeState: _TypeAlias = NodeState  # noqa: Y015
 
 @_typing.final

@@ -23,7 +23,7 @@ from kongming.records.errors import (
     UnknownNameError,
     UntrainedError,
 )
-from kongming.records.questions import ColocationQuestion, Question
+from kongming.records.questions import ColocationQuestion, Question, RankQuestion
 from tests.server.core import worlds
 from tests.server.core.worlds import IDLE, NOW, PRESSURE, bound, expected, released, reserved
 
@@ -186,13 +186,42 @@ def test_slowdowns_of_another_node_are_put_onto_the_idle_times_of_the_training(
     assert forecast.warnings == ()
 
 
-def test_without_a_reference_the_times_count_as_they_are_with_a_warning(made: Engine) -> None:
+def test_without_a_reference_those_of_like_nodes_are_taken_with_a_warning(made: Engine) -> None:
+    twice = {name: 2.0 * seconds for name, seconds in IDLE.items()}
+    for number, idle in enumerate((IDLE, IDLE, twice)):
+        worlds.add_node(made, f"like-{number}", logs={}, idle=idle)
+    worlds.add_node(made, "unlike", logs={}, idle=twice, cpu_model="another")
     worlds.add_node(made, logs={"stream.triad": 0.4}, reference=False)
+    made.heartbeat("node-1", NOW)
 
     forecast = ask(made)
 
+    assert forecast.basis == "model"
     assert log_slowdown(forecast) == pytest.approx(0.2, abs=1e-6)
-    assert any("no idle reference" in warning for warning in forecast.warnings)
+    assert any("the median of 3 nodes" in warning for warning in forecast.warnings)
+    assert not forecast.slowdown.calibrated
+    states = {node.facts.id: node.state for node in made.nodes(NOW)}
+    assert states["node-1"] == "unreferenced"
+
+
+def test_without_any_reference_it_is_the_nodes_slowdown_over_its_own_fastest_readings(
+    made: Engine,
+) -> None:
+    worlds.add_node(made, logs=dict.fromkeys(IDLE, 2.0), taken_at=NOW - 30.0, reference=False)
+    with pytest.raises(UntrainedError, match="no idle reference"):
+        ask(made)
+    slower = worlds.fingerprint(worlds.slowed(dict.fromkeys(IDLE, 2.3)), NOW - 5.0)
+    made.put_fingerprint("node-1", 0, slower, now=NOW)
+
+    forecast = ask(made)
+
+    assert forecast.basis == "node-only"
+    assert log_slowdown(forecast) == pytest.approx(0.3, abs=1e-6)
+    assert forecast.slowdown.at_least
+    assert not forecast.slowdown.calibrated
+    assert made.rank(RankQuestion(app="memory"), NOW).nodes == ()
+    parts = made.explain(Question("memory", "node-1"), NOW).contributions
+    assert sum(part.log_slowdown for part in parts) == pytest.approx(0.3, abs=1e-6)
 
 
 def test_on_the_node_of_the_training_it_is_what_the_library_says(made: Engine) -> None:
