@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from kongming.engine.load.models import solo_repeats
 from kongming.learning import model_file as persist
 from kongming.learning import predict
 from kongming.learning.calibration import Calibration, CoRun, Score, calibrate, coruns_of
 from kongming.learning.intervals import UNWIDENED, Widening
+from kongming.learning.repeat_noise import Variance
 from kongming.learning.training import train_application
 from kongming.records.run import Run, Signature
 from tests import builders
@@ -204,3 +206,20 @@ def test_widened_predictions_keep_their_median_and_say_when_they_are_calibrated(
     assert any("4 other applications" in warning for warning in wide.warnings)
     assert any("8 groups" in warning and "10 groups" in warning for warning in plain.warnings)
     assert not any("not calibrated" in warning for warning in sure.warnings)
+
+
+def test_the_noise_of_other_programs_is_known_without_any_co_run() -> None:
+    def solos(app: str, *costs: float) -> list[Run]:
+        return [
+            builders.run(app, cost, started_at=f"2026-01-01T00:00:0{place}Z", campaign="c1")
+            for place, cost in enumerate(costs)
+        ]
+
+    drift = [1.0, 1.1, 1.21, 1.331]
+    found = solo_repeats([*solos("calm", 2.0, 2.0, 2.0), *solos("once", 2.0), *solos("up", *drift)])
+    assert found["calm"] == Variance(0.0, 2.0)
+    assert "once" not in found
+    assert found["up"].value == pytest.approx(math.log(1.1) ** 2 / 2.0)
+    others = {name: Variance(0.1**2, 6.0) for name in "abcd"}
+    assert Calibration(repeats=others).widening("new").pool.value == pytest.approx(0.1**2, rel=0.2)
+    assert Calibration(repeats={"new": Variance(0.1**2, 6.0)}).widening("new") == UNWIDENED

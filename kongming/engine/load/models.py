@@ -3,12 +3,16 @@ by co-runs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from kongming.learning.calibration import Calibration, calibrate, coruns_of
 from kongming.learning.intervals import Widening
 from kongming.learning.model_file import ModelFile, read
+from kongming.learning.repeat_noise import Variance
 from kongming.records.errors import KongmingError, StoreError
 from kongming.records.run import Run, Signature
 from kongming.store import Store
@@ -116,7 +120,8 @@ def calibration(
     *,
     model: str | None = None,
 ) -> Calibration:
-    """What the co-runs of a site say of intervals there; ``file_of`` gives an application's model.
+    """What the co-runs and solo runs of a site say of intervals there; ``file_of`` gives an
+    application's model.
 
     Raises:
         StoreError: the store cannot be read.
@@ -132,9 +137,10 @@ def calibration(
             fingerprints=False,
         )
 
-    runs = runs_of("corun")
+    runs, every_solo = runs_of("corun"), runs_of("solo")
+    repeats = solo_repeats(every_solo)
     if not runs:
-        return Calibration()
+        return Calibration(repeats=repeats)
     files: dict[str, ModelFile] = {}
     for app in sorted({run.app for run in runs}):
         file = file_of(app)
@@ -143,8 +149,27 @@ def calibration(
     neighbours = sorted({name for run in runs for name in run.neighbours})
     signatures = {name: newest_signatures(store, name, site) for name in neighbours}
     campaigns = {run.campaign for run in runs}
-    solos = [run for run in runs_of("solo") if run.campaign in campaigns]
-    return calibrate(files, signatures, coruns_of([*solos, *runs], files), model=model)
+    solos = [run for run in every_solo if run.campaign in campaigns]
+    found = calibrate(files, signatures, coruns_of([*solos, *runs], files), model=model)
+    return replace(found, repeats=repeats | dict(found.repeats))
+
+
+def solo_repeats(solos: Iterable[Run]) -> dict[str, Variance]:
+    """Return the variance of the log cost of each application's solo runs, from those that followed
+    each other in a campaign, so that slow drift is not counted."""
+    costs: dict[tuple[str, str, str], list[float]] = {}
+    for run in sorted(solos, key=lambda run: run.started_at):
+        costs.setdefault((run.app, run.identity, run.campaign), []).append(math.log(run.cost))
+    sums: dict[str, tuple[float, int]] = {}
+    for (app, _, _), logs in costs.items():
+        squares, degrees = sums.get(app, (0.0, 0))
+        squares += math.fsum((later - earlier) ** 2 for earlier, later in pairwise(logs)) / 2.0
+        sums[app] = squares, degrees + len(logs) - 1
+    return {
+        app: Variance(squares / degrees, float(degrees))
+        for app, (squares, degrees) in sums.items()
+        if degrees
+    }
 
 
 def newest_signatures(store: Store, app: str, site: Site) -> list[Signature]:
