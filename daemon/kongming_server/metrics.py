@@ -121,6 +121,12 @@ DECLARED: tuple[Declared, ...] = tuple(
             ("basis",),
         ),
         (
+            *("doubtful", "counter", "kongming_server_predictions_doubtful_total", "predictions"),
+            "Predictions given outside the training runs (extrapolating), at their edge (at_least) "
+            "or with an interval that is not calibrated (uncalibrated).",
+            ("reason",),
+        ),
+        (
             *("models", "gauge", "kongming_server_models_in_service", "models"),
             "Models in service, one for each application and placement.",
         ),
@@ -209,6 +215,7 @@ class Metrics:
     matrix_refresh: Histogram
     matrix_cells: Gauge
     predictions: Counter
+    doubtful: Counter
     models: Gauge
     realised_runs: Gauge
     realised_error: Gauge

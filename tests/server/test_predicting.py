@@ -98,6 +98,10 @@ def test_an_unknown_application_is_judged_by_the_node_alone(trained: ServerProce
     busy, idle = (asking.predict("never-seen", node) for node in ("node-1", "node-2"))
     assert busy.basis == idle.basis == predictor_pb2.BASIS_NODE_ONLY
     assert busy.slowdown.median > idle.slowdown.median
+    with urlopen(f"http://{trained.http}/metrics", timeout=10.0) as page:
+        counted = page.read().decode()
+    assert 'kongming_server_predictions_doubtful_total{reason="uncalibrated"} 2.0' in counted
+    assert 'kongming_server_predictions_doubtful_total{reason="at_least"} 0.0' in counted
 
 
 def test_the_mirror_answers_as_grpc_does(trained: ServerProcess) -> None:

@@ -23,6 +23,10 @@ class CountedPredictor(PredictorService):
             predictor_pb2.BASIS_MODEL: metrics.predictions.labels("model"),
             predictor_pb2.BASIS_NODE_ONLY: metrics.predictions.labels("node-only"),
         }
+        self._doubts = [
+            metrics.doubtful.labels(reason)
+            for reason in ("extrapolating", "at_least", "uncalibrated")
+        ]
 
     async def Predict(
         self, request: predictor_pb2.PredictRequest, context: Context
@@ -31,6 +35,16 @@ class CountedPredictor(PredictorService):
         for answer in response.answers:
             # An answer that is a failure has a prediction of no basis.
             counter = self._counters.get(answer.prediction.basis)
-            if counter is not None:
-                counter.inc()
+            if counter is None:
+                continue
+            counter.inc()
+            said = answer.prediction
+            doubts = (
+                said.extrapolating,
+                said.slowdown.at_least,
+                not said.slowdown.calibrated,
+            )
+            for doubt, is_so in zip(self._doubts, doubts, strict=True):
+                if is_so:
+                    doubt.inc()
         return response
