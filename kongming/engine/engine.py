@@ -289,7 +289,7 @@ class Engine:
         known = [slot for slot in ready if not math.isnan(slots.general[slot])]
         if state == "ready" and not any(slots.lenders[slot] == 0 for slot in known):
             state = "unreferenced"
-            reason = "It was never idle for long enough to have an idle reference."
+            reason = "It was never idle yet."
         general, slowdown = None, {}
         if known:
             worst = max(known, key=lambda slot: slots.general[slot])
