@@ -132,7 +132,7 @@ def read_context_table(
             for name, column in zip(names, cells, strict=True)
         ]
         contexts: dict[Context, int] = {}
-        owner = [contexts.setdefault(row, len(contexts)) for row in zip(*values, strict=True)]  # type: ignore[arg-type]
+        owner = [contexts.setdefault(row, len(contexts)) for row in zip(*values, strict=True)]
         numbers = np.array([row for row, _ in rows], dtype=np.float64)
         tables.append(
             ContextTable(

@@ -121,14 +121,16 @@ def design(
         raise InputError("--budget-machine-seconds and --experiments are two limits: give one.")
     if given := scale_options.context_values(context):
         limits = (budget, experiments or DEFAULT_EXPERIMENTS)
-        document = contexts.design(given, machines, scale_range, limits, target, done, terms, items)
+        chosen_runs = contexts.design(
+            given, machines, scale_range, limits, target, done, terms, items
+        )
         if out is not None:
-            write_design(out, document)
-            document["saved"] = str(out)
+            write_design(out, chosen_runs)
+            chosen_runs["saved"] = str(out)
         if as_json:
-            output.emit_json(document)
+            output.emit_json(chosen_runs)
         else:
-            contexts.show(document["experiments"])
+            contexts.show(chosen_runs["experiments"])
         return
     aim = None if target is None else configuration(target, "--target")
     kind: Any = optimality or ("I" if aim is not None else "A")

@@ -141,7 +141,7 @@ class ContextModel:
         """
         context = self.complete(given)
         fit = self.fit_at(context)
-        notes = ()
+        notes: tuple[str, ...] = ()
         if fit.owner < 0:
             notes = (f"there are no runs at {describe(self.columns, context)}",)
         values = dict(zip((column.name for column in self.columns), context, strict=True))

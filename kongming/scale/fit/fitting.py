@@ -223,7 +223,7 @@ def _of_stack(fit: StackFit, runs: Runs) -> _Judged:
     typical = runs.typical[order]
     shares = fit.weights(_corner(runs, 1.0))[0], fit.weights(_corner(runs, BEYOND))[0]
     means = 100.0 * np.mean(np.abs(left.errors[:alone]), axis=0) if alone else None
-    stack = []
+    stack: list[dict[str, Any]] = []
     for i, (name, member) in enumerate(zip(fit.names, fit.members, strict=True)):
         terms = backbone_of(member)
         stack.append(

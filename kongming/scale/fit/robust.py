@@ -78,7 +78,7 @@ def solve_robust(A: Floats, y: Floats, weights: Floats) -> Floats:
         bent = np.where(np.abs(ratio - 1.0) < 1e-6, 1.0, residual / (ratio - 1.0 + 1e-300)) ** 2
         own = weights * np.maximum(robust, _LEAST_WEIGHT) * bent
     root = np.sqrt(own)
-    return solve(B * root[:, None], root) / size
+    return np.asarray(solve(B * root[:, None], root) / size, dtype=np.float64)
 
 
 def doubt(runs: Runs, fit: ErnestFit) -> Floats:

@@ -52,7 +52,7 @@ class StackSpread:
             + LEFT_OUT * left_out
             + BEYOND * beyond
         )
-        return np.maximum(np.sqrt(total), LEAST)
+        return np.asarray(np.maximum(np.sqrt(total), LEAST), dtype=np.float64)
 
     def factor(self, deviation: float, level: float) -> float:
         """Upper end over the median, and median over the lower end."""
