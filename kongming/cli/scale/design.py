@@ -27,7 +27,6 @@ DEFAULT_EXPERIMENTS = 7
     short_help="Choose the experiments with the most information for their cost.",
     epilog=examples(
         "kongming scale design --machines 1..8 --scale 0.01..0.1 --target 64@1.0 --out design.json",
-        "kongming scale design --machines 1,2,4,8 --scale 0.01..0.1 --experiments 5",
         "kongming scale design --done runs.csv --context size_gb=40,type=large --target 12@1 "
         "--machines 2..12:2 --scale 1 --experiments 3",
     ),

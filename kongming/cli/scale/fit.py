@@ -36,7 +36,6 @@ KINDS = (
     short_help="Fit a scale model to a table of runs.",
     epilog=examples(
         "kongming scale fit runs.csv --name sort",
-        "kongming scale fit runs.csv --terms auto --save sort.json",
         "kongming scale fit runs.csv --context size_gb,k,type --type-column type --name kmeans",
     ),
 )

@@ -82,7 +82,6 @@ def interval(runtime_s: Mapping[str, float]) -> str:
     "predict",
     short_help="Predict a runtime at a scale and a number of machines.",
     epilog=examples(
-        "kongming scale predict sort --machines 16",
         "kongming scale predict sort.json --machines 64 --scale 0.5 --strict",
         "kongming scale predict kmeans --machines 12 --context size_gb=40,k=9 --type m5.xlarge",
     ),
@@ -197,7 +196,6 @@ def show_curve(asked: scale_options.CurveOptions) -> None:
     "recommend",
     short_help="Choose the cheapest by a deadline, or the fastest within a budget.",
     epilog=examples(
-        "kongming scale recommend sort --deadline 10m",
         "kongming scale recommend sort --budget 20 --prices prices.csv",
         "kongming scale recommend kmeans --context size_gb=40 --deadline 10m --prices prices.csv",
     ),
