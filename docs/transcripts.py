@@ -79,6 +79,11 @@ TRANSCRIPTS = (
         "kongming scale fit benchmarks/scale/tables/sort.csv",
     ),
     Transcript(
+        "spark-inspect",
+        "docs/spark-logs.md",
+        "kongming spark inspect tests/spark/logs/spark-4-queries.zstd",
+    ),
+    Transcript(
         "cluster",
         "docs/operations.md",
         "make cluster",
@@ -125,7 +130,8 @@ def _program(word: str) -> str:
 
 def _with_recordings(folder: Path) -> Path:
     """A working folder in which the recordings are found and nothing of the project is written."""
-    (folder / "benchmarks").symlink_to(ROOT / "benchmarks")
+    for name in ("benchmarks", "tests"):
+        (folder / name).symlink_to(ROOT / name)
     return folder
 
 

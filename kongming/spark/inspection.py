@@ -245,7 +245,10 @@ def _groups(application: Application) -> tuple[GroupView, ...]:
         views.append(
             GroupView(
                 group.execution,
-                _description(descriptions.get(group.execution or -1), own[0].description),
+                _description(
+                    descriptions.get(-1 if group.execution is None else group.execution),
+                    own[0].description,
+                ),
                 tuple(job.id for job in own),
                 begin,
                 end,

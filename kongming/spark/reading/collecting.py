@@ -149,9 +149,13 @@ class Collector:
             except (msgspec.DecodeError, UnicodeDecodeError):
                 self.counts[findings.BROKEN_LINES] += 1
                 continue
-            if 0 < start.task_info.launch_time < LATEST_MS:
-                self._seen(start.task_info.launch_time + offset_ms)
+            info = start.task_info
+            numbers = (info.index, info.partition_id, info.attempt)
+            if 0 < info.launch_time < LATEST_MS and _fits(numbers):
+                self._seen(info.launch_time + offset_ms)
                 found.append((start, offset_ms))
+            else:
+                self.counts[findings.IMPLAUSIBLE] += 1
         return found
 
     # -- moments
@@ -371,6 +375,12 @@ _JOB_PROPERTIES = {
     "spark.jobGroup.id",
     "spark.job.description",
 }
+
+
+def _fits(numbers: tuple[int, int, int]) -> bool:
+    """Whether a task may have this index, partition and attempt."""
+    *places, attempt = numbers
+    return all(-1 <= place < 1 << 31 for place in places) and 0 <= attempt < 1 << 15
 
 
 def _run_time_s(accumulables: list[events.Accumulable]) -> float | None:
