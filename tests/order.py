@@ -58,6 +58,7 @@ MODULES = {
     "tests/server/profiles/test_drift.py": 10.0,
     "tests/server/profiles/test_training.py": 35.0,
     "tests/server/security/test_fuzzing.py": 15.0,
+    "tests/spark/test_real_spark.py": 40.0,
     "tests/store/test_concurrency.py": 10.0,
     "tests/together/test_program_changes.py": 40.0,
 }

@@ -31,7 +31,7 @@ class Lines(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
-    def readinto(self, buffer: memoryview) -> int:
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
         while not self._rest:
             try:
                 chunk = next(self._chunks, None)

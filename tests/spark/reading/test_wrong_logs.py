@@ -225,6 +225,30 @@ def test_times_that_cannot_be(read_events: Read) -> None:
     assert application.last_s == 8.0
 
 
+def test_a_start_that_no_task_has(read_events: Read) -> None:
+    events = run(stages=1, tasks=10)
+    start = of(events, "TaskStart")[4]
+    start["Task Info"] |= {"Index": 2**31, "Partition ID": 2**31}
+    dropped = of(events, "TaskEnd")[4]
+    assert kinds(read_events(without(events, dropped))) == {
+        "implausible-tasks": 1,
+        "filled-in-tasks": 1,
+    }
+
+
+def test_tasks_before_the_start_of_the_application(read_events: Read) -> None:
+    """Half a second before, by a clock that was set, a task keeps its length; an hour before it
+    never was."""
+    events = run(stages=1, tasks=10)
+    for event, early_ms in zip(of(events, "TaskEnd"), (2500, 3_600_000), strict=False):
+        event["Task Info"]["Launch Time"] -= early_ms
+        event["Task Info"]["Finish Time"] -= early_ms
+    application = read_events(events)
+    assert kinds(application)["implausible-tasks"] == 1
+    first = application.stages[0].tasks[0]
+    assert (first["launch_s"], first["finish_s"]) == (0.0, 1.0)
+
+
 def test_executors_by_their_registration(read_events: Read) -> None:
     events = run(executors=2)
     late = json.loads(json.dumps(of(events, "ExecutorAdded")[0]))
