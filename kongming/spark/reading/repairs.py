@@ -58,13 +58,24 @@ def put_right(tasks: np.ndarray, shift_s: float) -> tuple[np.ndarray, int, int]:
     if early:
         tasks = tasks[kept]
     # One a little before the start, by a clock that was set, has its length from the start on.
-    before = np.minimum(tasks["launch_s"], 0.0)
-    for name in ("launch_s", "finish_s"):
-        tasks[name] -= before
-    keys = tasks["partition"].astype("i8") * (1 << 16) + tasks["attempt"]
-    first = np.unique(keys, return_index=True)[1] if len(keys) else keys
-    twice = len(keys) - len(first)
-    return (tasks[np.sort(first)] if twice else tasks), twice, early
+    before = tasks["launch_s"] < 0.0
+    tasks["finish_s"][before] -= tasks["launch_s"][before]
+    tasks["launch_s"][before] = 0.0
+    keys = _keys(tasks)
+    keys.sort()
+    twice = int((keys[1:] == keys[:-1]).sum())
+    del keys
+    if twice:
+        tasks = tasks[np.sort(np.unique(_keys(tasks), return_index=True)[1])]
+    return tasks, twice, early
+
+
+def _keys(tasks: np.ndarray) -> np.ndarray:
+    """One number for each attempt of a partition, with no array beside it."""
+    keys: np.ndarray = tasks["partition"].astype("i8")
+    keys <<= 16
+    keys += tasks["attempt"]
+    return keys
 
 
 def with_unfinished(
