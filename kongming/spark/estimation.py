@@ -16,6 +16,7 @@ from kongming.spark.model.baselines import ConstantLengths, Linear
 from kongming.spark.model.cluster import Cluster, Dynamic, asked_cluster
 from kongming.spark.model.corrections.correction import Change
 from kongming.spark.model.corrections.growth import Growth
+from kongming.spark.model.corrections.input_growth import InputGrowth
 from kongming.spark.model.critical_path import critical_path_s
 from kongming.spark.model.driver import driver_time, job_end
 from kongming.spark.model.groups import job_groups
@@ -106,6 +107,7 @@ class Estimator:
         paper: bool = False,
         without: Collection[str] = (),
         growth: Growth | None = None,
+        inputs: InputGrowth | None = None,
         residual: Residual | None = None,
         level: float = 0.9,
         strict: bool = False,
@@ -114,7 +116,8 @@ class Estimator:
         if not 0.0 < level < 1.0:
             raise InputError("is out of range.", field="level", found=level, allowed="0 to 1")
         self.workload: Workload = workload_of(application)
-        self.pipeline = Pipeline(self.workload, without, growth)
+        self.pipeline = Pipeline(self.workload, without, growth, inputs)
+        self.inputs = inputs
         self.growth, self.residual = growth, residual
         self.paper, self.level, self.strict = paper, level, strict
         self.uncertainty = uncertainty
@@ -229,6 +232,8 @@ class Estimator:
         change = Change(self.workload.cluster, cluster)
         if memory is not None and memory.crosses(change):
             reasons.append(next(iter(memory.remarks(change))))
+        if self.inputs is not None and self.inputs.times > FAR:
+            reasons.append(f"{self.inputs.times:.3g} times the input of the recorded sample")
         if not self.workload.application.complete:
             reasons.append("the log has no end of the application: what came after is not counted")
         return reasons

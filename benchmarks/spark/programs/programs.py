@@ -97,7 +97,12 @@ def cached(spark: Any, data: Path) -> None:
     """About 400 MiB: it fits into four executors of 512 MiB heap and not into three."""
     from pyspark import StorageLevel
 
-    columns = [f"rand({k}) as x{k}" for k in range(COLUMNS)]
+    # Half of the columns are costly to compute again.
+    columns = [f"rand({k}) as x{k}" for k in range(COLUMNS // 2)]
+    columns += [
+        f"ascii(sha2(concat(id, 'salt{k}'), 256)) * rand({k}) as x{k}"
+        for k in range(COLUMNS // 2, COLUMNS)
+    ]
     table = spark.range(0, 3 * ROWS, 1, 32).selectExpr(*columns)
     table.persist(StorageLevel.MEMORY_ONLY)
     table.count()

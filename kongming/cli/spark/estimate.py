@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,13 +14,15 @@ from kongming.cli.durations import DURATION
 from kongming.cli.examples import examples
 from kongming.cli.scale.options import prices_option
 from kongming.cli.scale.predict import print_warnings
-from kongming.cli.shares import FRACTION
+from kongming.cli.shares import FRACTION, Share
 from kongming.cli.spark import options as spark_options
 
 if TYPE_CHECKING:
+    from kongming.spark.application import Application
     from kongming.spark.estimation import Estimate, Estimator, Recommendation, Size
     from kongming.spark.history import Residual
     from kongming.spark.model.cluster import Dynamic
+    from kongming.spark.model.corrections.input_growth import InputGrowth
 
 _path = click.Path(path_type=Path)
 _file = click.Path(dir_okay=False, path_type=Path)
@@ -93,6 +96,23 @@ _file = click.Path(dir_okay=False, path_type=Path)
     help="Which number of executors ends within this time of the start.",
 )
 @click.option(
+    "--input-scale",
+    type=Share(math.inf),
+    metavar="SHARE",
+    help="Estimate this share of the input, where LOG is of a sample: needs --ratio and --sample.",
+)
+@click.option(
+    "--ratio", type=Share(math.inf), metavar="SHARE", help="The share of the input that LOG had."
+)
+@click.option(
+    "--sample",
+    "other_sample",
+    nargs=2,
+    type=(_path, Share(math.inf)),
+    metavar="LOG SHARE",
+    help="The run on another sample, and its share of the input.",
+)
+@click.option(
     "--level",
     type=FRACTION,
     default=0.9,
@@ -126,6 +146,9 @@ def command(
     runs: Sequence[Path],
     like: Path | None,
     deadline: float | None,
+    input_scale: float | None,
+    ratio: float | None,
+    other_sample: tuple[Path, float] | None,
     level: float,
     strict: bool,
     prices_file: Path | None,
@@ -162,6 +185,8 @@ def command(
         "level": level,
         "strict": strict,
     }
+    if input_scale is not None:
+        settings["inputs"] = _inputs(application, input_scale, ratio, other_sample)
     left = None
     if like is not None:
         earlier = Estimator(read(like), **settings)
@@ -238,6 +263,28 @@ def _sizes(
     return [Size(count, core, room) for core in each for count in counts]
 
 
+def _inputs(
+    application: Application,
+    asked: float,
+    ratio: float | None,
+    other: tuple[Path, float] | None,
+) -> InputGrowth:
+    from kongming.records.errors import CannotAnswerError
+    from kongming.spark.model.corrections.input_growth import learn_input_growth
+    from kongming.spark.model.workload import workload_of
+    from kongming.spark.reading import read
+
+    if ratio is None or other is None:
+        raise CannotAnswerError(
+            "One sample does not tell how the time grows with the input.",
+            hint="Run it on two samples of different ratio: --ratio SHARE --sample LOG SHARE",
+        )
+    path, other_ratio = other
+    return learn_input_growth(
+        workload_of(application), ratio, workload_of(read(path)), other_ratio, asked
+    )
+
+
 def _dynamic(text: str, estimator: Estimator) -> Dynamic:
     from kongming.records.errors import InputError
     from kongming.spark.model.cluster import dynamic_allocation
@@ -252,8 +299,6 @@ def _dynamic(text: str, estimator: Estimator) -> Dynamic:
 
 def _residual(estimator: Estimator, paths: Sequence[Path]) -> Residual:
     """Learn from logs, and from a CSV with columns executors, seconds and maybe cores."""
-    import math
-
     import numpy as np
 
     from kongming.csv_rows import read_rows

@@ -13,10 +13,10 @@ from kongming.spark.model.cluster import Cluster
 from kongming.spark.model.replay import replay
 from kongming.spark.model.workload import Workload
 
-NOISE = 0.04
+NOISE = 0.05
 """Standard deviation of the log time of repeats at one size."""
 
-DOUBLING = 0.05
+DOUBLING = 0.08
 """Standard deviation that each doubling of the slots, either way, adds."""
 
 CORRECTED = 0.35

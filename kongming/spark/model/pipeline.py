@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kongming.arrays import Floats
 from kongming.records.errors import UnknownNameError
@@ -12,6 +12,7 @@ from kongming.spark.model.corrections.contention import learn_contention
 from kongming.spark.model.corrections.correction import Change, Correction
 from kongming.spark.model.corrections.first_tasks import learn_first_tasks
 from kongming.spark.model.corrections.growth import Growth
+from kongming.spark.model.corrections.input_growth import InputGrowth
 from kongming.spark.model.corrections.launch_rate import LaunchRate, learn_launch_rate
 from kongming.spark.model.corrections.memory import Memory, learn_memory
 from kongming.spark.model.corrections.shuffle import Shuffle
@@ -24,6 +25,7 @@ NAMES = (
     "task-counts",
     "first-tasks",
     "warm-up",
+    "input",
     "memory",
     "shuffle",
     "contention",
@@ -52,7 +54,11 @@ class Pipeline:
     """The corrections that one log teaches; ``growth`` comes from other logs."""
 
     def __init__(
-        self, workload: Workload, without: Collection[str] = (), growth: Growth | None = None
+        self,
+        workload: Workload,
+        without: Collection[str] = (),
+        growth: Growth | None = None,
+        inputs: InputGrowth | None = None,
     ) -> None:
         for name in without:
             if name not in NAMES:
@@ -63,7 +69,10 @@ class Pipeline:
             "task-counts": learn_task_counts(workload, first),
             "first-tasks": first,
             "warm-up": None if "warm-up" in without else learn_warm_up(workload, first),
-            "memory": learn_memory(workload),
+            "input": inputs,
+            "memory": replace(
+                learn_memory(workload), grown=1.0 if inputs is None else inputs.cached
+            ),
             "shuffle": Shuffle(workload),
             "contention": learn_contention(workload),
             "launch-rate": learn_launch_rate(workload),

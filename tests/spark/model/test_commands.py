@@ -103,6 +103,11 @@ def test_what_is_wrong_is_named(
     assert message in answer(kongming, "estimate", log, *args, status=2)["error"]["message"]
 
 
+def test_one_sample_does_not_tell_how_time_grows(kongming: Kongming, log: Path) -> None:
+    found = answer(kongming, "estimate", log, "--input-scale", "1", "--ratio", "10%", status=3)
+    assert "--sample" in found["error"]["hint"]
+
+
 def test_no_log_and_nothing_finished(kongming: Kongming, tmp_path: Path) -> None:
     answer(kongming, "estimate", tmp_path / "none", status=2)
     application = run(PROGRAM, 2)

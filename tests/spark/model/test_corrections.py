@@ -7,12 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from kongming.records.errors import ExtrapolationError, UnknownNameError
+from kongming.records.errors import ExtrapolationError, InputError, UnknownNameError
 from kongming.spark.application import Application, Rdd
 from kongming.spark.estimation import Estimator, Size
 from kongming.spark.model.cluster import asked_cluster
 from kongming.spark.model.corrections.contention import learn_contention
 from kongming.spark.model.corrections.correction import Change
+from kongming.spark.model.corrections.input_growth import learn_input_growth
 from kongming.spark.model.corrections.launch_rate import learn_launch_rate
 from kongming.spark.model.corrections.task_counts import coalesced, learn_task_counts
 from kongming.spark.model.corrections.warm_up import learn_warm_up
@@ -143,6 +144,31 @@ def test_a_driver_that_launches_slowly_limits_short_tasks() -> None:
     wide = Estimator(application).estimate(Size(64))
     assert wide.median_s == pytest.approx(ended, rel=0.1)
     assert wide.baselines["constant_durations"] < 0.4 * ended
+
+
+def _sampled(ratio: float) -> Application:
+    """A stage of constant, one of fixed and linear, and one of n log n seconds."""
+    nlogn = ratio * np.log(ratio * 1e6)
+    stages = [
+        Stage((2.0,) * 8),
+        Stage((1.0 + 30.0 * ratio,) * 8, (0,)),
+        Stage((float(2.0 * nlogn),) * 8, (1,)),
+    ]
+    return run(Program((Part(tuple(stages)),)), 2)
+
+
+def test_two_samples_tell_how_each_stage_grows() -> None:
+    small, larger, whole = (workload_of(_sampled(ratio)) for ratio in (0.1, 0.2, 1.0))
+    inputs = learn_input_growth(small, 0.1, larger, 0.2, 1.0)
+    assert inputs.kinds == ("constant", "linear", "n log n")
+    estimator = Estimator(
+        _sampled(0.1), inputs=inputs, without=["first-tasks", "warm-up", "task-counts"]
+    )
+    estimate = estimator.estimate(Size(2))
+    assert estimate.median_s == pytest.approx(whole.measured_s, rel=0.02)
+    assert "10 times the input" in estimate.reasons[0]
+    with pytest.raises(InputError, match="same ratio"):
+        learn_input_growth(small, 0.1, larger, 0.1, 1.0)
 
 
 def _iterative(executors: int) -> Application:

@@ -35,14 +35,16 @@ class Memory:
     storage_bytes: float
     execution_bytes: float
     again_s: Floats
+    grown: float = 1.0  # cached bytes at the asked size over those recorded: more input
 
     name = "memory"
 
-    def missing(self, cluster: Cluster) -> float:
+    def missing(self, cluster: Cluster, grown: float = 1.0) -> float:
         """Share of the cached data that does not fit."""
         if not self.cached_bytes or not self.storage_bytes:
             return 0.0
-        return max(1.0 - cluster.executors * self.room(cluster) / self.cached_bytes, 0.0)
+        needed = self.cached_bytes * grown
+        return max(1.0 - cluster.executors * self.room(cluster) / needed, 0.0)
 
     def room(self, cluster: Cluster) -> float:
         """Bytes that an executor can cache: what execution does not take, half at the least."""
@@ -58,14 +60,17 @@ class Memory:
         room = self.room(cluster)
         if not self.cached_bytes or room <= 0.0:
             return None
-        return int(np.ceil(self.cached_bytes / room - 1e-9))
+        return int(np.ceil(self.cached_bytes * self.grown / room - 1e-9))
 
     def crosses(self, change: Change) -> bool:
         """Does all of it fit at one of the two sizes only?"""
-        return (self.missing(change.recorded) > 0.0) != (self.missing(change.asked) > 0.0)
+        return (self.missing(change.recorded) > 0.0) != (
+            self.missing(change.asked, self.grown) > 0.0
+        )
 
     def apply(self, lengths: Lengths, change: Change) -> Lengths:
-        before, after = self.missing(change.recorded), self.missing(change.asked)
+        before = self.missing(change.recorded)
+        after = self.missing(change.asked, self.grown)
         if abs(before - after) < 1e-9:
             return lengths
         corrected = []
@@ -86,9 +91,9 @@ class Memory:
         if self.crosses(change):
             fits = self.fits_from(change.asked)
             remarks.append(
-                f"memory cliff: {format_bytes(self.cached_bytes)} of cached data fit into "
-                f"{fits} executors or more, and not into "
-                f"{min(change.asked.executors, change.recorded.executors)}"
+                f"memory cliff: {format_bytes(self.cached_bytes * self.grown)} of cached data fit "
+                f"into {fits} executors or more; recorded were {change.recorded.executors}, asked "
+                f"are {change.asked.executors}"
             )
         needed = self.execution_bytes
         each = self.room(change.asked) / max(change.asked.slots_each, 1)
@@ -106,6 +111,7 @@ class Memory:
 
 def learn_memory(workload: Workload) -> Memory:
     persisted: dict[int, int] = {}  # RDD -> the stage that computed it
+    read_first: dict[int, float] = {}  # RDD -> median seconds of the first stage that read it
     again = np.full(len(workload.stages), np.nan)
     readers = []
     for number, stage in enumerate(workload.stages):
@@ -115,8 +121,11 @@ def learn_memory(workload: Workload) -> Memory:
             maker = persisted.setdefault(rdd.id, number)
             if maker != number and len(stage.lengths):
                 made = workload.stages[maker].lengths
-                own = float(np.median(made)) if len(made) else 0.0
-                again[number] = np.nanmax([again[number], own])
+                own = float(np.median(stage.lengths))
+                first = max(read_first.setdefault(rdd.id, own), 1e-9)
+                # Executors have warmed up since it was computed, as much as reading it shows.
+                cost = float(np.median(made)) * min(own / first, 1.0) if len(made) else 0.0
+                again[number] = np.nanmax([again[number], cost])
                 readers.append(stage)
     application = workload.application
     execution = max(

@@ -1,0 +1,93 @@
+"""Growth with the input: what two samples of different ratio tell of each stage (section 4.3)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from kongming.arrays import Floats
+from kongming.records.errors import CannotAnswerError, InputError
+from kongming.spark.model.corrections.correction import Change, Lengths
+from kongming.spark.model.workload import StageWork, Workload
+
+ITEMS = 1e6
+"""Items of all data, for n log n: its growth hardly depends on it."""
+
+CONSTANT, LINEAR = 0.2, 1.05
+"""Exponents between the samples: below the first it is constant, above the second n log n."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class InputGrowth:
+    """``factors`` (stages,): of the tasks' seconds from the log's share of the input to the asked
+    one; ``cached``: of the cached bytes; ``kinds`` of growth; ``times`` asked over recorded share.
+    """
+
+    factors: Floats
+    kinds: tuple[str, ...]
+    cached: float
+    times: float
+
+    name = "input"
+
+    def apply(self, lengths: Lengths, change: Change) -> Lengths:
+        return [own * factor for own, factor in zip(lengths, self.factors.tolist(), strict=True)]
+
+    def remarks(self, change: Change) -> list[str]:
+        return []
+
+
+def learn_input_growth(
+    log: Workload, ratio: float, other: Workload, other_ratio: float, asked: float
+) -> InputGrowth:
+    """Learn the growth of each stage from two runs of one program on samples of the same data.
+
+    Raises:
+        InputError: the ratios are equal.
+        CannotAnswerError: the two runs have different stages.
+    """
+    if ratio == other_ratio:
+        raise InputError(
+            "Both samples have the same ratio: nothing grows between them.",
+            field="--sample",
+            found=other_ratio,
+        )
+    if len(log.stages) != len(other.stages):
+        raise CannotAnswerError(
+            f"The two samples' runs have {len(log.stages)} and {len(other.stages)} stages: they "
+            "cannot be matched.",
+            hint="Run the same program on both, or without adaptive execution.",
+        )
+    kinds, factors = [], []
+    for own, its in zip(log.stages, other.stages, strict=True):
+        kind, factor = _growth(_seconds(own), ratio, _seconds(its), other_ratio, asked)
+        kinds.append(kind)
+        factors.append(factor)
+    return InputGrowth(np.array(factors), tuple(kinds), asked / ratio, asked / ratio)
+
+
+def _seconds(stage: StageWork) -> float:
+    return float(stage.lengths.sum())
+
+
+def _growth(
+    seconds: float, ratio: float, other: float, other_ratio: float, asked: float
+) -> tuple[str, float]:
+    """The kind of growth and its factor from ``ratio`` to ``asked``."""
+    if seconds <= 0.0 or other <= 0.0:
+        return "constant", 1.0
+    exponent = math.log(other / seconds) / math.log(other_ratio / ratio)
+    if exponent < CONSTANT:
+        return "constant", 1.0
+    if exponent <= LINEAR:
+        # What each task costs by itself is the part that stays.
+        slope = (other - seconds) / (other_ratio - ratio)
+        fixed = max(seconds - slope * ratio, 0.0)
+        return "linear", (fixed + (seconds - fixed) * asked / ratio) / seconds
+    return "n log n", _nlogn(asked) / _nlogn(ratio)
+
+
+def _nlogn(ratio: float) -> float:
+    return ratio * math.log(max(ratio * ITEMS, 2.0))
