@@ -190,3 +190,29 @@ def test_the_memory_cliff_is_modelled_said_and_refused_under_strict() -> None:
     assert any("memory cliff" in reason and "4 executors" in reason for reason in estimate.reasons)
     with pytest.raises(ExtrapolationError, match="memory cliff"):
         Estimator(application, strict=True).estimate(Size(2))
+
+
+def test_misses_that_the_log_shows_go_where_memory_suffices() -> None:
+    """Two executors keep half of the partitions: the others are computed again, in 10 s more."""
+    rdd = Rdd(5, "points", 8, persisted=True)
+    read = Stage((2.0, 12.0) * 4, rdds=(rdd,))
+    parts = [Part((Stage((10.0,) * 8, rdds=(rdd,)),))]
+    parts += [Part((read,), after=(k,)) for k in range(6)]
+    application = run(Program(tuple(parts)), 2)
+    stages = []
+    for stage in application.stages:
+        tasks = stage.tasks.copy()
+        if stage.stage:
+            hit = tasks["partition"] % 2 == 0
+            tasks["input_bytes"][hit] = 5e8
+        stages.append(replace(stage, tasks=tasks))
+    estimator = Estimator(
+        replace(application, stages=tuple(stages)), without=["first-tasks", "warm-up"]
+    )
+    memory = estimator.pipeline.memory
+    assert memory is not None
+    assert memory.cached_bytes == pytest.approx(4e9)
+    assert memory.missing(estimator.workload.cluster) == pytest.approx(0.5)
+    assert memory.fits_from(estimator.workload.cluster) == 4
+    # All six stages of eight hits on four slots, after the first of eight tasks.
+    assert estimator.estimate(Size(4)).median_s == pytest.approx(20 + 6 * 4 + 7.5, rel=0.05)

@@ -7,7 +7,7 @@ the executors' peak of storage memory, or the bytes that tasks read from the cac
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -23,6 +23,12 @@ RESERVED = 300.0 * (1 << 20)
 
 PROCESS_LOCAL = 0
 
+SPARED = 0.5
+"""Share of a hit's length that is reading what was cached."""
+
+LEAST_LEFT = 0.05
+"""Share of a miss that stays when its partition is cached."""
+
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Memory:
@@ -36,6 +42,7 @@ class Memory:
     execution_bytes: float
     again_s: Floats
     grown: float = 1.0  # cached bytes at the asked size over those recorded: more input
+    usable: float = 1.0  # share of the storage that the recorded run came to use, if it missed
 
     name = "memory"
 
@@ -53,7 +60,8 @@ class Memory:
         if cluster.memory_bytes and recorded.memory_bytes:
             before = max(recorded.memory_bytes - RESERVED, 1.0)
             storage *= max(cluster.memory_bytes - RESERVED, 0.0) / before
-        return storage - min(self.execution_bytes * cluster.slots_each, 0.5 * storage)
+        room = storage - min(self.execution_bytes * cluster.slots_each, 0.5 * storage)
+        return room * self.usable
 
     def fits_from(self, cluster: Cluster) -> int | None:
         """The fewest executors that hold all cached data."""
@@ -78,12 +86,20 @@ class Memory:
             again = self.again_s[number]
             if not np.isfinite(again):
                 corrected.append(own)
-            elif after > before:
-                # Among the hits, spread evenly over the partitions.
-                share = (after - before) / (1.0 - before)
-                corrected.append(own + again * _spread(len(own), share))
+                continue
+            missed = _missed(self.workload.stages[number])
+            if len(missed) != len(own):
+                missed = _spread(len(own), before) > 0.0
+            places = np.flatnonzero(~missed if after > before else missed)
+            # Spread evenly over the partitions that hit, or that missed, so far.
+            count = abs(after - before) * len(own)
+            share = min(count / max(len(places), 1), 1.0)
+            step = np.zeros(len(own))
+            step[places] = _spread(len(places), share) * again
+            if after > before:
+                corrected.append(own + step)
             else:
-                corrected.append(_without_misses(own, again, before, after))
+                corrected.append(np.maximum(own - step, LEAST_LEFT * own))
         return corrected
 
     def remarks(self, change: Change) -> list[str]:
@@ -125,7 +141,7 @@ def learn_memory(workload: Workload) -> Memory:
                 first = max(read_first.setdefault(rdd.id, own), 1e-9)
                 # Executors have warmed up since it was computed, as much as reading it shows.
                 cost = float(np.median(made)) * min(own / first, 1.0) if len(made) else 0.0
-                again[number] = np.nanmax([again[number], cost])
+                again[number] = np.nanmax([again[number], _again(stage, cost)])
                 readers.append(stage)
     application = workload.application
     execution = max(
@@ -136,13 +152,20 @@ def learn_memory(workload: Workload) -> Memory:
         ),
         default=0.0,
     )
-    return Memory(
+    memory = Memory(
         workload=workload,
         cached_bytes=_cached(application, readers) if readers else 0.0,
         storage_bytes=_storage(application, workload.cluster),
         execution_bytes=execution,
         again_s=again,
     )
+    missed = float(np.mean([_missed(stage).mean() for stage in readers])) if readers else 0.0
+    room = workload.cluster.executors * memory.room(workload.cluster)
+    if missed > 0.0 and memory.cached_bytes and room > 0.0:
+        # Less than all of the storage is of use: a block is unrolled beside those that are kept.
+        usable = (1.0 - missed) * memory.cached_bytes / room
+        return replace(memory, usable=min(usable, 1.0))
+    return memory
 
 
 def _storage(application: Application, cluster: Cluster) -> float:
@@ -187,13 +210,17 @@ def _spread(count: int, share: float) -> Floats:
     return np.diff(np.concatenate([[0.0], marks]))
 
 
-def _without_misses(own: Floats, again: float, before: float, after: float) -> Floats:
-    """The longest tasks were the misses; those that hit now are as long as hits were."""
-    misses, still = round(before * len(own)), round(after * len(own))
-    order = np.argsort(own)[::-1]
-    hits = own[order[misses:]]
-    now = order[still:misses]
-    corrected = own.copy()
-    typical = float(np.median(hits)) if len(hits) else 0.0
-    corrected[now] = np.minimum(own[now], np.maximum(own[now] - again, typical))
-    return corrected
+def _missed(stage: StageWork) -> np.ndarray:
+    """(n,) tasks that found nothing cached, in a stage where others did: those read no bytes."""
+    read: np.ndarray = stage.tasks["input_bytes"] > 0.0
+    return ~read if read.any() else np.zeros(len(read), dtype=np.bool_)
+
+
+def _again(stage: StageWork, made_s: float) -> float:
+    """Seconds that a miss takes longer than a hit: as the stage shows it, else what computing the
+    partition took, less the reading that a miss is spared."""
+    missed, rest = _missed(stage), ~stage.first_of_stage
+    misses, hits = stage.lengths[missed & rest], stage.lengths[~missed & rest]
+    if len(misses) > 1 and len(hits) > 1:
+        return max(float(np.median(misses) - np.median(hits)), 0.0)
+    return made_s - SPARED * min(made_s, float(np.median(stage.lengths)))
