@@ -123,6 +123,7 @@ class Estimator:
         self.uncertainty = uncertainty
         self._constant = ConstantLengths(self.workload)
         self._linear = Linear(self.workload)
+        self.refused: list[str] = []
 
     def replayed_s(self) -> float:
         """Seconds of the recorded size when it is replayed: the self-check."""
@@ -199,16 +200,25 @@ class Estimator:
         )
 
     def estimates(self, sizes: Sequence[Size], jobs: int | None = None) -> list[Estimate]:
-        """Estimate several sizes; many tasks in several processes."""
+        """Estimate several sizes; many tasks in several processes. Sizes without an answer are left
+        out and named in ``refused``.
+
+        Raises:
+            CannotAnswerError: no size has an answer, or under ``strict`` one has none.
+        """
         if jobs is None:
             many = self.workload.tasks * len(sizes) > MANY_TASKS
             jobs = available_cpus() if many else 1
         # A share of the sizes for each process: the tasks are sent once, not with every size.
         shares = [sizes[k::jobs] for k in range(jobs) if sizes[k::jobs]]
-        found: list[Estimate | None] = [None] * len(sizes)
+        found: list[Estimate | str | None] = [None] * len(sizes)
         for k, (_, own) in enumerate(in_order(partial(_estimates, self), shares, len(shares))):
             found[k :: len(shares)] = own
-        return [each for each in found if each is not None]
+        answers = [each for each in found if isinstance(each, Estimate)]
+        self.refused = [each for each in found if isinstance(each, str)]
+        if self.refused and (self.strict or not answers):
+            raise CannotAnswerError(self.refused[0], hint="Ask for other sizes: --executors.")
+        return answers
 
     def _deviation(self, ratio: float, changed: float, own: float) -> float:
         uncertainty = self.uncertainty
@@ -249,8 +259,16 @@ class Estimator:
         return tuple(spans)
 
 
-def _estimates(estimator: Estimator, sizes: Sequence[Size]) -> list[Estimate]:
-    return [estimator.estimate(size) for size in sizes]
+def _estimates(estimator: Estimator, sizes: Sequence[Size]) -> list[Estimate | str]:
+    found: list[Estimate | str] = []
+    for size in sizes:
+        try:
+            found.append(estimator.estimate(size))
+        except ExtrapolationError:
+            raise
+        except CannotAnswerError as error:
+            found.append(f"{size.executors} executors: {error.message}")
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -410,6 +428,7 @@ def warnings_of(estimator: Estimator, estimates: Sequence[Estimate]) -> list[str
             f"the replay of the recorded size is {100 * error:.0f}% off: the log does not explain "
             "its own time, and other sizes are as uncertain"
         )
+    warnings += estimator.refused
     sizes: dict[str, list[int]] = {}
     for each in estimates:
         for remark in each.remarks:

@@ -154,6 +154,12 @@ def test_a_barrier_waits_for_all_its_slots_and_needs_them() -> None:
     assert replay(workload, Cluster(4, 1)).end_s == pytest.approx(4.0)
     with pytest.raises(CannotAnswerError, match="barrier of 4 tasks"):
         replay(workload, Cluster(3, 1))
+    estimator = Estimator(replace(application, stages=stages))
+    (only,) = estimator.estimates([Size(3), Size(4)])
+    assert only.executors == 4
+    assert "3 executors: Stage 0 is a barrier" in estimator.refused[0]
+    with pytest.raises(CannotAnswerError):
+        estimator.estimates([Size(2), Size(3)])
 
 
 def test_task_cpus_halve_the_slots() -> None:

@@ -126,7 +126,7 @@ def _rule(workload: Workload, stage: StageWork) -> str | None:
     count = len(stage.lengths)
     settings = workload.application.settings
     cores = parallelism(workload.cluster)
-    if count != stage.attempt.task_count or stage.needed is not None:
+    if count != stage.attempt.task_count or stage.needed is not None or stage.barrier:
         return None  # not whole: its count says nothing
     if _adaptive(workload, stage):
         total = _shuffled(stage)
