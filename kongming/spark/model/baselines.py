@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from kongming.arrays import Floats
@@ -54,13 +54,6 @@ class Linear:
 
     def seconds(self, cluster: Cluster) -> float:
         return self._driver_s + self._parallel / cluster.slots
-
-
-BASELINES: dict[str, Callable[[Workload], ConstantLengths | Sparklens | Linear]] = {
-    "constant_durations": ConstantLengths,
-    "sparklens": Sparklens,
-    "linear": Linear,
-}
 
 
 def _plain(cluster: Cluster) -> Cluster:
