@@ -20,6 +20,8 @@ from kongming.explore.situation import Situation
 _CANDIDATES = 2048
 _REFERENCE = 1024
 _NEAREST = 3
+_FEW = 4
+"""Random points of which the farthest from all runs is drawn."""
 _NOISY = 0.003
 """Share of the variance that is noise, from which repeats are considered."""
 _AFFORDABLE = 30
@@ -69,19 +71,21 @@ def first_runs(columns: int, budget: int) -> int:
 
 
 def spread(points: Floats, done: Floats, count: int, rng: np.random.Generator) -> list[int]:
-    """Greedily the points farthest from all runs and from each other; the first is random."""
-    count = min(count, len(points))
+    """Draws that are almost uniform: of a few random points each time the one farthest from all
+    runs. The farthest of all would be corners, which in many dimensions stand for little."""
+    away = cKDTree(done).query(points)[0] ** 2 if len(done) else np.full(len(points), np.inf)
     chosen: list[int] = []
-    if len(done):
-        away = cKDTree(done).query(points)[0] ** 2
-    else:
-        chosen = [int(rng.integers(len(points)))]
-        away = ((points - points[chosen[0]]) ** 2).sum(axis=1)
-    while len(chosen) < count:
-        chosen.append(int(np.argmax(away)))
+    for _ in range(min(count, len(points))):
+        chosen.append(_drawn(away, rng))
         away = np.minimum(away, ((points - points[chosen[-1]]) ** 2).sum(axis=1))
         away[chosen[-1]] = -1.0
     return chosen
+
+
+def _drawn(away: Floats, rng: np.random.Generator) -> int:
+    few = rng.integers(len(away), size=_FEW)
+    at = int(few[np.argmax(away[few])])
+    return at if away[at] >= 0.0 else int(np.argmax(away))
 
 
 def _most_removed(
@@ -127,6 +131,8 @@ def _most_removed(
     if situation.cost_of is not None:
         prices = situation.cost_of(np.concatenate([left, again])[: len(candidates)])
     unsure = situation.counts.sum() - len(situation.counts) < _SURE
+    # Where nothing predicts, runs that stand for the space are all that helps.
+    ignorance = float(np.clip(min(smooth, rough) / max(float(values.var()), 1e-300), 0.0, 1.0))
     chosen: list[int] = []
     for _ in range(min(count, len(candidates))):
         removed = (across**2 @ weight) / (variance + process.noise + 1e-9)
@@ -139,6 +145,8 @@ def _most_removed(
             score[: len(left)] = -1.0
             unsure = False
         at = int(np.argmax(score))
+        if situation.rng.uniform() < ignorance:
+            at = _drawn(np.where(score < 0.0, -1.0, away), situation.rng)
         chosen.append(at)
         # The posterior once that point is measured.
         deviation = np.sqrt(variance[at] + process.noise + 1e-9)
