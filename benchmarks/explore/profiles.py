@@ -94,12 +94,12 @@ def level_error(app: str, kept: Sequence[Run], runs: Sequence[Run], ladder: list
     ) * (1.0 - len(places) / len(ladder))
 
 
-def cut(path: Path, keep: dict[str, set[str]], campaigns: set[str]) -> None:
-    """Delete the runs of profiles that are not kept, and all their signatures but the first."""
+def cut(path: Path, keep: set[int], campaigns: set[str]) -> None:
+    """Delete the steps of profiles that are not kept, and all their signatures but the first."""
     with sqlite3.connect(path) as database:
         for campaign in campaigns:
-            rows = database.execute("SELECT id, app FROM run WHERE campaign = ?", (campaign,))
-            gone = [(run,) for run, app in rows.fetchall() if run not in keep.get(app, set())]
+            rows = database.execute("SELECT id, step FROM run WHERE campaign = ?", (campaign,))
+            gone = [(run,) for run, step in rows.fetchall() if step not in keep]
             database.executemany("DELETE FROM run WHERE id = ?", gone)
             database.execute(
                 "DELETE FROM signature WHERE campaign = ? AND step NOT IN "
@@ -157,7 +157,7 @@ def main() -> None:
                     continue
                 path = Path(folder) / "cut.db"
                 shutil.copyfile(whole, path)
-                cut(path, {app: {run.id for run in kept[app]} for app in apps}, campaigns)
+                cut(path, {run.step for part in kept.values() for run in part}, campaigns)
                 found = scored(path, asked.apps, apps, asked.placement)
                 for figure in ("excess", "floored"):
                     quick, solo = (document["whole"].get(f"{figure} {m}") for m in ("auto", "SOLO"))
