@@ -131,6 +131,7 @@ def main() -> None:
     parser.add_argument("--recorded", type=Path, required=True, metavar="FILE.db.xz")
     parser.add_argument("--placement", default="cross-core")
     parser.add_argument("--starts", type=int, action="append")
+    parser.add_argument("--choice", choices=CHOICES, action="append")
     parser.add_argument("--levels-only", action="store_true")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -148,7 +149,7 @@ def main() -> None:
             document["whole"] = scored(whole, asked.apps, apps, asked.placement)
             print("whole", json.dumps(document["whole"]), file=sys.stderr, flush=True)
         for starts in asked.starts or [12, 24]:
-            for how in CHOICES:
+            for how in asked.choice or CHOICES:
                 kept = {app: chosen(app, runs, ladder, starts, how) for app in apps}
                 key = f"{how} {starts}"
                 if asked.levels_only:

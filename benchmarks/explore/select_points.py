@@ -41,7 +41,7 @@ def activeml(name: str, X: Any, y: Any, known: list[int], count: int, seed: int)
         query = pool.QueryByCommittee(random_state=seed)
         more = {"ensemble": SklearnRegressor(committee)}
     chosen = query.query(X[seen], told, batch_size=min(count, len(left)), **more)
-    return [int(seen[place]) for place in chosen]
+    return [int(seen[place]) for place in np.ravel(chosen)]
 
 
 def gp_variance(X: Any, y: Any, known: list[int], count: int, seed: int) -> list[int]:

@@ -35,6 +35,11 @@ LEAD = 0.5
 """How much the first level of the plan's order is preferred to the last, other things equal."""
 
 
+WINDOW = 3
+"""Levels of the plan's order among which the next one is chosen. What predicts other levels best is
+not all that a model of the program is trained on: far from the plan's order its errors grow."""
+
+
 def next_level(
     ladder: Sequence[Levels],
     measured: Sequence[Mapping[int, float]],
@@ -57,7 +62,8 @@ def next_level(
         return left[0]
     gains = sum(_gains(ladder, own, _filled(known)) for own in measured)
     lead = 1.0 + LEAD * (1.0 - np.arange(len(ladder)) / len(ladder))
-    return left[int(np.argmax((gains * lead)[left]))]
+    near = left[:WINDOW]
+    return near[int(np.argmax((gains * lead)[near]))]
 
 
 def _gains(ladder: Sequence[Levels], own: Mapping[int, float], taught: Floats) -> Floats:
