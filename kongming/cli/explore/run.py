@@ -169,12 +169,14 @@ def command(
             allowed="local",
         )
     budget_in, most = budget
-    size = explore_options.batch_of(int(most), batch) if budget_in == "runs" else COST_BATCH
+    size = batch or COST_BATCH
+    if budget_in == "runs":
+        size = explore_options.batch_of(int(most), batch)
     profiler = DecisionTreeProfiler(
         space,
         budget=most,
         budget_in=budget_in,
-        batch=max(batch or size, min(jobs, size * jobs)),
+        batch=max(size, jobs),
         policy=policy,
         # Seconds are told, and learned from.
         cost=cost or ("told" if budget_in == "cost" else None),
