@@ -106,6 +106,12 @@ def read_measured(
     )
 
 
+def has_column(path: Path, name: str) -> bool:
+    """Return whether a table has a column. Raises InputError for a file that cannot be read."""
+    first = next(iter(read_rows(path, (), separators=",;\t")), None)
+    return first is not None and name in first.places
+
+
 def finite(text: str) -> float:
     """Return the number of a cell; NaN if it is no number, or not a finite one."""
     try:

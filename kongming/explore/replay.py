@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from kongming.arrays import Floats
 from kongming.explore import DecisionTreeProfiler, Space
 from kongming.explore.measured_table import MeasuredTable, Point
+from kongming.expressions import parse
 from kongming.records.errors import CannotAnswerError, InputError
 
 METRICS = ("mse", "mae", "mre_pct")
@@ -93,6 +94,27 @@ class World:
             float(point[name]) if name in self.table.numbers else str(point[name])
             for name in self.table.names
         )
+
+
+def costs_of(table: MeasuredTable, cost: str) -> Floats:
+    """Return the cost (n,) of each row by an expression in its parameters.
+
+    Raises:
+        InputError: it is no expression, or is no finite number above 0 at a row (with the row).
+    """
+    numbers = {name: [point[name] for point in table.points] for name in sorted(table.numbers)}
+    expression = parse(cost, field="--cost", variables=list(numbers))
+    costs = expression({name: np.array(each, dtype=np.float64) for name, each in numbers.items()})
+    wrong = ~(np.isfinite(costs) & (costs > 0.0))
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise InputError(
+            "is no cost there.",
+            field=f"--cost at {table.path}: row {row + 1}",
+            found=float(costs[row]),
+            allowed="a finite number above 0",
+        )
+    return costs
 
 
 def replay(world: World, policy: str, settings: ReplaySettings, seed: int) -> Replayed:

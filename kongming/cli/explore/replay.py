@@ -84,14 +84,13 @@ def command(
 
     require("kongming explore replay", "predict", "sklearn")
 
-    from kongming.explore.costs import costs_of, is_column
-    from kongming.explore.measured_table import read_measured
-    from kongming.explore.replay import ReplaySettings, World, compare
+    from kongming.explore.measured_table import has_column, read_measured
+    from kongming.explore.replay import ReplaySettings, World, compare, costs_of
     from kongming.records.errors import InputError
 
     if budget is not None and rate is not None:
         raise InputError("Give one of --budget N and --rate R.")
-    column = cost if cost is not None and is_column(table, cost) else None
+    column = cost if cost is not None and has_column(table, cost) else None
     measured = read_measured(table, target, choices=choices, cost=column, ignored=ignored)
     if budget is None:
         budget = max(1, round((rate or RATE) * len(measured)))
