@@ -87,7 +87,7 @@ def without(codes: Floats, taken: set[bytes]) -> Floats:
 
 
 def _mixed(codes: Floats) -> Floats:
-    mix: Floats = np.random.default_rng(0).uniform(1.0, 2.0, size=codes.shape[1])
+    mix = np.random.default_rng(0).uniform(1.0, 2.0, size=(codes.shape[1],))
     total = np.zeros(len(codes))
     filled = np.nan_to_num(codes, nan=-1e9)
     for place in range(codes.shape[1]):
