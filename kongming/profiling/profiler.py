@@ -38,6 +38,9 @@ QUICK = "quick"
 MOST_SLOWDOWN = 5.0
 """A run under load is ended at so many times the program's runtime alone, and kept as that slow."""
 
+LEAST_PATIENCE_S = 1.0
+"""How much longer than alone each run may take: what ends within it was not worth ending."""
+
 UNKNOWN_ITERATION_S = 3.0
 """Assumed length of an iteration before the first one was timed."""
 
@@ -347,7 +350,7 @@ def _cut_off_s(state: _Campaign, step: Step) -> float | None:
     alone = state.alone.get(step.app)
     if not step.levels or not alone or app.metric is not None or app.kind == "service":
         return None
-    limit = MOST_SLOWDOWN * median(alone)
+    limit = max(MOST_SLOWDOWN * median(alone), median(alone) + LEAST_PATIENCE_S)
     return limit if app.timeout_s is None or limit < app.timeout_s else None
 
 

@@ -19,7 +19,7 @@ from kongming_server.decoding import count_parts
 from kongming_server.settings import Config
 from kongming_slurm import hostlist, ranking_file, tags
 
-from kongming import settings
+from kongming import expressions, settings
 from kongming.learning import model_file
 from kongming.learning.training import train_application
 from kongming.profiling import appfile
@@ -28,7 +28,7 @@ from kongming.records.fingerprint import Fingerprint, NodeFacts
 from kongming.records.run import Run, Signature
 from kongming.rpc import bounds, fleet_codec, handover, predictor_codec, record_codec
 from kongming.rpc.v1 import assignments_pb2, fleet_pb2, predictor_pb2, profiles_pb2, records_pb2
-from kongming.scale import expressions, ranges
+from kongming.scale import ranges
 from kongming.store import Store
 from kongming.store.parquet import export_runs, read_export
 from kongming.store.reference import Reference

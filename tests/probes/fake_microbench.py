@@ -87,8 +87,8 @@ def slowed():
         return 1
     lines = Path(os.environ["FAKE_LOG"]).read_text().splitlines()
     commands = [json.loads(line)[0] for line in lines]
-    both = commands[-2:] == ["induce", "probe"]
-    return 2 if both and (MODE == "shared" or commands.count("induce") <= 4) else 1
+    beside = commands[-2:] == ["induce", "probe"]
+    return 2 if beside and (MODE == "shared" or commands.count("induce") <= 4) else 1
 
 
 def probe(given, names):
@@ -122,9 +122,7 @@ def probe(given, names):
             start = time.monotonic_ns()
             if ended(given, 0.002):
                 return
-            # Arithmetic in registers is slowed by nobody.
-            own = 1 if name.startswith("compute") else factor
-            batch = [100, round(100 * own * COSTS[name] * 1e9)]
+            batch = [100, round(100 * factor * COSTS[name] * 1e9)]
             slow = [100, 3 * batch[1]]
             extra = {"direct": MODE != "buffered"} if name.startswith("iobench") else {}
             say(

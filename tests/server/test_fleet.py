@@ -205,7 +205,7 @@ def test_a_finished_run_ends_its_placement(agent: FakeAgent) -> None:
 def test_a_node_without_heartbeats_falls_silent_and_comes_back(start_server: StartServer) -> None:
     server = start_server(settings={"fleet.heartbeat_period_s": 0.2, "fleet.silent_after_s": 3.0})
     agent = FakeAgent(server.channel())
-    agent.register()
+    agent.register(references=[agent.idle()])
     watch = agent.fleet.WatchNode(fleet_pb2.WatchNodeRequest(node="node-1"), timeout=120)
     assert next(watch).node.state == READY
     assert next(watch).node.state == SILENT

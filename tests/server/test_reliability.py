@@ -136,7 +136,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 def test_a_full_disk_refuses_and_recovers(start_server: StartServer, small_disk: Path) -> None:
     server = start_server(store_url=f"sqlite:///{small_disk / 'server.db'}")
     agent = FakeAgent(server.channel())
-    agent.register()
+    agent.register(references=[agent.idle()])
     before = agent.fingerprint()
     assert list(agent.report(before).accepted) == [before.id]
     filler = small_disk / "filler"
@@ -237,7 +237,7 @@ def test_a_clock_that_jumps_ends_no_reservation_and_silences_no_node(
     def jump(address: str) -> None:
         with grpc.insecure_channel(address) as channel:
             agent = FakeAgent(channel)
-            agent.register()
+            agent.register(references=[agent.idle()])
             agent.assignments.Reserve(
                 assignments_pb2.ReserveRequest(
                     assignment_id="job-1",
@@ -261,7 +261,7 @@ def test_nodes_whose_clocks_differ_are_all_served(server: ServerProcess) -> None
     channel = server.channel()
     for number, age_s in enumerate((-86400.0, -30.0, 0.0, 30.0, 86400.0)):
         agent = FakeAgent(channel, f"node-{number}")
-        agent.register()
+        agent.register(references=[agent.idle()])
         taken = agent.fingerprint(age_s=age_s)
         assert list(agent.report(taken).accepted) == [taken.id]
         assert agent.node().state == fleet_pb2.NODE_STATE_READY

@@ -65,7 +65,7 @@ def test_a_node_is_ready_on_a_server_that_its_agent_never_spoke_to(
     other = start_server(store_url=postgres_url, settings=settings)
     agent = FakeAgent(one.channel())
     seen = FakeAgent(other.channel())
-    agent.register()
+    agent.register(references=[agent.idle()])
     eventually(lambda: _is_known(seen))
     for _ in range(2):
         agent.heartbeat()

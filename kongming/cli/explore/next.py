@@ -29,6 +29,7 @@ from kongming.cli.explore import options as explore_options
 @explore_options.expression_option
 @explore_options.stop_option
 @explore_options.seed_option
+@options.wide_option
 @options.json_option
 def command(
     space_file: Path,

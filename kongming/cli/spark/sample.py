@@ -61,6 +61,7 @@ from kongming.cli.shares import Share
     metavar="COMMAND",
     help="spark-submit with its own options [default: from SPARK_HOME or the PATH].",
 )
+@options.wide_option
 @options.json_option
 def command(
     source: str,
