@@ -79,7 +79,8 @@ def workload_of(application: Application) -> Workload:
     """Convert a log to what is replayed.
 
     Raises:
-        CannotAnswerError: no task has finished, no executor is known, or tasks need GPUs.
+        CannotAnswerError: no task has finished or none belongs to a known job, no executor is
+            known, or tasks need GPUs.
     """
     if not any(len(stage.tasks) for stage in application.stages):
         raise CannotAnswerError(
@@ -100,6 +101,12 @@ def workload_of(application: Application) -> Workload:
     )
     owners = _owners(attempts, jobs, ends)
     attempts = [attempt for attempt in attempts if owners[id(attempt)] is not None]
+    if not any(len(attempt.tasks) for attempt in attempts):
+        raise CannotAnswerError(
+            f"{application.source or application.id}: no task belongs to a job whose start is in "
+            "the log.",
+            hint="Give all files of the log, from the application's start.",
+        )
     busy = _Busy(attempts)
     first_of_app = _first_of_application(attempts, cluster.slots_each)
     placed: dict[int, int] = {}

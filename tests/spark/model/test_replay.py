@@ -212,3 +212,9 @@ def test_gpus_and_a_log_without_tasks_are_refused() -> None:
         workload_of(replace(application, stages=()))
     with pytest.raises(CannotAnswerError, match="no executor"):
         workload_of(replace(application, executors=()))
+
+
+def test_tasks_of_jobs_whose_start_is_unknown_have_no_answer() -> None:
+    application = replace(run(random_program(0), 2), jobs=())
+    with pytest.raises(CannotAnswerError, match="job whose start"):
+        workload_of(application)
