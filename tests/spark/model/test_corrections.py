@@ -10,9 +10,10 @@ import pytest
 from kongming.records.errors import ExtrapolationError, InputError, UnknownNameError
 from kongming.spark.application import Application, Rdd
 from kongming.spark.estimation import Estimator, Size
-from kongming.spark.model.cluster import asked_cluster
+from kongming.spark.model.cluster import Cluster, asked_cluster
 from kongming.spark.model.corrections.contention import learn_contention
 from kongming.spark.model.corrections.correction import Change
+from kongming.spark.model.corrections.first_tasks import first_of_application
 from kongming.spark.model.corrections.input_growth import learn_input_growth
 from kongming.spark.model.corrections.launch_rate import learn_launch_rate
 from kongming.spark.model.corrections.task_counts import coalesced, learn_task_counts
@@ -216,3 +217,19 @@ def test_misses_that_the_log_shows_go_where_memory_suffices() -> None:
     assert memory.fits_from(estimator.workload.cluster) == 4
     # All six stages of eight hits on four slots, after the first of eight tasks.
     assert estimator.estimate(Size(4)).median_s == pytest.approx(20 + 6 * 4 + 7.5, rel=0.05)
+
+
+def test_executors_beyond_a_stages_tasks_add_no_first_tasks() -> None:
+    parts = [Part((Stage((2.0,) * 4),), after=(k - 1,) if k else ()) for k in range(8)]
+    application = run(Program(tuple(parts), first_s=3.0), 2)
+    estimator = Estimator(application, without=["task-counts"])
+    enough = estimator.estimate(Size(4)).corrections["first-tasks"]
+    for executors in (5, 6, 12, 40):
+        more = estimator.estimate(Size(executors)).corrections["first-tasks"]
+        assert more == pytest.approx(enough, abs=0.01)
+
+
+def test_a_new_executor_has_first_tasks_in_all_of_its_slots() -> None:
+    cluster = Cluster(executors=3, cores=2)
+    assert first_of_application([2, 3, 8], cluster) == [2.0, 1.0, 0.0]
+    assert first_of_application([8, 8], cluster) == [6.0, 0.0]

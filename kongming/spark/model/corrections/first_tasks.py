@@ -14,6 +14,7 @@ import numpy as np
 
 from kongming.arrays import Floats
 from kongming.spark.application import SUCCEEDED
+from kongming.spark.model.cluster import Cluster
 from kongming.spark.model.corrections.correction import Change, Lengths
 from kongming.spark.model.workload import StageWork, Workload
 
@@ -45,8 +46,8 @@ class FirstTasks:
 
     def apply(self, lengths: Lengths, change: Change) -> Lengths:
         counts = [len(stage.lengths) for stage in self.workload.stages]
-        before = new_slots(counts, change.recorded.slots)
-        after = new_slots([len(own) for own in lengths], change.asked.slots)
+        before = first_of_application(counts, change.recorded)
+        after = first_of_application([len(own) for own in lengths], change.asked)
         corrected = []
         for number, (stage, own) in enumerate(zip(self.workload.stages, lengths, strict=True)):
             first = min(len(own), change.asked.slots)
@@ -68,18 +69,22 @@ class FirstTasks:
         return []
 
 
-def new_slots(counts: Sequence[int], slots: int) -> list[float]:
-    """Expected number of slots that each stage is the first to use, of stages one after the other.
+def first_of_application(counts: Sequence[int], cluster: Cluster) -> list[float]:
+    """Tasks of each stage that are the first of an executor, of stages one after the other.
 
-    A stage of as many tasks as slots uses all; one of fewer takes them at random, as Spark does.
+    Spark gives each executor a task before any gets a second one, so that a stage of ``count``
+    tasks runs on ``min(count, executors)``, and is taken to prefer executors that have worked
+    before: executors beyond its tasks change nothing. On a new executor, the tasks of all of its
+    slots are first.
     """
-    unused = float(slots)
-    found = []
+    used = 0
+    first = []
     for count in counts:
-        share = 1.0 if count >= slots else 1.0 - (1.0 - 1.0 / slots) ** count
-        found.append(unused * share)
-        unused -= unused * share
-    return found
+        executors = min(count, cluster.executors)
+        each = min(count, cluster.slots) / max(executors, 1)
+        first.append(max(executors - used, 0) * each)
+        used = max(used, executors)
+    return first
 
 
 def _moved(recorded: np.ndarray, more: float) -> Floats:
