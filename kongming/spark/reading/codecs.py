@@ -23,6 +23,7 @@ _LZ4_BLOCK = b"LZ4Block"
 _LZ4_FRAME = b"\x04\x22\x4d\x18"
 _XERIAL = b"\x82SNAPPY\0"
 _LZF = b"ZV"
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class DamagedStreamError(Exception):
@@ -50,7 +51,7 @@ def decompressed(file: BinaryIO) -> Iterator[bytes]:
             except EOFError as error:
                 raise DamagedStreamError("ends within a compressed block") from error
             return
-    yield start
+    yield start.removeprefix(_BYTE_ORDER_MARK)
     while chunk := file.read(_CHUNK):
         yield chunk
 
