@@ -41,8 +41,18 @@ def read(
         CannotAnswerError: more task ends are missing.
     """
     log = _chosen(read_applications(path) if logs is None else logs, app, attempt)
-    collected = Collector()
-    counts, details = dict(log.counts), dict(log.details)
+    details = dict(log.details)
+    collected = _collected(log, details, in_order=True)
+    if collected.disordered:
+        # Moments tell nothing of the clock then.
+        collected = _collected(log, details, in_order=False)
+    return assemble(collected, log.id, log.attempt, log.source, missing, details)
+
+
+def _collected(log: LoggedApplication, details: dict[str, str], *, in_order: bool) -> Collector:
+    """Take all lines of a log. Sets in ``details`` which files are damaged."""
+    collected = Collector(in_order=in_order)
+    counts = dict(log.counts)
     damaged = []
     for part in log.parts:
         lines = Lines(chunks(part))
@@ -53,7 +63,7 @@ def read(
     counts[findings.DAMAGED_FILES] = len(damaged)
     details[findings.DAMAGED_FILES] = "; ".join(damaged[:3])
     collected.counts.update(counts)
-    return assemble(collected, log.id, log.attempt, log.source, missing, details)
+    return collected
 
 
 def read_all(paths: Sequence[str | os.PathLike[str]]) -> list[Application]:

@@ -116,10 +116,11 @@ class _Assembly:
                     properties.get("spark.job.description"),
                 )
             )
+        self.counts[findings.HEADLESS_JOBS] = self.collected.headless_jobs()
         self.counts[findings.UNFINISHED_JOBS] = sum(job.completed_s is None for job in jobs)
         if jobs:
             # Spark numbers them from 0.
-            absent = jobs[-1].id + 1 - len(jobs) - self.counts[findings.HEADLESS_JOBS]
+            absent = jobs[-1].id + 1 - len(jobs) - self.collected.headless_jobs()
             self.counts[findings.ABSENT_JOBS] = max(0, absent)
         ran = {stage for stage, _ in self.collected.stages}
         self.counts[findings.SKIPPED_STAGES] = sum(
@@ -157,7 +158,7 @@ class _Assembly:
             tasks, twice, early = repairs.put_right(rows[seen.place], base_s)
             counts[findings.DUPLICATES] += twice
             counts[findings.IMPLAUSIBLE] += early
-            running = started.get(key, [])
+            running = _not_ended(tasks, started.get(key, []))
             dropped = Dropped((), 0)
             if seen.succeeded and seen.info is not None:
                 # Of several attempts, an earlier one may have done what a later one was made for.
@@ -334,6 +335,14 @@ class Dropped:
 
     started: tuple[repairs.Started, ...]
     unknown: int
+
+
+def _not_ended(tasks: np.ndarray, started: list[repairs.Started]) -> list[repairs.Started]:
+    """Those whose end was not read before their start either."""
+    if not started:
+        return []
+    ended = set(zip(tasks["partition"].tolist(), tasks["attempt"].tolist(), strict=True))
+    return [each for each in started if (each.partition, each.attempt) not in ended]
 
 
 def _dropped(

@@ -18,9 +18,15 @@ from kongming.spark.reading import events, findings
 from kongming.spark.reading.events import event_of, started_task
 from kongming.spark.reading.tasks import LATEST_MS, TaskRows
 
-CLOCK_STEP_MS = 60_000
+CLOCK_STEP_MS = 5_000
 """The driver's events come nearly in order of their time; one that is this much older than the
 latest was stamped by a clock that had been set back."""
+
+MOST_STEPS = 2
+"""A clock is set back once or twice; more steps are lines in another order, or wrong moments."""
+
+SAME_STEP = 0.1
+"""Share by which a step back and one forward may differ, and undo each other."""
 
 
 @dataclass
@@ -49,7 +55,19 @@ class SeenExecutor:
     reason: str | None = None
     profile: int = 0
     storage: int | None = None
-    excluded: list[tuple[int, int | None]] = field(default_factory=list)
+    exclusions: list[tuple[int, bool]] = field(default_factory=list)  # moment; False: readmitted
+
+    @property
+    def excluded(self) -> list[tuple[int, int | None]]:
+        """Spans in their order; Spark since 3.1 writes each twice, under its old name too."""
+        spans: list[tuple[int, int | None]] = []
+        for moment, out in sorted(self.exclusions):
+            is_open = bool(spans) and spans[-1][1] is None
+            if out and not is_open:
+                spans.append((moment, None))
+            elif not out and is_open:
+                spans[-1] = (spans[-1][0], moment)
+        return spans
 
 
 @dataclass
@@ -70,10 +88,13 @@ class SeenExecution:
 
 
 class Collector:
-    """Takes the lines of a log in their order by ``read``. Moments are milliseconds since the
-    epoch by the driver's clock, had it never stepped back."""
+    """Takes the lines of a log by ``read``; starts and ends are joined in whichever order they
+    come. Moments are milliseconds since the epoch by the driver's clock: had it never stepped back
+    if the lines are ``in_order``, which that is told from, else as written."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, in_order: bool = True) -> None:
+        self.in_order = in_order
+        self._disordered = False
         self.counts: Counter[str] = Counter()
         self.settings: dict[str, str] = {}
         self.log: events.LogStart | None = None
@@ -82,6 +103,7 @@ class Collector:
         self.ended_ms: int | None = None
         self.first_ms: int | None = None
         self.last_ms = 0
+        self._step_ms = 0  # the latest step of the clock
         self.offset_ms = 0  # what the driver's clock was set back by, until now
         self.tasks = TaskRows()
         self.started: dict[int, tuple[bytes, int]] = {}
@@ -90,6 +112,13 @@ class Collector:
         self.executors_seen: list[SeenExecutor] = []
         self.jobs: dict[int, SeenJob] = {}
         self.executions: dict[int, SeenExecution] = {}
+        # What was said of something before its start, or its first task, was seen.
+        self._job_ends: dict[int, tuple[int | None, bool | None]] = {}
+        self._sql_ends: dict[int, int | None] = {}
+        self._adaptive: set[int] = set()
+        self._removals: dict[str, tuple[int | None, str | None]] = {}
+        self._storage: dict[str, int] = {}
+        self._peaks: dict[str, int] = {}
         self.profiles: dict[int, records.ResourceProfile] = {}
         self.blocks: dict[int, dict[tuple[str, str], tuple[int, int]]] = {}
         self._rdds: dict[records.Rdd, records.Rdd] = {}
@@ -140,6 +169,16 @@ class Collector:
             return False
         return True
 
+    @property
+    def disordered(self) -> bool:
+        """Moments tell no step of the clock: lines are in another order, or in the log twice, or
+        some moments are wrong."""
+        return self._disordered or self.counts[findings.CLOCK] > MOST_STEPS
+
+    def headless_jobs(self) -> int:
+        """How many jobs ended whose start was not in any line."""
+        return len(self._job_ends)
+
     def running(self) -> list[tuple[events.TaskStart, int]]:
         """The tasks whose end was not in any line, and by what the clock had been set back."""
         found = []
@@ -166,15 +205,20 @@ class Collector:
         if ms is None or not 0 < ms < LATEST_MS:
             return None
         ms += self.offset_ms
-        if ms < self.last_ms - CLOCK_STEP_MS:
-            self.offset_ms += self.last_ms - ms
+        if self.in_order and ms < self.last_ms - CLOCK_STEP_MS:
+            self._step_ms = self.last_ms - ms
+            self.offset_ms += self._step_ms
             self.counts[findings.CLOCK] += 1
             ms = self.last_ms
+        elif self.offset_ms and abs(ms - self.last_ms - self._step_ms) < SAME_STEP * self._step_ms:
+            self._disordered = True  # it went on as before: one moment was wrong, not the clock
         return self._seen(ms)
 
     def _seen(self, ms: int) -> int:
         if self.first_ms is None:
             self.first_ms = self.tasks.base_ms = ms
+        elif not self.in_order:
+            self.first_ms = min(self.first_ms, ms)
         self.last_ms = max(self.last_ms, ms)
         return ms
 
@@ -220,7 +264,11 @@ class Collector:
         stage = self._stage((info.stage_id, info.stage_attempt_id))
         submitted = info.submission_time
         if isinstance(event, events.StageSubmitted):
+            repeated = stage.submitted_ms is not None and stage.completed_ms is None
+            self._disordered |= stage.completed_ms is not None or repeated
             stage.submitted_ms = self._now(submitted) or self.last_ms or None
+            if stage.completed_ms is not None:
+                return  # its completion has said more
         else:
             if stage.submitted_ms is None and submitted is not None:
                 stage.submitted_ms = submitted + self.offset_ms
@@ -249,32 +297,48 @@ class Collector:
         properties = event.properties or {}
         event.properties = {key: properties[key] for key in _JOB_PROPERTIES if properties.get(key)}
         submitted = self._now(event.submission_time) or self.last_ms or None
-        self.jobs[event.job_id] = SeenJob(event, submitted)
+        if event.job_id in self.jobs:
+            self._disordered = True
+            return
+        job = self.jobs[event.job_id] = SeenJob(event, submitted)
+        if event.job_id in self._job_ends:
+            self._disordered = True
+            job.completed_ms, job.succeeded = self._job_ends.pop(event.job_id)
 
     def _job_end(self, event: events.JobEnd) -> None:
         completed = self._now(event.completion_time) or self.last_ms or None
+        result = event.job_result
+        succeeded = None if result is None else result.result == "JobSucceeded"
         job = self.jobs.get(event.job_id)
         if job is None:
-            self.counts[findings.HEADLESS_JOBS] += 1
-            return
-        job.completed_ms = completed
-        if event.job_result is not None:
-            job.succeeded = event.job_result.result == "JobSucceeded"
+            self._job_ends[event.job_id] = completed, succeeded
+        else:
+            job.completed_ms, job.succeeded = completed, succeeded
 
     def _sql_start(self, event: events.SqlStart) -> None:
         started = self._now(event.time)
-        if started is not None:
-            self.executions[event.execution_id] = SeenExecution(
-                started, event.description, event.root_execution_id, adaptive=event.adaptive
-            )
+        if started is None or event.execution_id in self.executions:
+            return
+        number = event.execution_id
+        self._disordered |= number in self._sql_ends
+        self.executions[number] = SeenExecution(
+            started,
+            event.description,
+            event.root_execution_id,
+            self._sql_ends.get(number),
+            event.adaptive or number in self._adaptive,
+        )
 
     def _sql_end(self, event: events.SqlEnd) -> None:
         execution = self.executions.get(event.execution_id)
         finished = self._now(event.time)
-        if execution is not None:
+        if execution is None:
+            self._sql_ends[event.execution_id] = finished
+        else:
             execution.finished_ms = finished
 
     def _sql_adaptive(self, event: events.SqlAdaptive) -> None:
+        self._adaptive.add(event.execution_id)
         if event.execution_id in self.executions:
             self.executions[event.execution_id].adaptive = True
 
@@ -284,7 +348,11 @@ class Collector:
         place = self._places.get(id)
         if place is None:
             place = self._places[id] = len(self.executors_seen)
-            self.executors_seen.append(SeenExecutor(id, host))
+            seen = SeenExecutor(id, host, storage=self._storage.get(id))
+            seen.removed_ms, seen.reason = self._removals.get(id, (None, None))
+            self.executors_seen.append(seen)
+            if id in self._peaks:
+                self.tasks.peak_storage[place] = self._peaks[id]
         return place
 
     def _executor_added(self, event: events.ExecutorAdded) -> None:
@@ -299,24 +367,27 @@ class Collector:
         if event.executor_id in self._places:
             executor = self.executors_seen[self._places[event.executor_id]]
             executor.removed_ms, executor.reason = removed, event.removed_reason
+        else:
+            self._removals[event.executor_id] = removed, event.removed_reason
 
     def _excluded(self, event: events.Excluded) -> None:
         moment = self._now(event.time)
         executor = self.executors_seen[self.executor(event.executor_id)]
-        # Spark since 3.1 writes it twice, under its old name too.
-        if moment is not None and not (executor.excluded and executor.excluded[-1][1] is None):
-            executor.excluded.append((moment, None))
+        if moment is not None:
+            executor.exclusions.append((moment, True))
 
     def _unexcluded(self, event: events.Unexcluded) -> None:
         moment = self._now(event.time)
         executor = self.executors_seen[self.executor(event.executor_id)]
-        if executor.excluded and executor.excluded[-1][1] is None:
-            executor.excluded[-1] = (executor.excluded[-1][0], moment)
+        if moment is not None:
+            executor.exclusions.append((moment, False))
 
     def _block_manager(self, event: events.BlockManagerAdded) -> None:
         id = event.block_manager_id.executor_id
         if id in self._places or id != "driver":
             self.executors_seen[self.executor(id)].storage = max(0, event.maximum_memory)
+        else:
+            self._storage[id] = max(0, event.maximum_memory)
 
     def _block_updated(self, event: events.BlockUpdated) -> None:
         info = event.block_updated_info
@@ -332,11 +403,15 @@ class Collector:
         if event.executor_id == "driver":
             gc_ms = metrics.minor_gc_time + metrics.major_gc_time
             self.driver_gc_ms = max(self.driver_gc_ms, gc_ms)
-        if event.executor_id in self._places:
-            place = self._places[event.executor_id]
-            used = metrics.on_heap_storage_memory + metrics.off_heap_storage_memory
-            if used > self.tasks.peak_storage.get(place, 0):
-                self.tasks.peak_storage[place] = used
+        id = event.executor_id
+        peak = metrics.on_heap_storage_memory + metrics.off_heap_storage_memory
+        if peak <= 0:
+            return
+        if id in self._places:
+            known = self.tasks.peak_storage
+            known[self._places[id]] = max(peak, known.get(self._places[id], 0))
+        else:
+            self._peaks[id] = max(peak, self._peaks.get(id, 0))
 
     def _profile_added(self, event: events.ResourceProfileAdded) -> None:
         executor, task = event.executor_resource_requests, event.task_resource_requests

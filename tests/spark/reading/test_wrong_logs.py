@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -12,8 +14,10 @@ import pytest
 from kongming.records.errors import CannotAnswerError, InputError
 from kongming.spark.application import FAILED, KILLED, SUCCEEDED, UNFINISHED, Application
 from kongming.spark.reading import read
+from kongming.spark.reading.codecs import decompressed
 from kongming.spark.reading.lines import LONGEST
 from tests.spark.event_lines import START_MS, Event, content, run
+from tests.spark.record import LOGS
 
 Read = Callable[..., Application]
 
@@ -313,3 +317,58 @@ def test_nothing_of_a_large_line_is_needed_to_choose_it(read_events: Read) -> No
 def test_a_log_of_events_without_an_application(read_events: Read) -> None:
     with pytest.raises(InputError, match="no events of a Spark application"):
         read_events(b'{"Event":"SparkListenerLogStart","Spark Version":"3.5.1"}\n')
+
+
+QUERIES = b"".join(decompressed(io.BytesIO((LOGS / "spark-4-queries.zstd").read_bytes())))
+
+
+def said(application: Application) -> tuple[object, ...]:
+    """What of an application does not depend on the order of its lines."""
+    spans = [
+        (stage.stage, len(stage.tasks), sorted(stage.tasks["finish_s"].round(3).tolist()))
+        for stage in application.stages
+    ]
+    executors = sorted(
+        (each.id, each.added_s, each.removed_s, each.storage_bytes, each.peak_storage_bytes)
+        for each in application.executors
+    )
+    return application.ended_s, application.jobs, application.executions, executors, spans
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_lines_in_any_order_say_the_same(read_events: Read, seed: int) -> None:
+    lines = QUERIES.splitlines(keepends=True)
+    shuffled = [lines[at] for at in np.random.default_rng(seed).permutation(len(lines))]
+    application, expected = read_events(b"".join(shuffled)), read_events(QUERIES)
+    assert said(application) == said(expected)
+    assert kinds(application) == kinds(expected)
+
+
+def test_a_log_that_is_in_its_file_twice(read_events: Read) -> None:
+    application, expected = read_events(QUERIES * 2), read_events(QUERIES)
+    assert said(application) == said(expected)
+    assert kinds(application)["duplicate-tasks"] == 30
+    assert "clock" not in kinds(application)
+
+
+def test_a_clock_that_is_set_back_by_seconds(read_events: Read) -> None:
+    moment = re.compile(rb"\b(1[67]\d{11})\b")
+    lines = QUERIES.splitlines(keepends=True)
+    half = len(lines) // 2
+    back = [moment.sub(lambda at: b"%d" % (int(at[1]) - 30_000), line) for line in lines[half:]]
+    application, expected = read_events(b"".join(lines[:half] + back)), read_events(QUERIES)
+    assert kinds(application)["clock"] >= 1
+    assert application.ended_s == pytest.approx(expected.ended_s, rel=0.05)
+
+
+@pytest.mark.parametrize("wrong", [1, 12])
+def test_wrong_ends_of_tasks_are_no_clock_that_is_set_back(read_events: Read, wrong: int) -> None:
+    events, good = run(tasks=6), run(tasks=6)
+    for event in of(events, "TaskEnd")[:wrong]:
+        event["Task Info"]["Finish Time"] -= 100_000_000_000
+    assert read_events(events).ended_s == read_events(good).ended_s
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_line(read_events: Read) -> None:
+    application = read_events(b"\xef\xbb\xbf" + content(run()))
+    assert (application.spark_version, application.findings) == ("3.5.1", ())
