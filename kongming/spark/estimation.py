@@ -131,6 +131,10 @@ class Estimator:
             return self._constant.seconds(self.workload.cluster)
         return replay(self.workload, self.workload.cluster).end_s
 
+    def critical_path_s(self) -> float:
+        """Seconds that the model takes on endless slots with the tasks' lengths as recorded."""
+        return self._constant.critical_path_s() if self.paper else critical_path_s(self.workload)
+
     def cluster(self, size: Size) -> Cluster:
         """Return the cluster of a size. Raises InputError if it has no executor or no core."""
         for name, value in (("executors", size.executors), ("cores", size.cores)):
@@ -341,7 +345,7 @@ def document(
             "cores": workload.cluster.cores,
         },
         "driver_s": driver_time(application).total_s,
-        "critical_path_s": critical_path_s(workload),
+        "critical_path_s": estimator.critical_path_s(),
         "self_check": {
             "replayed_s": replayed,
             "error_pct": 100.0 * abs(replayed - workload.measured_s) / workload.measured_s

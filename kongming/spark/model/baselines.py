@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from kongming.arrays import Floats
 from kongming.spark.model.cluster import Cluster
+from kongming.spark.model.critical_path import critical_path_s
 from kongming.spark.model.driver import driver_time, job_end
 from kongming.spark.model.groups import Waiting, job_groups, subgroups
 from kongming.spark.model.replay import replay
@@ -16,6 +17,9 @@ from kongming.spark.model.workload import Workload
 class ConstantLengths:
     """The thesis' model (equations 3.1 to 3.3 and 4.1): tasks take as long as they took, groups
     of jobs run one after the other, and so do the subgroups of a group; the driver's time is added.
+
+    The driver's time within jobs, between their stages, is left out, as in the thesis: on many
+    slots it lies below the critical path of the replay, and has one of its own.
     """
 
     def __init__(self, workload: Workload) -> None:
@@ -28,6 +32,10 @@ class ConstantLengths:
     def seconds(self, cluster: Cluster, lengths: Sequence[Floats] | None = None) -> float:
         """Return T(App), equation 3.3a."""
         return self._driver_s + replay(self._workload, _plain(cluster), lengths).end_s
+
+    def critical_path_s(self) -> float:
+        """Return T(App) on endless slots."""
+        return self._driver_s + critical_path_s(self._workload)
 
 
 class Sparklens:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from kongming.records.errors import CannotAnswerError
-from kongming.spark.estimation import Estimator, Size
+from kongming.spark.estimation import Estimator, Size, document
 from kongming.spark.model.baselines import ConstantLengths, Sparklens
 from kongming.spark.model.cluster import Cluster, Dynamic, asked_cluster
 from kongming.spark.model.critical_path import critical_path_s
@@ -17,7 +17,9 @@ from kongming.spark.model.driver import driver_time
 from kongming.spark.model.groups import job_groups, subgroups
 from kongming.spark.model.replay import replay
 from kongming.spark.model.workload import workload_of
+from kongming.spark.reading import read
 from tests.spark.programs import Part, Program, Stage, random_program, run, shuffled
+from tests.spark.record import LOGS
 
 SEEDS = range(8)
 
@@ -218,3 +220,13 @@ def test_tasks_of_jobs_whose_start_is_unknown_have_no_answer() -> None:
     application = replace(run(random_program(0), 2), jobs=())
     with pytest.raises(CannotAnswerError, match="job whose start"):
         workload_of(application)
+
+
+@pytest.mark.parametrize("paper", [False, True])
+@pytest.mark.parametrize("name", ["spark-4-queries", "spark-4-cache", "spark-4-failures"])
+def test_no_model_goes_below_its_own_critical_path(name: str, paper: bool) -> None:
+    estimator = Estimator(read(LOGS / f"{name}.zstd"), paper=paper)
+    critical = document(estimator, [estimator.estimate(Size(1))])["critical_path_s"]
+    assert estimator.estimate(Size(64)).median_s >= critical - 1e-9
+    if paper:
+        assert estimator.estimate(Size(64)).median_s == pytest.approx(critical)
