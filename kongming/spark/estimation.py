@@ -244,8 +244,8 @@ class Estimator:
             reasons.append(f"{times:.3g} times {where} slots than the recorded run had")
         memory = self.pipeline.memory
         change = Change(self.workload.cluster, cluster)
-        if memory is not None and memory.crosses(change):
-            reasons.append(next(iter(memory.remarks(change))))
+        if memory is not None:
+            reasons += memory.cliffs(change)
         if self.inputs is not None and self.inputs.times > FAR:
             reasons.append(f"{self.inputs.times:.3g} times the input of the recorded sample")
         if not self.workload.application.complete:

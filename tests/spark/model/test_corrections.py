@@ -19,7 +19,9 @@ from kongming.spark.model.corrections.launch_rate import learn_launch_rate
 from kongming.spark.model.corrections.task_counts import coalesced, learn_task_counts
 from kongming.spark.model.corrections.warm_up import learn_warm_up
 from kongming.spark.model.workload import workload_of
+from kongming.spark.reading import read
 from tests.spark.programs import Part, Program, Stage, random_program, run
+from tests.spark.record import LOGS
 
 MIB = 1 << 20
 
@@ -233,3 +235,11 @@ def test_a_new_executor_has_first_tasks_in_all_of_its_slots() -> None:
     cluster = Cluster(executors=3, cores=2)
     assert first_of_application([2, 3, 8], cluster) == [2.0, 1.0, 0.0]
     assert first_of_application([8, 8], cluster) == [6.0, 0.0]
+
+
+def test_memory_that_no_number_of_executors_makes_good_is_refused_under_strict() -> None:
+    estimator = Estimator(read(LOGS / "spark-4-queries.zstd"), strict=True)
+    with pytest.raises(ExtrapolationError, match="they spill"):
+        estimator.estimate(Size(1, memory_bytes=1024.0))
+    with pytest.raises(ExtrapolationError, match="fit into no number of executors"):
+        Estimator(_iterative(8), strict=True).estimate(Size(8, memory_bytes=1024.0))

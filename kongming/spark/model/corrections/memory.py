@@ -102,27 +102,36 @@ class Memory:
                 corrected.append(np.maximum(own - step, LEAST_LEFT * own))
         return corrected
 
-    def remarks(self, change: Change) -> list[str]:
-        remarks = []
+    def cliffs(self, change: Change) -> list[str]:
+        """Return sentences on what fits at the recorded size or the asked one, and not at both."""
+        cliffs = []
         if self.crosses(change):
             fits = self.fits_from(change.asked)
-            remarks.append(
+            where = f"{fits} executors or more" if fits else "no number of executors of this memory"
+            cliffs.append(
                 f"memory cliff: {format_bytes(self.cached_bytes * self.grown)} of cached data fit "
-                f"into {fits} executors or more; recorded were {change.recorded.executors}, asked "
-                f"are {change.asked.executors}"
+                f"into {where}; recorded were {change.recorded.executors}, asked are "
+                f"{change.asked.executors}"
             )
-        needed = self.execution_bytes
-        each = self.room(change.asked) / max(change.asked.slots_each, 1)
-        each_before = self.room(change.recorded) / max(change.recorded.slots_each, 1)
-        if needed > each and each < each_before:
-            remarks.append(
-                f"tasks that used {format_bytes(needed)} have {format_bytes(each)} here: they spill"
+        needed, each = self.execution_bytes, self._each(change.asked)
+        if needed > each and each < self._each(change.recorded):
+            cliffs.append(
+                f"tasks that used {format_bytes(needed)} have {format_bytes(each)} here: they "
+                "spill, for how long the log does not tell"
             )
-        elif each > each_before and any(
+        return cliffs
+
+    def remarks(self, change: Change) -> list[str]:
+        remarks = self.cliffs(change)
+        if self._each(change.asked) > self._each(change.recorded) and any(
             stage.tasks["disk_spill_bytes"].any() for stage in self.workload.stages
         ):
             remarks.append("tasks have spilled that have more memory here: they may be faster")
         return remarks
+
+    def _each(self, cluster: Cluster) -> float:
+        """Bytes of an executor's memory for each of its slots."""
+        return self.room(cluster) / max(cluster.slots_each, 1)
 
 
 def learn_memory(workload: Workload) -> Memory:
