@@ -61,8 +61,8 @@ def scales(text: str, *, field: str = "--scale") -> tuple[float, ...]:
 
 
 def _parts(text: str, field: str, allowed: str) -> list[str]:
-    parts = [part.strip() for part in text.split(",") if part.strip()]
-    if not parts:
+    parts = [part.strip() for part in text.split(",")]
+    if not all(parts):
         raise InputError("has no value.", field=field, found=text, allowed=allowed)
     return parts
 
@@ -71,7 +71,7 @@ def _integer(part: str, text: str, field: str) -> int:
     plain = part.strip()
     if not (plain.isascii() and plain.isdigit()) or int(plain) < 1 or len(plain) > 9:
         raise InputError(
-            f"{part.strip()!r} is not a whole number from 1.",
+            f"{part.strip()!r} is not a whole number from 1." if plain else "lacks a number.",
             field=field,
             found=text,
             allowed=_MACHINES,

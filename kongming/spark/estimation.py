@@ -27,6 +27,9 @@ from kongming.spark.model.workload import Workload, workload_of
 
 HOUR_S = 3600.0
 
+MOST_CORES = 250_000
+"""Cores of a cluster above which none is asked for; a replay keeps each slot."""
+
 FAR = 4.0
 """Times the recorded slots, or its inverse, beyond which an estimate extrapolates."""
 
@@ -136,10 +139,18 @@ class Estimator:
         return self._constant.critical_path_s() if self.paper else critical_path_s(self.workload)
 
     def cluster(self, size: Size) -> Cluster:
-        """Return the cluster of a size. Raises InputError if it has no executor or no core."""
+        """Return the cluster of a size. Raises InputError: no executor, no core, or too many."""
         for name, value in (("executors", size.executors), ("cores", size.cores)):
             if value is not None and value < 1:
                 raise InputError("is out of range.", field=name, found=value, allowed="1 or more")
+        cores = size.executors * (size.cores or self.workload.cluster.cores)
+        if cores > MOST_CORES:
+            raise InputError(
+                f"are {cores} cores in all.",
+                field="executors",
+                found=size.executors,
+                allowed=f"up to {MOST_CORES} cores",
+            )
         cluster = asked_cluster(
             self.workload.cluster, size.executors, size.cores, size.memory_bytes
         )
@@ -149,7 +160,7 @@ class Estimator:
         """Estimate one size.
 
         Raises:
-            InputError: no executor or no core.
+            InputError: no executor, no core, or too many.
             CannotAnswerError: no slot, or a barrier that does not fit.
             ExtrapolationError: under ``strict``, the size lies outside what the log can tell.
         """

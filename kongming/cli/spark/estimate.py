@@ -65,8 +65,8 @@ _file = click.Path(dir_okay=False, path_type=Path)
     "--without",
     metavar="NAME",
     multiple=True,
-    help="Leave a correction out: task-counts, first-tasks, warm-up, memory, shuffle, contention, "
-    "launch-rate, history (repeatable).",
+    help="Leave a correction out: task-counts, first-tasks, warm-up, input, memory, shuffle, "
+    "contention, launch-rate, history (repeatable).",
 )
 @click.option(
     "--history",
@@ -123,7 +123,7 @@ _file = click.Path(dir_okay=False, path_type=Path)
     "--strict", is_flag=True, help="Refuse what lies outside of what the log tells (exit 3)."
 )
 @prices_option
-@click.option("--plot", metavar="FILE", type=_file, help="Draw runtime and cost: SVG or PNG.")
+@spark_options.plot_option
 @click.option(
     "--save",
     metavar="FILE",
@@ -170,10 +170,13 @@ def command(
     for module in ("numpy", "scipy", "msgspec"):
         require("kongming spark estimate", "spark", module)
 
+    from kongming.records.errors import InputError
     from kongming.spark.estimation import Estimator, document, recommend, warnings_of
     from kongming.spark.history import learn_growth
     from kongming.spark.reading import read, read_all
 
+    if input_scale is None and (ratio is not None or other_sample is not None):
+        raise InputError("--ratio and --sample tell nothing without --input-scale.")
     application = read(log, app, attempt, missing)
     growth = None
     if history:
@@ -302,6 +305,7 @@ def _residual(estimator: Estimator, paths: Sequence[Path]) -> Residual:
     import numpy as np
 
     from kongming.csv_rows import read_rows
+    from kongming.records.errors import InputError
     from kongming.spark.estimation import Size
     from kongming.spark.history import learn_residual
     from kongming.spark.model.workload import workload_of
@@ -318,7 +322,16 @@ def _residual(estimator: Estimator, paths: Sequence[Path]) -> Residual:
                 )
                 measured.append((size, row.number_in("seconds", above=True)))
             continue
+        own = estimator.workload.application.name
         for application in read_all([path]):
+            if application.name != own:
+                raise InputError(
+                    "is a run of another application.",
+                    field="--runs",
+                    found=f"{application.name or application.id!r} in {path}",
+                    allowed=f"runs of {own!r}",
+                    hint="Runs of other applications on this cluster: --history.",
+                )
             work = workload_of(application)
             measured.append((Size(work.cluster.executors, work.cluster.cores), work.measured_s))
     ratios = [

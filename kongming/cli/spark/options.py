@@ -44,6 +44,10 @@ def _image(_: click.Context, __: click.Parameter, path: Path | None) -> Path | N
             raise InputError(
                 "is not an image file.", field="--plot", found=path.name, allowed=".svg or .png"
             )
+        if not path.parent.is_dir():
+            raise InputError(
+                "is in a folder that does not exist.", field="--plot", found=str(path.parent)
+            )
         require("Drawing figures", "plots", "matplotlib")
     return path
 

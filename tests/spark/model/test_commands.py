@@ -12,6 +12,7 @@ import pytest
 from tests.conftest import Kongming
 from tests.spark.event_logs import write
 from tests.spark.programs import Part, Program, Stage, random_program, run
+from tests.spark.record import LOGS
 
 PROGRAM = Program(
     (
@@ -95,6 +96,14 @@ def test_prices_cores_and_strict(kongming: Kongming, log: Path, tmp_path: Path) 
         (("--executors", "0"), "--executors"),
         (("--memory", "lots"), "--memory"),
         (("--dynamic", "1..4", "--executors", "3"), "not both"),
+        (("--dynamic", "1..100000000"), "cores in all"),
+        (("--executors", "10000", "--cores", "1000000"), "cores in all"),
+        (("--executors", "2,,4"), "has no value"),
+        (("--executors", "2.."), "lacks a number"),
+        (("--plot", "figure.txt"), "not an image file"),
+        (("--plot", "nowhere/figure.svg"), "does not exist"),
+        (("--ratio", "10%"), "--input-scale"),
+        (("--runs", str(LOGS / "spark-4-cache.zstd")), "another application"),
     ],
 )
 def test_what_is_wrong_is_named(
