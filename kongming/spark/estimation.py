@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from kongming.process_pool import available_cpus, in_order
+from kongming.quantities import count as counted
 from kongming.records.errors import CannotAnswerError, ExtrapolationError, InputError
 from kongming.spark.application import Application
 from kongming.spark.history import Residual
@@ -174,7 +175,8 @@ class Estimator:
         reasons = self._reasons(cluster, ratio)
         if self.strict and reasons:
             raise ExtrapolationError(
-                f"{cluster.executors} executors of {cluster.cores} cores: {'; '.join(reasons)}.",
+                f"{counted(cluster.executors, 'executor')} of {counted(cluster.cores, 'core')}: "
+                f"{'; '.join(reasons)}.",
                 hint="Record a run nearer to it, or estimate without --strict.",
             )
         remarks: list[str] = []
@@ -282,7 +284,7 @@ def _estimates(estimator: Estimator, sizes: Sequence[Size]) -> list[Estimate | s
         except ExtrapolationError:
             raise
         except CannotAnswerError as error:
-            found.append(f"{size.executors} executors: {error.message}")
+            found.append(f"{counted(size.executors, 'executor')}: {error.message}")
     return found
 
 
@@ -450,6 +452,6 @@ def warnings_of(estimator: Estimator, estimates: Sequence[Estimate]) -> list[str
             sizes.setdefault(remark, []).append(each.executors)
     for remark, counts in sizes.items():
         low, high = min(counts), max(counts)
-        where = f"{low}" if low == high else f"{low} to {high}"
-        warnings.append(f"{where} executors: {remark}")
+        where = counted(high, "executor")
+        warnings.append(f"{where if low == high else f'{low} to {where}'}: {remark}")
     return list(dict.fromkeys(warnings))

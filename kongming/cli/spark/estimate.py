@@ -16,6 +16,7 @@ from kongming.cli.scale.options import prices_option
 from kongming.cli.scale.predict import print_warnings
 from kongming.cli.shares import FRACTION, Share
 from kongming.cli.spark import options as spark_options
+from kongming.quantities import count as counted
 
 if TYPE_CHECKING:
     from kongming.spark.application import Application
@@ -33,7 +34,7 @@ _file = click.Path(dir_okay=False, path_type=Path)
     short_help="Estimate the runtime on other numbers of executors.",
     epilog=examples(
         "kongming spark estimate LOG --executors 2..64",
-        "kongming spark estimate LOG --executors 2,4,8 --cores 2,4 --prices prices.csv --json",
+        "kongming spark estimate LOG --executors 2,4,8 --cores 2,4 --prices FILE",
     ),
 )
 @spark_options.log_argument
@@ -383,8 +384,9 @@ def _show(
     check = answer["self_check"]
     console.print(
         f"{application['name'] or application['id']} (Spark {application['spark_version']}): "
-        f"{output.format_seconds(application['measured_s'])} on {application['executors']} "
-        f"executors of {application['cores']} cores; replayed "
+        f"{output.format_seconds(application['measured_s'])} on "
+        f"{counted(application['executors'], 'executor')} of "
+        f"{counted(application['cores'], 'core')}; replayed "
         f"{output.format_seconds(check['replayed_s'])} ({check['error_pct']:.1f}% off). Driver "
         f"alone {output.format_seconds(answer['driver_s'])}, critical path "
         f"{output.format_seconds(answer['critical_path_s'])}.",

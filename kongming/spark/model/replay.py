@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from kongming.arrays import Floats
+from kongming.quantities import count as counted
 from kongming.records.errors import CannotAnswerError
 from kongming.spark.model.cluster import Cluster, Dynamic
 from kongming.spark.model.workload import Workload
@@ -92,8 +93,8 @@ class _Replay:
     ) -> None:
         if cluster.slots < 1:
             raise CannotAnswerError(
-                f"{cluster.executors} executors of {cluster.cores} cores have no slot for a task "
-                f"of {cluster.task_cpus:g} CPUs.",
+                f"No slot for a task of {cluster.task_cpus:g} CPUs on "
+                f"{counted(cluster.executors, 'executor')} of {counted(cluster.cores, 'core')}.",
                 hint="Ask for more cores: --cores.",
             )
         self.work, self.cluster = workload, cluster
@@ -369,8 +370,8 @@ class _Replay:
         if count > self.cluster.slots:
             raise CannotAnswerError(
                 f"Stage {self.work.stages[number].attempt.stage} is a barrier of {count} tasks, "
-                f"which {self.cluster.slots} slots never run at once.",
-                hint=f"Ask for {count} slots or more.",
+                f"more than can run at once in {counted(self.cluster.slots, 'slot')}.",
+                hint=f"Ask for {counted(count, 'slot')} or more.",
             )
         count = min(count, len(self.heap))
         start = max([self.now, *(heapq.heappop(self.heap) for _ in range(count))])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from kongming.quantities import count as counted
 from kongming.spark.application import Finding
 
 NO_START, NO_END = "no-application-start", "no-application-end"
@@ -76,7 +77,7 @@ def finding(kind: str, count: int, detail: str = "") -> Finding:
     """``detail`` ends a sentence that has no end: which, or why."""
     noun = _COUNTED.get(kind, "task")
     verbs = {"were": "was", "are": "is"} if count == 1 else {"were": "were", "are": "are"}
-    message = _SENTENCES[kind].format(f"{count} {noun}{'' if count == 1 else 's'}", **verbs)
+    message = _SENTENCES[kind].format(counted(count, noun), **verbs)
     if not message.endswith("."):
         message += f": {detail.rstrip('.')}." if detail else "."
     return Finding(kind, count, message)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -233,3 +234,17 @@ def test_figures_are_drawn(kongming: Kongming, log: Path, tmp_path: Path) -> Non
     plot = tmp_path / "curve.svg"
     answer(kongming, "estimate", log, "--executors", "1..6", "--plot", plot)
     assert "measured" in plot.read_text()
+
+
+def test_one_of_a_thing_is_no_plural(kongming: Kongming) -> None:
+    shown = kongming("spark", "estimate", LOGS / "spark-4-queries.zstd", "--executors", "1,2")
+    assert " on 1 executor of 2 cores;" in " ".join(shown.stdout.split())
+    assert "warning: 2 executors: another number of tasks at this size in 1 stage" in shown.stderr
+    barrier = kongming("spark", "estimate", LOGS / "spark-4-barrier.zstd", "--executors", "1")
+    for text in (shown.stdout, shown.stderr, barrier.stderr):
+        assert not re.search(r"\b1 (executors|cores|stages|slots|tasks)\b", text)
+
+
+def test_the_examples_of_estimate_fit_80_columns(kongming: Kongming) -> None:
+    shown = kongming("spark", "estimate", "--help", env={"COLUMNS": "80"})
+    assert max(map(len, shown.stdout.splitlines())) <= 80

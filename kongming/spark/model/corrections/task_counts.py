@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kongming.arrays import Floats
+from kongming.quantities import count as counted
 from kongming.spark.model.cluster import Cluster, size_bytes
 from kongming.spark.model.corrections.correction import Change, Lengths
 from kongming.spark.model.corrections.first_tasks import FirstTasks
@@ -64,7 +65,9 @@ class TaskCounts:
             self.count(number, change) != len(stage.lengths)
             for number, stage in enumerate(self.workload.stages)
         )
-        return [f"{changed} stages have another number of tasks at this size"] if changed else []
+        if not changed:
+            return []
+        return [f"another number of tasks at this size in {counted(changed, 'stage')}"]
 
 
 def learn_task_counts(workload: Workload, first: FirstTasks | None) -> TaskCounts:
