@@ -22,6 +22,8 @@ _LOST = 4.0
 """A variant that errs so many times as much as the best in its first folds is not tried further."""
 _DECADES = 10.0
 """Ratio of the largest to the least value from which relative errors count as well."""
+_LEAST = 0.1
+"""Share of the least of positive values that any prediction has at least, unless they span more."""
 _SCALES: dict[str, tuple[Scales, ...]] = {
     "lines": ("raw", "both"),
     "bagged_lines": ("raw", "both"),
@@ -54,11 +56,11 @@ class Chosen:
     held_out: Floats
     error: float
     errors: dict[str, float]
-    ceiling: float
+    limits: tuple[float, float]
 
     def predict(self, codes: Floats) -> Floats:
-        """(n,) predictions of codes."""
-        return _raw(self.learner.predict(self.features(codes)), self.log_target, self.ceiling)
+        """(n,) predictions of codes; above 0 if all values were."""
+        return _raw(self.learner.predict(self.features(codes)), self.log_target, self.limits)
 
 
 @dataclass
@@ -93,7 +95,7 @@ def choose(
     sets = _feature_sets(dimensions)
     matrices = {scales: features(codes) for scales, features in sets.items()}
     positive = bool((values > 0.0).all()) and bool(np.ptp(values) > 0.0)
-    ceiling = float(values.max() + 2.0 * np.ptp(values))
+    limits = _limits(values)
     variants: list[_Variant] = []
     best = np.inf
     fitted: dict[_Try, Any] = {}
@@ -107,7 +109,7 @@ def choose(
             np.log(values) if log_target else values,
             sets[scales].groups,
             log_target,
-            ceiling,
+            limits,
             seed,
         )
         found = _held_out(trial, folds, values, shares, best)
@@ -137,7 +139,7 @@ def choose(
         winner.held_out,
         _nested(values, variants, folds, shares),
         errors,
-        ceiling,
+        limits,
     )
 
 
@@ -161,7 +163,7 @@ class _Trial:
     y: Floats
     groups: Floats
     log_target: bool
-    ceiling: float
+    limits: tuple[float, float]
     seed: int
 
     def learner(self) -> Any:
@@ -176,23 +178,32 @@ def _held_out(
     learner = trial.learner()
     if hasattr(learner, "held_out") and len(values) <= _MOST:
         predicted = learner.fit(trial.X, trial.y).held_out(folds)
-        return _raw(predicted, trial.log_target, trial.ceiling), learner
+        return _raw(predicted, trial.log_target, trial.limits), learner
     predicted = np.full(len(values), np.nan)
     for fold in range(int(folds.max()) + 1):
         rows = folds == fold
         member = trial.learner().fit(trial.X[~rows], trial.y[~rows])
-        predicted[rows] = _raw(member.predict(trial.X[rows]), trial.log_target, trial.ceiling)
+        predicted[rows] = _raw(member.predict(trial.X[rows]), trial.log_target, trial.limits)
         seen = ~np.isnan(predicted)
         if _loss(values[seen], predicted[seen], shares[seen]) > np.log(_LOST) + best:
             return None
     return predicted, None
 
 
-def _raw(predicted: Floats, log_target: bool, ceiling: float) -> Floats:
-    """Values of a target that may be a logarithm, which must not run away."""
-    if not log_target:
-        return predicted
-    return np.asarray(np.minimum(np.exp(np.minimum(predicted, 700.0)), max(ceiling, 1e-300)))
+def _limits(values: Floats) -> tuple[float, float]:
+    """The least prediction, and the largest of a logarithm, which must not run away. What was
+    always above 0, as a time, is predicted above 0: a line that falls does not go on below."""
+    low, high = float(values.min()), float(values.max())
+    least = max(low * min(_LEAST, low / high), 1e-300) if low > 0.0 else -np.inf
+    return least, max(high + 2.0 * (high - low), 1e-300)
+
+
+def _raw(predicted: Floats, log_target: bool, limits: tuple[float, float]) -> Floats:
+    """Values, within the limits, of a target that may be a logarithm."""
+    least, most = limits
+    if log_target:
+        predicted = np.minimum(np.exp(np.minimum(predicted, 700.0)), most)
+    return np.asarray(np.maximum(predicted, least))
 
 
 def _folds(count: int, rng: np.random.Generator) -> np.ndarray:

@@ -25,7 +25,8 @@ class Intervals:
         self, X: Floats, observed: Floats, held_out: Floats, shares: Floats, level: float
     ) -> None:
         """``X`` (m, p): the columns of the observations' points."""
-        positive = bool(observed.min() > 0.0) and bool(held_out.min() > 0.0)
+        self._positive = bool(observed.min() > 0.0)
+        positive = self._positive and bool(held_out.min() > 0.0)
         self.relative = positive and bool(observed.max() > _SPREAD * observed.min())
         if self.relative:
             misses = np.abs(np.log(observed / held_out))
@@ -57,7 +58,11 @@ class Intervals:
         """(n,) lower and upper bounds of further runs."""
         width = self._factor * self._scale(X)
         if self.relative:
-            width = np.minimum(width, 50.0)
-            spread = np.maximum(median, 0.0)
-            return spread * np.exp(-width), spread * np.exp(width)
-        return median - width, median + width
+            ratio = np.exp(np.minimum(width, 50.0))
+            lower, upper = median / ratio, median * ratio
+        else:
+            lower, upper = median - width, median + width
+        if self._positive:
+            lower = np.maximum(lower, 0.0)
+        # Whatever the misses were, an interval holds its median.
+        return np.minimum(lower, median), np.maximum(upper, median)

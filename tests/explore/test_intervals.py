@@ -1,0 +1,36 @@
+"""Intervals hold their median, and are wide where nothing is known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kongming.explore import DecisionTreeProfiler, Space
+from kongming.explore.intervals import Intervals
+
+VALUES = st.lists(st.floats(-1e9, 1e9), min_size=4, max_size=12)
+
+
+@given(VALUES, VALUES, st.floats(0.05, 0.99), st.booleans())
+def test_an_interval_holds_its_median(
+    observed: list[float], medians: list[float], level: float, positive: bool
+) -> None:
+    y = np.abs(np.array(observed)) + 1e-6 if positive else np.array(observed)
+    X = np.linspace(0.0, 1.0, len(y))[:, None]
+    intervals = Intervals(X, y, np.roll(y, 1), np.ones(len(y)), level)
+    median = np.array(medians)
+    lower, upper = intervals.bounds(np.linspace(0.0, 2.0, len(median))[:, None], median)
+    assert np.all((lower <= median) & (median <= upper))
+
+
+@pytest.mark.parametrize("model", ["lines", "tree", "auto"])
+def test_what_was_always_positive_is_predicted_positive(model: str) -> None:
+    profiler = DecisionTreeProfiler(Space.from_dict({"x": {"from": 1, "to": 12}}), model=model)
+    for x, seconds in enumerate((100, 80, 60.5, 40, 20.2, 9), start=1):
+        profiler.tell({"x": x}, float(seconds))
+    forecast = profiler.predict([{"x": x} for x in (3, 7, 8, 10, 12)])
+    assert np.all(forecast.median > 0.0)
+    assert np.all((forecast.lower >= 0.0) & (forecast.lower <= forecast.median))
+    assert np.all((forecast.median <= forecast.upper) & (forecast.lower < forecast.upper))
