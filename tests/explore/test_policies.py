@@ -91,3 +91,24 @@ def test_variants_of_the_tree(options: dict[str, object]) -> None:
         resumed = again.suggest()
         assert resumed == DecisionTreeProfiler.from_json(profiler.to_json()).suggest()
     assert profiler.report()["runs"] == 30
+
+
+def test_an_early_failure_does_not_close_a_choice() -> None:
+    """Where a * b is large, runs fail; with either choice of c most others succeed."""
+    rows = [(a, b, c) for a in range(1, 7) for b in (1, 2, 4, 8) for c in ("gz", "xz")]
+    points = [dict(zip("abc", row, strict=True)) for row in rows]
+    succeeded = []
+    for seed in range(6):
+        profiler = DecisionTreeProfiler(
+            Space.from_table(points), budget=14, batch=1, model="lines", random_state=seed
+        )
+        profiler.tell({"a": 4, "b": 8, "c": "xz"}, None, error="out of memory")
+        while suggested := profiler.suggest():
+            for point in suggested:
+                a, b, xz = float(point["a"]), float(point["b"]), point["c"] == "xz"
+                fails = a * b > 20
+                profiler.tell(point, None if fails else 2 * a + 10 / b + 5 * xz)
+                succeeded.append(xz and not fails)
+        risk = profiler.predict([{"a": 1, "b": 1, "c": "xz"}, {"a": 4, "b": 8, "c": "xz"}])
+        assert risk.failure_probability[0] < risk.failure_probability[1] < 1.0
+    assert np.mean(succeeded) > 0.2

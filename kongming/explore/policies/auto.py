@@ -28,6 +28,8 @@ _AFFORDABLE = 30
 """Budget from which repeats are considered."""
 _SURE = 3
 """Repeats by which noise is known well enough."""
+_PROBED = 1.0
+"""Share of the runs that are tried where they are held to fail, over failures so far and one."""
 _DECADES = 30.0
 
 
@@ -36,18 +38,34 @@ def choose(situation: Situation, count: int) -> Floats:
     left = situation.candidates(_CANDIDATES)
     X = situation.features
     done = X(np.concatenate([situation.runs, situation.failed, situation.pending]))
-    failures = None
+    failures, tried = None, left[:0]
     if len(situation.failed) and len(left):
         failures = _failures(situation)
         safe = failures.safe(X(left))
-        if safe.sum() < count:
-            safe = np.argsort(failures.probability(X(left)), kind="stable")[:count]
-        left = left[safe]
+        probes = _probes(situation, X(left), safe, failures, count)
+        if safe.sum() < count - len(probes):
+            rest = np.setdiff1d(np.arange(len(left)), probes)
+            safe = rest[np.argsort(failures.probability(X(left[rest])), kind="stable")]
+            safe = safe[: count - len(probes)]
+        tried, left = left[probes], left[safe]
+        count -= len(tried)
+        done = np.concatenate([done, X(tried)])
     if len(situation.values) < first_runs(len(X.names), situation.budget):
-        return left[spread(X(left), done, count, situation.rng)]
+        return np.concatenate([tried, left[spread(X(left), done, count, situation.rng)]])
     again = _repeats(situation)
     chosen = _most_removed(situation, left, again, done, failures, count)
-    return np.concatenate([left, again])[chosen]
+    return np.concatenate([tried, np.concatenate([left, again])[chosen]])
+
+
+def _probes(
+    situation: Situation, X: Floats, safe: np.ndarray, failures: FailureModel, count: int
+) -> list[int]:
+    """Places of a few points that are held to fail, the least likely to: a success there opens what
+    few failures had closed, and each further failure makes the next such run less likely."""
+    share = _PROBED / (1.0 + len(situation.failed))
+    wanted = min(int(situation.rng.binomial(count, share)), int((~safe).sum()))
+    risk = np.where(safe, np.inf, failures.probability(X))
+    return [int(at) for at in np.argsort(risk, kind="stable")[:wanted]]
 
 
 def _failures(situation: Situation) -> FailureModel:
