@@ -89,7 +89,7 @@ def read_rows(
 
     Raises:
         InputError: the file cannot be read, a column is missing, unknown or there twice, or a
-            row has more cells than the header.
+            row has more or fewer cells than the header.
     """
     try:
         with path.open(encoding="utf-8-sig", newline="") as lines:
@@ -128,10 +128,11 @@ def _rows(
             continue
         number += 1
         row = Row(file, number, reader.line_num, places, cells)
-        if len(cells) > len(places):
+        if len(cells) != len(places):
+            place = min(len(cells), len(places)) + 1
             raise InputError(
                 f"has {len(cells)} cells; the header has {len(places)}.",
-                field=f"{file}: row {number} (line {reader.line_num}), column {len(places) + 1}",
+                field=f"{file}: row {number} (line {reader.line_num}), column {place}",
             )
         yield row
     if places is None:

@@ -28,7 +28,7 @@ def write(tmp_path: Path, text: str) -> Path:
         ("machines,scale,seconds\n1,0.1,10\n2,big,4\n", r"row 2 .*column 'scale'.*'big'"),
         ("machines,scale,seconds\n1,0.1,10\n2,0.1,nan\n", r"row 2 .*column 'seconds'.*'nan'"),
         ("machines,scale,seconds\n1,0.1,10\n2,0.1,inf\n", r"row 2 .*column 'seconds'.*'inf'"),
-        ("machines,scale,seconds\n1,0.1,10\n2,0.1\n", r"row 2 .*column 'seconds': is empty"),
+        ("machines,scale,seconds\n1,0.1,10\n2,0.1,\n", r"row 2 .*column 'seconds': is empty"),
         ("machines,scale,seconds\n1,0.1,10\n0,0.1,2\n", r"row 2 .*column 'machines'"),
         ("machines,scale,seconds\n1,0.1,10\n\n2,-1,2\n", r"row 2 \(line 4\), column 'scale'"),
         ("machines,scale,seconds\n1,0.1,10,7\n", r"row 1 \(line 2\), column 4"),
