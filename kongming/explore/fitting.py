@@ -43,9 +43,11 @@ def fit_runs(
         )
     refuse_all_failed(runs)
     values = np.array([run.value for run in runs if run.value is not None])
+    failed = len(runs) - len(values)
     if len(values) >= FEWEST_RUNS and np.all(values == values[0]):
         raise InputError(
-            "is constant: there is nothing to be learned.",
+            "is constant: there is nothing to be learned."
+            + (f" Failed runs: {failed} of {len(runs)}." if failed else ""),
             field=f"{where}: rows 1 to {len(runs)}, column {target!r}",
             found=float(values[0]),
             allowed="a target that varies",

@@ -14,6 +14,7 @@ import numpy as np
 
 from kongming.arrays import Floats
 from kongming.csv_rows import Row, read_rows
+from kongming.explore.settings import told
 from kongming.records.errors import InputError
 
 Point = Mapping[str, float | str]
@@ -69,6 +70,9 @@ def read_measured(
     file = Path(path)
     needed = (target, *choices, *ignored, *(() if cost is None else (cost,)))
     hints = {target: "Name the measured column: --target COLUMN"}
+    if target in (*choices, *ignored):
+        option = "--choices" if target in choices else "--ignore"
+        raise InputError("is the target, no parameter.", field=option, found=target)
     rows = list(read_rows(file, needed, hints=hints, separators=",;\t"))
     if not rows:
         raise InputError("has a header but no rows.", field=f"{file}: row 1, column {target!r}")
@@ -87,7 +91,7 @@ def read_measured(
         name: _texts(rows, name) if name in choices else _cells(rows, name) for name in names
     }
     numbers = frozenset(n for n in names if isinstance(columns[n][0], float))
-    values = np.array([_target(row, target) for row in rows])
+    values = np.array([target_of(row, target) for row in rows])
     failed = np.isnan(values)
     return MeasuredTable(
         path=str(file),
@@ -136,8 +140,14 @@ def number(row: Row, column: str) -> float:
     return value
 
 
-def _target(row: Row, column: str) -> float:
-    return number(row, column) if row.text(column) else math.nan
+def target_of(row: Row, column: str) -> float:
+    """Return the measured value of a row, NaN where it failed. Raises InputError."""
+    if not row.text(column):
+        return math.nan
+    try:
+        return told(number(row, column), column)
+    except InputError as error:
+        raise error.at(row.where(column)) from error
 
 
 def _texts(rows: Sequence[Row], column: str) -> list[str]:

@@ -166,7 +166,7 @@ class DecisionTreeProfiler:
             told = value if isinstance(value, Mapping) else {self.metric or VALUE: value}
             if not told:
                 raise ExploreError("has no metric.", field="value", found="{}")
-            values = {str(name): settings.finite(each, str(name)) for name, each in told.items()}
+            values = {str(name): settings.told(each, str(name)) for name, each in told.items()}
         elif error is None and at_least is None:
             error = "failed"
         if error is not None and not isinstance(error, str):
@@ -176,7 +176,7 @@ class DecisionTreeProfiler:
             values,
             error,
             None if cost is None else settings.within(cost, "cost", 0.0),
-            None if at_least is None else settings.finite(at_least, "at_least"),
+            None if at_least is None else settings.told(at_least, "at_least"),
         )
         waiting = [_key(row) for row in self._pending]
         if _key(codes) in waiting:
@@ -318,7 +318,7 @@ class DecisionTreeProfiler:
             if len(runs.means) < FEWEST_RUNS:
                 reasons = sorted({run.error for run in self._runs if run.error})
                 raise UntrainedError(
-                    f"{len(runs.means)} points of {len(self._runs)} runs have a value of {name!r}; "
+                    f"Points with a value of {name!r}: {len(runs.means)}, in {_runs(self._runs)}; "
                     f"a model needs {FEWEST_RUNS}."
                     + (f" Runs failed: {'; '.join(reasons[:5])}." if reasons else "")
                 )
@@ -413,6 +413,10 @@ class DecisionTreeProfiler:
         profiler._suggested = int(document["suggested"])
         profiler._grown = [int(count) for count in document["grown"]]
         return profiler
+
+
+def _runs(runs: list[Run]) -> str:
+    return f"{len(runs)} run{'' if len(runs) == 1 else 's'}"
 
 
 def _key(row: tuple[float, ...]) -> bytes:

@@ -21,6 +21,8 @@ from kongming.explore.measured_table import MeasuredTable, Point
 from kongming.expressions import parse
 from kongming.records.errors import CannotAnswerError, InputError
 
+_SMALL = 0.01
+"""Share of the typical value below which widths are shares of that."""
 METRICS = ("mse", "mae", "mre_pct")
 
 
@@ -66,8 +68,10 @@ class World:
     def __init__(self, table: MeasuredTable, costs: Floats | None = None) -> None:
         known = table.values[np.isfinite(table.values)]
         if len(known) > 0 and np.all(known == known[0]):
+            failed = len(table) - len(known)
             raise InputError(
-                "is constant: there is nothing to be learned.",
+                "is constant: there is nothing to be learned."
+                + (f" Failed runs: {failed} of {len(table)}." if failed else ""),
                 field=f"{table.path}: rows 1 to {len(table)}, column {table.target!r}",
                 found=float(known[0]),
                 allowed="a target that varies",
@@ -168,8 +172,10 @@ def replay(world: World, policy: str, settings: ReplaySettings, seed: int) -> Re
     unseen = known & ~seen
     judged = unseen if unseen.any() else known
     inside = (forecast.lower <= table.values) & (table.values <= forecast.upper)
-    sizes = np.abs(forecast.median)
-    shares = (forecast.upper - forecast.lower)[judged & (sizes > 0)] / sizes[judged & (sizes > 0)]
+    # Beside a target of 0 a share of the prediction says nothing; its typical size does.
+    typical = float(np.mean(np.abs(table.values[known])))
+    sizes = np.maximum(np.abs(forecast.median), _SMALL * typical)[judged]
+    shares = (forecast.upper - forecast.lower)[judged] / sizes
     return Replayed(
         all=errors(table.values[known], forecast.median[known]),
         unseen=errors(table.values[unseen], forecast.median[unseen]),

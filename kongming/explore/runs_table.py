@@ -20,7 +20,7 @@ from typing import Any
 from kongming.csv_rows import Row, read_rows
 from kongming.explore import Space
 from kongming.explore.dimensions import Dimension, Value
-from kongming.explore.measured_table import RECORD, finite, number
+from kongming.explore.measured_table import RECORD, finite, number, target_of
 from kongming.line_file import LineFile
 from kongming.records.errors import InputError
 
@@ -125,7 +125,8 @@ def _run(row: Row, space: Space, target: str, cost: str) -> PointRun:
     except InputError as error:
         known = error.field if error.field in row.places else space.names[0]
         raise error.at(row.where(str(known))) from error
-    value = number(row, target) if row.text(target) else None
+    measured = target_of(row, target)
+    value = None if math.isnan(measured) else measured
     timed_out = value is None and row.text("status") == "timeout"
     return PointRun(
         point=point,

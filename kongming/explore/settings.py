@@ -9,6 +9,9 @@ import numpy as np
 
 from kongming.explore.errors import ExploreError
 
+LARGEST = 1e100
+"""The largest size of a value, whose square has to be a number."""
+
 
 def finite(value: object, field: str) -> float:
     if isinstance(value, np.generic):
@@ -21,6 +24,20 @@ def finite(value: object, field: str) -> float:
         number = math.inf
     if not math.isfinite(number):
         raise ExploreError("is not finite.", field=field, found=repr(value), allowed="a number")
+    return number
+
+
+def told(value: object, field: str) -> float:
+    """A finite number whose square, summed over all runs, is one as well."""
+    number = finite(value, field)
+    if abs(number) > LARGEST:
+        raise ExploreError(
+            "is out of range.",
+            field=field,
+            found=number,
+            allowed=f"a number from {-LARGEST:g} to {LARGEST:g}",
+            hint="Give it in a larger unit.",
+        )
     return number
 
 

@@ -69,7 +69,7 @@ def test_the_document(kongming: Kongming, tmp_path: Path) -> None:
 
 def test_the_errors_are_those_of_the_table(kongming: Kongming, tmp_path: Path) -> None:
     """A line is learned exactly, so all errors vanish; and nothing is unseen once all was run."""
-    rows = [(a, b, 3 + 2 * a - b) for a in range(8) for b in range(8)]
+    rows = [(a, b, 10 + 2 * a - b) for a in range(8) for b in range(8)]
     table = write(tmp_path / "t.csv", ("a", "b", "y"), rows)
     asked = (table, "--target", "y", "--policy", "uni", "--model", "lines", "--repeats", "2")
     part = replay(kongming, *asked, "--rate", "25%")
@@ -132,6 +132,14 @@ def test_twenty_thousand_rows_and_points_measured_twice(kongming: Kongming, tmp_
         ({}, ("--budget", "9", "--rate", "10%"), "one of --budget N and --rate R"),
         ({}, ("--cost", "nodes - 4"), "row 1: is no cost there. Found -3.0"),
         ({}, ("--cost", "prices"), "--cost"),
+        ({(3, "seconds"): "1e200"}, (), "row 3 (line 4), column 'seconds': is out of range"),
+        ({}, ("--choices", "seconds"), "--choices: is the target"),
+        ({}, ("--rate", "1%"), "--rate: is 1 of 80 rows"),
+        (
+            {(k, "seconds"): "" for k in range(2, 81)},
+            (),
+            "Failed runs: 79 of 80",
+        ),
         ({}, ("--model", "guess"), "model: is not known. Found"),
         ({(k, "seconds"): "5" for k in range(1, 81)}, (), "column 'seconds': is constant"),
     ],
@@ -150,6 +158,20 @@ def test_bad_input(
     first = () if "--target" in args else ("--target", "seconds")
     document = replay(kongming, table, *first, "--repeats", "1", *args, status=2)
     assert said in document["error"]["message"]
+
+
+def test_a_short_row_is_no_failed_run(kongming: Kongming, tmp_path: Path) -> None:
+    table = write(tmp_path / "t.csv", ("a", "b", "y"), [(1, 2, 3), (2, 3), (3, 4, 5)])
+    document = replay(kongming, table, "--target", "y", status=2)
+    assert "row 2 (line 3), column 3: has 2 cells" in document["error"]["message"]
+
+
+def test_widths_beside_targets_of_zero(kongming: Kongming, tmp_path: Path) -> None:
+    rows = [(a, b, max(a - 4, 0) * b) for a in range(8) for b in range(8)]
+    table = write(tmp_path / "t.csv", ("a", "b", "y"), rows)
+    asked = (table, "--target", "y", "--budget", "20", "--repeats", "1", "--policy", "uni")
+    document = replay(kongming, *asked, "--model", "lines")
+    assert document["policies"]["uni"]["width_pct"] < 1e5
 
 
 def test_all_runs_failed(kongming: Kongming, tmp_path: Path) -> None:

@@ -113,5 +113,8 @@ def parse_point(space: Space, text: str) -> Mapping[str, Value]:
         if name in point:
             raise InputError("has the parameter twice.", field="--at", found=name)
         point[name] = value_of(dimensions[name], value, f"--at {name}")
-    space.encode([point])
+    try:
+        space.encode([point])
+    except InputError as error:
+        raise error.at(f"--at {error.field or text}") from error
     return point

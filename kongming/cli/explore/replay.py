@@ -22,7 +22,7 @@ RATE = 0.1
     short_help="Compare policies on a fully measured table.",
     epilog=examples(
         "kongming explore replay table.csv --target seconds --rate 5%",
-        "kongming explore replay table.csv --target seconds --budget 60 --policy dta --policy uni",
+        "kongming explore replay table.csv --target seconds --policy dta --policy uni",
     ),
 )
 @click.argument("table", metavar="TABLE.csv", type=explore_options.PATH)
@@ -85,6 +85,7 @@ def command(
     require("kongming explore replay", "predict", "sklearn")
 
     from kongming.explore.measured_table import has_column, read_measured
+    from kongming.explore.profiler import FEWEST_RUNS
     from kongming.explore.replay import ReplaySettings, World, compare, costs_of
     from kongming.records.errors import InputError
 
@@ -94,6 +95,14 @@ def command(
     measured = read_measured(table, target, choices=choices, cost=column, ignored=ignored)
     if budget is None:
         budget = max(1, round((rate or RATE) * len(measured)))
+        if budget < FEWEST_RUNS:
+            raise InputError(
+                f"is {budget} of {len(measured)} rows, too few for any model.",
+                field="--rate",
+                found=f"{100.0 * (rate or RATE):g}%",
+                allowed=f"{FEWEST_RUNS} runs or more",
+                hint="Give --budget N.",
+            )
     if budget > len(measured):
         raise InputError(
             "is more than the table has rows.",
@@ -144,8 +153,9 @@ def _show(document: dict[str, Any], repeats: int) -> None:
         for policy, seen in document["policies"].items()
     ]
     title = (
-        f"{document['budget']} of {document['rows']} rows run; medians of {repeats} profiles, over "
-        "all rows"
+        f"{document['budget']} of {document['rows']} rows run; "
+        + (f"medians of {repeats} profiles" if repeats > 1 else "one profile")
+        + ", over all rows"
     )
     right = columns[1:-1]
     output.console().print(
