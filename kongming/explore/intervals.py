@@ -34,6 +34,12 @@ class Intervals:
             misses = np.abs(observed - held_out)
         self._tree = cKDTree(X)
         self._misses = misses
+        # What a point's own runs measured, where they differ.
+        order = np.lexsort(X.T)
+        starts = np.flatnonzero(np.r_[True, (np.diff(X[order], axis=0) != 0.0).any(axis=1)])
+        self._points = cKDTree(X[order[starts]])
+        self._least = np.minimum.reduceat(observed[order], starts)
+        self._most = np.maximum.reduceat(observed[order], starts)
         self._typical = float(np.average(misses, weights=shares))
         ratios = misses / self._scale(X, own=True)
         order = np.argsort(ratios)
@@ -64,5 +70,9 @@ class Intervals:
             lower, upper = median - width, median + width
         if self._positive:
             lower = np.maximum(lower, 0.0)
+        away, at = self._points.query(X)
+        own = (away == 0.0) & (self._least[at] < self._most[at])
+        lower = np.where(own, np.minimum(lower, self._least[at]), lower)
+        upper = np.where(own, np.maximum(upper, self._most[at]), upper)
         # Whatever the misses were, an interval holds its median.
         return np.minimum(lower, median), np.maximum(upper, median)

@@ -57,6 +57,8 @@ class DecisionTreeProfiler:
         metric: which of several metrics of a run guides the choice; by default the first told.
         split, criterion, iterations, rebuild: of the tree by which ``dta`` samples; without
             ``rebuild`` it grows online (C.3).
+        repeats: once every allowed point was run, the rest of the budget repeats them, unless
+            repeats were all alike.
 
     Raises:
         ExploreError: a setting is not valid.
@@ -81,6 +83,7 @@ class DecisionTreeProfiler:
         criterion: str = "linear",
         iterations: int = 30,
         rebuild: bool = True,
+        repeats: bool = False,
     ) -> None:
         if not isinstance(space, Space):
             raise ExploreError("is no Space.", field="space", found=repr(space))
@@ -112,6 +115,7 @@ class DecisionTreeProfiler:
         self.criterion = settings.one_of(criterion, "criterion", ("linear", "residual", "variance"))
         self.iterations = settings.whole(iterations, "iterations", 0)
         self.rebuild = bool(rebuild)
+        self.repeats = bool(repeats)
         self._runs: list[Run] = []
         self._pending: list[tuple[float, ...]] = []
         self._suggested = 0
@@ -136,7 +140,10 @@ class DecisionTreeProfiler:
             return []
         rng = np.random.default_rng([self.random_state, len(self._runs), self._suggested])
         situation = self._situation(rng)
-        codes = self._affordable(POLICIES[self.policy](situation, count), situation)
+        codes = POLICIES[self.policy](situation, count)
+        if not len(codes) and self.repeats:
+            codes = self._again(situation, count)
+        codes = self._affordable(codes, situation)
         self._pending += [tuple(row) for row in codes.tolist()]
         self._suggested += len(codes)
         return self.space.decode(codes)
@@ -212,6 +219,16 @@ class DecisionTreeProfiler:
             known = prices(np.concatenate([rows(self._pending, codes.shape[1]), codes]))
         sums = np.cumsum(known)[len(self._pending) :]
         return codes[(sums <= left) & (left > 0.0)]
+
+    def _again(self, situation: Situation, count: int) -> Floats:
+        """The points that were run least, where noise is all that is left to be learned."""
+        if situation.noise == 0.0:
+            return situation.runs[:0]
+        waiting = [_key(row) for row in self._pending]
+        known = [_key(tuple(row)) for row in situation.runs.tolist()]
+        counts = situation.counts + np.array([waiting.count(key) for key in known], dtype=int)
+        order = np.argsort(counts + situation.rng.uniform(size=len(counts)))
+        return situation.runs[order[:count]]
 
     # What policies see
 
@@ -380,6 +397,7 @@ class DecisionTreeProfiler:
         names = (
             *("budget", "batch", "policy", "model", "weights", "cost", "level", "stop_pct"),
             *("random_state", "budget_in", "metric", "split", "criterion", "iterations", "rebuild"),
+            "repeats",
         )
         payload = {
             "space": self.space.to_dict(),

@@ -82,6 +82,7 @@ class World:
         self._rows: dict[tuple[float | str, ...], list[int]] = defaultdict(list)
         for row, point in enumerate(table.points):
             self._rows[self._key(point)].append(row)
+        self.repeated = len(self._rows) < len(table)
         self.space = Space.from_table([table.points[rows[0]] for rows in self._rows.values()])
 
     def answer(self, point: Point, runs: int) -> int:
@@ -136,6 +137,7 @@ def replay(world: World, policy: str, settings: ReplaySettings, seed: int) -> Re
         "cost": settings.cost or ("told" if world.priced else None),
         "level": settings.level,
         "random_state": seed,
+        "repeats": world.repeated,
     }
     profiler = DecisionTreeProfiler(world.space, **(arguments | dict(settings.options)))
     table = world.table

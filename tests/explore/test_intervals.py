@@ -25,6 +25,21 @@ def test_an_interval_holds_its_median(
     assert np.all((lower <= median) & (median <= upper))
 
 
+def test_repeats_take_the_rest_of_the_budget_and_widen_their_interval() -> None:
+    space = Space.from_dict({"a": [1, 2, 3, 4, 5, 6]})
+    profiler = DecisionTreeProfiler(space, budget=14, batch=4, model="lines", repeats=True)
+    seen: dict[int, list[float]] = {}
+    while points := profiler.suggest():
+        for point in points:
+            values = seen.setdefault(point["a"], [])
+            values.append(10.0 * point["a"] + 3.0 * len(values))
+            profiler.tell(point, values[-1])
+    assert sorted(len(values) for values in seen.values()) == [2, 2, 2, 2, 3, 3]
+    forecast = profiler.predict([{"a": a} for a in seen])
+    assert np.all(forecast.lower <= [min(values) for values in seen.values()])
+    assert np.all(forecast.upper >= [max(values) for values in seen.values()])
+
+
 @pytest.mark.parametrize("model", ["lines", "tree", "auto"])
 def test_what_was_always_positive_is_predicted_positive(model: str) -> None:
     profiler = DecisionTreeProfiler(Space.from_dict({"x": {"from": 1, "to": 12}}), model=model)
