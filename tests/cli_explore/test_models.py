@@ -166,6 +166,17 @@ def test_wrong_points(kongming: Kongming, runs: Path, at: str, said: str) -> Non
     assert said in error["message"]
 
 
+def test_a_point_and_a_folder_that_are_refused(
+    kongming: Kongming, runs: Path, tmp_path: Path
+) -> None:
+    answer(kongming, "fit", "space.toml", runs, "--out", "m.json", "--model", "lines")
+    error = answer(kongming, "predict", "m.json", "--at", "nodes=2", status=2)["error"]
+    assert error["message"].startswith("--at ")
+    (tmp_path / "file").write_text("")
+    error = answer(kongming, "plot", "m.json", "--out", "file/figures", status=2)["error"]
+    assert "--out: cannot be created" in error["message"]
+
+
 def test_newer_and_damaged_models_are_refused(
     kongming: Kongming, runs: Path, tmp_path: Path
 ) -> None:
