@@ -38,6 +38,10 @@ class Intervals:
         order = np.lexsort(X.T)
         starts = np.flatnonzero(np.r_[True, (np.diff(X[order], axis=0) != 0.0).any(axis=1)])
         self._points = cKDTree(X[order[starts]])
+        # As far from others as any run was, its miss is known; farther off nothing is.
+        runs = self._points.data
+        self._reach = float(self._points.query(runs, k=[min(2, len(runs))])[0].max())
+        self._spread = float(np.std(np.log(observed) if self.relative else observed))
         self._least = np.minimum.reduceat(observed[order], starts)
         self._most = np.maximum.reduceat(observed[order], starts)
         self._typical = float(np.average(misses, weights=shares))
@@ -62,7 +66,9 @@ class Intervals:
 
     def bounds(self, X: Floats, median: Floats) -> tuple[Floats, Floats]:
         """(n,) lower and upper bounds of further runs."""
-        width = self._factor * self._scale(X)
+        away, at = self._points.query(X)
+        beyond = np.maximum(away - self._reach, 0.0) / np.maximum(away, 1e-300)
+        width = self._factor * self._scale(X) + beyond * self._spread
         if self.relative:
             ratio = np.exp(np.minimum(width, 50.0))
             lower, upper = median / ratio, median * ratio
@@ -70,7 +76,6 @@ class Intervals:
             lower, upper = median - width, median + width
         if self._positive:
             lower = np.maximum(lower, 0.0)
-        away, at = self._points.query(X)
         own = (away == 0.0) & (self._least[at] < self._most[at])
         lower = np.where(own, np.minimum(lower, self._least[at]), lower)
         upper = np.where(own, np.maximum(upper, self._most[at]), upper)

@@ -25,6 +25,16 @@ def test_an_interval_holds_its_median(
     assert np.all((lower <= median) & (median <= upper))
 
 
+def test_intervals_are_wide_where_a_choice_was_never_run() -> None:
+    space = Space.from_dict({"a": list(range(1, 13)), "c": {"choices": ["gz", "xz"]}})
+    profiler = DecisionTreeProfiler(space, model="lines")
+    for a in range(1, 13):
+        profiler.tell({"a": a, "c": "gz"}, 100.0 + 5.0 * a)
+    forecast = profiler.predict([{"a": 6, "c": "gz"}, {"a": 6, "c": "xz"}])
+    widths = forecast.upper - forecast.lower
+    assert widths[1] > 10.0 > 1.0 > widths[0]
+
+
 def test_repeats_take_the_rest_of_the_budget_and_widen_their_interval() -> None:
     space = Space.from_dict({"a": [1, 2, 3, 4, 5, 6]})
     profiler = DecisionTreeProfiler(space, budget=14, batch=4, model="lines", repeats=True)
