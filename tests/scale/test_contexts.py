@@ -12,7 +12,7 @@ import pytest
 
 from kongming.records.errors import InputError, UnknownNameError
 from kongming.scale.fit import model_file
-from kongming.scale.fit.context_fitting import fit_contexts
+from kongming.scale.fit.context_fitting import MOST, fit_contexts
 from kongming.scale.fit.context_model import ContextModel
 from kongming.scale.fit.fitting import Settings
 from kongming.scale.fit.model import ScaleFile
@@ -179,3 +179,25 @@ def test_one_context_is_refused(kongming: Kongming, tmp_path: Path) -> None:
     path.write_text("machines,k,seconds\n1,3,10\n2,3,6\n")
     error = answer(kongming, "fit", path, "--context", "k", status=2)["error"]
     assert "one context" in error["message"]
+
+
+def test_many_configurations_are_thinned_at_all_counts(tmp_path: Path) -> None:
+    """301 contexts at 2 and 8 machines: machine counts alternate in the table."""
+    random = np.random.default_rng(0)
+    sizes = np.geomspace(1.0, 100.0, 301)
+    path = tmp_path / "runs.csv"
+    path.write_text(
+        "machines,size,seconds\n"
+        + "".join(
+            f"{m},{s},{(100 * s / m + 5) * np.exp(0.02 * random.standard_normal())}\n"
+            for s in sizes
+            for m in (2, 8)
+        )
+    )
+    (table,) = read_context_table(path, Columns(), ("size",))
+    of = fit_contexts(table, Settings(read_terms("default", items=None)))
+    assert len(of.points) == MOST
+    assert set(of.points.machines) == {2.0, 8.0}
+    answer = of.at({"size": "10.5"}).predict(Configuration(8))
+    assert answer.median == pytest.approx(100 * 10.5 / 8 + 5, rel=0.1)
+    assert answer.upper / answer.lower < 1.5

@@ -13,7 +13,7 @@ from kongming.arrays import Floats
 from kongming.records.errors import InputError
 from kongming.scale.fit.context_columns import Column
 from kongming.scale.fit.context_model import ContextModel, ContextSpread, inputs_of
-from kongming.scale.fit.context_process import fit_process
+from kongming.scale.fit.context_process import fit_process, thin
 from kongming.scale.fit.ernest import FLOOR, ErnestFit, fit_ernest
 from kongming.scale.fit.fitting import Settings
 from kongming.scale.fit.model import Ranges
@@ -25,7 +25,7 @@ from kongming.scale.points import Integers, Points, Runs
 from kongming.scale.table import ContextTable
 
 MOST = 600
-"""Maximum number of configurations of the process; of more, every second, third, ... is used."""
+"""Maximum number of configurations of the process; of more, some are used (``thin``)."""
 
 ROUNDS = 4
 ALONE_LEAST = 4
@@ -64,15 +64,16 @@ def _fit(table: ContextTable, settings: Settings) -> ContextModel:
     points = _joined([part.configurations for part in parts])
     seconds = np.concatenate([part.typical for part in parts])
     repeats = np.concatenate([part.repeats for part in parts])
-    kept = np.arange(0, len(owner), -(-len(owner) // MOST))
-    owner, points, seconds, repeats = owner[kept], points.take(kept), seconds[kept], repeats[kept]
     columns = tuple(
         Column.of(name, [context[i] for context in table.contexts])
         for i, name in enumerate(table.columns)
     )
-    trend = _trend(points, seconds, owner, settings.terms.terms, settings.items)
     center = float(np.mean(np.log(points.machines)))
     inputs = inputs_of(columns, table.contexts, points, owner, center)
+    kept = thin(inputs, MOST)
+    inputs, owner, points = inputs.take(kept), owner[kept], points.take(kept)
+    seconds, repeats = seconds[kept], repeats[kept]
+    trend = _trend(points, seconds, owner, settings.terms.terms, settings.items)
     values = np.log(seconds / trend.predict(points))
     # Half of the noise of a run is of its day, which its repeats share.
     process = fit_process(inputs, values, 0.5 + 0.5 / repeats)

@@ -33,6 +33,9 @@ LEVEL = 10.0
 FOR_SIZES = 120
 """Maximum number of points from which the sizes are estimated."""
 
+TOGETHER = 4
+"""Points of a context that are taken together for that: they tell its level from the noise."""
+
 OUTLIER, AFTER = 3.0, 2.0
 """A point that is so many deviations from what the others predict has its noise raised, until it is
 this many."""
@@ -107,8 +110,7 @@ class Process:
 def fit_process(inputs: Inputs, values: Floats, noise: Floats) -> Process:
     """Estimate the sizes of the parts, raise the noise of outliers, and estimate them again."""
     extra = np.zeros(len(values))
-    step = -(-len(values) // FOR_SIZES)
-    some = np.arange(0, len(values), step)
+    some = thin(inputs, FOR_SIZES, together=TOGETHER)
     sizes = np.array(START)
     for _ in range(2):
         sizes = _sizes(inputs.take(some), values[some], noise[some], extra[some], sizes)
@@ -121,6 +123,31 @@ def fit_process(inputs: Inputs, values: Floats, noise: Floats) -> Process:
         raised = np.maximum((residual / AFTER) ** 2 - variance, 0.0)
         extra = extra + np.where(outlying, raised, 0.0)
     return Process.of(inputs, values, noise, extra, sizes)
+
+
+def thin(inputs: Inputs, most: int, *, together: int = 1) -> Integers:
+    """Return the indices (in order) of at most so many points: of every context and every machine
+    count ``together`` at random, then as many again. Every k-th would follow the table's order, in
+    which machine counts alternate."""
+    n = len(inputs)
+    if n <= most:
+        return np.arange(n)
+    order = np.random.default_rng(0).permutation(n)
+    counts = np.unique(inputs.machines, return_inverse=True)[1]
+    turns = [_turns(each[order]) // together for each in (inputs.owner, counts)]
+    contexts = np.random.default_rng(1).permutation(int(inputs.owner.max()) + 1)
+    # Whole contexts are taken one after the other, in a random order.
+    chosen = np.lexsort((contexts[inputs.owner[order]], np.minimum(*turns)))[:most]
+    return np.sort(order[chosen])
+
+
+def _turns(of: Integers) -> Integers:
+    """(n,) how many of the same value come before each."""
+    order = np.argsort(of, kind="stable")
+    ordered = of[order]
+    turns = np.empty(len(of), dtype=np.intp)
+    turns[order] = np.arange(len(of)) - np.searchsorted(ordered, ordered)
+    return turns
 
 
 def _covariance(a: Inputs, b: Inputs, sizes: Floats) -> Floats:
