@@ -10,11 +10,15 @@ import numpy as np
 
 from kongming.csv_rows import Row, read_rows
 from kongming.records.errors import InputError
-from kongming.scale.fit.context_columns import Context, number
+from kongming.scale.fit.context_columns import Context, Value, number
 from kongming.scale.points import Integers, Points, Runs
 
 FAILED = ("failed", "timeout")
 """What the column ``status`` of ``kongming explore run`` says of a run without seconds."""
+
+MACHINES, SCALES, SECONDS, ITERATIONS = (1.0, 1e9), (1e-15, 1e18), (1e-9, 1e12), (1.0, 1e12)
+"""(least, most) of each quantity: sums of squares of their ratios stay finite. A scale may be in
+bytes; the longest run is of 30,000 years."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,11 +102,12 @@ def read_table(path: str | Path, columns: Columns = Columns()) -> Table:
 def read_context_table(
     path: str | Path, columns: Columns, names: Sequence[str]
 ) -> tuple[ContextTable, ...]:
-    """Read runs in contexts, one table for each group. A column whose cells are all numbers has
-    numbers, any other has names; a column of machine types is one of the contexts' columns.
+    """Read runs in contexts, one table for each group. A column has numbers
+    or names, never both; a column of machine types is one of the contexts' columns.
 
     Raises:
-        InputError: as ``read_table``, or a column is named twice or is not of contexts.
+        InputError: as ``read_table``, or a column is named twice, is not of contexts, has both
+            numbers and names, or only tells the machine count.
     """
     file = Path(path)
     if columns.machine_type is not None and columns.machine_type not in names:
@@ -113,27 +118,27 @@ def read_context_table(
             raise InputError("has another meaning already.", field="--context", found=name)
     hints = _hints(columns) | dict.fromkeys(names, "Name columns of the table with --context.")
     scale_column = columns.scale
-    rows_of: dict[str | None, list[tuple[tuple[float, ...], tuple[str, ...]]]] = {}
+    rows_of: dict[str | None, list[tuple[Row, tuple[float, ...], tuple[str, ...]]]] = {}
     for row in read_rows(file, tuple(hints), hints=hints, separators=",;\t"):
         if scale_column is None and "scale" in row.places:
             scale_column = "scale"
+        if row.text("status") in FAILED and not row.text(columns.seconds):
+            continue
         group = None if columns.group is None else row.name(columns.group)
-        texts = tuple(row.name(name) for name in names)
-        rows_of.setdefault(group, []).append((_numbers(row, columns, scale_column), texts))
+        texts = tuple(_value(row, name) for name in names)
+        rows_of.setdefault(group, []).append((row, _numbers(row, columns, scale_column), texts))
     if not rows_of:
         raise _empty(file, columns)
     tables = []
     for group, rows in rows_of.items():
-        cells = list(zip(*(texts for _, texts in rows), strict=True))
+        cells = list(zip(*(texts for _, _, texts in rows), strict=True))
         values = [
-            [number(cell) for cell in column]
-            if name != columns.machine_type and all(number(cell) is not None for cell in column)
-            else column
+            column if name == columns.machine_type else _values(name, column, rows)
             for name, column in zip(names, cells, strict=True)
         ]
         contexts: dict[Context, int] = {}
         owner = [contexts.setdefault(row, len(contexts)) for row in zip(*values, strict=True)]
-        numbers = np.array([row for row, _ in rows], dtype=np.float64)
+        numbers = np.array([each for _, each, _ in rows], dtype=np.float64)
         tables.append(
             ContextTable(
                 runs=Runs(Points(numbers[:, 0], numbers[:, 1], numbers[:, 3]), numbers[:, 2]),
@@ -146,6 +151,51 @@ def read_context_table(
             )
         )
     return tuple(tables)
+
+
+def _value(row: Row, name: str) -> str:
+    """Return a context's value as text."""
+    text = row.text(name)
+    if not text:
+        raise InputError(
+            "is empty.", field=row.where(name), found=text, allowed="a number or a name"
+        )
+    return text
+
+
+def _values(
+    name: str, cells: Sequence[str], rows: Sequence[tuple[Row, tuple[float, ...], tuple[str, ...]]]
+) -> list[Value]:
+    """Return a column of contexts as numbers, or as names if none of its cells is a number.
+
+    Raises:
+        InputError: some are numbers and some are not, or the numbers only tell the machine count.
+    """
+    numbers = [number(cell) for cell in cells]
+    known = [value for value in numbers if value is not None]
+    if not known:
+        return list(cells)
+    if len(known) < len(cells):
+        place = numbers.index(None)
+        raise InputError(
+            "is no number, but other rows of the column have numbers.",
+            field=rows[place][0].where(name),
+            found=cells[place],
+            allowed="a finite number",
+            hint="Correct the cell or remove its row; in a column of names no cell is a number.",
+        )
+    machines = [each[0] for _, each, _ in rows]
+    distinct = len(set(known))
+    if distinct > 1 and distinct == len(set(machines)) == len(
+        set(zip(known, machines, strict=True))
+    ):
+        raise InputError(
+            "tells the same as the number of machines: their effects cannot be told apart.",
+            field="--context",
+            found=name,
+            hint="Leave the column out, or add runs of each value at several machine counts.",
+        )
+    return list(known)
 
 
 def _hints(columns: Columns) -> dict[str, str]:
@@ -163,12 +213,25 @@ def _hints(columns: Columns) -> dict[str, str]:
 
 def _numbers(row: Row, columns: Columns, scale_column: str | None) -> tuple[float, ...]:
     """Return machines, scale, seconds and iterations of a row."""
-    machines = row.number_in(columns.machines, least=1.0)
+    machines = row.number_in(columns.machines, least=1.0, whole=True)
     scale = 1.0 if scale_column is None else row.number_in(scale_column, above=True)
     seconds = row.number_in(columns.seconds, above=True)
     iterations = 1.0
     if columns.iterations is not None:
         iterations = row.number_in(columns.iterations, least=1.0)
+    for name, value, (least, most) in (
+        (columns.machines, machines, MACHINES),
+        (scale_column, scale, SCALES),
+        (columns.seconds, seconds, SECONDS),
+        (columns.iterations, iterations, ITERATIONS),
+    ):
+        if name is not None and not least <= value <= most:
+            raise InputError(
+                "is out of range.",
+                field=row.where(name),
+                found=row.text(name),
+                allowed=f"{least:g} to {most:g}",
+            )
     return machines, scale, seconds, iterations
 
 

@@ -201,3 +201,30 @@ def test_many_configurations_are_thinned_at_all_counts(tmp_path: Path) -> None:
     answer = of.at({"size": "10.5"}).predict(Configuration(8))
     assert answer.median == pytest.approx(100 * 10.5 / 8 + 5, rel=0.1)
     assert answer.upper / answer.lower < 1.5
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("machines,size,seconds\n1,3,10\n2,NA,6\n1,5,7\n", r"row 2 .*'size': is no number.*'NA'"),
+        ("machines,size,seconds\n1,nan,10\n2,3,6\n1,5,7\n", r"row 1 .*'size': is no number"),
+        ("machines,size,seconds\n1,,10\n2,3,6\n", r"row 1 .*'size': is empty.*a number or a name"),
+        ("machines,size,seconds\n1,3,1e308\n2,3,6\n", r"row 1 .*'seconds': is out of range"),
+        ("machines,size,seconds\n1,3,1e-300\n2,3,6\n", r"row 1 .*'seconds': is out of range"),
+        ("machines,size,seconds\n2.5,3,5\n2,3,6\n", r"row 1 .*'machines': is out of range"),
+        ("machines,size,seconds\n1,1,9\n2,2,6\n3,3,4\n", r"same as the number of machines"),
+    ],
+)
+def test_bad_contexts(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "runs.csv"
+    path.write_text(text)
+    with pytest.raises(InputError, match=said):
+        read_context_table(path, Columns(), ("size",))
+
+
+def test_failed_runs_are_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "runs.csv"
+    path.write_text("machines,size,seconds,status\n1,3,9,ok\n1,5,,failed\n2,3,6,ok\n")
+    (table,) = read_context_table(path, Columns(), ("size",))
+    assert table.runs.seconds.tolist() == [9.0, 6.0]
+    assert table.contexts == ((3.0,),)
