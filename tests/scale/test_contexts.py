@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 from kongming.records.errors import InputError, UnknownNameError
 from kongming.scale.fit import model_file
 from kongming.scale.fit.context_fitting import MOST, fit_contexts
-from kongming.scale.fit.context_model import ContextModel
+from kongming.scale.fit.context_model import ContextModel, ContextSpread
 from kongming.scale.fit.fitting import Settings
 from kongming.scale.fit.model import ScaleFile
 from kongming.scale.fit.terms import read_terms
@@ -228,3 +229,22 @@ def test_failed_runs_are_left_out(tmp_path: Path) -> None:
     (table,) = read_context_table(path, Columns(), ("size",))
     assert table.runs.seconds.tolist() == [9.0, 6.0]
     assert table.contexts == ((3.0,),)
+
+
+def test_far_and_untested_contexts_are_named_and_bounded(tmp_path: Path) -> None:
+    path = tmp_path / "runs.csv"
+    cells = [(m, s) for s in (1.0, 2.0, 4.0, 8.0) for m in (2, 4, 8)]
+    rows = [f"{m},{s},7,{100 * s / m + 5}\n" for m, s in cells * 2]
+    path.write_text("machines,size,k,seconds\n" + "".join(rows))
+    (table,) = read_context_table(path, Columns(), ("size", "k"))
+    of = fit_contexts(table, Settings(read_terms("default", items=None)))
+    far = of.at({"size": "1e12"}).predict(Configuration(4))
+    assert "size 1e+12 is above the trained 1 to 8" in far.reasons
+    assert far.lower <= far.median <= far.upper
+    untested = of.at({"size": "4", "k": "90"}).predict(Configuration(4))
+    assert any("k was 7 in all runs" in reason for reason in untested.reasons)
+    assert untested.median == pytest.approx(105.0, rel=0.1)
+    unsure = replace(of.at({"size": "4"}), spread=ContextSpread(1e3, None, 0))
+    answer = unsure.predict(Configuration(4))
+    assert answer.upper <= 4.0 * 3.0 * 405.0
+    assert any("cut near the times" in reason for reason in answer.reasons)

@@ -10,7 +10,14 @@ import numpy as np
 from scipy.special import stdtr, stdtrit
 
 from kongming.arrays import Floats
-from kongming.scale.fit.context_columns import Column, Context, complete, describe, show
+from kongming.scale.fit.context_columns import (
+    Column,
+    Context,
+    Value,
+    complete,
+    describe,
+    show,
+)
 from kongming.scale.fit.context_process import Inputs, Process
 from kongming.scale.fit.ernest import ErnestFit
 from kongming.scale.fit.model import Ranges, ScaleModel
@@ -22,17 +29,26 @@ FREEDOM = 4.0
 BEYOND = 0.08
 """Variance (of logs) that a distance of one in logs beyond the machines that were run adds."""
 
+FURTHEST = 3.0
+"""Predictions and intervals reach at most this factor beyond the shortest and the longest measured
+time, each relative to the trend of the terms."""
+
+STEEPEST = 2.0
+"""A number of the context beyond its range moves that by at most this power of its distance."""
+
 
 @dataclass(frozen=True, eq=False, slots=True)
 class ContextFit:
     """The model at one context: ``numbers`` (p,) its encoded columns, ``owner`` its number among
-    the contexts that were run, -1 without runs. ``center`` is the mean log of machines."""
+    the contexts that were run, -1 without runs. ``center`` is the mean log of machines; ``beyond``
+    how far (in logs) the context's numbers lie outside those that were run."""
 
     trend: ErnestFit
     process: Process
     center: float
     numbers: Floats
     owner: int
+    beyond: float = 0.0
 
     kind = "contexts"
 
@@ -44,8 +60,15 @@ class ContextFit:
 
     def predict(self, points: Points) -> Floats:
         """(n,) seconds per iteration."""
-        logs = np.clip(self.process.mean(self.inputs(points)), -300.0, 300.0)
-        return np.asarray(self.trend.predict(points) * np.exp(logs), dtype=np.float64)
+        mean = self.process.mean(self.inputs(points))
+        least, most = self.limits(points)
+        return np.clip(self.trend.predict(points) * np.exp(np.clip(mean, -300, 300)), least, most)
+
+    def limits(self, points: Points) -> tuple[Floats, Floats]:
+        """(n,) least and most seconds per iteration that the runs allow; see ``FURTHEST``."""
+        values, trend = self.process.values, self.trend.predict(points)
+        further = np.log(FURTHEST) + min(STEEPEST * self.beyond, 300.0)
+        return trend * np.exp(values.min() - further), trend * np.exp(values.max() + further)
 
     def variance(self, points: Points) -> Floats:
         """(n,) variance of the log of a run's time, with its noise."""
@@ -125,8 +148,47 @@ class ContextModel:
     def fit_at(self, context: Context) -> ContextFit:
         """Return the model at a context."""
         owner = self.contexts.index(context) if context in self.contexts else -1
-        numbers = encode(self.columns, [context])[0]
-        return ContextFit(self.trend, self.process, self.center, numbers, owner)
+        # What a column does that had one value in all runs is unknown: it does nothing.
+        varied = tuple(
+            value if self._varies(i) else self.contexts[0][i] for i, value in enumerate(context)
+        )
+        numbers = encode(self.columns, [varied])[0]
+        beyond = sum(self._beyond(i, value) for i, value in enumerate(varied))
+        return ContextFit(self.trend, self.process, self.center, numbers, owner, beyond)
+
+    def _varies(self, place: int) -> bool:
+        return len({context[place] for context in self.contexts}) > 1
+
+    def _beyond(self, place: int, value: Value) -> float:
+        """How far a number is outside those that were run: in logs, or in standard deviations of a
+        column without logs."""
+        column = self.columns[place]
+        if column.names:
+            return 0.0
+        known = column.encode([context[place] for context in self.contexts])
+        at = float(column.encode([value])[0, 0])
+        unit = column.size if column.log else 1.0
+        return max(at - float(known.max()), float(known.min()) - at, 0.0) * unit
+
+    def _notes(self, context: Context) -> tuple[str, ...]:
+        """Return why predictions of a context without runs extrapolate."""
+        notes = [f"there are no runs at {describe(self.columns, context)}"]
+        for i, (column, value) in enumerate(zip(self.columns, context, strict=True)):
+            known = [each[i] for each in self.contexts]
+            if not self._varies(i):
+                if value != known[0]:
+                    notes.append(
+                        f"{column.name} was {show(known[0])} in all runs: what {show(value)} does "
+                        "is untested, and not in the prediction"
+                    )
+            elif self._beyond(i, value) > 1e-9:
+                numbers = [float(each) for each in known]
+                side = "above" if float(value) > max(numbers) else "below"
+                notes.append(
+                    f"{column.name} {show(value)} is {side} the trained {min(numbers):g} to "
+                    f"{max(numbers):g}"
+                )
+        return tuple(notes)
 
     def complete(self, given: Mapping[str, str]) -> Context:
         """Return the context of these values; see ``context_columns.complete``."""
@@ -143,7 +205,7 @@ class ContextModel:
         fit = self.fit_at(context)
         notes: tuple[str, ...] = ()
         if fit.owner < 0:
-            notes = (f"there are no runs at {describe(self.columns, context)}",)
+            notes = self._notes(context)
         values = dict(zip((column.name for column in self.columns), context, strict=True))
         machine_type = None if self.type_column is None else show(values[self.type_column])
         return ScaleModel(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -86,6 +86,14 @@ class ScalePrediction:
             "upper": self.upper,
             "level": self.level,
         }
+
+
+@runtime_checkable
+class Limited(Protocol):
+    """A fit that tells how far its runs let it be trusted."""
+
+    def limits(self, points: Points) -> tuple[Floats, Floats]:
+        """(n,) least and most seconds per iteration."""
 
 
 class Uncertainty(Protocol):
@@ -180,12 +188,20 @@ class ScaleModel:
             median = float(self.seconds(points)[0])
             deviation = float(self.spread.deviation(self.fit, points, beyond=bool(reasons))[0])
         factor = self.spread.factor(deviation, level)
+        lower, upper = median / factor, median * factor
+        if isinstance(self.fit, Limited):
+            least, most = (
+                float(each[0] * points.iterations[0]) for each in self.fit.limits(points)
+            )
+            if lower < least or upper > most:
+                lower, upper = max(lower, least), min(upper, most)
+                reasons = (*reasons, "the interval is cut near the times that were measured")
         return ScalePrediction(
             at=at,
             iterations=float(points.iterations[0]),
             median=median,
-            lower=median / factor,
-            upper=median * factor,
+            lower=lower,
+            upper=upper,
             level=level,
             reasons=reasons,
             deviation=deviation,
