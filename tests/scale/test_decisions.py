@@ -19,8 +19,9 @@ from kongming.scale.decide.overallocation import drop_slowest, extra_machines, s
 from kongming.scale.decide.recommendation import curve, read_prices, recommend
 from kongming.scale.fit import model_file as persist
 from kongming.scale.fit.model import ScaleFile, ScaleModel
+from kongming.scale.fit.stack import StackFit
 from kongming.scale.fit.tracked_files import changes, track
-from kongming.scale.points import Configuration
+from kongming.scale.points import Configuration, Points
 from kongming.scale.ranges import machine_counts, scales
 from tests.scale.shapes import fitted, grid, measured, published
 
@@ -184,3 +185,28 @@ def test_ranges() -> None:
     for wrong in ("", "0", "-1", "nan", "0.2..0.1", "x"):
         with pytest.raises(InputError, match="--scale"):
             scales(wrong)
+
+
+def test_fewer_machines_than_were_run_are_not_advised(
+    types: tuple[ScaleModel, ScaleModel],
+) -> None:
+    (slow, _) = types
+    low, high = slow.ranges.machines
+    at_least = replace(slow, ranges=replace(slow.ranges, machines=(low + 2.0, high)))
+    offers, _ = curve([at_least], range(1, 65), prices=PRICES)
+    best, likeliest, judged = recommend([at_least], offers, prices=PRICES, deadline_s=1e6)
+    assert len(judged) == 64
+    assert best is not None
+    assert likeliest is not None
+    assert min(best.machines, likeliest.machines) >= low + 2.0
+    best, likeliest, _ = recommend([at_least], offers[:1], prices=PRICES, deadline_s=1e6)
+    assert best is None
+    assert likeliest is not None
+
+
+def test_below_the_smallest_count_intervals_are_wider() -> None:
+    model = fitted(measured(published("regression"), grid()), kind="stack")
+    ends = np.log([[4.0, 1.0], [4.0, 1.0]])
+    assert isinstance(model.fit, StackFit)
+    parts = replace(model.fit, ends=ends).answer(Points.of([Configuration(2), Configuration(8)]))[1]
+    assert parts[0, 3] == pytest.approx(4.0 * parts[1, 3])

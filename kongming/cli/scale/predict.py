@@ -233,7 +233,8 @@ def recommend_machines(
 ) -> int:
     """Recommend a number of machines and their type.
 
-    Without --prices a machine costs 1 an hour, so that costs are machine-hours. If nothing keeps
+    Without --prices a machine of the only type costs 1 an hour, so that costs are machine-hours;
+    several types need prices. Fewer machines than were run are not advised. If nothing keeps
     the limit, the most likely choice is shown, with exit status 3. The advice is followed by the
     counts around it. A model over contexts ranks every machine type that was run with any input;
     of a type that was never run with this one it says so.

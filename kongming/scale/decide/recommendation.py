@@ -14,7 +14,7 @@ from pathlib import Path
 
 from kongming.csv_rows import read_rows
 from kongming.records.errors import CannotAnswerError, InputError
-from kongming.scale.fit.model import ScaleModel, ScalePrediction
+from kongming.scale.fit.model import SLACK, ScaleModel, ScalePrediction
 from kongming.scale.points import Configuration
 
 Prices = Mapping[str | None, float]
@@ -105,7 +105,8 @@ def recommend(
 
     With ``deadline_s`` the best is the cheapest offer that ends in time with probability ``risk``
     or more; with ``budget`` the fastest that stays within it with that probability. The best is
-    None if no offer qualifies. Ties go to fewer machines.
+    None if no offer qualifies. Ties go to fewer machines. Fewer machines than were ever run are
+    not advised, as their memory may not suffice; the likeliest is among them if all offers are.
 
     Raises:
         InputError: not exactly one limit is given, or a value is out of range.
@@ -129,7 +130,12 @@ def recommend(
         rated.append(Offer(offer.machine_type, offer.prediction, offer.cost, chance))
     if not rated:
         return None, None, rated
-    qualified = [offer for offer in rated if _chance(offer) >= risk]
+    run = [
+        offer
+        for offer in rated
+        if offer.machines >= by_type[offer.machine_type].ranges.machines[0] * (1.0 - SLACK)
+    ]
+    qualified = [offer for offer in run if _chance(offer) >= risk]
 
     def order(offer: Offer) -> tuple[float, float]:
         first = offer.cost if deadline_s is not None else offer.prediction.median
@@ -137,7 +143,7 @@ def recommend(
         # Rounded, so that rounding errors do not decide between equal costs.
         return float(f"{first:.9g}"), offer.machines
 
-    likeliest = max(rated, key=lambda offer: (_chance(offer), -offer.machines))
+    likeliest = max(run or rated, key=lambda offer: (_chance(offer), -offer.machines))
     return (min(qualified, key=order) if qualified else None), likeliest, rated
 
 

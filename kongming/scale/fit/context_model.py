@@ -22,6 +22,7 @@ from kongming.scale.fit.context_process import Inputs, Process
 from kongming.scale.fit.ernest import ErnestFit
 from kongming.scale.fit.model import Ranges, ScaleModel
 from kongming.scale.fit.spread import LEAST, WIDEST
+from kongming.scale.fit.stack import DOWNWARD
 from kongming.scale.fit.validation import Fit
 from kongming.scale.points import Integers, Points
 
@@ -73,7 +74,7 @@ class ContextFit:
     def variance(self, points: Points) -> Floats:
         """(n,) variance of the log of a run's time, with its noise."""
         at, known = self.inputs(points), self.process.inputs.machines
-        beyond = np.maximum(at.machines - known.max(), 0.0) + np.maximum(
+        beyond = np.maximum(at.machines - known.max(), 0.0) + DOWNWARD * np.maximum(
             known.min() - at.machines, 0.0
         )
         noise = self.process.sizes[7] ** 2
