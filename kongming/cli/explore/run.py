@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kongming.cli import options, output
+from kongming.cli import options, output, runners
 from kongming.cli.durations import DURATION
 from kongming.cli.examples import examples
 from kongming.cli.explore import options as explore_options
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from kongming.campaigns.point_runners import PointRunner
     from kongming.explore import Space
     from kongming.records.application import Application
-
-RUNNERS = ("local", "slurm", "kubernetes")
 
 COST_BATCH = 5
 """Runs of a batch where the number of runs is not known beforehand."""
@@ -96,25 +94,12 @@ BUDGET = Budget()
 @explore_options.policy_option
 @explore_options.expression_option
 @explore_options.stop_option
-@click.option("--runner", type=click.Choice(RUNNERS), default="local", show_default=True)
-@click.option(
-    "--image", metavar="IMAGE", help="With --runner kubernetes: the container that has the program."
-)
-@click.option(
-    "--share",
-    type=click.FloatRange(min=0.05, max=64.0),
-    default=0.125,
-    show_default=True,
-    help="With machines on this node: CPUs per machine.",
-)
+@runners.runner_option
+@runners.image_option
+@runners.share_option("With machines on this node")
 @explore_options.seed_option
 @options.anyway_option
-@click.option(
-    "--dir",
-    "directory",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Folder for scratch files (KONGMING_DIR).",
-)
+@runners.scratch_option
 @options.json_option
 def command(
     file: Path,
@@ -199,9 +184,7 @@ def command(
             other = disturbed_since(began, cpus)
     finally:
         table.close()
-    warnings = []
-    if other is not None:
-        warnings.append(f"{other} also measured on CPU {other.cpu}: runs may be too slow")
+    warnings = runners.disturbed_warnings(other)
     failed = [run for run in campaign.measured if run.value is None]
     if as_json:
         output.emit_json(

@@ -8,11 +8,9 @@ from pathlib import Path
 
 import click
 
-from kongming.cli import options, output
+from kongming.cli import options, output, runners
 from kongming.cli.examples import examples
 from kongming.quantities import count
-
-RUNNERS = ("local", "slurm", "kubernetes")
 
 
 @click.command(
@@ -50,27 +48,14 @@ RUNNERS = ("local", "slurm", "kubernetes")
     show_default=True,
     help="How many times the whole design is run.",
 )
-@click.option("--runner", type=click.Choice(RUNNERS), default="local", show_default=True)
-@click.option(
-    "--image", metavar="IMAGE", help="With --runner kubernetes: the container that has the program."
-)
-@click.option(
-    "--share",
-    type=click.FloatRange(min=0.05, max=64.0),
-    default=0.125,
-    show_default=True,
-    help="With --runner local: CPUs per machine.",
-)
+@runners.runner_option
+@runners.image_option
+@runners.share_option("With --runner local")
 @click.option(
     "--seed", type=int, default=0, show_default=True, help="Seed of the order of the runs."
 )
 @options.anyway_option
-@click.option(
-    "--dir",
-    "directory",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Folder for scratch files (KONGMING_DIR).",
-)
+@runners.scratch_option
 @options.json_option
 def command(
     file: Path,
@@ -122,9 +107,7 @@ def command(
         campaign.drive(running, lambda k, planned: shown.update(k, text=f"{name}: {planned.at}"))
         other = disturbed_since(began, cpus)
         reason = getattr(running, "reason", None)
-    warnings: list[str] = []
-    if other is not None:
-        warnings.append(f"{other} also measured on CPU {other.cpu}: runs may be too slow")
+    warnings = runners.disturbed_warnings(other)
     if runner == "local" and left and reason not in (None, "left"):
         warnings.append(f"machines are processes without CPU limits: {reason}")
     if runner == "local" and left:

@@ -1,0 +1,50 @@
+"""Options of commands that run a program on machines, and what they say of who disturbed it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from kongming.probes.measuring import Holder
+
+RUNNERS = ("local", "slurm", "kubernetes")
+
+runner_option = click.option(
+    "--runner", type=click.Choice(RUNNERS), default="local", show_default=True
+)
+"""``--runner NAME``: parameter ``runner`` (str)."""
+
+image_option = click.option(
+    "--image", metavar="IMAGE", help="With --runner kubernetes: the container that has the program."
+)
+"""``--image IMAGE``: parameter ``image`` (str, or None)."""
+
+scratch_option = click.option(
+    "--dir",
+    "directory",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Folder for scratch files (KONGMING_DIR).",
+)
+"""``--dir FOLDER``: parameter ``directory`` (Path, or None)."""
+
+
+def share_option(where: str) -> Callable[..., Any]:
+    """``--share X``: parameter ``share`` (float). ``where`` says which machines have it."""
+    return click.option(
+        "--share",
+        type=click.FloatRange(min=0.05, max=64.0),
+        default=0.125,
+        show_default=True,
+        help=f"{where}: CPUs per machine.",
+    )
+
+
+def disturbed_warnings(other: Holder | None) -> list[str]:
+    """What is said where ``other`` measured meanwhile; nothing for None."""
+    if other is None:
+        return []
+    return [f"{other} also measured on CPU {other.cpu}: runs may be too slow"]
