@@ -8,8 +8,6 @@ The kind of model is chosen in the same way for all policies. Medians over seeds
 
 from __future__ import annotations
 
-import argparse
-import json
 import resource
 import sys
 import time
@@ -19,7 +17,7 @@ from typing import Any
 
 import numpy as np
 from functions import TABLE_3, cliff, costly, failing, noisy, world
-from paper import mean, mse, profiles
+from paper import mean, mse, profiles, run_parts
 
 from kongming.explore import DecisionTreeProfiler, Space
 from kongming.explore.measured_table import read_measured
@@ -160,17 +158,5 @@ PARTS: dict[str, Callable[[int], dict[str, Any]]] = {
 }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("parts", nargs="+", choices=PARTS)
-    parser.add_argument("--seeds", type=int, default=20)
-    asked = parser.parse_args()
-    document: dict[str, Any] = {"seeds": asked.seeds}
-    for part in asked.parts:
-        document[part] = PARTS[part](asked.seeds)
-        print(part, json.dumps(document[part]), file=sys.stderr, flush=True)
-    print(json.dumps(document, indent=1))
-
-
 if __name__ == "__main__":
-    main()
+    run_parts(__doc__, PARTS)

@@ -231,18 +231,21 @@ PARTS: dict[str, Callable[[int], dict[str, Any]]] = {
 }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("parts", nargs="+", choices=PARTS)
+def run_parts(about: str, parts: dict[str, Callable[[int], dict[str, Any]]]) -> None:
+    """Run the parts that the command line names, each for its number of seeds, and print one JSON
+    document; each part is also told on stderr when it is done."""
+    parser = argparse.ArgumentParser(description=about.splitlines()[0])
+    parser.add_argument("parts", nargs="+", choices=parts)
     parser.add_argument("--seeds", type=int, default=20)
     asked = parser.parse_args()
     document: dict[str, Any] = {"seeds": asked.seeds}
     for part in asked.parts:
         began = time.perf_counter()
-        document[part] = PARTS[part](asked.seeds)
+        document[part] = parts[part](asked.seeds)
         document[part]["seconds"] = time.perf_counter() - began
+        print(part, json.dumps(document[part]), file=sys.stderr, flush=True)
     print(json.dumps(document, indent=1))
 
 
 if __name__ == "__main__":
-    main()
+    run_parts(__doc__, PARTS)

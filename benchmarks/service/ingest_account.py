@@ -25,7 +25,6 @@ Exit status 0; with --check 4 where the sum is more than a quarter of a core.
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import os
 import platform
@@ -46,7 +45,7 @@ from benchmarks.service.load import (
     Cost,
     all_of,
     caught_up,
-    put_models,
+    measured_on,
     steady,
 )
 from benchmarks.service.staged_server import FILE
@@ -151,13 +150,7 @@ def main() -> int:
         # All agents come from one address here.
         settings = {"limits.rate_per_peer": 1e6, "limits.burst": 10**6}
         server = StagedServer(Path(name), settings)
-        put_models(server.store_url, options.apps, options.seed)
-        try:
-            server.start()
-            with EchoServer() as echo:
-                figures = asyncio.run(measure(server, echo, options))
-        finally:
-            server.close()
+        figures = measured_on(server, options, measure)
     document = {
         "schema": 1,
         "benchmark": "service.ingest_account",

@@ -38,7 +38,7 @@ import sys
 import tempfile
 import time
 import tomllib
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -395,6 +395,22 @@ def put_models(url: str, count: int, seed: int) -> None:
             store.put_model(app, identity, trainer.id, "cross-core", document)
 
 
+def measured_on(
+    server: ServerProcess,
+    options: argparse.Namespace,
+    measure: Callable[[Any, EchoServer, argparse.Namespace], Coroutine[Any, Any, dict[str, Any]]],
+) -> dict[str, Any]:
+    """What ``measure`` finds on the server with models in its store, beside an echo; it is closed
+    in any case."""
+    put_models(server.store_url, options.apps, options.seed)
+    try:
+        server.start()
+        with EchoServer() as echo:
+            return asyncio.run(measure(server, echo, options))
+    finally:
+        server.close()
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -421,13 +437,7 @@ def main() -> int:
         for key, _, value in (each.partition("=") for each in options.setting):
             settings |= {key: tomllib.loads(f"value = {value}")["value"]}
         server = ServerProcess(folder, store_url=options.store, settings=settings)
-        put_models(server.store_url, options.apps, options.seed)
-        try:
-            server.start()
-            with EchoServer() as echo:
-                figures = asyncio.run(measure(server, echo, options))
-        finally:
-            server.close()
+        figures = measured_on(server, options, measure)
     document = {
         "schema": 1,
         "benchmark": "service.load",
