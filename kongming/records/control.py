@@ -19,8 +19,12 @@ NAMES = ("compute.float", "compute.int")
 """Surrogates that stay in registers."""
 
 LIMIT = 0.15
-"""Log of the factor over the least of its like above which a reading was disturbed. The clock of a
-processor falls by less where its other cores are busy."""
+"""Log of the factor over the quiet ones of its like above which a reading was disturbed. The clock
+of a processor falls by less where its other cores are busy."""
+
+QUIET = 0.2
+"""The quantile of its like that is a quiet reading. Not the least: that falls with their number, so
+that the same reading would be disturbed among many and not among few."""
 
 TAKES = 3
 """How often a measurement that was disturbed is taken at most; the least disturbed stays."""
@@ -34,21 +38,25 @@ def applies(placement: str) -> bool:
 
 
 def excesses(prints: Sequence[Fingerprint]) -> list[float]:
-    """By how much the controls of each fingerprint read above the least of all, in logs; 0 where it
-    has none. All are of one placement, suite and load."""
+    """By how much the controls of each fingerprint read above the quiet ones of all, in logs; 0
+    where it has none. All are of one placement, suite and load."""
     logs = [
         {name: math.log(s) for name, s in one.times().items() if name in NAMES and s > 0.0}
         for one in prints
     ]
-    least = {
-        name: min(row[name] for row in logs if name in row)
+    quiet = {
+        name: _quiet([row[name] for row in logs if name in row])
         for name in NAMES
         if any(name in row for row in logs)
     }
     return [
-        math.fsum(value - least[name] for name, value in row.items()) / len(row) if row else 0.0
+        math.fsum(value - quiet[name] for name, value in row.items()) / len(row) if row else 0.0
         for row in logs
     ]
+
+
+def _quiet(values: Sequence[float]) -> float:
+    return sorted(values)[int(QUIET * (len(values) - 1))]
 
 
 def undisturbed(signatures: Sequence[Signature]) -> list[Signature]:
@@ -70,7 +78,7 @@ def left_out(runs: Sequence[Run]) -> frozenset[str]:
 
 def disturbed(runs: Iterable[Run]) -> frozenset[str]:
     """The ids of the runs that were disturbed: their controls right before and right after, on
-    average, read above the least under the same load in their campaign."""
+    average, read above the quiet ones under the same load in their campaign."""
     alike: dict[object, list[tuple[Run, Fingerprint]]] = {}
     for run in runs:
         if applies(run.placement):
@@ -107,7 +115,7 @@ class Watch:
 
     def excess(self, alike: object, prints: Sequence[Fingerprint | None]) -> float:
         """Learn of fingerprints taken under one load; returns by how much their controls read above
-        the least under it, on average, in logs. 0 where there is no control."""
+        the quiet ones under it, on average, in logs. 0 where there is no control."""
         taken = [one for one in prints if one is not None]
         if not self._applies or not taken:
             return 0.0
