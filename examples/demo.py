@@ -21,6 +21,13 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 APPS = ("xz", "hash-join", "stencil")
 REPEATS = "2"
+ERRORS = {
+    "error": "error",
+    "of the mean": "mean_error",
+    "of solo": "solo_error",
+    "noise floor": "floor",
+}
+"""The columns of errors, and what holds them."""
 LEVELS = {"cross-core": "6", "same-core": "4"}
 """Fewer where a core is shared: there each fingerprint takes four seconds instead of half a one."""
 
@@ -89,6 +96,7 @@ def compare(kongming: Kongming, placement: str) -> list[dict[str, Any]]:
                     "measured": measured,
                     "error": predicted["error_pct"],
                     "mean_error": 100 * abs(plain["slowdown"]["median"] - measured) / measured,
+                    "solo_error": 100 * abs(1.0 - measured) / measured,
                     "floor": predicted["noise_floor_pct"],
                 }
             )
@@ -101,9 +109,9 @@ def report(rows: list[dict[str, Any]], placement: str) -> str:
     from rich.table import Table
 
     table = Table(title=f"Slowdown of one program beside another, {placement}")
-    for heading in ("pair", "predicted", "90 % interval", "measured", "error", "of the mean"):
-        table.add_column(heading, justify="left" if heading == "pair" else "right")
-    table.add_column("noise floor", justify="right")
+    table.add_column("pair")
+    for heading in ("predicted", "90 % interval", "measured", *ERRORS):
+        table.add_column(heading, justify="right")
     for row in rows:
         low, high = row["interval"]
         table.add_row(
@@ -111,26 +119,39 @@ def report(rows: list[dict[str, Any]], placement: str) -> str:
             f"{row['predicted']:.2f}",
             f"{low:.2f} to {high:.2f}",
             f"{row['measured']:.2f}",
-            f"{row['error']:.1f} %",
-            f"{row['mean_error']:.1f} %",
-            f"{row['floor']:.1f} %",
+            *(f"{row[key]:.1f} %" for key in ERRORS.values()),
         )
     table.add_section()
-    averages = [_mean([row[key] for row in rows]) for key in ("error", "mean_error", "floor")]
+    averages = [_mean([row[key] for row in rows]) for key in ERRORS.values()]
     table.add_row("mean", "", "", "", *(f"{value:.1f} %" for value in averages))
     console = Console(width=None if sys.stdout.isatty() else 110)
     console.print()
     console.print(table)
     print(
-        "'Of the mean' is the error of always predicting the mean of the training runs; the\n"
-        "noise floor is what a perfect prediction would still be off by, since repeats differ."
+        "'Of the mean' is the error of always predicting the mean of the training runs, 'of solo'\n"
+        "of saying that nothing slows; the noise floor is what a perfect prediction would still\n"
+        "be off by, since repeats differ."
     )
     held = sum(row["interval"][0] <= row["measured"] <= row["interval"][1] for row in rows)
-    error, of_the_mean, floor = averages
+    error, of_the_mean, _, floor = averages
     return (
         f"Result: {held} of {len(rows)} measured slowdowns lie in their interval; error "
-        f"{error:.1f} %, of the mean {of_the_mean:.1f} %, noise floor {floor:.1f} %."
+        f"{error:.1f} %, of the mean {of_the_mean:.1f} %, noise floor {floor:.1f} %: "
+        f"{compared([row['mean_error'] - row['error'] for row in rows])}"
     )
+
+
+def compared(gains: list[float]) -> str:
+    """Whether the prediction was better than the mean by more than chance: by two standard errors
+    of the difference over the pairs."""
+    gain = _mean(gains)
+    spread = math.fsum((one - gain) ** 2 for one in gains) / (len(gains) - 1)
+    chance = 2.0 * math.sqrt(spread / len(gains))
+    if gain > chance:
+        return "better than the mean."
+    if gain < -chance:
+        return "worse than the mean; a quieter time or a longer profile may show more."
+    return f"no clear difference: of {len(gains)} pairs less than {chance:.1f} points is chance."
 
 
 def _mean(values: list[float]) -> float:

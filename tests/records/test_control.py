@@ -101,8 +101,10 @@ def test_the_watch_tells_of_the_newest_and_keeps_the_least_disturbed() -> None:
 def test_somebody_is_always_undisturbed(factors: list[float]) -> None:
     kept = control.undisturbed([signature(one) for one in factors])
     assert kept
-    least = min(factors)
-    assert all(one.fingerprint.times()["compute.int"] / 2e-9 <= least * 1.1619 for one in kept)
+    quiet = sorted(factors)[(len(factors) - 1) // 5]
+    times = [one.fingerprint.times()["compute.int"] / 2e-9 for one in kept]
+    assert all(time <= quiet * 1.1619 for time in times)
+    assert min(times) == pytest.approx(min(factors))
 
 
 @pytest.mark.parametrize("placement", ["cross-core", "cross-socket"])
