@@ -156,22 +156,9 @@ def listed(names: Sequence[str], most: int = 3) -> str:
 def forecast_of(
     said: Prediction, node_id: str, domain: int, placement: str, model: Served
 ) -> Forecast:
+    known = said.said() | {"placement": placement}
     return Forecast(
-        app=said.app,
-        node_id=node_id,
-        domain=domain,
-        placement=placement,
-        basis="model",
-        slowdown=said.slowdown,
-        model=said.model,
-        model_version=model.version,
-        solo_s=said.solo_s,
-        runtime_s=said.runtime_s,
-        metric_unit=said.metric_unit,
-        extrapolating=said.extrapolating,
-        drivers=said.drivers,
-        warnings=said.warnings,
-        notes=said.notes,
+        **known, node_id=node_id, domain=domain, basis="model", model_version=model.version
     )
 
 

@@ -160,6 +160,7 @@ def prediction_of(file: ModelFile, answer: Estimate, asked: Asked, *, strict: bo
         slowdown=answer.interval,
         extrapolating=far.outside,
         drivers=drivers(frozen.log_slowdown, moved, np.zeros_like(moved), variant.families),
+        not_better_than=frozen.not_better_than or (),
         warnings=tuple(warnings),
         notes=notes,
         metric_unit=file.metric_unit,

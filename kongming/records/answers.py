@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from kongming.records import moments
 from kongming.records.fingerprint import NodeFacts
-from kongming.records.prediction import Driver, Interval
+from kongming.records.prediction import Interval, Said
 from kongming.records.scaling import Scaled
 
 Basis = Literal["model", "node-only"]
@@ -62,12 +62,12 @@ class ResidentImpact(Answer):
     slowdown_then: Interval
 
 
-@dataclass(frozen=True, slots=True)
-class Forecast(Answer):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forecast(Answer, Said):
     """A prediction for a node, and what it rests on.
 
     ``model`` is empty, ``model_version`` 0 and ``solo_s`` and ``runtime_s`` None where the basis
-    is the node alone; those two are in ``metric_unit``, as in ``Prediction``.
+    is the node alone.
     ``fingerprint_age_s`` and ``fingerprint_taken_at`` are None where the idle reference was used.
     ``residents`` says by assignment id what the application would do to them; ``added`` and
     ``removed`` are the assignments by which the fingerprint was corrected.
@@ -77,25 +77,14 @@ class Forecast(Answer):
     ``slowdown`` is the job's over idle machines.
     """
 
-    app: str
     node_id: str
     domain: int
-    placement: str
     basis: Basis
-    slowdown: Interval
-    model: str = ""
     model_version: int = 0
-    solo_s: float | None = None
-    runtime_s: Interval | None = None
-    metric_unit: str = "s"
     fingerprint_age_s: float | None = None
     fingerprint_taken_at: float | None = None
     stale: bool = False
-    extrapolating: bool = False
-    drivers: tuple[Driver, ...] = ()
     residents: Mapping[str, ResidentImpact] = field(default_factory=dict)
-    warnings: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
     scaled: Scaled | None = None

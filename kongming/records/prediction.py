@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 
@@ -80,38 +80,39 @@ class Driver:
         return {"family": self.family, "share": self.share}
 
 
-@dataclass(frozen=True, slots=True)
-class Prediction:
-    """Predicted runtime of one application in one environment.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """What every prediction says of an application, whoever asked: each field stands here once, and
+    in the messages of ``proto/`` under the same name.
 
     ``solo_s`` is the solo runtime (or the solo value of the metric), ``runtime_s`` the predicted
-    one, ``slowdown`` runtime / solo, 1 or more for worse. ``warnings`` are reasons for doubt,
-    ``notes`` remarks that are none.
+    one, both in ``metric_unit`` and None where no model is known; ``slowdown`` runtime / solo, 1 or
+    more for worse. ``not_better_than`` are the trivial answers (``MEAN``, the mean of the training
+    runs; ``1``, that nothing slows) that the model is not clearly better than. ``warnings`` are
+    reasons for doubt, ``notes`` remarks that are none.
     """
 
     app: str
-    model: str
     placement: str
-    solo_s: float
-    runtime_s: Interval
     slowdown: Interval
-    extrapolating: bool
+    model: str = ""
+    solo_s: float | None = None
+    runtime_s: Interval | None = None
+    metric_unit: str = "s"
+    extrapolating: bool = False
     drivers: tuple[Driver, ...] = ()
+    not_better_than: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    metric_unit: str = "s"
 
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "app": self.app,
-            "model": self.model,
-            "placement": self.placement,
-            "solo_s": self.solo_s,
-            "metric_unit": self.metric_unit,
-            "runtime_s": self.runtime_s.to_dict(),
-            "slowdown": self.slowdown.to_dict(),
-            "extrapolating": self.extrapolating,
-            "drivers": [driver.to_dict() for driver in self.drivers],
-            "warnings": list(self.warnings),
-            "notes": list(self.notes),
-        }
+    def said(self) -> dict[str, Any]:
+        """The fields of this class by name, their values as they are."""
+        return {field.name: getattr(self, field.name) for field in fields(Said)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prediction(Said):
+    """Predicted runtime of one application in one environment, by a model."""
+
+    solo_s: float
+    runtime_s: Interval

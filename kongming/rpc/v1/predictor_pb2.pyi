@@ -212,6 +212,7 @@ class Prediction(_message.Message):
     FINGERPRINT_TAKEN_AT_FIELD_NUMBER: _builtins.int
     ADDED_FIELD_NUMBER: _builtins.int
     REMOVED_FIELD_NUMBER: _builtins.int
+    NOT_BETTER_THAN_FIELD_NUMBER: _builtins.int
     app: _builtins.str
     """Name of the application."""
     node_id: _builtins.str
@@ -281,6 +282,12 @@ class Prediction(_message.Message):
     def removed(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Assignments that were taken out because they ended after it, or are the application's own."""
 
+    @_builtins.property
+    def not_better_than(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Trivial answers that the model is not clearly better than, on loads that were left out of its
+        training: MEAN, the mean of its training runs; 1, that nothing slows.
+        """
+
     def __init__(
         self,
         *,
@@ -306,10 +313,11 @@ class Prediction(_message.Message):
         fingerprint_taken_at: _timestamp_pb2.Timestamp | None = ...,
         added: _abc.Iterable[_builtins.str] | None = ...,
         removed: _abc.Iterable[_builtins.str] | None = ...,
+        not_better_than: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_runtime", b"_runtime", "_scaled", b"_scaled", "_solo", b"_solo", "fingerprint_age", b"fingerprint_age", "fingerprint_taken_at", b"fingerprint_taken_at", "runtime", b"runtime", "scaled", b"scaled", "slowdown", b"slowdown", "solo", b"solo"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_runtime", b"_runtime", "_scaled", b"_scaled", "_solo", b"_solo", "added", b"added", "app", b"app", "basis", b"basis", "domain", b"domain", "drivers", b"drivers", "extrapolating", b"extrapolating", "fingerprint_age", b"fingerprint_age", "fingerprint_taken_at", b"fingerprint_taken_at", "metric_unit", b"metric_unit", "model", b"model", "model_version", b"model_version", "node_id", b"node_id", "notes", b"notes", "placement", b"placement", "removed", b"removed", "residents", b"residents", "runtime", b"runtime", "scaled", b"scaled", "slowdown", b"slowdown", "solo", b"solo", "stale", b"stale", "warnings", b"warnings"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_runtime", b"_runtime", "_scaled", b"_scaled", "_solo", b"_solo", "added", b"added", "app", b"app", "basis", b"basis", "domain", b"domain", "drivers", b"drivers", "extrapolating", b"extrapolating", "fingerprint_age", b"fingerprint_age", "fingerprint_taken_at", b"fingerprint_taken_at", "metric_unit", b"metric_unit", "model", b"model", "model_version", b"model_version", "node_id", b"node_id", "not_better_than", b"not_better_than", "notes", b"notes", "placement", b"placement", "removed", b"removed", "residents", b"residents", "runtime", b"runtime", "scaled", b"scaled", "slowdown", b"slowdown", "solo", b"solo", "stale", b"stale", "warnings", b"warnings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__runtime: _TypeAlias = _typing.Literal["runtime"]  # noqa: Y015
     _WhichOneofArgType__runtime: _TypeAlias = _typing.Literal["_runtime", b"_runtime"]  # noqa: Y015
