@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -52,6 +52,7 @@ def fit_runs(
             found=float(values[0]),
             allowed="a target that varies",
         )
+    refuse_one_point([run.point for run in runs], where)
     profiler = DecisionTreeProfiler(
         space,
         budget=len(runs),
@@ -65,6 +66,17 @@ def fit_runs(
     first = {name: value for name, value in runs[0].point.items() if value is not None}
     profiler.predict([first])
     return ExploreModel(profiler, target, moments.now("seconds"))
+
+
+def refuse_one_point(points: Sequence[Mapping[str, object]], where: str) -> None:
+    """Raise InputError if all runs are of the same point: ``where`` names the table."""
+    if all(point == points[0] for point in points):
+        raise InputError(
+            "has no parameter that varies: what one does cannot be learned.",
+            field=where,
+            found=f"{len(points)} runs of {dict(points[0])}",
+            allowed="runs of 2 points or more",
+        )
 
 
 def tell(profiler: DecisionTreeProfiler, run: PointRun, *, costs: bool = True) -> None:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from kongming.arrays import Floats
 from kongming.explore import DecisionTreeProfiler, Space
+from kongming.explore.fitting import refuse_one_point
 from kongming.explore.measured_table import MeasuredTable, Point
 from kongming.expressions import parse
 from kongming.records.errors import CannotAnswerError, InputError
@@ -62,7 +63,7 @@ class World:
     and begin anew when all were used. ``costs`` (n,) are those of the rows; None: 1 each.
 
     Raises:
-        InputError: all values of the target are equal.
+        InputError: all values of the target are equal, or all rows are of one point.
     """
 
     def __init__(self, table: MeasuredTable, costs: Floats | None = None) -> None:
@@ -76,6 +77,7 @@ class World:
                 found=float(known[0]),
                 allowed="a target that varies",
             )
+        refuse_one_point(table.points, f"{table.path}: rows 1 to {len(table)}")
         self.table = table
         self.costs = np.ones(len(table)) if costs is None else costs
         self.priced = costs is not None

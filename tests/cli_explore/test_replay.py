@@ -12,6 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from kongming.cli.explore import options
+from kongming.explore.learners import LEARNERS
+from kongming.explore.policies import POLICIES
 from tests.conftest import Kongming
 
 Cells = Sequence[object]
@@ -140,7 +143,7 @@ def test_twenty_thousand_rows_and_points_measured_twice(kongming: Kongming, tmp_
             (),
             "Failed runs: 79 of 80",
         ),
-        ({}, ("--model", "guess"), "model: is not known. Found"),
+        ({}, ("--model", "guess"), "'guess' is not one of 'auto'"),
         ({(k, "seconds"): "5" for k in range(1, 81)}, (), "column 'seconds': is constant"),
     ],
 )
@@ -158,6 +161,17 @@ def test_bad_input(
     first = () if "--target" in args else ("--target", "seconds")
     document = replay(kongming, table, *first, "--repeats", "1", *args, status=2)
     assert said in document["error"]["message"]
+
+
+def test_parameters_that_never_vary_are_refused(kongming: Kongming, tmp_path: Path) -> None:
+    table = write(tmp_path / "t.csv", ("a", "b", "y"), [(1, "x", y) for y in (3, 4, 5, 6)])
+    document = replay(kongming, table, "--target", "y", "--budget", "3", status=2)
+    assert "rows 1 to 4: has no parameter that varies" in document["error"]["message"]
+
+
+def test_the_models_that_are_offered_are_those_that_exist() -> None:
+    assert set(options.MODELS) == {"auto", "paper", *LEARNERS}
+    assert set(options.POLICIES) == set(POLICIES)
 
 
 def test_a_short_row_is_no_failed_run(kongming: Kongming, tmp_path: Path) -> None:

@@ -12,6 +12,20 @@ PATH = click.Path(dir_okay=False, path_type=Path)
 
 POLICIES = ("auto", "uni", "dta", "actl", "panic")
 
+MODELS = (
+    "auto",
+    "paper",
+    "tree",
+    "lines",
+    "bagged_lines",
+    "perceptrons",
+    "pairs",
+    "gaussian_process",
+    "forest",
+    "boosting",
+)
+"""Those of ``kongming.explore.learners``, which takes a second to import, and the two choices."""
+
 STEPS = 10
 """Batches of a budget unless their size is given (paper 004, Figure 6)."""
 
@@ -47,10 +61,11 @@ batch_option = click.option(
 
 model_option = click.option(
     "--model",
+    type=click.Choice(MODELS),
     metavar="NAME",
     default="auto",
     show_default=True,
-    help="Kind of model; auto chooses by cross-validation.",
+    help="Kind of model; auto chooses by cross-validation, paper among the thesis' own.",
 )
 """``--model M``: parameter ``model`` (str)."""
 
@@ -71,7 +86,8 @@ target_option = click.option(
 cost_option = click.option(
     "--cost",
     metavar="EXPR|COLUMN",
-    help="What a run costs: a column, or an expression in the parameters, as 'nodes * 2'.",
+    help="What a run costs: a column, which is then no parameter, or an expression in the "
+    "parameters, as 'nodes * 2'.",
 )
 """``--cost EXPR|COLUMN``: parameter ``cost`` (str, or None)."""
 
