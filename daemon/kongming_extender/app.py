@@ -3,7 +3,7 @@
 POST /filter       ExtenderArgs -> ExtenderFilterResult
 POST /prioritize   ExtenderArgs -> HostPriorityList
 GET  /healthz      200 while the process answers
-GET  /readyz       200 once pods and nodes were listed, or could not be
+GET  /readyz       200 once pods and nodes were listed, or could not be; says what is away
 GET  /metrics      Prometheus
 """
 
@@ -176,6 +176,7 @@ class App:
         state = {
             "ready": self._ready,
             "server": "away" if self.client.paused or not self.rankings.nodes_listed else "answers",
+            "watch": "off" if self._watch is None else self._watch.state,
             "pods": len(self.pods),
         }
         return web.Response(

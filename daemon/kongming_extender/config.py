@@ -159,9 +159,17 @@ class Pods:
         "", unit="URL", help="The API server; empty for the cluster that it runs in."
     )
     token_file: str = setting(
-        f"{ACCOUNT}/token", unit="path", help="File of the service account's token."
+        f"{ACCOUNT}/token",
+        unit="path",
+        help="File of the service account's token; the default one may be missing where an API "
+        "server is named.",
     )
-    ca: str = setting(f"{ACCOUNT}/ca.crt", unit="path", help="File of the API server's authority.")
+    ca: str = setting(
+        f"{ACCOUNT}/ca.crt",
+        unit="path",
+        help="File of the API server's authority; where the default one is missing and an API "
+        "server is named, the system's authorities count.",
+    )
     label_selector: str = setting(
         "", unit="selector", help="Watch only pods with such labels; empty for all."
     )

@@ -22,6 +22,7 @@ import orjson
 
 from kongming.records.errors import AccessError, InputError, UnavailableError
 from kongming.rpc.channel import read_token
+from kongming_extender.config import ACCOUNT
 from kongming_extender.config import Pods as Settings
 
 _CONNECT_S = 10.0
@@ -64,6 +65,10 @@ class PodApi:
     """``async with PodApi(settings) as api``. The token is read for each request: Kubernetes
     renews it.
 
+    Where an API server is named, token and authority are needed only where their files are named as
+    well or are where Kubernetes puts them: outside of a cluster there are none, and ``kubectl
+    proxy`` takes none.
+
     Raises:
         InputError: no API server is named and this runs in no cluster, or its authority cannot
             be read.
@@ -72,7 +77,7 @@ class PodApi:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._url = settings.api.rstrip("/") or _url_in_cluster()
-        self._tls = _tls(settings.ca, self._url)
+        self._tls = _tls("" if self._is_absent(settings.ca) else settings.ca, self._url)
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> PodApi:
@@ -133,6 +138,10 @@ class PodApi:
                     raise _status_error(int(changed.get("code", 500)), str(changed.get("message")))
                 yield Event(kind, changed)
 
+    def _is_absent(self, file: str) -> bool:
+        """Whether it is one that Kubernetes puts into each Pod, and this runs in none."""
+        return bool(self._settings.api) and file.startswith(ACCOUNT) and not Path(file).exists()
+
     @asynccontextmanager
     async def _get(
         self, query: dict[str, str], timeout: aiohttp.ClientTimeout
@@ -142,8 +151,9 @@ class PodApi:
         if self._settings.label_selector:
             query = query | {"labelSelector": self._settings.label_selector}
         headers = {"Accept": "application/json"}
-        if self._settings.token_file:
-            headers["Authorization"] = f"Bearer {read_token(Path(self._settings.token_file))}"
+        token_file = self._settings.token_file
+        if token_file and not self._is_absent(token_file):
+            headers["Authorization"] = f"Bearer {read_token(Path(token_file))}"
         try:
             response = await self._session.get(
                 f"{self._url}/api/v1/pods",
@@ -193,7 +203,8 @@ def _status_error(code: int, text: str) -> UnavailableError | AccessError:
         return AccessError(
             f"The API server refuses ({code}): {text[:300]}",
             reason="unauthenticated" if code == 401 else "forbidden",
-            hint="The service account needs the verbs list and watch on pods.",
+            hint="The account whose token is in pods.token_file needs the verbs list and watch on "
+            "pods.",
         )
     return UnavailableError(f"The API server answers {code}: {text[:300]}")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from typing import Protocol
+from typing import Literal, Protocol
 
 from kongming_scheduling.log_throttle import LogThrottle
 
@@ -50,6 +50,12 @@ class PodWatch:
         self._throttle = LogThrottle(log)
         self.attempted = asyncio.Event()
         """Set once pods were listed, or could not be."""
+        self._connected = False
+
+    @property
+    def state(self) -> Literal["connected", "away"]:
+        """Whether pods are watched at this moment."""
+        return "connected" if self._connected else "away"
 
     async def run(self) -> None:
         """Watch until it is cancelled."""
@@ -85,8 +91,12 @@ class PodWatch:
                     version, cause = "", "error"
                     self.attempted.set()
                 finally:
-                    self._metrics.watching.set(0)
+                    self._note_connected(False)
                 await asyncio.sleep(backoff.after_failure())
+
+    def _note_connected(self, connected: bool) -> None:
+        self._connected = connected
+        self._metrics.watching.set(connected)
 
     async def _list(self, api: PodApi) -> str:
         begun = time.time()
@@ -102,7 +112,7 @@ class PodWatch:
     async def _watch(self, api: PodApi, version: str) -> str:
         """The resource version to resume from. A watch that is interrupted has lost nothing: the
         events before that are taken in, and the next watch begins after them."""
-        self._metrics.watching.set(1)
+        self._note_connected(True)
         try:
             async for event in api.watch(version):
                 self._metrics.events.labels(event.kind).inc()

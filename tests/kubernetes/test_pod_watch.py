@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 from kongming_extender.config import Pods as Settings
+from kongming_extender.kube_api import PodApi
 from kongming_extender.metrics import Metrics
 from kongming_extender.pod_watch import PodWatch
 from kongming_extender.pods import Pod
@@ -17,6 +19,7 @@ from kongming_extender.pods import Pod
 from kongming.records.errors import InputError
 from tests.kubernetes import clusters
 from tests.kubernetes.apiserver import ApiServer
+from tests.kubernetes.extenders import Extender, config
 
 Scenario = Callable[["Listener", ApiServer], Awaitable[None]]
 
@@ -157,6 +160,35 @@ def test_a_renewed_token_counts(tmp_path: Path, caplog: pytest.LogCaptureFixture
         assert "secret" not in caplog.text
 
     play(tmp_path, scenario)
+
+
+def test_an_api_server_that_is_named_outside_of_a_cluster_may_need_no_token(
+    tmp_path: Path,
+) -> None:
+    """As documented with ``--api``: behind ``kubectl proxy``, without a service account."""
+
+    async def run() -> None:
+        async with ApiServer(tmp_path) as api:
+            api.token = None
+            await api.put(clusters.pod("one", app="etl"))
+            watch = {"watch": True, "api": api.url}
+            async with Extender(config("127.0.0.1:1", pods=watch)) as extender:
+                await extender.until(lambda: extender.sample("watch_connected"))
+                await extender.until(lambda: api.watches)
+                status, text = await extender.get("/readyz")
+                assert (status, json.loads(text)["watch"]) == (200, "connected")
+                # From now on it does not let pods be watched, which is told and no more.
+                api.refuse = 403
+                await api.cut()
+                await extender.until(lambda: not extender.sample("watch_connected"))
+                status, text = await extender.get("/readyz")
+                assert (status, json.loads(text)["watch"]) == (200, "away")
+            named = Settings(api=api.url, token_file=str(tmp_path / "none"))
+            async with PodApi(named) as pods:
+                with pytest.raises(InputError, match="none"):
+                    await anext(pods.pages())
+
+    asyncio.run(run())
 
 
 def test_outside_of_a_cluster_the_missing_setting_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
