@@ -2,6 +2,7 @@
 
 POST /filter       ExtenderArgs -> ExtenderFilterResult
 POST /prioritize   ExtenderArgs -> HostPriorityList
+GET  /explain      the last answer to filter for ?pod=NAMESPACE/NAME, with its numbers
 GET  /healthz      200 while the process answers
 GET  /readyz       200 once pods and nodes were listed, or could not be; says what is away
 GET  /metrics      Prometheus
@@ -81,6 +82,7 @@ class App:
         app.router.add_post(
             "/prioritize", self._verb("prioritize", self._handlers.prioritize, _all_equal)
         )
+        app.router.add_get("/explain", self._explain)
         app.router.add_get("/healthz", _healthz)
         app.router.add_get("/readyz", self._readyz)
         app.router.add_get("/metrics", self._metrics_text)
@@ -148,10 +150,9 @@ class App:
         fallback: Callable[[ExtenderArgs], bytes],
     ) -> Callable[[web.Request], Awaitable[web.Response]]:
         async def handle(request: web.Request) -> web.Response:
-            try:
-                tls.check_caller(self.config.security, _certificate(request))
-            except AccessError as error:
-                return _refused(error, 401 if error.reason == "unauthenticated" else 403)
+            forbidden = self._forbidden(request)
+            if forbidden is not None:
+                return forbidden
             body = await request.read()
             begun = time.perf_counter()
             try:
@@ -171,6 +172,28 @@ class App:
             return web.Response(body=response, content_type="application/json")
 
         return handle
+
+    def _forbidden(self, request: web.Request) -> web.Response | None:
+        try:
+            tls.check_caller(self.config.security, _certificate(request))
+        except AccessError as error:
+            return _refused(error, 401 if error.reason == "unauthenticated" else 403)
+        return None
+
+    async def _explain(self, request: web.Request) -> web.Response:
+        """To those alone who may filter: it tells which pods run where."""
+        forbidden = self._forbidden(request)
+        if forbidden is not None:
+            return forbidden
+        pod = request.query.get("pod", "")
+        answer = self._handlers.answers.get(pod)
+        if answer is None:
+            message = f"No answer for the pod {pod!r} is remembered here."
+            return web.json_response({"error": message}, status=404)
+        return web.Response(
+            body=orjson.dumps(answer.document(self.config.ranking.steep)),
+            content_type="application/json",
+        )
 
     async def _readyz(self, request: web.Request) -> web.Response:
         state = {

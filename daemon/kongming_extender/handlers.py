@@ -5,17 +5,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 
 from kongming_scheduling.log_throttle import LogThrottle
-from kongming_scheduling.ranking_cache import NodeScores, RankingCache, RankingKey
+from kongming_scheduling.ranking_cache import NodeScore, NodeScores, RankingCache, RankingKey
 
 from kongming.records.errors import CannotAnswerError, KongmingError
 from kongming_extender import policy
+from kongming_extender.answers import Answer, LastAnswers
 from kongming_extender.config import Config
 from kongming_extender.metrics import Metrics
 from kongming_extender.pod_state import PodState
-from kongming_extender.pods import SHOWN_CHARACTERS, Demand, demand_of, pod_of
+from kongming_extender.pods import SHOWN_CHARACTERS, Demand, Pod, demand_of, pod_of
 from kongming_extender.protocol import ExtenderArgs, filter_result, priority_list
 from kongming_extender.sync import AssignmentSync
 
@@ -29,7 +32,18 @@ _GUESSES_S = 0.02
 """The longest that a request waits for the guesses of the pods before it."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    """Why nothing is known of any candidate, for the metric and the log; ``reason`` is empty where
+    something is."""
+
+    reason: str = ""
+    text: str = ""
+
+
 class Handlers:
+    """``answers`` are the last ones to filter."""
+
     def __init__(
         self,
         rankings: RankingCache,
@@ -44,6 +58,8 @@ class Handlers:
         self._config = config
         self._metrics = metrics
         self._throttle = LogThrottle(log)
+        self._refusals = LogThrottle(log, level=logging.INFO, lines_a_minute=60)
+        self.answers = LastAnswers()
 
     async def filter(self, args: ExtenderArgs) -> bytes:
         """ExtenderFilterResult. A pod that names no application is refused nowhere."""
@@ -51,13 +67,21 @@ class Handlers:
         if not demand.app or args.no_candidates or not args.names:
             self._metrics.requests.labels("filter", "ranked").inc()
             return filter_result(args, {})
-        failed: Mapping[str, str] = {}
         deadline = asyncio.get_running_loop().time() + self._config.server.deadline_s
-        scores = await self._scores("filter", args, demand, deadline)
-        # Without a model of the application its own slowdown is not known.
-        if scores is not None and scores.basis == "model":
-            failed = await self._refused(args.names, demand, scores, deadline)
-        return filter_result(args, failed)
+        scores, failure = await self._scores("filter", args, demand, deadline)
+        answer = await self._answer(args, demand, scores, failure, deadline)
+        for refusal, count in Counter(answer.refused.values()).items():
+            self._metrics.refused.labels(refusal).inc(count)
+        if failure.reason:
+            self._note_open("filter", failure)
+        else:
+            self._note_ranked("filter")
+        if answer.pod.uid:
+            self.answers.put(answer)
+        if answer.refused:
+            self._refusals.warn(answer.pod.uid or answer.pod.full_name, answer.summary)
+        reasons = {kind: policy.reason(kind, demand.app, demand.limit) for kind in policy.REFUSALS}
+        return filter_result(args, {name: reasons[kind] for name, kind in answer.refused.items()})
 
     async def prioritize(self, args: ExtenderArgs) -> bytes:
         """HostPriorityList."""
@@ -66,9 +90,11 @@ class Handlers:
             self._metrics.requests.labels("prioritize", "ranked").inc()
             return priority_list((), ())
         deadline = asyncio.get_running_loop().time() + self._config.server.deadline_s
-        scores = await self._scores("prioritize", args, demand, deadline)
-        if scores is None:
+        scores, failure = await self._scores("prioritize", args, demand, deadline)
+        if scores is None or failure.reason:
+            self._note_open("prioritize", failure)
             return priority_list(args.names, [0] * len(args.names))
+        self._note_ranked("prioritize")
         priorities = policy.priorities(args.names, scores.by_name, self._config.ranking.steep)
         self._guess(args, demand, priorities)
         return priority_list(args.names, priorities)
@@ -85,13 +111,12 @@ class Handlers:
 
     async def _scores(
         self, verb: str, args: ExtenderArgs, demand: Demand, deadline: float
-    ) -> NodeScores | None:
-        """None where nothing is known of any candidate, which is counted and logged."""
+    ) -> tuple[NodeScores | None, _Failure]:
+        """The ranking of all nodes, and why nothing is known of the candidates; the ranking is None
+        where there is none at all."""
         key = RankingKey(
             demand.app or UNNAMED_APP, demand.placement if demand.app else None, demand.stale
         )
-        reason, text = "", ""
-        scores: NodeScores | None = None
         try:
             async with asyncio.timeout_at(deadline):
                 if verb == "filter":
@@ -100,52 +125,92 @@ class Handlers:
                 scores = await self._rankings.scores(key)
             self._metrics.ranking_age.set(self._rankings.age_s(scores))
         except TimeoutError:
-            reason, text = "late", "The server did not rank in time"
+            return None, _Failure("late", "The server did not rank in time")
         except CannotAnswerError as error:
-            reason, text = "untrained", f"{key.app[:SHOWN_CHARACTERS]} cannot be ranked: {error}"
+            text = f"{key.app[:SHOWN_CHARACTERS]} cannot be ranked: {error}"
+            return None, _Failure("untrained", text)
         except KongmingError as error:
-            reason, text = "server", f"The server has no ranking: {error}"
+            return None, _Failure("server", f"The server has no ranking: {error}")
         except Exception as error:
-            reason, text = "fault", "Unexpected error"
             log.error("Unexpected error.", exc_info=error)
-        if scores is not None and not any(name in scores.by_name for name in args.names):
-            scores, reason = None, "unknown"
-            text = f"KONGMING knows none of {len(args.names)} nodes, such as {args.names[0]}"
-        if scores is None:
-            self._metrics.failed_open.labels(reason).inc()
-            self._metrics.requests.labels(verb, "open").inc()
-            self._throttle.warn(reason, f"{text}: all nodes pass, with equal scores.")
-            return None
+            return None, _Failure("fault", "Unexpected error")
+        if any(name in scores.by_name for name in args.names):
+            return scores, _Failure()
+        text = f"KONGMING knows none of {len(args.names)} nodes, such as {args.names[0]}"
+        return scores, _Failure("unknown", text)
+
+    def _note_open(self, verb: str, failure: _Failure) -> None:
+        self._metrics.failed_open.labels(failure.reason).inc()
+        self._metrics.requests.labels(verb, "open").inc()
+        text = f"{failure.text}: all nodes pass, with equal scores."
+        self._throttle.warn(failure.reason, text)
+
+    def _note_ranked(self, verb: str) -> None:
         self._metrics.requests.labels(verb, "ranked").inc()
         for problem in ("late", "server", "unknown", "fault"):
             self._throttle.clear(problem, "Nodes are ranked again.")
-        return scores
 
-    async def _refused(
-        self, names: Sequence[str], demand: Demand, scores: NodeScores, deadline: float
-    ) -> dict[str, str]:
-        failed = policy.over_limit(names, scores.by_name, demand.app, demand.limit)
-        self._metrics.refused.labels("limit").inc(len(failed))
+    async def _answer(
+        self,
+        args: ExtenderArgs,
+        demand: Demand,
+        scores: NodeScores | None,
+        failure: _Failure,
+        deadline: float,
+    ) -> Answer:
+        """Which nodes are refused, with the numbers."""
+        by_name: Mapping[str, NodeScore] = {} if scores is None else scores.by_name
+        candidates = {name: by_name.get(name) for name in args.names}
+        # Without a model of the application its own slowdown is not known.
+        judged = scores is not None and scores.basis == "model"
+        refused: dict[str, policy.Refusal] = {}
+        residents: dict[str, tuple[policy.Resident, float]] = {}
+        if scores is not None and judged and not failure.reason:
+            refused = policy.over_limit(args.names, by_name, demand.limit)
+            residents = await self._residents_over_limit(
+                args.names, refused, demand, scores, deadline
+            )
+            refused |= dict.fromkeys(residents, "resident")
+            if demand.limit:
+                best = min(node.slowdown for node in candidates.values() if node is not None)
+                self._metrics.over_limit.observe(best / demand.limit)
+        return Answer(
+            pod=pod_of(args.pod) or _nameless(demand),
+            scores=candidates,
+            refused=refused,
+            residents=residents,
+            judged=judged,
+            failure=failure.text,
+        )
+
+    async def _residents_over_limit(
+        self,
+        names: Sequence[str],
+        refused: Collection[str],
+        demand: Demand,
+        scores: NodeScores,
+        deadline: float,
+    ) -> dict[str, tuple[policy.Resident, float]]:
+        """By node that is not refused yet, a resident that would exceed its limit, and its
+        slowdown."""
         residents = self._pods.residents_with_limits
         if not residents:
-            return failed
-        passing = [name for name in names if name in residents and name not in failed]
+            return {}
+        passing = [name for name in names if name in residents and name not in refused]
         to_check = policy.nodes_to_check(passing, scores.by_name, residents)
         if not to_check:
-            return failed
+            return {}
         key = RankingKey(demand.app, demand.placement, demand.stale)
         try:
             async with asyncio.timeout_at(deadline):
                 await self._rankings.look_up_impacts(key, scores, to_check)
         except (KongmingError, TimeoutError) as error:
             log.debug("Impacts on residents could not be looked up: %s", error)
-        for name in to_check:
-            impacts = scores.impacts.get(name, {})
-            reason = policy.resident_over_limit(impacts, residents[name], demand.app)
-            if reason is not None:
-                failed[name] = reason
-                self._metrics.refused.labels("resident").inc()
-        return failed
+        return {
+            name: found
+            for name in to_check
+            if (found := policy.resident_over_limit(scores.impacts.get(name, {}), residents[name]))
+        }
 
     def _guess(self, args: ExtenderArgs, demand: Demand, priorities: Sequence[int]) -> None:
         """Hold the best node until the pod is seen bound, so that the next pods are not sent there
@@ -159,3 +224,8 @@ class Handlers:
 def _uid(args: ExtenderArgs) -> str:
     metadata = args.pod.get("metadata")
     return str(metadata.get("uid", "")) if isinstance(metadata, Mapping) else ""
+
+
+def _nameless(demand: Demand) -> Pod:
+    """A pod without a UID, as somebody who tries requests by hand may write it."""
+    return Pod(uid="", namespace="", name="", demand=demand)

@@ -24,6 +24,7 @@ class Declaration:
     name: str
     help: str
     labels: tuple[str, ...] = ()
+    buckets: tuple[float, ...] = _BUCKETS_S
 
 
 DECLARED = tuple(
@@ -50,6 +51,13 @@ DECLARED = tuple(
             *("refused", "counter", "nodes_refused_total"),
             "Nodes that were refused, by reason: limit (the pod's own) or resident (another's).",
             ("reason",),
+        ),
+        (
+            *("over_limit", "histogram", "best_slowdown_over_limit"),
+            "Filtering for a pod with a limit: its slowdown on the best node that is known, over "
+            "the limit; above 1 it waits.",
+            (),
+            (0.5, 0.75, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 3.0, 5.0),
         ),
         (
             *("annotations", "counter", "wrong_annotations_total"),
@@ -113,6 +121,7 @@ class Metrics:
     requests: Counter
     failed_open: Counter
     refused: Counter
+    over_limit: Histogram
     annotations: Counter
     rankings: Gauge
     ranking_age: Gauge
@@ -149,6 +158,8 @@ class Metrics:
     def _create(self, declaration: Declaration) -> Any:
         name, text, labels = PREFIX + declaration.name, declaration.help, declaration.labels
         if declaration.kind == "histogram":
-            return Histogram(name, text, labels, buckets=_BUCKETS_S, registry=self.registry)
+            return Histogram(
+                name, text, labels, buckets=declaration.buckets, registry=self.registry
+            )
         kind = Counter if declaration.kind == "counter" else Gauge
         return kind(name, text, labels, registry=self.registry)

@@ -6,10 +6,17 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 from kongming_scheduling.ranking_cache import NodeScore
 
+from kongming_extender.pods import SHOWN_CHARACTERS
 from kongming_extender.protocol import MAX_PRIORITY
+
+Refusal = Literal["limit", "resident"]
+"""Why a node is refused: for the pod's own limit, or for that of a pod that is there."""
+
+REFUSALS: tuple[Refusal, ...] = get_args(Refusal)
 
 TOLERANCE = 1e-9
 """A slowdown that is the limit itself is within it, however it was rounded."""
@@ -25,18 +32,31 @@ class Resident:
     limit: float
 
 
+def reason(refusal: Refusal, app: str, limit: float) -> str:
+    """The text that the scheduler puts into the pod's condition.
+
+    It is the same for all nodes and at all times. The scheduler adds equal texts up, and a
+    condition that changes has the pod tried again at once: a text with a number of its own for each
+    node, or each answer, would have a pod that no node suits tried without a pause.
+    """
+    name = app[:SHOWN_CHARACTERS]
+    match refusal:
+        case "limit":
+            return f"kongming: {name} would be slower here than its limit {limit:g} allows"
+        case "resident":
+            return f"kongming: {name} would slow a pod here beyond that pod's own limit"
+
+
 def over_limit(
-    names: Sequence[str], scores: Mapping[str, NodeScore], app: str, limit: float
-) -> dict[str, str]:
-    """Nodes where the newcomer's own slowdown is above its limit, with the reason. An unknown
+    names: Sequence[str], scores: Mapping[str, NodeScore], limit: float
+) -> dict[str, Refusal]:
+    """Nodes where the newcomer's own slowdown is above its limit. An unknown
     node is not refused."""
     if not limit:
         return {}
     greatest = limit * (1.0 + TOLERANCE)
     return {
-        name: f"kongming: {app} would take {node.slowdown:.2f} times as long as on an idle node"
-        f"{', a guess outside of what it was profiled under' if node.extrapolating else ''}"
-        f"; its limit is {limit:g}"
+        name: "limit"
         for name in names
         if (node := scores.get(name)) is not None and node.slowdown > greatest
     }
@@ -60,18 +80,14 @@ def nodes_to_check(
 
 
 def resident_over_limit(
-    impacts: Mapping[str, float], residents: Mapping[str, Resident], app: str
-) -> str | None:
-    """The reason why a node is refused for a resident's sake; ``impacts`` are the slowdowns that
+    impacts: Mapping[str, float], residents: Mapping[str, Resident]
+) -> tuple[Resident, float] | None:
+    """A resident that would exceed its limit, and its slowdown; ``impacts`` are the slowdowns that
     residents would have, by UID."""
     for uid, resident in residents.items():
         slowdown = impacts.get(uid, 0.0)
         if slowdown > resident.limit * (1.0 + TOLERANCE):
-            return (
-                f"kongming: co-located with {app}, {resident.full_name} ({resident.app}) would "
-                f"take {slowdown:.2f} times as long as on an idle node; its limit is "
-                f"{resident.limit:g}"
-            )
+            return resident, slowdown
     return None
 
 

@@ -1,12 +1,15 @@
 """A simulated API server: pods in memory, listed in pages and watched, in the test's own loop.
 
 It checks the service account's token (None: it needs none, as behind ``kubectl proxy``), forgets
-old versions on demand (410), and breaks off watches. ``queries`` are those of all requests.
+old versions on demand (410), and breaks off watches. ``queries`` are those of all requests. Pods
+are bound and get their condition as by the scheduler; a condition that stays as it was is no event.
+``listeners`` are called with each pod that is new or differs.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 
@@ -25,6 +28,7 @@ class ApiServer:
         self.token: str | None = "secret-1"
         self.file = folder / "token"
         self.file.write_text("secret-1")
+        self.listeners: list[Callable[[dict[str, Any]], None]] = []
         self.refuse: int | None = None
         self.failing = 0
         self.url = ""
@@ -64,6 +68,20 @@ class ApiServer:
         uid = pod["metadata"]["uid"]
         await self._emit("MODIFIED" if uid in self.pods else "ADDED", pod)
         self.pods[uid] = pod
+        for listener in self.listeners:
+            listener(pod)
+
+    async def bind(self, uid: str, node: str) -> None:
+        self.pods[uid]["spec"]["nodeName"] = node
+        await self.put(self.pods[uid])
+
+    async def set_condition(self, uid: str, message: str) -> None:
+        """Why the pod could not be scheduled."""
+        condition = {"type": "PodScheduled", "status": "False", "message": message}
+        status = self.pods[uid]["status"]
+        if status.get("conditions") != [condition]:
+            status["conditions"] = [condition]
+            await self.put(self.pods[uid])
 
     async def delete(self, pod: dict[str, Any]) -> None:
         self.pods.pop(pod["metadata"]["uid"], None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
@@ -88,7 +89,12 @@ def test_a_limit_refuses_and_the_others_are_ranked(server: ServerProcess, comple
         passing, failed = await extender.filter(strict, [*NODES, "node-9"], complete=complete)
         # Of node-9 nothing is known, and nothing speaks against it.
         assert passing == ["node-2", "node-9"]
-        assert f"memory would take {expected:.1f}"[:-1] in failed["node-1"]
+        assert "memory would be slower" in failed["node-1"]
+        _, text = await extender.get("/explain", params={"pod": strict["metadata"]["uid"]})
+        rows = {row["node"]: row for row in json.loads(text)["nodes"]}
+        assert rows["node-1"]["slowdown"] == pytest.approx(expected, rel=0.05)
+        assert rows["node-9"]["slowdown"] is None
+        assert [rows[name]["score"] for name in ("node-1", "node-2", "node-9")] == [None, 10, 10]
         easy = clusters.pod(app="memory", limit=expected * 1.5)
         assert await extender.filter(easy, NODES, complete=complete) == (NODES, {})
         free = clusters.pod(app="memory")
@@ -183,7 +189,13 @@ def test_a_resident_is_kept_within_its_own_limit(server: ServerProcess, tmp_path
                 assert ("node-2" in failed) == harms, app
                 assert "node-1" in passing
                 if harms:
-                    assert "default/web (memory) would take" in failed["node-2"]
+                    assert failed["node-2"] == (
+                        f"kongming: {app} would slow a pod here beyond that pod's own limit"
+                    )
+                    _, text = await extender.get("/explain", params={"pod": "default/job"})
+                    (row,) = (r for r in json.loads(text)["nodes"] if r["node"] == "node-2")
+                    assert row["resident"]["pod"] == "default/web"
+                    assert row["resident"]["slowdown"] > row["resident"]["limit"] == 1.01
             assert extender.sample("nodes_refused_total", reason="resident") > 0
 
     asyncio.run(run())

@@ -66,27 +66,18 @@ def test_a_limit_refuses_what_is_above_it_and_nothing_else(
 ) -> None:
     table = nodes(scores)
     names = [*table, "unknown-node"]
-    failed = over_limit(names, table, "etl", limit)
+    failed = over_limit(names, table, limit)
     assert set(failed) == {name for name, node in table.items() if node.slowdown > limit + 1e-6} | {
         name for name in failed if table[name].slowdown > limit
     }
-    assert over_limit(names, table, "etl", 0.0) == {}
+    assert over_limit(names, table, 0.0) == {}
 
 
-def test_reasons_name_the_slowdown_and_the_limit() -> None:
-    table = {"a": NodeScore("a", 0.5, 1.62), "b": NodeScore("b", 0.5, 1.7, extrapolating=True)}
-    failed = over_limit(["a", "b"], table, "etl", 1.2)
-    assert failed["a"] == (
-        "kongming: etl would take 1.62 times as long as on an idle node; its limit is 1.2"
-    )
-    assert "outside of what it was profiled under" in failed["b"]
-    residents = {"u1": Resident("u1", "web", "default/web-1", 1.3)}
-    assert resident_over_limit({"u1": 1.41}, residents, "etl") == (
-        "kongming: co-located with etl, default/web-1 (web) would take 1.41 times as long as on an "
-        "idle node; its limit is 1.3"
-    )
-    assert resident_over_limit({"u1": 1.3, "other": 9.0}, residents, "etl") is None
-    assert resident_over_limit({}, residents, "etl") is None
+def test_a_resident_beyond_its_limit_is_named_with_its_slowdown() -> None:
+    web = Resident("u1", "web", "default/web-1", 1.3)
+    assert resident_over_limit({"u1": 1.41}, {"u1": web}) == (web, 1.41)
+    assert resident_over_limit({"u1": 1.3, "other": 9.0}, {"u1": web}) is None
+    assert resident_over_limit({}, {"u1": web}) is None
 
 
 def test_only_nodes_where_a_limit_may_be_exceeded_are_checked() -> None:

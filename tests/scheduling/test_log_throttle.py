@@ -58,3 +58,17 @@ def test_problems_are_not_remembered_without_end(
     throttle.warn("problem 1", "remembered")
     throttle.warn("problem 0", "forgotten")
     assert caplog.messages[-2:] == [f"{log_throttle.MOST_PROBLEMS}", "forgotten"]
+
+
+def test_a_minute_has_no_more_lines_than_it_may(
+    clock: list[float], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    throttle = LogThrottle(LOG, level=logging.INFO, lines_a_minute=2)
+    for pod in "abcd":
+        throttle.warn(pod, lambda pod=pod: f"{pod} waits.")  # type: ignore[misc]
+    clock[0] += 61.0
+    # One that was left out is logged when it comes again.
+    for pod in "dab":
+        throttle.warn(pod, f"{pod} waits.")
+    assert caplog.messages == ["a waits.", "b waits.", "d waits. (2 more were left out.)"]

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     "explain",
     cls=GroupedCommand,
     epilog=examples(
-        "kongming explain xz",
         "kongming explain xz --node n1 --limit 5 --server 127.0.0.1:7400",
+        "kongming explain --pod default/xz-1 --extender http://127.0.0.1:7404",
     ),
 )
-@click.argument("app", metavar="APP")
+@click.argument("app", metavar="APP", required=False)
 @click.option(
     "--node",
     metavar="NODE",
@@ -39,8 +39,15 @@ if TYPE_CHECKING:
     type=click.IntRange(min=1),
     default=12,
     show_default=True,
-    help="Number of surrogates to show; --json has all.",
+    help="Number of surrogates, or of nodes, to show; --json has all.",
 )
+@click.option(
+    "--pod",
+    metavar="NAMESPACE/NAME",
+    help="Show instead of APP what the Kubernetes extender last answered about this pod: the "
+    "slowdown on each node, and why it was refused.",
+)
+@click.option("--extender", metavar="URL", help="The extender to ask about --pod.")
 @placement_of_model
 @click.option(
     "--model", default=None, metavar="NAME", help="Model to use. Default: the chosen one."
@@ -57,9 +64,11 @@ if TYPE_CHECKING:
 @options.wide_option
 @options.json_option
 def command(
-    app: str,
+    app: str | None,
     node: str | None,
     limit: int,
+    pod: str | None,
+    extender: str | None,
     placement: str | None,
     model: str | None,
     stale: Any,
@@ -73,6 +82,13 @@ def command(
     slowdown of APP would be with the idle cost. These parts need not sum to the slowdown: two
     resources can be short together.
     """
+    if pod is not None or extender is not None:
+        if pod is None or extender is None or app is not None:
+            raise click.UsageError("--pod and --extender go together, and without APP.")
+        _explain_pod(pod, extender, limit, server, as_json)
+        return
+    if app is None:
+        raise click.UsageError("Missing argument 'APP'.")
     here = node is None and not asks_server(server)
     if node is None:
         from kongming.probes.node import node_facts
@@ -97,6 +113,16 @@ def command(
         output.emit_json(answer.to_dict())
     else:
         _show(answer, name, limit)
+
+
+def _explain_pod(pod: str, extender: str, limit: int, server: Server, as_json: bool) -> None:
+    from kongming.cli.predict.explain_pod import last_answer, show
+
+    document = last_answer(pod, extender, server)
+    if as_json:
+        output.emit_json(document)
+    else:
+        show(document, limit)
 
 
 def _explain_now(question: Question, store_url: str | None) -> Explanation:

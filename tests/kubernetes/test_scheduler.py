@@ -1,0 +1,125 @@
+"""Pods that a scheduler places by the extender's answers: shown some of the nodes, and tried again
+whenever their condition changes."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kongming.cli.main import run
+from kongming.rpc.v1 import fleet_pb2, predictor_pb2
+from tests.kubernetes import clusters
+from tests.kubernetes.apiserver import ApiServer
+from tests.kubernetes.extenders import Extender, config
+from tests.kubernetes.scheduler import Scheduler, feasible_nodes_to_find
+from tests.server.stand import Stand
+
+Scenario = Callable[[ApiServer, Extender], Awaitable[None]]
+
+
+class Fleet:
+    """Known nodes and the slowdown of any application there. ``noise`` is added at each answer, a
+    greater one each time."""
+
+    def __init__(self, slowdowns: Mapping[str, float], noise: float = 0.0) -> None:
+        self.slowdowns = dict(slowdowns)
+        self._noise = (noise * n for n in itertools.count())
+
+    async def list_nodes(self, request: Any, context: Any) -> Any:
+        answer = fleet_pb2.ListNodesResponse()
+        for name in self.slowdowns:
+            node = answer.nodes.add(state=fleet_pb2.NODE_STATE_READY)
+            node.facts.id = node.facts.name = name
+        return answer
+
+    async def rank_nodes(self, request: Any, context: Any) -> Any:
+        answer = predictor_pb2.RankNodesResponse(basis=predictor_pb2.BASIS_MODEL)
+        noise = next(self._noise)
+        for place, name in enumerate(request.nodes):
+            slowdown = self.slowdowns[name] + noise * (1.0 + place)
+            node = answer.nodes.add(
+                node_id=name, name=name, score=slowdown - 1.0, worst_resident_slowdown=1.0
+            )
+            node.slowdown.median = node.slowdown.upper = slowdown
+            node.slowdown.lower, node.slowdown.level = 1.0, 0.9
+        return answer
+
+
+def play(folder: Path, fleet: Fleet, scenario: Scenario, **sections: Any) -> None:
+    async def play_at(address: str) -> None:
+        # Else a node that is held for a pod would be asked about anew.
+        sections.setdefault("assignments", {"guess_ttl_s": 0.0})
+        async with ApiServer(folder) as api, Extender(config(address, **sections)) as extender:
+            await scenario(api, extender)
+
+    behaviours = {"ListNodes": fleet.list_nodes, "RankNodes": fleet.rank_nodes}
+    with Stand(behaviours=behaviours) as stand:
+        asyncio.run(play_at(stand.grpc))
+
+
+def node_of(api: ApiServer, pod: Mapping[str, Any]) -> str:
+    return str(api.pods[pod["metadata"]["uid"]]["spec"].get("nodeName", ""))
+
+
+def test_so_many_nodes_are_shown_as_by_kubernetes() -> None:
+    found = [feasible_nodes_to_find(0, nodes) for nodes in (20, 150, 400, 5000)]
+    assert found == [20, 100, 188, 500]
+    assert feasible_nodes_to_find(100, 400) == 400
+
+
+def test_a_pod_that_no_node_suits_is_tried_again_only_when_that_may_have_changed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The numbers differ for each node and each time, and are had elsewhere."""
+    fleet = Fleet({f"n{n}": 1.5 + n / 10 for n in range(18)}, noise=0.002)
+    slots = dict.fromkeys(fleet.slowdowns, 1)
+
+    async def scenario(api: ApiServer, extender: Extender) -> None:
+        scheduler = Scheduler(api, extender, slots)
+        pod = clusters.pod("etl-1", app="etl", limit=1.2)
+        uid = pod["metadata"]["uid"]
+        await api.put(pod)
+        await scheduler.run(most_attempts=50)
+        # A second time since it got a condition at all.
+        assert scheduler.attempts[uid] == 2
+        (condition,) = api.pods[uid]["status"]["conditions"]
+        assert condition["message"] == (
+            "0/18 nodes are available: 18 kongming: etl would be slower here than its limit 1.2 "
+            "allows."
+        )
+        url = f"http://{extender.address}"
+        arguments = ["explain", "--pod", "default/etl-1", "--extender", url]
+        for asked in ([*arguments, "--json"], arguments, [*arguments[:2], "a/b", *arguments[3:]]):
+            statuses.append(await asyncio.to_thread(run, asked))
+        assert extender.sample("nodes_refused_total", reason="limit") == 36
+        assert extender.sample("best_slowdown_over_limit_bucket", le="1.1") == 0
+        assert extender.sample("best_slowdown_over_limit_count") == 2
+        fleet.slowdowns["n7"] = 1.0
+        scheduler.retry(uid)
+        await scheduler.run()
+        assert node_of(api, pod) == "n7"
+
+    statuses: list[int] = []
+    with caplog.at_level("INFO"):
+        play(tmp_path, fleet, scenario)
+    assert statuses == [0, 0, 1]
+    printed = capsys.readouterr()
+    document, end = json.JSONDecoder().raw_decode(printed.out)
+    rows = document["nodes"]
+    assert [row["refused"] for row in rows] == ["limit"] * 18
+    slowdowns = [row["slowdown"] for row in rows[:18]]
+    assert slowdowns == sorted(slowdowns)
+    assert 1.5 < slowdowns[0] < slowdowns[17] < 4.0
+    table = printed.out[end:]
+    assert f"n0 {slowdowns[0]:.2f} limit".split() in [line.split() for line in table.splitlines()]
+    assert "remembered" in printed.err
+    # Once for the pod, however often it is tried.
+    (line,) = (line for line in caplog.messages if "default/etl-1" in line)
+    assert "18 of 18 nodes are refused: 18 too slow for it." in line
+    assert "Slowdowns: 1.5" in line
