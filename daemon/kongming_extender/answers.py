@@ -68,6 +68,7 @@ class Answer:
             for kind, meaning in (
                 ("limit", "too slow for it"),
                 ("resident", "for the limits of pods there"),
+                ("unknown", "of which nothing is known"),
             )
             if kind in kinds
         ]

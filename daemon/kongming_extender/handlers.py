@@ -1,5 +1,6 @@
 """From a request of the scheduler to its response. Where nothing is known, or anything fails, all
-nodes pass with equal scores, and Kubernetes schedules as without an extender."""
+nodes pass with equal scores, and Kubernetes schedules as without an extender; but not a pod that
+takes no unknown nodes."""
 
 from __future__ import annotations
 
@@ -72,8 +73,10 @@ class Handlers:
         answer = await self._answer(args, demand, scores, failure, deadline)
         for refusal, count in Counter(answer.refused.values()).items():
             self._metrics.refused.labels(refusal).inc(count)
-        if failure.reason:
+        if failure.reason and len(answer.refused) < len(args.names):
             self._note_open("filter", failure)
+        elif failure.reason:
+            self._metrics.requests.labels("filter", "closed").inc()
         else:
             self._note_ranked("filter")
         if answer.pod.uid:
@@ -174,6 +177,9 @@ class Handlers:
             if demand.limit:
                 best = min(node.slowdown for node in candidates.values() if node is not None)
                 self._metrics.over_limit.observe(best / demand.limit)
+        # A fault of the extender keeps no pod from being scheduled.
+        if failure.reason != "fault":
+            refused |= policy.unknown_nodes(args.names, by_name, demand, refused, judged=judged)
         return Answer(
             pod=pod_of(args.pod) or _nameless(demand),
             scores=candidates,

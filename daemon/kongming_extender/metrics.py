@@ -38,7 +38,8 @@ DECLARED = tuple(
         ),
         (
             *("requests", "counter", "requests_total"),
-            "Requests by outcome: ranked, open (all nodes passed) or refused (no valid request).",
+            "Requests by outcome: ranked, open (all nodes passed), closed (all were refused, since "
+            "nothing is known of any) or refused (no valid request).",
             ("verb", "outcome"),
         ),
         (
@@ -49,13 +50,14 @@ DECLARED = tuple(
         ),
         (
             *("refused", "counter", "nodes_refused_total"),
-            "Nodes that were refused, by reason: limit (the pod's own) or resident (another's).",
+            "Nodes that were refused, by reason: limit (the pod's own), resident (another's) or "
+            "unknown (nothing is known of the node).",
             ("reason",),
         ),
         (
             *("over_limit", "histogram", "best_slowdown_over_limit"),
             "Filtering for a pod with a limit: its slowdown on the best node that is known, over "
-            "the limit; above 1 it waits.",
+            "the limit; above 1 no known node keeps it.",
             (),
             (0.5, 0.75, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 3.0, 5.0),
         ),

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, TypeVar, get_args
 
 from kongming.records.errors import InputError
 from kongming.records.fingerprint import PLACEMENTS
@@ -16,14 +16,23 @@ APP = "kongming.dev/app"
 LIMIT = "kongming.dev/limit"
 PLACEMENT = "kongming.dev/placement"
 STALE = "kongming.dev/stale"
+UNKNOWN = "kongming.dev/unknown"
+
+UnknownPolicy = Literal["allow", "last", "refuse"]
+UNKNOWN_POLICIES: tuple[UnknownPolicy, ...] = get_args(UnknownPolicy)
 ANNOTATIONS = {
     APP: "Name of the application, as it was profiled.",
     LIMIT: "Greatest slowdown over the idle node that it may have, such as 1.2.",
     PLACEMENT: "Where its neighbours run relative to it: " + ", ".join(PLACEMENTS) + ".",
     STALE: "How nodes are ranked whose fingerprint is stale: " + ", ".join(STALE_POLICIES) + ".",
+    UNKNOWN: "Whether nodes of which nothing is known may take it: "
+    + ", ".join(UNKNOWN_POLICIES)
+    + ". Default: last for a pod with a limit, allow for others.",
 }
 """Annotations that a pod may have, and their meaning."""
 
+
+_Choice = TypeVar("_Choice", bound=str)
 
 SHOWN_CHARACTERS = 100
 """Of an annotation that is not understood, in a message."""
@@ -31,13 +40,14 @@ SHOWN_CHARACTERS = 100
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What a pod asks for. ``limit`` 0 is none; ``problems`` are annotations that were ignored,
-    and why."""
+    """What a pod asks for. ``limit`` 0 is none, ``unknown`` None the default; ``problems`` are
+    annotations that were ignored, and why."""
 
     app: str = ""
     limit: float = 0.0
     placement: str | None = None
     stale: StalePolicy = "widen"
+    unknown: UnknownPolicy | None = None
     problems: tuple[str, ...] = ()
 
 
@@ -83,24 +93,15 @@ def demand_of(pod: Mapping[str, Any]) -> Demand:
                 f"{LIMIT} is {_shown(annotations[LIMIT])}; allowed: a ratio of 1 or more, "
                 "such as 1.2"
             )
-    placement = annotations.get(PLACEMENT)
-    if placement is not None and placement not in PLACEMENTS:
-        problems.append(f"{PLACEMENT} is {_shown(placement)}; allowed: {', '.join(PLACEMENTS)}")
-        placement = None
-    stale: StalePolicy = "widen"
-    if STALE in annotations:
-        named = [policy for policy in STALE_POLICIES if policy == annotations[STALE]]
-        if named:
-            stale = named[0]
-        else:
-            problems.append(
-                f"{STALE} is {_shown(annotations[STALE])}; allowed: {', '.join(STALE_POLICIES)}"
-            )
+    placement = _one_of(PLACEMENT, PLACEMENTS, annotations, problems)
+    stale = _one_of(STALE, STALE_POLICIES, annotations, problems)
+    unknown = _one_of(UNKNOWN, UNKNOWN_POLICIES, annotations, problems)
     return Demand(
         app="" if app is None else app.strip(),
         limit=limit,
         placement=placement,
-        stale=stale,
+        stale=stale or "widen",
+        unknown=unknown,
         problems=tuple(problems),
     )
 
@@ -134,6 +135,18 @@ def pod_of(document: Mapping[str, Any]) -> Pod | None:
         exit_status=next((code for code in codes if code), 0),
         restarts=sum(_integer(container.get("restartCount")) for container in statuses),
     )
+
+
+def _one_of(
+    name: str, allowed: Sequence[_Choice], annotations: Mapping[str, Any], problems: list[str]
+) -> _Choice | None:
+    """The annotation's value; None where it is absent or, which is a problem, another one."""
+    if name not in annotations:
+        return None
+    chosen = next((choice for choice in allowed if choice == annotations[name]), None)
+    if chosen is None:
+        problems.append(f"{name} is {_shown(annotations[name])}; allowed: {', '.join(allowed)}")
+    return chosen
 
 
 def _shown(value: object) -> str:

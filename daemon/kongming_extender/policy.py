@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
 from kongming_scheduling.ranking_cache import NodeScore
 
-from kongming_extender.pods import SHOWN_CHARACTERS
+from kongming_extender.pods import SHOWN_CHARACTERS, Demand
 from kongming_extender.protocol import MAX_PRIORITY
 
-Refusal = Literal["limit", "resident"]
-"""Why a node is refused: for the pod's own limit, or for that of a pod that is there."""
+Refusal = Literal["limit", "resident", "unknown"]
+"""Why a node is refused: for the pod's own limit, for that of a pod that is there, or since nothing
+is known of the node."""
 
 REFUSALS: tuple[Refusal, ...] = get_args(Refusal)
 
@@ -45,13 +46,15 @@ def reason(refusal: Refusal, app: str, limit: float) -> str:
             return f"kongming: {name} would be slower here than its limit {limit:g} allows"
         case "resident":
             return f"kongming: {name} would slow a pod here beyond that pod's own limit"
+        case "unknown":
+            return f"kongming: how much {name} would be slowed here is unknown"
 
 
 def over_limit(
     names: Sequence[str], scores: Mapping[str, NodeScore], limit: float
 ) -> dict[str, Refusal]:
-    """Nodes where the newcomer's own slowdown is above its limit. An unknown
-    node is not refused."""
+    """Nodes where the newcomer's own slowdown is above its limit. An unknown node is not among
+    them."""
     if not limit:
         return {}
     greatest = limit * (1.0 + TOLERANCE)
@@ -60,6 +63,31 @@ def over_limit(
         for name in names
         if (node := scores.get(name)) is not None and node.slowdown > greatest
     }
+
+
+def unknown_nodes(
+    names: Sequence[str],
+    scores: Mapping[str, NodeScore],
+    demand: Demand,
+    refused: Collection[str],
+    *,
+    judged: bool,
+) -> dict[str, Refusal]:
+    """Unknown nodes that are refused. ``refused`` are the known ones that are; ``judged`` is
+    whether the application's own slowdown is predicted.
+
+    A pod with a limit comes to an unknown node only where no node at all is known: if each known
+    node were too slow for it, the unknown ones would be a refuge from its own limit. A filter has
+    to do that, since the scheduler outweighs priorities.
+    """
+    limit = demand.limit if judged else 0.0
+    match demand.unknown or ("last" if limit else "allow"):
+        case "allow":
+            return {}
+        case "last":
+            if not (scores if limit else any(n in scores and n not in refused for n in names)):
+                return {}
+    return {name: "unknown" for name in names if name not in scores}
 
 
 def nodes_to_check(

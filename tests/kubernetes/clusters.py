@@ -20,6 +20,7 @@ def pod(
     *,
     app: str = "",
     limit: object = None,
+    unknown: str = "",
     node: str = "",
     phase: str = "Pending",
     started: str | None = None,
@@ -34,6 +35,8 @@ def pod(
         annotations["kongming.dev/app"] = app
     if limit is not None:
         annotations["kongming.dev/limit"] = str(limit)
+    if unknown:
+        annotations["kongming.dev/unknown"] = unknown
     state: dict[str, Any] = {}
     if finished:
         state = {

@@ -87,14 +87,15 @@ def test_a_limit_refuses_and_the_others_are_ranked(server: ServerProcess, comple
     async def scenario(extender: Extender) -> None:
         strict = clusters.pod(app="memory", limit=1.0 + (expected - 1.0) / 2.0)
         passing, failed = await extender.filter(strict, [*NODES, "node-9"], complete=complete)
-        # Of node-9 nothing is known, and nothing speaks against it.
-        assert passing == ["node-2", "node-9"]
+        # Of node-9 nothing is known: it might be slower.
+        assert passing == ["node-2"]
         assert "memory would be slower" in failed["node-1"]
+        assert "unknown" in failed["node-9"]
         _, text = await extender.get("/explain", params={"pod": strict["metadata"]["uid"]})
         rows = {row["node"]: row for row in json.loads(text)["nodes"]}
         assert rows["node-1"]["slowdown"] == pytest.approx(expected, rel=0.05)
         assert rows["node-9"]["slowdown"] is None
-        assert [rows[name]["score"] for name in ("node-1", "node-2", "node-9")] == [None, 10, 10]
+        assert [rows[name]["score"] for name in ("node-1", "node-2", "node-9")] == [None, 10, None]
         easy = clusters.pod(app="memory", limit=expected * 1.5)
         assert await extender.filter(easy, NODES, complete=complete) == (NODES, {})
         free = clusters.pod(app="memory")
@@ -159,6 +160,9 @@ def test_a_server_that_was_never_there_delays_no_pod() -> None:
         asking = clusters.pod(app="memory", limit=1.01)
         assert await extender.filter(asking, NODES) == (NODES, {})
         assert await extender.priorities(asking, NODES) == dict.fromkeys(NODES, 0)
+        # But not one that takes no unknown nodes.
+        strict = clusters.pod(app="memory", limit=1.01, unknown="refuse")
+        assert (await extender.filter(strict, NODES))[0] == []
         # One that names no application is refused nowhere, whoever is away.
         assert await extender.filter(clusters.pod(), NODES, complete=True) == (NODES, {})
 

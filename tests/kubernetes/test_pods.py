@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kongming_extender.pods import demand_of, pod_of
+from kongming_extender.pods import Demand, demand_of, pod_of
 
 from tests.kubernetes import clusters
 
@@ -18,9 +18,11 @@ def annotated(**values: str) -> dict[str, Any]:
 
 
 def test_annotations_are_the_demand() -> None:
-    demand = demand_of(annotated(app="etl", limit="1.25", placement="smt-sibling", stale="history"))
+    values = {"limit": "1.25", "placement": "smt-sibling", "stale": "history", "unknown": "allow"}
+    demand = demand_of(annotated(app="etl", **values))
     assert (demand.app, demand.limit) == ("etl", 1.25)
     assert (demand.placement, demand.stale) == ("smt-sibling", "history")
+    assert demand.unknown == "allow"
     assert demand.problems == ()
     assert demand_of({}) == demand_of({"metadata": {"annotations": None}})
 
@@ -33,13 +35,14 @@ def test_annotations_are_the_demand() -> None:
         ({"limit": "nan"}, "1 or more"),
         ({"placement": "near"}, "cross-core"),
         ({"stale": "never"}, "widen"),
+        ({"unknown": "never"}, "allow, last, refuse"),
     ],
 )
 def test_an_annotation_that_is_not_valid_is_ignored_and_reported(
     annotations: dict[str, str], part: str
 ) -> None:
     demand = demand_of(annotated(app="etl", **annotations))
-    assert (demand.app, demand.limit, demand.placement, demand.stale) == ("etl", 0.0, None, "widen")
+    assert demand == Demand(app="etl", problems=demand.problems)
     assert len(demand.problems) == 1
     assert part in demand.problems[0]
 

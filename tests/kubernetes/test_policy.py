@@ -7,6 +7,7 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kongming_extender.pods import Demand, UnknownPolicy
 from kongming_extender.policy import (
     Resident,
     nodes_to_check,
@@ -14,6 +15,7 @@ from kongming_extender.policy import (
     priorities,
     resident_over_limit,
     single_best,
+    unknown_nodes,
 )
 from kongming_scheduling.ranking_cache import NodeScore
 
@@ -78,6 +80,41 @@ def test_a_resident_beyond_its_limit_is_named_with_its_slowdown() -> None:
     assert resident_over_limit({"u1": 1.41}, {"u1": web}) == (web, 1.41)
     assert resident_over_limit({"u1": 1.3, "other": 9.0}, {"u1": web}) is None
     assert resident_over_limit({}, {"u1": web}) is None
+
+
+@pytest.mark.parametrize(
+    ("unknown", "limit", "judged", "known", "refused"),
+    [
+        # By default nothing but a limit that can be judged keeps a pod from unknown nodes ...
+        (None, 0.0, True, {"a": "passes"}, False),
+        (None, 1.2, False, {"a": "passes"}, False),
+        # ... and it does so as long as any node is known: of these candidates, or of others.
+        (None, 1.2, True, {"a": "passes"}, True),
+        (None, 1.2, True, {"a": "refused"}, True),
+        (None, 1.2, True, {"elsewhere": "passes"}, True),
+        (None, 1.2, True, {}, False),
+        ("allow", 1.2, True, {"a": "refused"}, False),
+        # Without a limit, as long as a candidate that is known takes it.
+        ("last", 0.0, True, {"a": "passes"}, True),
+        ("last", 0.0, True, {"a": "refused"}, False),
+        ("last", 0.0, True, {"elsewhere": "passes"}, False),
+        ("last", 1.2, False, {"elsewhere": "passes"}, False),
+        ("refuse", 0.0, True, {}, True),
+        ("refuse", 1.2, False, {}, True),
+    ],
+)
+def test_when_unknown_nodes_are_refused(
+    unknown: UnknownPolicy | None,
+    limit: float,
+    judged: bool,
+    known: dict[str, str],
+    refused: bool,
+) -> None:
+    demand = Demand(app="etl", limit=limit, unknown=unknown)
+    names = ["unknown", *(name for name in known if name != "elsewhere")]
+    over = {name for name, state in known.items() if state == "refused"}
+    found = unknown_nodes(names, nodes(dict.fromkeys(known, 0.5)), demand, over, judged=judged)
+    assert found == ({"unknown": "unknown"} if refused else {})
 
 
 def test_only_nodes_where_a_limit_may_be_exceeded_are_checked() -> None:

@@ -78,7 +78,7 @@ def test_a_pod_that_no_node_suits_is_tried_again_only_when_that_may_have_changed
 ) -> None:
     """The numbers differ for each node and each time, and are had elsewhere."""
     fleet = Fleet({f"n{n}": 1.5 + n / 10 for n in range(18)}, noise=0.002)
-    slots = dict.fromkeys(fleet.slowdowns, 1)
+    slots = dict.fromkeys([*fleet.slowdowns, "silent-1", "silent-2"], 1)
 
     async def scenario(api: ApiServer, extender: Extender) -> None:
         scheduler = Scheduler(api, extender, slots)
@@ -90,8 +90,8 @@ def test_a_pod_that_no_node_suits_is_tried_again_only_when_that_may_have_changed
         assert scheduler.attempts[uid] == 2
         (condition,) = api.pods[uid]["status"]["conditions"]
         assert condition["message"] == (
-            "0/18 nodes are available: 18 kongming: etl would be slower here than its limit 1.2 "
-            "allows."
+            "0/20 nodes are available: 18 kongming: etl would be slower here than its limit 1.2 "
+            "allows, 2 kongming: how much etl would be slowed here is unknown."
         )
         url = f"http://{extender.address}"
         arguments = ["explain", "--pod", "default/etl-1", "--extender", url]
@@ -112,7 +112,7 @@ def test_a_pod_that_no_node_suits_is_tried_again_only_when_that_may_have_changed
     printed = capsys.readouterr()
     document, end = json.JSONDecoder().raw_decode(printed.out)
     rows = document["nodes"]
-    assert [row["refused"] for row in rows] == ["limit"] * 18
+    assert [row["refused"] for row in rows] == ["limit"] * 18 + ["unknown"] * 2
     slowdowns = [row["slowdown"] for row in rows[:18]]
     assert slowdowns == sorted(slowdowns)
     assert 1.5 < slowdowns[0] < slowdowns[17] < 4.0
@@ -121,5 +121,51 @@ def test_a_pod_that_no_node_suits_is_tried_again_only_when_that_may_have_changed
     assert "remembered" in printed.err
     # Once for the pod, however often it is tried.
     (line,) = (line for line in caplog.messages if "default/etl-1" in line)
-    assert "18 of 18 nodes are refused: 18 too slow for it." in line
+    assert "20 of 20 nodes are refused: 18 too slow for it, 2 of which nothing is known" in line
     assert "Slowdowns: 1.5" in line
+
+
+def test_a_node_of_which_nothing_is_known_is_no_refuge_from_a_limit(tmp_path: Path) -> None:
+    fleet = Fleet({"a": 1.8, "b": 1.1})
+    slots = {"a": 9, "b": 1, "silent": 9}
+
+    async def scenario(api: ApiServer, extender: Extender) -> None:
+        # The scheduler's own plugins would choose the silent one among equals.
+        scheduler = Scheduler(api, extender, slots, own_scores={"silent": 300})
+        pods = {
+            name: clusters.pod(name, app="etl", **asks)
+            for name, asks in {
+                # The one node that suits it, though it scores less.
+                "first": {"limit": 1.2},
+                # That node is full.
+                "second": {"limit": 1.2},
+                "bold": {"limit": 1.2, "unknown": "allow"},
+                "free": {},
+                "careful": {"unknown": "last"},
+                "strict": {"unknown": "refuse"},
+                "wrong": {"limit": 1.2, "unknown": "perhaps"},
+            }.items()
+        }
+        for pod in pods.values():
+            await api.put(pod)
+            await scheduler.run()
+        assert {name: node_of(api, pod) for name, pod in pods.items()} == {
+            **{"first": "b", "second": "", "bold": "silent", "free": "silent"},
+            **{"careful": "a", "strict": "a", "wrong": ""},
+        }
+        assert extender.sample("wrong_annotations_total") > 0
+        # Only the silent node has room.
+        scheduler = Scheduler(api, extender, {"silent": 9})
+        for name, asks in {
+            "limited": {"limit": 1.2},
+            "unlimited": {"unknown": "last"},
+            "unyielding": {"unknown": "refuse"},
+        }.items():
+            pods[name] = clusters.pod(name, app="etl", **asks)
+            await api.put(pods[name])
+        await scheduler.run()
+        placed = [node_of(api, pods[name]) for name in ("limited", "unlimited", "unyielding")]
+        assert placed == ["", "silent", ""]
+        assert extender.sample("requests_total", verb="filter", outcome="closed") >= 2
+
+    play(tmp_path, fleet, scenario)
