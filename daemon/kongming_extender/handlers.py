@@ -17,6 +17,7 @@ from kongming.records.errors import CannotAnswerError, KongmingError
 from kongming_extender import policy
 from kongming_extender.answers import Answer, LastAnswers
 from kongming_extender.config import Config
+from kongming_extender.coverage import Coverage
 from kongming_extender.metrics import Metrics
 from kongming_extender.pod_state import PodState
 from kongming_extender.pods import SHOWN_CHARACTERS, Demand, Pod, demand_of, pod_of
@@ -59,6 +60,7 @@ class Handlers:
         self._config = config
         self._metrics = metrics
         self._throttle = LogThrottle(log)
+        self._coverage = Coverage()
         self._refusals = LogThrottle(log, level=logging.INFO, lines_a_minute=60)
         self.answers = LastAnswers()
 
@@ -137,7 +139,10 @@ class Handlers:
         except Exception as error:
             log.error("Unexpected error.", exc_info=error)
             return None, _Failure("fault", "Unexpected error")
-        if any(name in scores.by_name for name in args.names):
+        known = sum(name in scores.by_name for name in args.names)
+        if verb == "filter" and scores.by_name:
+            self._note_coverage(known, len(scores.by_name))
+        if known:
             return scores, _Failure()
         text = f"KONGMING knows none of {len(args.names)} nodes, such as {args.names[0]}"
         return scores, _Failure("unknown", text)
@@ -152,6 +157,19 @@ class Handlers:
         self._metrics.requests.labels(verb, "ranked").inc()
         for problem in ("late", "server", "unknown", "fault"):
             self._throttle.clear(problem, "Nodes are ranked again.")
+
+    def _note_coverage(self, named: int, known: int) -> None:
+        self._metrics.share.observe(self._coverage.add(named, known))
+        if self._coverage.low:
+            self._throttle.warn(
+                "coverage",
+                f"Of {known} known nodes the scheduler shows no more than "
+                f"{100.0 * self._coverage.greatest:.0f} % for a pod, so that the best may not be "
+                "among them. Set percentageOfNodesToScore: 100 in its configuration, unless no pod "
+                "fits more nodes.",
+            )
+        else:
+            self._throttle.clear("coverage", "The scheduler shows most of the known nodes again.")
 
     async def _answer(
         self,

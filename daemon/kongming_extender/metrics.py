@@ -62,6 +62,13 @@ DECLARED = tuple(
             (0.5, 0.75, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 3.0, 5.0),
         ),
         (
+            *("share", "histogram", "known_nodes_share"),
+            "Share of the known nodes that a request to filter named; far below 1 where the "
+            "scheduler shows only some of them.",
+            (),
+            (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0),
+        ),
+        (
             *("annotations", "counter", "wrong_annotations_total"),
             "Requests for pods with an annotation that is not valid and was ignored.",
         ),
@@ -124,6 +131,7 @@ class Metrics:
     failed_open: Counter
     refused: Counter
     over_limit: Histogram
+    share: Histogram
     annotations: Counter
     rankings: Gauge
     ranking_age: Gauge

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from kongming.cli.main import run
 from kongming.rpc.v1 import fleet_pb2, predictor_pb2
@@ -18,6 +19,7 @@ from tests.kubernetes import clusters
 from tests.kubernetes.apiserver import ApiServer
 from tests.kubernetes.extenders import Extender, config
 from tests.kubernetes.scheduler import Scheduler, feasible_nodes_to_find
+from tests.kubernetes.test_manifests import SCHEDULER
 from tests.server.stand import Stand
 
 Scenario = Callable[[ApiServer, Extender], Awaitable[None]]
@@ -123,6 +125,36 @@ def test_a_pod_that_no_node_suits_is_tried_again_only_when_that_may_have_changed
     (line,) = (line for line in caplog.messages if "default/etl-1" in line)
     assert "20 of 20 nodes are refused: 18 too slow for it, 2 of which nothing is known" in line
     assert "Slowdowns: 1.5" in line
+
+
+def test_with_the_shipped_configuration_no_pod_comes_to_a_slowed_node(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Calm nodes have room for all pods and more, and are in one place of the scheduler's turns."""
+    slowdowns = {f"n{n}": 1.0 if n < 40 else 1.8 for n in range(200)}
+    shipped = yaml.safe_load(SCHEDULER.read_text())
+
+    def slowed(folder: Path, percentage: int) -> int:
+        async def scenario(api: ApiServer, extender: Extender) -> None:
+            scheduler = Scheduler(api, extender, dict.fromkeys(slowdowns, 2), percentage=percentage)
+            for n in range(60):
+                await api.put(clusters.pod(f"p{n}", app="etl"))
+            await scheduler.run()
+            nodes.extend(node_of(api, pod) for pod in api.pods.values())
+            shares.append(extender.sample("known_nodes_share_sum") / 60)
+
+        nodes: list[str] = []
+        folder.mkdir()
+        play(folder, Fleet(slowdowns), scenario, ranking={"fresh_s": 60.0})
+        assert all(nodes)
+        return sum(slowdowns[node] > 1.0 for node in nodes)
+
+    shares: list[float] = []
+    assert slowed(tmp_path / "shipped", shipped.get("percentageOfNodesToScore", 0)) == 0
+    assert "percentageOfNodesToScore" not in caplog.text
+    assert slowed(tmp_path / "default", 0) > 10
+    assert caplog.text.count("percentageOfNodesToScore: 100") == 1
+    assert shares[0] > 0.75 > shares[1]
 
 
 def test_a_node_of_which_nothing_is_known_is_no_refuge_from_a_limit(tmp_path: Path) -> None:
