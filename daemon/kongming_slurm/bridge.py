@@ -1,5 +1,5 @@
-"""Keep the ranking file fresh, and with it node weights, pending jobs, and the assignments of jobs
-that have ended."""
+"""Keep the ranking file fresh, and with it node weights, pending jobs, time limits that backfill
+has lowered, and the assignments of jobs that have ended."""
 
 from __future__ import annotations
 
@@ -16,16 +16,24 @@ from typing import Protocol, TypeVar
 from kongming_scheduling.log_throttle import LogThrottle
 
 from kongming.backoff import Backoff
-from kongming.records.answers import ApplicationReport, Assignment, NodeReport, RankedNode, Ranking
+from kongming.records.answers import (
+    ApplicationReport,
+    Assignment,
+    Forecast,
+    NodeReport,
+    RankedNode,
+    Ranking,
+)
 from kongming.records.errors import KongmingError, UnavailableError
-from kongming.records.questions import RankQuestion
-from kongming_slurm import policy, ranking_file
+from kongming.records.questions import Question, RankQuestion
+from kongming_slurm import policy, ranking_file, time_limits
 from kongming_slurm.config import Settings
 from kongming_slurm.hooks import job_of_assignment
 from kongming_slurm.hostlist import MAX_NODES, expand
-from kongming_slurm.ranking_file import NEVER, RankingFile
+from kongming_slurm.ranking_file import NEVER, RankingFile, RunTimes
 from kongming_slurm.slurm_commands import PendingJob, Slurm, SlurmNodes
-from kongming_slurm.tags import is_name
+from kongming_slurm.tags import is_name, wants_no_time
+from kongming_slurm.users import user_numbers
 
 _log = logging.getLogger(__name__)
 _Result = TypeVar("_Result")
@@ -39,6 +47,8 @@ class Client(Protocol):
     """The methods of RemoteService that the bridge calls."""
 
     def rank(self, question: RankQuestion) -> Ranking: ...
+
+    def predict(self, questions: Sequence[Question]) -> tuple[Forecast | KongmingError, ...]: ...
 
     def nodes(self) -> tuple[NodeReport, ...]: ...
 
@@ -56,7 +66,8 @@ class Client(Protocol):
 class Bridge:
     """``step`` does everything once, and returns the seconds until the next step.
 
-    ``connect`` opens a client, again after each failure: so a renewed token counts.
+    ``connect`` opens a client, again after each failure: so a renewed token counts. Raises
+    InputError where the settings name a user that does not exist.
     """
 
     def __init__(
@@ -78,6 +89,9 @@ class Bridge:
         self._general_slowdowns: dict[str, float] = {}
         self._orphans: set[str] = set()
         self._cluster = ""
+        times = settings.times
+        self._only_users = user_numbers("times.users", times.users)
+        self._skip_users = user_numbers("times.skip_users", times.skip_users)
 
     @property
     def failing(self) -> bool:
@@ -108,6 +122,7 @@ class Bridge:
                 succeeded &= self._try("weights", lambda: self._update_weights(nodes)) is not None
             if settings.pending.refresh:
                 succeeded &= self._try("pending jobs", self._update_pending_jobs) is not None
+            succeeded &= self._try("time limits", self._restore_time_limits) is not None
             if self._client is not None:
                 succeeded &= self._try("assignments", self._release_orphans) is not None
         if succeeded:
@@ -117,7 +132,8 @@ class Bridge:
         return self._backoff.after_failure()
 
     def reset(self) -> None:
-        """Restore the state without the bridge: no file, weights of idle nodes, no exclusions.
+        """Restore the state without the bridge: no file, weights of idle nodes, no exclusions, no
+        --time-min, and limits as users gave them.
 
         Raises KongmingError and OSError.
         """
@@ -126,6 +142,9 @@ class Bridge:
         self._update_weights(self._slurm.nodes())
         for job in self._slurm.pending_jobs():
             self._exclude(job, ())
+            if job.note.limit_min and job.time_min:
+                self._slurm.set_time_min(job.id, 0)
+        self._restore_time_limits()
 
     # The file
 
@@ -150,18 +169,23 @@ class Bridge:
         return True
 
     def _rank(self, client: Client, nodes: SlurmNodes) -> RankingFile:
-        settings = self._settings.rankings
-        names = settings.apps or tuple(
-            sorted(app.name for app in client.applications() if app.trained)
-        )
-        apps = {}
+        settings, times = self._settings.rankings, self._settings.times
+        reports = client.applications()
+        names = settings.apps or tuple(sorted(app.name for app in reports if app.trained))
+        apps: dict[str, tuple[float | None, ...]] = {}
+        ranked: dict[str, tuple[RankedNode, ...]] = {}
         # Before the first question, so that the file is not taken for fresher than its content.
         asked_at = self._now()
         for name in names:
             if is_name(name):
-                question = RankQuestion(name, limit=MAX_NODES, stale_policy="refuse", seed=0)
+                question = RankQuestion(
+                    name, limit=MAX_NODES, stale_policy="refuse", seed=0, level=times.level
+                )
                 ranking = client.rank(question)
                 apps[name] = slowdowns(ranking.nodes, nodes.names, settings.resident_limit)
+                ranked[name] = ranking.nodes
+        known = {app.name for app in reports if time_limits.has_history(app, times)}
+        ranked = {name: rows for name, rows in ranked.items() if rows and name in known}
         return RankingFile(
             written_at=asked_at,
             good_for_s=settings.good_for_s,
@@ -172,7 +196,51 @@ class Bridge:
             memory_mb=nodes.memory_mb,
             partitions=nodes.partitions,
             apps=apps,
+            times=self._run_times(client, ranked, nodes.names),
         )
+
+    def _run_times(
+        self, client: Client, ranked: Mapping[str, Sequence[RankedNode]], names: Sequence[str]
+    ) -> RunTimes | None:
+        """How long the ranked applications run on each node; None where this is switched off."""
+        settings = self._settings.times
+        sets = settings.set and self._may_set_times()
+        if not (sets or settings.advise):
+            return None
+        questions = [
+            Question(app, rows[0].node_id, level=settings.level) for app, rows in ranked.items()
+        ]
+        forecasts = client.predict(questions) if questions else ()
+        apps = {}
+        for question, forecast in zip(questions, forecasts, strict=True):
+            if isinstance(forecast, Forecast):
+                rows = ranked[question.app]
+                by_name = time_limits.run_seconds(rows, forecast, settings.margin)
+                alone = _alone(node.name for node in rows)
+                by_name = {name: value for name, value in by_name.items() if name in alone}
+                apps[question.app] = _in_order(by_name, names)
+        return RunTimes(
+            sets=sets,
+            advises=settings.advise,
+            share=(1.0 + settings.level) / 2.0,
+            only=self._only_users,
+            skip=self._skip_users,
+            apps=apps,
+        )
+
+    def _may_set_times(self) -> bool:
+        """Whether limits are restored at the start of a job, and would not reach into a reservation
+        that the user's limit had kept the job clear of. Raises KongmingError."""
+        why = ""
+        if not self._slurm.restores_limits():
+            why = "PrologSlurmctld is not set, which restores time limits: docs/slurm.md"
+        elif self._slurm.has_reservation_ahead():
+            why = "a reservation is ahead, and a job that started early might run into it"
+        if why:
+            self._throttle.warn("times", f"times: --time-min is not set: {why}")
+        else:
+            self._recover("times")
+        return not why
 
     def _drop_stale_rankings(self) -> None:
         """Rankings that are too old are used neither here nor in job_submit.lua."""
@@ -196,13 +264,19 @@ class Bridge:
         changes_left = self._settings.pending.most_changes
         for job in self._slurm.pending_jobs():
             names = self._exclusions(job)
-            if names is None or frozenset(names) == job.excluded:
+            if names is not None and frozenset(names) == job.excluded:
+                names = None
+            least = self._time_min(job)
+            if names is None and least is None:
                 continue
             if changes_left == 0:
                 break
             changes_left -= 1
             try:
-                self._exclude(job, names)
+                if names is not None:
+                    self._exclude(job, names)
+                if least is not None:
+                    self._slurm.set_time_min(job.id, least)
             except UnavailableError:
                 raise
             except KongmingError as error:
@@ -216,11 +290,53 @@ class Bridge:
             own = tuple(expand(job.note.own))
         except KongmingError:
             return None
-        longest_s = self._settings.pending.longest_s
-        if self._rankings is None or (longest_s and job.waited_s > longest_s):
+        if self._rankings is None or self._is_overdue(job):
             return own
         slow = policy.exclusions(self._rankings, job.note, job.partitions, own)
         return own if slow is None else tuple(dict.fromkeys((*own, *slow)))
+
+    def _is_overdue(self, job: PendingJob) -> bool:
+        """Whether it has waited so long that it may have any node."""
+        longest_s = self._settings.pending.longest_s
+        return bool(longest_s) and job.waited_s > longest_s
+
+    def _time_min(self, job: PendingJob) -> int | None:
+        """The --time-min to set, 0 for none; None to leave the job as it is."""
+        if not job.note.limit_min or job.limit_min != job.note.limit_min:
+            # Its user has changed the limit since.
+            return None
+        rankings = self._rankings
+        times = None if rankings is None else rankings.times
+        seconds = None if times is None or not times.sets else times.apps.get(job.note.app)
+        if rankings is None or seconds is None:
+            return time_limits.changed_time_min(job.time_min, None)
+        try:
+            own = expand(job.note.own)
+        except KongmingError:
+            return None
+        places = policy.divided(rankings, job.note, job.partitions, own)
+        if places is None:
+            return None
+        excluded, remaining = places
+        possible = [*excluded, *remaining] if self._is_overdue(job) else remaining
+        new = time_limits.time_min([seconds[place] for place in possible], job.limit_min)
+        return time_limits.changed_time_min(job.time_min, new)
+
+    def _restore_time_limits(self) -> bool:
+        """Raise limits that backfill has lowered to what users gave. restore-limit.sh does so at
+        the start of a job; this is for where it could not."""
+        for job in self._slurm.limited_jobs():
+            limit = time_limits.limit_to_restore(job)
+            if limit is None or wants_no_time(self._slurm.comment(job.id)):
+                continue
+            try:
+                self._slurm.set_time_limit(job.id, limit)
+            except UnavailableError:
+                raise
+            except KongmingError as error:
+                # Mostly it has just ended.
+                _log.debug("%s", error)
+        return True
 
     def _exclude(self, job: PendingJob, names: Sequence[str]) -> None:
         self._slurm.exclude(job.id, names or expand(job.note.own))

@@ -21,6 +21,8 @@ _SPAN: Check = (lambda value: 10 <= value <= 100000, "10 to 100000")
 _STEP: Check = (lambda value: 0.01 <= value <= 1.0, "0.01 to 1")
 _JOBS: Check = (lambda value: 1 <= value <= 100000, "1 to 100000")
 _SWITCH: Check = (lambda value: True, "true, false")
+_LEVEL: Check = (lambda value: 0.5 <= value <= 0.99, "0.5 to 0.99")
+_RUNS: Check = (lambda value: 1 <= value <= 1000000, "1 to 1000000")
 _FILE: Check = (lambda value: bool(value), "a path")
 
 
@@ -100,6 +102,35 @@ class Pending:
 
 
 @dataclass(frozen=True, slots=True)
+class Times:
+    """--time-min of jobs whose application has a history, and advice on --time."""
+
+    set: bool = setting(
+        False,
+        "Whether jobs get a --time-min; needs restore-limit.sh as PrologSlurmctld.",
+        _SWITCH,
+    )
+    advise: bool = setting(
+        True, "Whether users whose --time is twice the prediction or more are told so.", _SWITCH
+    )
+    level: float = setting(
+        0.9, "Level of the interval of a run; its upper end counts: of 0.9, 95% of runs.", _LEVEL
+    )
+    margin: float = setting(
+        0.1, "Added to it for what of a job is not the application, 0.1 for 10%.", NOT_NEGATIVE
+    )
+    least_runs: int = setting(
+        10, "An application has a history from so many jobs on, if it does not drift.", _RUNS
+    )
+    apps: tuple[str, ...] = setting([], "Applications that this is for; none for all.", ANY)
+    skip_apps: tuple[str, ...] = setting([], "Applications that this is not for.", ANY)
+    users: tuple[str, ...] = setting(
+        [], "Users, by name or number, that this is for; none for all.", ANY
+    )
+    skip_users: tuple[str, ...] = setting([], "Users that this is not for.", ANY)
+
+
+@dataclass(frozen=True, slots=True)
 class Slurm:
     """How Slurm is reached."""
 
@@ -132,6 +163,7 @@ class Settings:
     rankings: Rankings = Rankings()
     weights: Weights = Weights()
     pending: Pending = Pending()
+    times: Times = Times()
     slurm: Slurm = Slurm()
     hooks: Hooks = Hooks()
 

@@ -54,6 +54,15 @@ def exclusions(
     None where the application or a partition is not known any more, or too few nodes could serve
     the job.
     """
+    places = divided(rankings, note, partitions, own)
+    return None if places is None else tuple(rankings.nodes[place] for place in places[0])
+
+
+def divided(
+    rankings: RankingFile, note: Note, partitions: Iterable[str], own: Iterable[str]
+) -> tuple[list[int], list[int]] | None:
+    """The places to exclude for a pending job, and those that it may get, both ascending; None as
+    ``exclusions`` says."""
     slowdowns = rankings.apps.get(note.app)
     if slowdowns is None:
         return None
@@ -79,7 +88,7 @@ def exclusions(
         # The job needs enough places in each of its partitions.
         excluded_places |= slow_places
         kept_places |= set(places) - slow_places
-    return tuple(rankings.nodes[place] for place in sorted(excluded_places - kept_places))
+    return sorted(excluded_places - kept_places), sorted(kept_places)
 
 
 def weight(current: int, slowdown: float | None, *, span: int, step: float) -> int:

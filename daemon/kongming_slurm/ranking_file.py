@@ -9,12 +9,17 @@
     cpus 64 64 64
     memory 256000 256000 256000
     partition batch 1 2 3
+    times 1 1 0.95
+    users-only 1000
     app xz 1.02 2.1 -
-    end 10
+    time xz 311 640 -
+    end 13
 
 Numbers are in the order of ``nodes``; a partition lists its nodes by their place there, from 1.
-``-`` is an unknown slowdown, ``x`` a node whose residents would be slowed down too much. The last
-line counts those before it. A reader skips lines that begin with a word that it does not know.
+``-`` is unknown, ``x`` a node whose residents would be slowed down too much. ``times`` says whether
+--time-min is set, whether users are advised, and which share of runs the seconds of ``time`` hold;
+``users-only`` and ``users-skip`` are numbers of users. The last line counts those before it. A
+reader skips lines that begin with a word that it does not know.
 """
 
 from __future__ import annotations
@@ -36,6 +41,23 @@ NEVER = math.inf
 
 
 @dataclass(frozen=True, slots=True)
+class RunTimes:
+    """How long runs of an application take on each node, in seconds; None where not known.
+
+    ``share`` of the runs take no longer. ``sets`` is whether jobs get a --time-min by it,
+    ``advises`` whether users are told. It is for the users of these numbers ``only`` (empty for
+    all), and not for those to ``skip``.
+    """
+
+    sets: bool
+    advises: bool
+    share: float
+    only: tuple[int, ...] = ()
+    skip: tuple[int, ...] = ()
+    apps: Mapping[str, tuple[float | None, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class RankingFile:
     """Predicted slowdowns by application, in the order of ``nodes``; None where not known.
 
@@ -52,6 +74,7 @@ class RankingFile:
     memory_mb: tuple[int, ...]
     partitions: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     apps: Mapping[str, tuple[float | None, ...]] = field(default_factory=dict)
+    times: RunTimes | None = None
 
     def text(self, most_bytes: int | None = None) -> tuple[str, list[str]]:
         """The file's text, and the applications that did not fit into ``most_bytes``.
@@ -71,6 +94,8 @@ class RankingFile:
         ]
         for name, places in self.partitions.items():
             lines.append(_line("partition", [name, *(str(place + 1) for place in places)]))
+        if self.times is not None:
+            lines.extend(_times_lines(self.times))
         size = sum(map(len, lines)) + len(lines) + 32
         omitted: list[str] = []
         for name, slowdowns in self.apps.items():
@@ -80,6 +105,12 @@ class RankingFile:
                 continue
             size += len(line) + 1
             lines.append(line)
+            seconds = self.times.apps.get(name) if self.times is not None else None
+            line = "" if seconds is None else _line("time", [name, *map(_format_seconds, seconds)])
+            # Without it the application is only ranked.
+            if line and (most_bytes is None or size + len(line) + 1 <= most_bytes):
+                size += len(line) + 1
+                lines.append(line)
         if omitted and len(omitted) == len(self.apps):
             raise InputError(
                 "is too small for the rankings of this cluster.",
@@ -107,7 +138,7 @@ def parse(text: str) -> RankingFile:
     if lines[-1] != "" or lines[-2] != f"end {len(lines) - 2}":
         raise InputError("The rankings are not complete.", field="rankings")
     heads = [line.partition(" ") for line in lines[1:-2]]
-    single = {key: rest for key, _, rest in heads if key not in ("partition", "app")}
+    single = {key: rest for key, _, rest in heads if key not in ("partition", "app", "time")}
     try:
         nodes = tuple(single["nodes"].split())
         partitions = _by_name(heads, "partition")
@@ -129,6 +160,7 @@ def parse(text: str) -> RankingFile:
                 name: tuple(map(_parse_slowdown, _words_of_nodes(nodes, " ".join(words))))
                 for name, words in _by_name(heads, "app").items()
             },
+            times=_parse_times(single, _by_name(heads, "time"), nodes),
         )
     except (KeyError, ValueError) as error:
         raise InputError(f"The rankings are damaged ({error}).", field="rankings") from error
@@ -157,6 +189,37 @@ def _parse_slowdown(word: str) -> float | None:
     if word == "-":
         return None
     return NEVER if word == "x" else _number(word)
+
+
+def _times_lines(times: RunTimes) -> list[str]:
+    lines = [f"times {times.sets:d} {times.advises:d} {times.share:.4g}"]
+    for key, users in (("users-only", times.only), ("users-skip", times.skip)):
+        if users:
+            lines.append(_line(key, map(str, users)))
+    return lines
+
+
+def _format_seconds(seconds: float | None) -> str:
+    return "-" if seconds is None else f"{math.ceil(seconds)}"
+
+
+def _parse_times(
+    single: Mapping[str, str], apps: Mapping[str, Sequence[str]], nodes: Sequence[str]
+) -> RunTimes | None:
+    if "times" not in single:
+        return None
+    sets, advises, share = map(_number, single["times"].split())
+    return RunTimes(
+        sets=sets == 1.0,
+        advises=advises == 1.0,
+        share=share,
+        only=tuple(int(_number(word)) for word in single.get("users-only", "").split()),
+        skip=tuple(int(_number(word)) for word in single.get("users-skip", "").split()),
+        apps={
+            name: tuple(map(_parse_slowdown, _words_of_nodes(nodes, " ".join(words))))
+            for name, words in apps.items()
+        },
+    )
 
 
 def _number(word: str) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +17,8 @@ Command = Callable[[Sequence[str]], str]
 """Runs a command and returns its output. Raises ServiceError."""
 
 _BAR = "|"
+_HAS_NODES = "RUNNING,CONFIGURING,COMPLETING,SUSPENDED,STOPPED,STAGE_OUT,SIGNALING"
+_TIME = re.compile(r"(?:(?:([0-9]{1,6})-)?([0-9]{1,6}):)?([0-9]{1,6}):([0-9]{2})")
 _USABLE = frozenset(
     {"IDLE", "ALLOCATED", "MIXED", "COMPLETING", "RESERVED", "PLANNED", "POWERED_DOWN"}
     | {"POWERING_DOWN", "POWERING_UP", "POWER_DOWN", "POWER_UP", "FUTURE"}
@@ -44,6 +47,18 @@ class PendingJob:
     partitions: tuple[str, ...]
     excluded: frozenset[str]
     note: Note
+    limit_min: int = 0
+    time_min: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LimitedJob:
+    """A running job with a note, its time limit and its --time-min (0 for none), in minutes."""
+
+    id: str
+    limit_min: int
+    time_min: int
+    note: Note
 
 
 class Slurm:
@@ -66,11 +81,7 @@ class Slurm:
 
     def cluster(self) -> str:
         """The cluster's name. Raises ServiceError."""
-        for line in self._run(["scontrol", "show", "config"]).splitlines():
-            key, _, value = line.partition("=")
-            if key.strip() == "ClusterName":
-                return value.strip()
-        raise ServiceError("scontrol did not print the cluster's name.")
+        return self._configured("ClusterName")
 
     def nodes(self) -> SlurmNodes:
         """Read all nodes; those whose names the ranking file cannot hold are left out.
@@ -103,33 +114,70 @@ class Slurm:
 
     def pending_jobs(self) -> list[PendingJob]:
         """Pending jobs with a note, the one that waits longest first. Raises ServiceError."""
-        fields = "JobID:|,JobArrayID:|,PendingTime:|,Partition:|,admin_comment:"
+        fields = (
+            "JobID:|,JobArrayID:|,PendingTime:|,Partition:|,TimeLimit:|,MinTime:|,admin_comment:"
+        )
         noted_jobs = []
         # The note is last: an administrator may have written a bar before it.
-        for id_, array, waited, partition, comment in _rows(
-            self._run(["squeue", "-h", "-a", "-t", "PENDING", "-O", fields]), 5
+        for id_, array, waited, partition, limit, least, comment in _rows(
+            self._run(["squeue", "-h", "-a", "-t", "PENDING", "-O", fields]), 7
         ):
             job_note = note(comment)
             if job_note is not None:
-                noted_jobs.append((id_, array, float(_integer(waited)), partition, job_note))
+                times = (minutes(limit), minutes(least))
+                waited_s = float(_integer(waited))
+                noted_jobs.append((id_, array, waited_s, partition, job_note, *times))
         if not noted_jobs:
             return []
         output = self._run(["squeue", "-h", "-a", "-t", "PENDING", "-o", "%A|%x"])
         excluded = {id_: hosts for id_, hosts in _rows(output, 2)}
         jobs = []
-        for id_, array, waited_s, partition, job_note in noted_jobs:
+        for id_, array, waited_s, partition, job_note, limit_min, time_min in noted_jobs:
             try:
                 now = frozenset(expand(excluded.get(id_, "")))
             except InputError:
                 continue
-            jobs.append(PendingJob(array, waited_s, tuple(partition.split(",")), now, job_note))
+            partitions = tuple(partition.split(","))
+            jobs.append(PendingJob(array, waited_s, partitions, now, job_note, limit_min, time_min))
         return sorted(jobs, key=lambda job: -job.waited_s)
 
     def jobs_with_nodes(self) -> set[tuple[str, str]]:
         """(Id, count of restarts) of all jobs that have nodes now."""
-        states = "RUNNING,CONFIGURING,COMPLETING,SUSPENDED,STOPPED,STAGE_OUT,SIGNALING"
-        output = self._run(["squeue", "-h", "-a", "-t", states, "-O", "JobID:|,RestartCnt:"])
+        output = self._run(["squeue", "-h", "-a", "-t", _HAS_NODES, "-O", "JobID:|,RestartCnt:"])
         return {(id_, restarts) for id_, restarts in _rows(output, 2)}
+
+    def limited_jobs(self) -> list[LimitedJob]:
+        """Running jobs with a note of their user's time limit. Raises ServiceError."""
+        fields = "JobArrayID:|,TimeLimit:|,MinTime:|,admin_comment:"
+        jobs = []
+        for id_, limit, least, comment in _rows(
+            self._run(["squeue", "-h", "-a", "-t", _HAS_NODES, "-O", fields]), 4
+        ):
+            job_note = note(comment)
+            if job_note is not None and job_note.limit_min:
+                jobs.append(LimitedJob(id_, minutes(limit), minutes(least), job_note))
+        return jobs
+
+    def comment(self, job: str) -> str:
+        """The comment of a job. Raises ServiceError."""
+        return self._run(["squeue", "-h", "-a", "-j", job, "-O", "comment:"])
+
+    def restores_limits(self) -> bool:
+        """Whether a script runs on the controller when a job starts. Raises ServiceError."""
+        return self._configured("PrologSlurmctld") not in ("", "(null)")
+
+    def has_reservation_ahead(self) -> bool:
+        """Whether a reservation has yet to begin. Raises ServiceError."""
+        output = self._run(["scontrol", "-o", "show", "reservation"])
+        return any("State=INACTIVE" in line.split() for line in output.splitlines())
+
+    def set_time_min(self, job: str, least: int) -> None:
+        """Set the --time-min of a pending job in minutes, 0 for none. Raises ServiceError."""
+        self._run(["scontrol", "update", f"JobId={job}", f"TimeMin={least}"])
+
+    def set_time_limit(self, job: str, limit: int) -> None:
+        """Set the time limit of a job in minutes. Raises ServiceError."""
+        self._run(["scontrol", "update", f"JobId={job}", f"TimeLimit={limit}"])
 
     def set_weight(self, names: Iterable[str], weight: int) -> None:
         """Set the weight of nodes. Raises ServiceError."""
@@ -138,6 +186,13 @@ class Slurm:
     def exclude(self, job: str, names: Iterable[str]) -> None:
         """Set the nodes that a pending job must not get. Raises ServiceError."""
         self._run(["scontrol", "update", f"JobId={job}", f"ExcNodeList={','.join(names)}"])
+
+    def _configured(self, name: str) -> str:
+        for line in self._run(["scontrol", "show", "config"]).splitlines():
+            key, _, value = line.partition("=")
+            if key.strip() == name:
+                return value.strip()
+        raise ServiceError(f"scontrol did not print the setting {name}.")
 
     def _command(self, words: Sequence[str]) -> str:
         program = str(Path(self._folder) / words[0]) if self._folder else words[0]
@@ -173,6 +228,16 @@ def _rows(text: str, count: int) -> list[list[str]]:
 def _usable(state: str) -> bool:
     """Whether a node in this state may get jobs: ``mixed``, but not ``idle*``."""
     return state.rstrip("*~#!%$@^-+").upper() in _USABLE and not state.endswith("*")
+
+
+def minutes(text: str) -> int:
+    """Slurm's ``1-02:05:00`` or ``8:00`` in minutes, a part of one counted as a whole; 0 for
+    UNLIMITED and whatever else is no time."""
+    match = _TIME.fullmatch(text)
+    if match is None:
+        return 0
+    days, hours, mins, seconds = (int(part or 0) for part in match.groups())
+    return (days * 24 + hours) * 60 + mins + (seconds > 0)
 
 
 def _integer(text: str) -> int:

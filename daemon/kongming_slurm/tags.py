@@ -9,6 +9,7 @@ LONGEST_NAME = 64
 _NAME = re.compile(rf"[A-Za-z0-9_.+-]{{1,{LONGEST_NAME}}}")
 _NUMBER = re.compile(r"[0-9]{1,24}(?:\.[0-9]{0,22})?")
 _TAG = re.compile(r"(?:^|(?<=[ \t\n\v\f\r]))kongming:([^ \t\n\v\f\r]+)")
+_NO_TIME = "no-time"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,7 @@ class Note:
 
     ``nodes`` is how many nodes the job needs at least, ``cpus`` and ``memory_mb`` what it needs of
     each, ``total`` how many CPUs it needs together, and ``own`` the nodes that its user excluded.
+    ``limit_min`` is its user's time limit in minutes; 0 where its times must not be changed.
     """
 
     app: str
@@ -34,6 +36,7 @@ class Note:
     memory_mb: int = 0
     total: int = 1
     own: str = ""
+    limit_min: int = 0
 
 
 def is_name(text: str) -> bool:
@@ -48,13 +51,18 @@ def number(text: str) -> float | None:
     return float(text)
 
 
+def wants_no_time(comment: str) -> bool:
+    """Whether a comment has the word ``kongming:no-time``: the job's times are its user's alone."""
+    return _NO_TIME in _TAG.findall(comment)
+
+
 def tag(comment: str) -> Tag | None:
     """The tag of a comment; None where there is none, or any part of it is not valid."""
-    match = _TAG.search(comment)
-    if match is None:
+    text = next((text for text in _TAG.findall(comment) if text != _NO_TIME), None)
+    if text is None:
         return None
     app, limit = "", None
-    for part in match[1].split(","):
+    for part in text.split(","):
         key, equals, value = part.partition("=")
         if not part:
             continue
@@ -90,5 +98,6 @@ def note(admin_comment: str) -> Note | None:
             memory_mb=integers["memory"],
             total=integers["total"],
             own=own,
+            limit_min=integers.get("time", 0),
         )
     return None

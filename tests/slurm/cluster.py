@@ -50,6 +50,7 @@ SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU
 SchedulerParameters=batch_sched_delay=0,sched_interval=1,bf_interval=1,sched_min_interval=0
 JobSubmitPlugins=lua
+PrologSlurmctld={folder}/restore-limit.sh
 Prolog={folder}/prolog.sh
 Epilog={folder}/epilog.sh
 PrologFlags=Alloc
@@ -126,8 +127,16 @@ class SlurmCluster:
             )
         self._configuration.write_text(text)
         shutil.copy(DEPLOYED / "job_submit.lua", folder / "job_submit.lua")
+        run = folder / "kongming-slurm"
+        _write_script(
+            run,
+            f'#!/bin/sh\nPYTHONPATH="{python_path()}" exec "{sys.executable}" '
+            '-m kongming_slurm.main "$@"\n',
+        )
         for hook in ("prolog", "epilog"):
-            self._install(hook, hooks)
+            paths = {"/usr/bin/kongming-slurm": run, "/etc/kongming/slurm.toml": hooks}
+            self._install(f"{hook}.sh", paths)
+        self._install("restore-limit.sh", {"/etc/slurm/slurm.conf": self._configuration})
 
     def start(self) -> None:
         end_abandoned()
@@ -246,24 +255,18 @@ class SlurmCluster:
         wanted = f"SLURM_CONF={self._configuration}"
         return [pid for pid, variables in _environments() if wanted in variables]
 
-    def _install(self, hook: str, settings: Path) -> None:
+    def _install(self, name: str, paths: Mapping[str, Path]) -> None:
         """The script that is deployed, with this cluster's paths in it."""
-        run = self.folder / "kongming-slurm"
-        run.write_text(
-            f'#!/bin/sh\nPYTHONPATH="{python_path()}" exec "{sys.executable}" '
-            '-m kongming_slurm.main "$@"\n'
-        )
-        run.chmod(0o755)
-        text = (DEPLOYED / f"{hook}.sh").read_text()
-        for before, after in (
-            ("/usr/bin/kongming-slurm", str(run)),
-            ("/etc/kongming/slurm.toml", str(settings)),
-        ):
+        text = (DEPLOYED / name).read_text()
+        for before, after in paths.items():
             assert text.count(before) == 1
-            text = text.replace(before, after)
-        script = self.folder / f"{hook}.sh"
-        script.write_text(text)
-        script.chmod(0o755)
+            text = text.replace(before, str(after))
+        _write_script(self.folder / name, text)
+
+
+def _write_script(file: Path, text: str) -> None:
+    file.write_text(text)
+    file.chmod(0o755)
 
 
 def end_abandoned() -> None:

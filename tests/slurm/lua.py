@@ -23,6 +23,10 @@ UNSET = {
     "pn_min_cpus": 65534,
     "pn_min_tmp_disk": 4294967294,
     "contiguous": 65534,
+    "time_limit": 4294967294,
+    "time_min": 4294967294,
+    "het_job_offset": 4294967294,
+    "user_id": 1000,
 }
 """Slurm's values of what a job did not ask for."""
 
@@ -40,10 +44,16 @@ class Submitted:
     note: str | None = None
     log: list[tuple[str, str]] = field(default_factory=list)
     clock_s: float = 0.0
+    time_min: int | None = None
 
     @property
     def errors(self) -> list[str]:
         return [text for kind, text in self.log if kind == "error"]
+
+    @property
+    def advice(self) -> list[str]:
+        """What the user is told."""
+        return [text for kind, text in self.log if kind == "user"]
 
 
 class Script:
@@ -67,12 +77,18 @@ class Script:
         self._process.communicate()
 
     def submit(
-        self, *, now: float | None = None, partitions: Mapping[str, Any] | None = None, **job: Any
+        self,
+        *,
+        now: float | None = None,
+        partitions: Mapping[str, Any] | None = None,
+        record: Mapping[str, Any] | None = None,
+        **job: Any,
     ) -> Submitted:
-        """One job through slurm_job_submit; always SUCCESS."""
+        """One job through slurm_job_submit, or the change of the job ``record`` through
+        slurm_job_modify; always SUCCESS."""
         if partitions is None:
             partitions = {"main": {"flag_default": 1, "min_nodes": 0}}
-        request = {"job": UNSET | job, "partitions": partitions, "now": now}
+        request = {"job": UNSET | job, "partitions": partitions, "now": now, "record": record}
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(_text(request) + "\n")
@@ -97,6 +113,7 @@ class Script:
             result.get("admin_comment"),
             log,
             float(result["clock"]),
+            None if int(result["time_min"]) == UNSET["time_min"] else int(result["time_min"]),
         )
 
 

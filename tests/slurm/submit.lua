@@ -22,12 +22,17 @@ for line in io.lines() do
    lines = {}
    local job = request.job
    local began = os.clock()
-   local status = slurm_job_submit(job, request.partitions, 0)
+   local status
+   if request.record then
+      status = slurm_job_modify(job, request.record, request.partitions, 0)
+   else
+      status = slurm_job_submit(job, request.partitions, 0)
+   end
    local took = os.clock() - began
    io.write("status\t", tostring(status), "\nclock\t", tostring(took), "\n")
-   for _, key in ipairs({"exc_nodes", "comment", "admin_comment"}) do
+   for _, key in ipairs({"exc_nodes", "comment", "admin_comment", "time_min"}) do
       if job[key] then
-         io.write(key, "\t", job[key], "\n")
+         io.write(key, "\t", tostring(job[key]), "\n")
       end
    end
    for _, said in ipairs(lines) do

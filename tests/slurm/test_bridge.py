@@ -11,15 +11,23 @@ from typing import Any
 import pytest
 from kongming_slurm import config, ranking_file
 from kongming_slurm.bridge import Bridge, slowdowns
-from kongming_slurm.ranking_file import NEVER
+from kongming_slurm.ranking_file import NEVER, RunTimes
 from kongming_slurm.slurm_commands import Slurm
 
 from kongming import settings as declared
-from kongming.records.answers import ApplicationReport, Assignment, NodeReport, RankedNode, Ranking
-from kongming.records.errors import ServiceError, UnavailableError
+from kongming.records.answers import (
+    ApplicationReport,
+    Assignment,
+    Forecast,
+    NodeReport,
+    RankedNode,
+    Ranking,
+    Realised,
+)
+from kongming.records.errors import InputError, ServiceError, UnavailableError
 from kongming.records.fingerprint import NodeFacts
 from kongming.records.prediction import Interval
-from kongming.records.questions import RankQuestion
+from kongming.records.questions import Question, RankQuestion
 
 NODES = """n1|1|idle|main*|4|1000
 n2|1|mixed|main*|4|1000
@@ -37,6 +45,12 @@ class Commands:
         self.running: list[str] = []
         self.updates: list[str] = []
         self.away = False
+        self.times: dict[str, tuple[str, str]] = {}
+        """TimeLimit and MinTime by id."""
+        self.limited: list[tuple[str, str]] = []
+        """(id, note) of running jobs."""
+        self.comments: dict[str, str] = {}
+        self.prolog, self.reservations = "/etc/slurm/restore-limit.sh", "No reservations"
 
     def __call__(self, words: Sequence[str]) -> str:
         if self.away:
@@ -47,13 +61,24 @@ class Commands:
         if words[:2] == ["scontrol", "update"]:
             self.updates.append(line.removeprefix("scontrol update "))
             return ""
+        if words[-1] == "reservation":
+            return self.reservations
         if words[0] == "scontrol":
-            return "Configuration data\nClusterName             = north\n"
+            return f"ClusterName             = north\nPrologSlurmctld         = {self.prolog}\n"
         if "PENDING" in line and "-O" in line:
-            return "".join(f"{id_}|{id_}|{s}|main|{n}\n" for id_, s, _, n in self.pending)
+            return "".join(
+                f"{id_}|{id_}|{s}|main|{self._times(id_)}|{n}\n" for id_, s, _, n in self.pending
+            )
+        if "MinTime" in line:
+            return "".join(f"{id_}|{self._times(id_)}|{n}\n" for id_, n in self.limited)
+        if "-j" in words:
+            return self.comments.get(words[words.index("-j") + 1], "(null)")
         if "PENDING" in line:
             return "".join(f"{id_}|{hosts}\n" for id_, _, hosts, _ in self.pending)
         return "".join(f"{id_}|0\n" for id_ in self.running)
+
+    def _times(self, id_: str) -> str:
+        return "|".join(self.times.get(id_, ("8:00", "0:00")))
 
 
 class Server:
@@ -66,6 +91,8 @@ class Server:
         self.released: list[str] = []
         self.away = False
         self.asked: list[RankQuestion] = []
+        self.realised: dict[str, Realised] = {}
+        self.solo_s = 100.0
 
     def __getattribute__(self, name: str) -> Any:
         if name in ("rank", "nodes", "applications", "assignments", "release") and self.away:
@@ -77,6 +104,20 @@ class Server:
         nodes = tuple(ranked(name, value) for name, value in self.slowdowns[question.app].items())
         return Ranking(nodes, len(nodes), {}, "model")
 
+    def predict(self, questions: Sequence[Question]) -> tuple[Forecast, ...]:
+        return tuple(
+            Forecast(
+                question.app,
+                question.node,
+                0,
+                "cross-core",
+                "model",
+                Interval(1.0, 1.0, 1.0),
+                solo_s=self.solo_s,
+            )
+            for question in questions
+        )
+
     def nodes(self) -> tuple[NodeReport, ...]:
         return tuple(
             NodeReport(replace(FACTS, id=name, name=name), "ready", general_slowdown=value)
@@ -85,7 +126,10 @@ class Server:
 
     def applications(self) -> tuple[ApplicationReport, ...]:
         known = [
-            ApplicationReport(name, "", {}, trained=("cross-core",)) for name in self.slowdowns
+            ApplicationReport(
+                name, "", {}, trained=("cross-core",), realised=self.realised.get(name)
+            )
+            for name in self.slowdowns
         ]
         return (*known, ApplicationReport("untrained", "", {}))
 
@@ -306,3 +350,111 @@ def test_a_short_name_of_two_hosts_is_unknown() -> None:
 def test_of_a_name_that_comes_twice_none_is_believed() -> None:
     nodes = [ranked("a", 1.1), ranked("b", 1.2), ranked("b", 9.0)]
     assert slowdowns(nodes, ["a", "b"], 0.0) == (1.1, None)
+
+
+# Times
+
+TIMED = NOTE.replace(",own=", ",time=480,own=")
+
+
+@pytest.fixture
+def timed(tmp_path: Path, commands: Commands, server: Server) -> Bridge:
+    """A bridge that sets --time-min: xz takes up to 220 s on n1 and 110 s on n2, n3 is unknown."""
+    server.realised["xz"] = Realised(40, 5.0, 0.9, 0.9)
+    settings = declared.parse(
+        config.Settings, {"rankings": {"file": str(tmp_path / "rankings")}, "times": {"set": True}}
+    )
+    return Bridge(settings, lambda: server, Slurm(command=commands), now=lambda: 1000.0)
+
+
+def times_of(folder: Path) -> RunTimes | None:
+    return ranking_file.parse((folder / "rankings").read_text()).times
+
+
+@pytest.mark.parametrize(
+    ("realised", "known"),
+    [
+        (Realised(40, 5.0, 0.9, 0.9), True),
+        (Realised(9, 5.0, 0.9, 0.9), False),
+        (Realised(40, 5.0, 0.2, 0.9, drifted=True), False),
+        (None, False),
+    ],
+)
+def test_only_an_application_with_a_history_has_times(
+    timed: Bridge, server: Server, tmp_path: Path, realised: Realised | None, known: bool
+) -> None:
+    server.realised = {} if realised is None else {"xz": realised}
+    timed.step()
+    times = times_of(tmp_path)
+    assert times is not None
+    assert times.apps == ({"xz": (221.0, 111.0, None)} if known else {})
+    assert (times.sets, times.advises, times.share) == (True, True, 0.95)
+
+
+def test_no_times_are_set_where_nothing_would_restore_the_limit(
+    timed: Bridge, commands: Commands, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for commands.prolog, commands.reservations in (
+        ("(null)", ""),
+        ("/x", "ReservationName=a StartTime=x State=INACTIVE Flags=MAINT"),
+    ):
+        timed.step()
+        times = times_of(tmp_path)
+        assert times is not None
+        assert not times.sets
+    assert caplog.text.count("--time-min is not set") == 1
+    commands.reservations = "ReservationName=a StartTime=x State=ACTIVE Flags=MAINT"
+    timed.step()
+    times = times_of(tmp_path)
+    assert times is not None
+    assert times.sets
+
+
+def test_time_min_of_pending_jobs_follows_the_predictions(
+    timed: Bridge, commands: Commands, server: Server, tmp_path: Path
+) -> None:
+    server.slowdowns["xz"]["n1"] = 1.2
+    commands.pending = [
+        (id_, 10, "(null)", note)
+        for id_, note in {"1": TIMED, "2": TIMED, "3": TIMED, "4": NOTE, "5": TIMED}.items()
+    ]
+    commands.times = {
+        "1": ("8:00:00", "0:00"),
+        "2": ("8:00:00", "3:00"),  # as it should be
+        "3": ("8:00:00", "1:00"),  # too short
+        "4": ("8:00:00", "1:00"),  # of its user
+        "5": ("4:00:00", "0:00"),  # its user has changed the limit
+    }
+    timed.step()
+    jobs = [line for line in commands.updates if line.startswith("JobId")]
+    assert jobs == ["JobId=1 TimeMin=3", "JobId=3 TimeMin=3"]
+    # It is taken back where the application has no history any more, and by a reset.
+    del server.realised["xz"]
+    commands.updates.clear()
+    timed.step()
+    jobs = [line for line in commands.updates if line.startswith("JobId")]
+    assert jobs == ["JobId=2 TimeMin=0", "JobId=3 TimeMin=0"]
+    commands.updates.clear()
+    timed.reset()
+    assert [line for line in commands.updates if "TimeMin" in line] == jobs
+
+
+def test_a_limit_that_backfill_lowered_is_restored(bridge: Bridge, commands: Commands) -> None:
+    commands.limited = [(id_, TIMED) for id_ in ("1", "2", "3", "7_4")] + [("5", NOTE)]
+    commands.times = {
+        "1": ("3:00", "3:00"),
+        "2": ("8:00:00", "3:00"),
+        "3": ("3:00", "3:00"),
+        "7_4": ("1-00:00:00", "3:00"),
+        "5": ("3:00", "3:00"),
+    }
+    commands.comments["3"] = "nightly kongming:no-time"
+    bridge.step()
+    assert [line for line in commands.updates if "TimeLimit" in line] == ["JobId=1 TimeLimit=480"]
+
+
+def test_a_user_that_does_not_exist_is_named(server: Server, commands: Commands) -> None:
+    settings = declared.parse(config.Settings, {"times": {"users": ["nobody-of-this-name"]}})
+    with pytest.raises(InputError) as raised:
+        Bridge(settings, lambda: server, Slurm(command=commands))
+    assert raised.value.field == "times.users"

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kongming_slurm import ranking_file
 from kongming_slurm.hostlist import expand
-from kongming_slurm.ranking_file import NEVER, RankingFile
+from kongming_slurm.ranking_file import NEVER, RankingFile, RunTimes
 
 from kongming.records.errors import IncompatibleError, InputError
 
@@ -26,8 +26,19 @@ def files(draw: st.DrawFn) -> RankingFile:
     def numbers(of: st.SearchStrategy[int]) -> tuple[int, ...]:
         return tuple(draw(st.lists(of, min_size=count, max_size=count)))
 
+    def times(apps: list[str]) -> st.SearchStrategy[RunTimes | None]:
+        seconds = st.lists(
+            st.one_of(st.none(), st.integers(0, 10**6).map(float)), min_size=count, max_size=count
+        ).map(tuple)
+        users = st.lists(st.integers(0, 2**32 - 1), max_size=3).map(tuple)
+        rows = st.dictionaries(st.sampled_from(apps), seconds) if apps else st.just({})
+        share = st.sampled_from([0.75, 0.95, 0.995])
+        every = st.builds(RunTimes, st.booleans(), st.booleans(), share, users, users, rows)
+        return st.one_of(st.none(), every)
+
     places = st.lists(st.integers(0, count - 1), unique=True).map(tuple)
     rows = st.lists(slowdowns, min_size=count, max_size=count).map(tuple)
+    apps = draw(st.dictionaries(names, rows, max_size=4))
     return RankingFile(
         written_at=draw(st.integers(0, 2**40)) / 8.0,
         good_for_s=draw(st.integers(1, 10000)) / 8.0,
@@ -37,7 +48,8 @@ def files(draw: st.DrawFn) -> RankingFile:
         cpus=numbers(st.integers(0, 1024)),
         memory_mb=numbers(st.integers(0, 10**7)),
         partitions=draw(st.dictionaries(names, places, max_size=3)),
-        apps=draw(st.dictionaries(names, rows, max_size=4)),
+        apps=apps,
+        times=draw(times(list(apps))),
     )
 
 

@@ -1,9 +1,10 @@
--- Keeps jobs that name their application off the nodes that are too slow for it now.
+-- Keeps jobs that name their application off the nodes that are too slow for it now, and tells
+-- backfill how long they take.
 --
 -- Install as job_submit.lua beside slurm.conf, with JobSubmitPlugins=lua. A site that has such a
 -- script of its own puts this one beside it under another name, begins its own with
 -- dofile("/etc/slurm/kongming.lua"), and calls kongming.submit(job, partitions) in its
--- slurm_job_submit.
+-- slurm_job_submit and kongming.modify(job, record) in its slurm_job_modify.
 --
 -- It runs under slurmctld's locks: it reads one local file that `kongming-slurm bridge` keeps, no
 -- network, bounded in bytes and in steps. Whatever is wrong with that file or here, the job goes on
@@ -24,6 +25,9 @@ local SIGNATURE = "kongming%-slurm%-rankings"
 local NAME = "^[%w_.+-]+$"
 local LONGEST_NAME = 64
 local NUMBER = "^%d+%.?%d*$"
+local NO_TIME = "kongming:no-time"
+local KNOWN_SHARE = 0.5 -- with fewer of its nodes known, nothing is said of how long a job takes
+local ADVISED_FROM = 2 -- a user is told whose --time is so many times the prediction
 
 -- What of a job is beyond this script: then nothing is excluded, so that nothing can be left over.
 local CONSTRAINTS = {
@@ -111,7 +115,7 @@ local function parsed(text)
       return nil, FILE .. " has version " .. version .. ", and this script reads 1"
    end
    local broken = FILE .. " is damaged"
-   local r = { apps = {}, partitions = {} }
+   local r = { apps = {}, partitions = {}, seconds = {}, users = {} }
    local lines, last = 0, nil
    for line in text:gmatch("([^\n]*)\n") do
       if last then
@@ -138,12 +142,24 @@ local function parsed(text)
          return nil, broken
       elseif key == "up" or key == "cpus" or key == "memory" then
          r[key] = plain(numbers(rest, #r.nodes))
-      elseif key == "partition" or key == "app" then
+      elseif key == "times" then
+         local sets, advises, share = rest:match("^([01]) ([01]) (%S+)$")
+         r.times = sets and number(share)
+            and { sets = sets == "1", advises = advises == "1", share = number(share) } or nil
+      elseif key == "users-only" or key == "users-skip" then
+         local users = {}
+         for user in rest:gmatch("%d+") do
+            users[tonumber(user)] = true
+         end
+         r.users[key] = users
+      elseif key == "partition" or key == "app" or key == "time" then
          local name, values = rest:match("^(%S+) ?(.*)$")
          if not name then
             return nil, broken
          elseif key == "app" then
             r.apps[name] = values -- of a thousand lines one is needed: its numbers are read then
+         elseif key == "time" then
+            r.seconds[name] = values
          else
             r.partitions[name] = members(values, #r.nodes)
          end
@@ -196,7 +212,12 @@ end
 
 -- Application and limit that a tag `kongming:app=NAME,limit=1.2` names; nil without a valid tag.
 local function tagged(comment)
-   local tag = (" " .. comment):match("%skongming:(%S+)")
+   local tag
+   for text in (" " .. comment):gmatch("%skongming:(%S+)") do
+      if not tag and "kongming:" .. text ~= NO_TIME then
+         tag = text
+      end
+   end
    if not tag then
       return nil
    end
@@ -373,7 +394,8 @@ local function partitions_of(job, partitions)
    return found
 end
 
--- Names of the nodes to exclude, in their order; nil where nothing is to be said.
+-- Names of the nodes to exclude, in their order, and the places that stay; nil where nothing is to
+-- be said.
 local function exclusions(r, job, partitions, app, limit, need, own)
    local slow = numbers(r.apps[app], #r.nodes)
    if not slow then
@@ -409,7 +431,65 @@ local function exclusions(r, job, partitions, app, limit, need, own)
          found[#found + 1] = name
       end
    end
-   return found
+   return found, stays
+end
+
+local function has_word(text, word)
+   return (" " .. text .. " "):gsub("%s", " "):find(" " .. word .. " ", 1, true) ~= nil
+end
+
+-- Minutes for --time-min of a job that may get any of these places: what a run takes on the slowest,
+-- always below its own limit. nil where nothing is gained by that, or too few places are known.
+function kongming.time_min(seconds, places, own)
+   local most, known, count = 0, 0, 0
+   for place in pairs(places) do
+      count = count + 1
+      if seconds[place] then
+         known, most = known + 1, math.max(most, seconds[place])
+      end
+   end
+   local minutes = math.max(1, math.ceil(most / 60))
+   if known == 0 or known < KNOWN_SHARE * count or minutes >= own then
+      return nil
+   end
+   return minutes
+end
+
+-- The time limit of the job itself in minutes. nil where its times are no business of this script:
+-- it has a --time-min of its own, no limit, more than one node or component, or its user wants none.
+local function own_limit(job, r, partitions, need)
+   local only, skip = r.users["users-only"], r.users["users-skip"]
+   local user = job.user_id
+   if not r.times or need.nodes > 1 or below(job.time_min, NO_VAL, nil)
+      or has_word(text_of(job.comment) or "", NO_TIME)
+      or type(job.het_job_offset) == "number" and job.het_job_offset < NO_VAL
+      or only and not only[user] or skip and skip[user] then
+      return nil
+   end
+   if job.time_limit ~= nil and job.time_limit ~= NO_VAL then
+      return below(job.time_limit, NO_VAL, nil)
+   end
+   local names = partitions_of(job, partitions)
+   local partition = #names == 1 and partitions[names[1]] or {}
+   return below(partition.default_time, NO_VAL, nil) or below(partition.max_time, NO_VAL, nil)
+end
+
+-- Sets --time-min, and tells the user what is predicted.
+local function keep_time(job, r, app, stays, own)
+   local seconds = r.seconds[app] and numbers(r.seconds[app], #r.nodes)
+   local minutes = seconds and kongming.time_min(seconds, stays, own)
+   if not minutes then
+      return
+   end
+   if r.times.sets then
+      job.time_min = minutes
+   end
+   if r.times.advises and own >= ADVISED_FROM * minutes then
+      slurm.log_user("kongming: %g%% of such runs of %s end within %d min on these nodes, and the "
+         .. "time limit is %d min. %s", 100 * r.times.share, app, minutes, own, r.times.sets
+         and "--time-min was set so that it may start sooner; the limit stays."
+         or "A --time nearer to that may start it sooner.")
+   end
 end
 
 local function with(before, separator, more)
@@ -435,31 +515,65 @@ local function decide(job, partitions)
    if not need or not own then
       return
    end
-   local found = exclusions(r, job, partitions, app, limit, need, own)
+   local found, stays = exclusions(r, job, partitions, app, limit, need, own)
    if not found then
       return
+   end
+   local minutes = own_limit(job, r, partitions, need)
+   if minutes then
+      keep_time(job, r, app, stays, minutes)
    end
    if #found > 0 then
       job.exc_nodes = with(own_text, ",", table.concat(found, ","))
    end
    -- By this the bridge knows the job while it waits, and what it is to be kept from breaking.
-   local tag = string.format("kongming:app=%s,limit=%g,nodes=%d,cpus=%d,memory=%d,total=%d,own=%s",
-      app, limit, need.nodes, need.cpus, need.memory, need.total, own_text or "")
+   local tag = string.format("kongming:app=%s,limit=%g,nodes=%d,cpus=%d,memory=%d,total=%d,",
+      app, limit, need.nodes, need.cpus, need.memory, need.total)
+   if minutes and r.times.sets then
+      tag = tag .. string.format("time=%d,", minutes)
+   end
+   tag = tag .. "own=" .. (own_text or "")
    job.admin_comment = with(text_of(job.admin_comment), " ", tag)
    slurm.log_debug("kongming: %s at limit %g: %d nodes excluded", app, limit, #found)
 end
 
--- Called with what slurm_job_submit is called with; never fails.
-function kongming.submit(job, partitions)
+-- A limit that somebody else than KONGMING changes is theirs from then on.
+local function leave(job, record)
+   local noted
+   for tag in (" " .. (text_of(record.admin_comment) or "")):gmatch("%skongming:(%S+)") do
+      noted = tag:match(",time=(%d+),own=") or noted
+   end
+   local limit, comment = job.time_limit, text_of(job.comment) or text_of(record.comment)
+   if not noted or limit == nil or limit == NO_VAL or limit == tonumber(noted)
+      or has_word(comment or "", NO_TIME) then
+      return
+   end
+   job.comment = with(comment, " ", NO_TIME)
+   if record.job_state == 0 and not below(job.time_min, NO_VAL, nil) then
+      job.time_min = 0 -- of a pending job; else a limit below it would be refused
+   end
+end
+
+local function guarded(call, ...)
    local function stop()
       error("too many steps", 0)
    end
    debug.sethook(stop, "", MOST_STEPS)
-   local fine, why = pcall(decide, job, partitions)
+   local fine, why = pcall(call, ...)
    debug.sethook()
    if not fine then
       pcall(say_once, "the script failed (" .. tostring(why) .. ")")
    end
+end
+
+-- Called with what slurm_job_submit is called with; never fails.
+function kongming.submit(job, partitions)
+   guarded(decide, job, partitions)
+end
+
+-- Called with what slurm_job_modify is called with; never fails.
+function kongming.modify(job, record)
+   guarded(leave, job, record)
 end
 
 function slurm_job_submit(job, partitions, uid)
@@ -468,6 +582,7 @@ function slurm_job_submit(job, partitions, uid)
 end
 
 function slurm_job_modify(job, record, partitions, uid)
+   kongming.modify(job, record)
    return slurm.SUCCESS
 end
 
