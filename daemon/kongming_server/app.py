@@ -40,6 +40,7 @@ from kongming_server.http.serving import serve
 from kongming_server.ingest.write import Ingest
 from kongming_server.interceptors import interceptors, server_options
 from kongming_server.metrics import Metrics
+from kongming_server.node_loads import NodeLoads
 from kongming_server.nodes.access import NodeAccess
 from kongming_server.nodes.ownership import Ownership, TokensNow
 from kongming_server.outage import Outage
@@ -199,6 +200,7 @@ class App:
         over_http = allowed // 4 if config.server.http else 0
         most_grpc = allowed - over_http
         over_grpc = self._connections(max(1, most_grpc - _JOINING), spare_trusted=True)
+        loads = NodeLoads(engine, hub.now, self._metrics, config.series)
         predictor = CountedPredictor(engine, hub.now, self._metrics)
         access = NodeAccess(hub, Ownership(TokensNow(tokens, time.time)))
         assignments = AssignmentsService(hub, closed_loop, access)
@@ -233,7 +235,7 @@ class App:
         await server.start()
         http = ""
         if config.server.http:
-            http = await self._serve_http(predictor, guard, self._connections(over_http))
+            http = await self._serve_http(predictor, guard, loads, self._connections(over_http))
         await self._tell_health(serving=True)
         self._why_not_ready = None
         return Addresses(_address(host, port), http)
@@ -276,6 +278,9 @@ class App:
         """Start what the server does without being asked."""
         config, every = self._config, self._every
         upkeep = Upkeep(hub, ingest, self._metrics)
+        self._metrics.ready.set_function(lambda: float(self._not_ready() is None))
+        self._metrics.ingest_limit.set(config.ingest.queue_records)
+        self._metrics.fingerprint_ttl.set(config.fleet.fingerprint_ttl_s)
         self._metrics.models.set_function(lambda: float(restore.models_in_service))
         self._metrics.matrix_cells.set_function(
             lambda: float(restore.models_in_service * sum(agent.domains for agent in hub.agents))
@@ -333,7 +338,11 @@ class App:
         )
 
     async def _serve_http(
-        self, predictor: CountedPredictor, guard: Guard, connections: Connections
+        self,
+        predictor: CountedPredictor,
+        guard: Guard,
+        loads: NodeLoads,
+        connections: Connections,
     ) -> str:
         config = self._config
         host, port = split_address(config.server.http, "server.http")
@@ -341,6 +350,7 @@ class App:
             predictor,
             self._metrics,
             guard,
+            watched=loads,
             ready=self._not_ready,
             degraded=lambda: self._outage.reason,
             stuck=lambda: self._supervisor.stuck,

@@ -1,7 +1,7 @@
 """All metrics of the server, in one table with unit and meaning.
 
-Times are in seconds, sizes in bytes; names end in their unit. Nothing is labelled by node: ten
-thousand nodes would make ten thousand series of each.
+Times are in seconds, sizes in bytes; names end in their unit. What is labelled by node or by
+application is bounded by the section ``series`` of the settings.
 """
 
 from __future__ import annotations
@@ -37,10 +37,49 @@ class Declared:
     buckets: tuple[float, ...] = ()
 
 
+FLEET_FAMILIES: tuple[Declared, ...] = tuple(
+    Declared("", "gauge", *line)
+    for line in (
+        (
+            *("kongming_server_node_slowdown_ratio", "ratio"),
+            "Slowdown of the surrogates over the idle node, by resource: all, cpu, memory, io or "
+            "network. Not there while it is not known: without a reference, or where the node is "
+            "not ready or its fingerprint too old.",
+            ("node", "resource"),
+        ),
+        (
+            *("kongming_server_node_fingerprint_age_seconds", "s"),
+            "Age of the newest fingerprint.",
+            ("node",),
+        ),
+        (
+            *("kongming_server_node_assignments", "assignments"),
+            "Assignments that are reserved or bound there.",
+            ("node",),
+        ),
+        (
+            *("kongming_server_app_slowdown_ratio", "ratio"),
+            "Predicted slowdown over the nodes that are ready: least, median or greatest.",
+            ("app", "placement", "of"),
+        ),
+        (
+            *("kongming_server_series_left_out", "nodes, apps"),
+            "Nodes and applications without series of their own, beyond series.nodes and "
+            "series.apps.",
+            ("kind",),
+        ),
+    )
+)
+"""Those by node and by application, which kongming_server.node_loads makes for each scrape."""
+
 DECLARED: tuple[Declared, ...] = tuple(
     Declared(*line)
     for line in (
         ("build", "gauge", "kongming_server_build_info", "", "1; the version.", ("version",)),
+        (
+            *("ready", "gauge", "kongming_server_ready", ""),
+            "1 where /readyz answers 200, else 0.",
+        ),
         # Calls.
         (
             *("rpc_seconds", "histogram", "kongming_server_rpc_seconds", "s"),
@@ -97,8 +136,16 @@ DECLARED: tuple[Declared, ...] = tuple(
             "Reported records that wait for the store.",
         ),
         (
+            *("ingest_limit", "gauge", "kongming_server_ingest_limit", "records"),
+            "Those that may wait: ingest.queue_records.",
+        ),
+        (
             *("oldest_fingerprint", "gauge", "kongming_server_oldest_fingerprint_seconds", "s"),
             "Age of the oldest fingerprint among those of ready nodes.",
+        ),
+        (
+            *("fingerprint_ttl", "gauge", "kongming_server_fingerprint_ttl_seconds", "s"),
+            "Age up to which a fingerprint is used without warning: fleet.fingerprint_ttl_s.",
         ),
         # Predictions.
         (
@@ -189,7 +236,7 @@ DECLARED: tuple[Declared, ...] = tuple(
         ),
     )
 )
-"""All metrics, in the order in which the manual lists them."""
+"""All others, in the order in which the manual lists them."""
 
 
 class Metrics:
@@ -199,6 +246,7 @@ class Metrics:
     """
 
     build: Gauge
+    ready: Gauge
     rpc_seconds: Histogram
     rpcs: Counter
     refused: Counter
@@ -210,7 +258,9 @@ class Metrics:
     duplicates: Counter
     rejected: Counter
     ingest_waiting: Gauge
+    ingest_limit: Gauge
     oldest_fingerprint: Gauge
+    fingerprint_ttl: Gauge
     matrix_staleness: Gauge
     matrix_refresh: Histogram
     matrix_cells: Gauge

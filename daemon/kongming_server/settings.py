@@ -214,6 +214,10 @@ class Security:
     insecure: bool = setting(
         False, help="Listen beyond loopback without TLS: anybody who reaches it may do all."
     )
+    public_watcher: bool = setting(
+        False,
+        help="Anybody may ask GET /watcher, the document for Trimaran, which shows no token.",
+    )
     tokens_period_s: float = setting(
         1.0,
         unit="s",
@@ -546,6 +550,27 @@ class Retention:
 
 
 @dataclass(frozen=True, slots=True)
+class Series:
+    """What of the fleet has series of its own at /metrics."""
+
+    nodes: int = setting(
+        1000,
+        unit="nodes",
+        minimum=0,
+        maximum=100_000,
+        help="Nodes with series of their own at /metrics, up to seven of each node; the first by "
+        "name.",
+    )
+    apps: int = setting(
+        100,
+        unit="applications",
+        minimum=0,
+        maximum=100_000,
+        help="Trained applications likewise, three series of each placement.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
     """All settings, by section."""
 
@@ -560,3 +585,4 @@ class Config:
     training: Training = Training()
     closed_loop: ClosedLoop = ClosedLoop()
     retention: Retention = Retention()
+    series: Series = Series()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kongming.engine import node_loads
 from kongming.engine.assignments import Resident
 from kongming.engine.colocation import Companion
 from kongming.engine.environment import ratio_of
@@ -34,6 +35,7 @@ from kongming.records.answers import (
 )
 from kongming.records.errors import CannotAnswerError, InputError
 from kongming.records.fingerprint import Fingerprint, NodeFacts
+from kongming.records.node_load import AppSlowdown, NodeLoad
 from kongming.records.questions import ColocationQuestion, Question, RankQuestion
 from kongming.records.run import Signature
 from kongming.steps import Steps, finish
@@ -274,6 +276,14 @@ class Engine:
         slot = self._world.nodes.find(node_id).slots.get(domain)
         settings = self._world.settings
         return settings.ttl_s if slot is None else float(self._world.slots.ttl_s[slot])
+
+    def node_loads(self, now: float, window_s: float = 0.0) -> Steps[list[NodeLoad]]:
+        """How loaded all nodes are, by name (``node_loads``), in steps."""
+        return node_loads.node_loads(self._world, now, window_s)
+
+    def app_slowdowns(self, now: float) -> list[AppSlowdown]:
+        """What applications are predicted to meet in the fleet as it is now."""
+        return node_loads.app_slowdowns(self._world, now)
 
     def _named(self, node: str) -> tuple[str, str]:
         facts = self._world.nodes.find(node).facts

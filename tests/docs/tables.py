@@ -43,7 +43,7 @@ def tables() -> dict[str, str]:
             ("metric", "kind", "labels", "what it says"),
             (
                 (f"`{one.name}`", one.kind, ", ".join(one.labels), one.help)
-                for one in server_metrics.DECLARED
+                for one in (*server_metrics.DECLARED, *server_metrics.FLEET_FAMILIES)
             ),
         ),
         "metrics of kongming-agent": _table(

@@ -14,6 +14,7 @@ from kongming import settings as declared
 from tests.docs import commands, tables
 
 PAGE = tables.PAGE.read_text(encoding="utf-8")
+SERVER_METRICS = (*server_metrics.DECLARED, *server_metrics.FLEET_FAMILIES)
 _AGAIN = "run: python -m tests.docs.tables"
 
 
@@ -30,7 +31,7 @@ def test_every_setting_has_a_line() -> None:
 
 
 def test_every_metric_has_a_line() -> None:
-    names = [one.name for one in server_metrics.DECLARED]
+    names = [one.name for one in SERVER_METRICS]
     names += [f"{agent_metrics.PREFIX}{one.name}" for one in agent_metrics.METRICS]
     assert len(names) > 50
     assert [name for name in names if f"| `{name}` |" not in PAGE] == [], _AGAIN
@@ -42,7 +43,7 @@ def test_what_the_text_names_exists() -> None:
     sections = {key.partition(".")[0] for key in settings}
     named = re.findall(r"`(\w+)\.(\w+)`", PAGE)
     assert [f"{s}.{k}" for s, k in named if s in sections and f"{s}.{k}" not in settings] == []
-    metrics = {one.name for one in server_metrics.DECLARED}
+    metrics = {one.name for one in SERVER_METRICS}
     metrics |= {f"{agent_metrics.PREFIX}{one.name}" for one in agent_metrics.METRICS}
     assert set(re.findall(r"\bkongming_(?:server|agent)_\w+", PAGE)) - metrics == set()
 

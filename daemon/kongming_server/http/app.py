@@ -3,6 +3,7 @@
 GET  /metrics        Prometheus
 GET  /healthz        200 while the process answers, 503 where it is to be started again
 GET  /readyz         200 once it can predict, else 503 with the reason
+GET  /watcher        how loaded nodes are, as Trimaran's load watcher tells it
 POST /v1/predict     PredictRequest as JSON -> PredictResponse
 POST /v1/rank        RankNodesRequest as JSON -> RankNodesResponse
 GET  /openapi.json   all of that for programs
@@ -14,13 +15,15 @@ from __future__ import annotations
 import asyncio
 import html
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from aiohttp import web
 from google.protobuf.message import Message
 
-from kongming.records.errors import AccessError
+from kongming.doors import load_watcher
+from kongming.records.errors import AccessError, UnknownNameError
+from kongming.records.node_load import NodeLoad
 from kongming.rpc.v1 import predictor_pb2
 from kongming_server.http import openapi
 from kongming_server.http.answers import (
@@ -33,6 +36,7 @@ from kongming_server.http.bodies import message_answer, message_of, read_body
 from kongming_server.http.context import HttpContext
 from kongming_server.interceptors import check_batch, request_id_of
 from kongming_server.metrics import Metrics
+from kongming_server.node_loads import WINDOW_S, Watched
 from kongming_server.security.admission import Call, Guard, Ticket, current_call
 from kongming_server.security.connections import Connections, peer_name
 
@@ -53,11 +57,20 @@ class Predictor(Protocol):
     async def RankNodes(self, request: Any, context: Any) -> Any: ...  # noqa: N802
 
 
+class _NoNodes:
+    async def refresh(self) -> None:
+        pass
+
+    async def windows(self) -> Sequence[NodeLoad]:
+        return ()
+
+
 def make_http(
     predictor: Predictor,
     metrics: Metrics,
     guard: Guard,
     *,
+    watched: Watched | None = None,
     ready: Why = lambda: None,
     degraded: Why = lambda: None,
     stuck: Why = lambda: None,
@@ -67,12 +80,14 @@ def make_http(
     ``degraded`` None, or what it cannot do though it answers; ``stuck`` None, or why it is to be
     started again; ``connections`` is told which of them are in use."""
     known = Connections() if connections is None else connections
+    fleet = _NoNodes() if watched is None else watched
     app = web.Application(
         client_max_size=guard.limits.json_bytes, middlewares=[_gate(guard, known)]
     )
     document, page = openapi.document(), openapi.page()
 
     async def metrics_text(request: web.Request) -> web.Response:
+        await fleet.refresh()
         body, content_type = metrics.text()
         return web.Response(body=body, headers={"Content-Type": content_type})
 
@@ -90,6 +105,15 @@ def make_http(
             return json_answer({"ready": True} | more)
         return json_answer({"ready": False, "reason": reason}, status=503)
 
+    async def watcher(request: web.Request) -> web.Response:
+        loads = await fleet.windows()
+        host = request.query.get("host")
+        if host is not None:
+            loads = [one for one in loads if one.name == host and one.windows]
+            if not loads:
+                raise UnknownNameError("node", host, (), hint="Only those with readings are told.")
+        return json_answer(load_watcher.document(loads, time.time(), WINDOW_S))
+
     async def openapi_json(request: web.Request) -> web.Response:
         return json_answer(document)
 
@@ -101,6 +125,8 @@ def make_http(
     app.router.add_get("/metrics", metrics_text)
     app.router.add_get("/healthz", healthz)
     app.router.add_get("/readyz", readyz)
+    app.router.add_get("/watcher", watcher)
+    app.router.add_get("/watcher/health", readyz)
     app.router.add_get("/openapi.json", openapi_json)
     app.router.add_get("/docs", docs)
     app.router.add_post(

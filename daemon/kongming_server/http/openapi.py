@@ -71,6 +71,20 @@ _PLAIN = (
         True,
     ),
     ("/readyz", "readyz", "200 once it can predict, else 503.", "application/json", True),
+    (
+        "/watcher",
+        "watcher",
+        "How loaded nodes are, as Trimaran's load watcher tells it; host=NAME for one node.",
+        "application/json",
+        False,
+    ),
+    (
+        "/watcher/health",
+        "watcherHealth",
+        "200 once it can predict, else 503.",
+        "application/json",
+        True,
+    ),
     ("/openapi.json", "openapi", "This document.", "application/json", True),
     ("/docs", "docs", "This document for people.", "text/html", True),
 )

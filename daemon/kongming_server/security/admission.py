@@ -15,7 +15,7 @@ from kongming_server.metrics import Metrics
 from kongming_server.security.certificates import holder, names_of
 from kongming_server.security.connections import address_of
 from kongming_server.security.rates import Rates
-from kongming_server.security.roles import PUBLIC, UNQUEUED, Role, permit
+from kongming_server.security.roles import PUBLIC, UNQUEUED, WATCHER, Role, permit
 from kongming_server.security.tokens import TokenBook
 from kongming_server.settings import Limits, Security
 
@@ -225,7 +225,7 @@ class Guard:
     ) -> Caller:
         if self._open:
             return ANYBODY
-        if method in PUBLIC:
+        if method in PUBLIC or (self.security.public_watcher and method in WATCHER):
             return NOBODY
         try:
             caller = self._known(authorization, certificate)

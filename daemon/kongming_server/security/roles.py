@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from kongming.records.errors import AccessError
 
-__all__ = ["PERMISSIONS", "PUBLIC", "UNQUEUED", "Role", "permit"]
+__all__ = ["PERMISSIONS", "PUBLIC", "UNQUEUED", "WATCHER", "Role", "permit"]
 
 
 class Role(enum.StrEnum):
@@ -33,10 +33,14 @@ PUBLIC = frozenset(
         "GET /healthz",
         "GET /readyz",
         "GET /openapi.json",
+        "GET /watcher/health",
         "GET /docs",
     }
 )
 """What anybody may ask who reaches the server: it tells nothing of nodes or applications."""
+
+WATCHER = frozenset({"GET /watcher"})
+"""What anybody may ask as well under ``security.public_watcher``."""
 
 UNQUEUED = PUBLIC | {"GET /metrics"}
 """What is answered however many calls are at work, so that a full server can be told from one that
@@ -74,6 +78,7 @@ PERMISSIONS: Mapping[str, frozenset[Role]] = {
     "/kongming.rpc.v1.Assignments/ListAssignments": _SCHEDULER,
     "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": _REPORTER,
     "GET /metrics": _METRICS,
+    "GET /watcher": _METRICS,
 }
 """The roles that may call each method. What is not here, and not public, nobody may call."""
 

@@ -107,7 +107,8 @@ def test_a_monitor_reads_metrics_and_nothing_else(stand: Stand, issued: dict[Rol
         Role.OPERATOR: 200,
     }
     assert [method for method, roles in PERMISSIONS.items() if Role.MONITOR in roles] == [
-        "GET /metrics"
+        "GET /metrics",
+        "GET /watcher",
     ]
 
 
