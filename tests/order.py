@@ -49,6 +49,7 @@ MODULES = {
     "tests/cli/test_process_pool.py": 17.0,
     "tests/evaluate/test_tables_and_figures.py": 10.0,
     "tests/models/test_training.py": 18.0,
+    "tests/monitoring/test_monitoring.py": 15.0,
     "tests/peers/test_claims.py": 12.0,
     "tests/peers/test_predictions.py": 9.0,
     "tests/predict/test_model_command.py": 12.0,

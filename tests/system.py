@@ -49,6 +49,7 @@ PROGRAMS: dict[str, tuple[str, Callable[[], bool]]] = {
     "a browser": ("chromium", _command("chromium")),
     "PostgreSQL": ("postgresql", _postgresql),
     "Java": ("default-jre-headless", _command("java")),
+    "Prometheus": ("prometheus", _command("prometheus")),
 }
 """By what it is: Debian's package, and whether it is installed."""
 

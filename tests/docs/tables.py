@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
+import yaml
 from kongming_agent import config as agent_config
 from kongming_agent.reporting import metrics as agent_metrics
 from kongming_server import metrics as server_metrics
@@ -20,6 +22,7 @@ from kongming import settings as declared
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs/operations.md"
+RULES = ROOT / "daemon/deploy/prometheus/kongming.rules.yml"
 
 
 def tables() -> dict[str, str]:
@@ -46,6 +49,13 @@ def tables() -> dict[str, str]:
                 for one in (*server_metrics.DECLARED, *server_metrics.FLEET_FAMILIES)
             ),
         ),
+        "alerts": _table(
+            ("alert", "fires where", "for", "means", "do"),
+            (
+                (f"`{one['alert']}`", f"`{one['expr']}`", one["for"], *_said(one["annotations"]))
+                for one in alerts()
+            ),
+        ),
         "metrics of kongming-agent": _table(
             ("metric", "kind", "labels", "what it says"),
             (
@@ -69,6 +79,16 @@ def tables() -> dict[str, str]:
             ),
         ),
     }
+
+
+def alerts() -> list[dict[str, Any]]:
+    """The alert rules that are shipped."""
+    groups = yaml.safe_load(RULES.read_text(encoding="utf-8"))["groups"]
+    return [rule for group in groups for rule in group["rules"] if "alert" in rule]
+
+
+def _said(annotations: Mapping[str, str]) -> tuple[str, str]:
+    return annotations["summary"], annotations["action"]
 
 
 def with_tables(page: str) -> str:

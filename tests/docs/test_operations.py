@@ -7,6 +7,8 @@ import re
 import pytest
 from kongming_agent import config as agent_config
 from kongming_agent.reporting import metrics as agent_metrics
+from kongming_extender.metrics import DECLARED as EXTENDER_METRICS
+from kongming_extender.metrics import PREFIX
 from kongming_server import metrics as server_metrics
 from kongming_server import settings as server_settings
 
@@ -45,12 +47,13 @@ def test_what_the_text_names_exists() -> None:
     assert [f"{s}.{k}" for s, k in named if s in sections and f"{s}.{k}" not in settings] == []
     metrics = {one.name for one in SERVER_METRICS}
     metrics |= {f"{agent_metrics.PREFIX}{one.name}" for one in agent_metrics.METRICS}
-    assert set(re.findall(r"\bkongming_(?:server|agent)_\w+", PAGE)) - metrics == set()
+    metrics |= {f"{PREFIX}{one.name}" for one in EXTENDER_METRICS}
+    assert set(re.findall(r"\bkongming_(?:server|agent|extender)_\w+", PAGE)) - metrics == set()
 
 
 def test_what_it_links_to_and_runs_is_there() -> None:
-    for path in re.findall(r"`((?:systemd|kubernetes)/\S+)`", PAGE):
-        assert (tables.ROOT / "daemon/deploy" / path).is_file(), path
+    for path in re.findall(r"`((?:systemd|kubernetes|prometheus|grafana)/\S+)`", PAGE):
+        assert (tables.ROOT / "daemon/deploy" / path).exists(), path
     for module in re.findall(r"python -m (benchmarks[\w.]+)", PAGE):
         assert (tables.ROOT / f"{module.replace('.', '/')}.py").is_file(), module
     for path in re.findall(r"python (benchmarks/\S+?\.py)", PAGE):
