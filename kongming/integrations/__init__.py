@@ -1,0 +1,1 @@
+"""Placing for programs that bring a scheduler of their own: one module a framework."""

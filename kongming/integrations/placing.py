@@ -1,0 +1,122 @@
+"""Which node a task should get, from a ranking and from what waits there already. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from kongming.records.answers import NodeReport, RankedNode
+
+NodeOf = Mapping[str, str] | Callable[[str], str | None]
+"""The node's name at the server by the framework's id, name or host name of a member."""
+
+RESOURCE = "kongming:"
+"""A custom resource of this prefix names the node, as ``kongming:n1``."""
+
+_NO_SERVICE = ("silent", "suspect")
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """What the framework can place a task on: a raylet, a worker. ``names`` are what it is called,
+    the most telling first; ``slots`` are the tasks that it runs at a time."""
+
+    id: str
+    names: tuple[str, ...]
+    slots: int
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The members that are one node of the server."""
+
+    members: tuple[Member, ...]
+
+    @property
+    def slots(self) -> int:
+        return sum(member.slots for member in self.members)
+
+
+def resource_name(resources: Iterable[str]) -> str | None:
+    """The node's name that a custom resource says, None where none does."""
+    found = sorted(name for name in resources if name.startswith(RESOURCE))
+    return found[0].removeprefix(RESOURCE) if found else None
+
+
+def targets(
+    members: Iterable[Member], reports: Sequence[NodeReport], node_of: NodeOf | None = None
+) -> dict[str, Target]:
+    """Return by node id what a task can be placed on: members with a slot whose node is known.
+
+    A member is the node of its own name, else the only node whose name has the same part before
+    the first dot. Of several nodes of one name none is meant.
+    """
+    ids = _ids(reports)
+    found: dict[str, list[Member]] = defaultdict(list)
+    for member in members:
+        node_id = next(
+            (id_ for name in _names(member, node_of) if (id_ := _lookup(name, ids)) is not None),
+            None,
+        )
+        if node_id is not None and member.slots > 0:
+            found[node_id].append(member)
+    return {node_id: Target(tuple(group)) for node_id, group in found.items()}
+
+
+def choose(
+    ranked: Sequence[RankedNode],
+    slots: Mapping[str, int],
+    assigned: Mapping[str, int],
+    *,
+    limit: float = 0.0,
+    resident_limit: float = 0.0,
+) -> RankedNode | None:
+    """Return the node where a task is predicted to end first; None where none is ranked.
+
+    ``slots`` and ``assigned`` are tasks by node id: those that run at a time, and those that were
+    placed and have not ended. A task behind others waits as long as they take, so with ``w``
+    rounds to wait for, the node's score (a log slowdown) grows by ``log(1 + w)``. Near ties keep
+    the order of the ranking, which spreads them. Nodes beyond a limit (ratios, 0 for none) are
+    left out as long as others are there.
+    """
+    known = [node for node in ranked if node.node_id in slots]
+    within = [
+        node
+        for node in known
+        if not (limit and node.slowdown.median > limit)
+        and not (resident_limit and node.worst_resident_slowdown > resident_limit)
+    ]
+    best = min((node.score for node in known), default=0.0)
+
+    def end(node: RankedNode) -> float:
+        rounds = assigned.get(node.node_id, 0) // slots[node.node_id]
+        return (best if node.tied_with_first else node.score) + math.log1p(rounds)
+
+    return min(within or known, key=end, default=None)
+
+
+def _names(member: Member, node_of: NodeOf | None) -> Iterable[str]:
+    """What the user says a member is; its own names where that is nothing."""
+    if node_of is None:
+        return member.names
+    said = node_of.get if isinstance(node_of, Mapping) else node_of
+    mapped = [node for name in (member.id, *member.names) if (node := said(name)) is not None]
+    return mapped or member.names
+
+
+def _ids(reports: Sequence[NodeReport]) -> dict[str, str | None]:
+    """Node ids by name, by id and by the first part of a name; None where several are meant."""
+    in_service = [report.facts for report in reports if report.state not in _NO_SERVICE]
+    exact: dict[str, str | None] = {}
+    short: dict[str, str | None] = {}
+    for facts in in_service:
+        exact[facts.name] = facts.id if facts.name not in exact else None
+        first = facts.name.partition(".")[0]
+        short[first] = facts.id if first not in short else None
+    return short | exact | {facts.id: facts.id for facts in in_service}
+
+
+def _lookup(name: str, ids: Mapping[str, str | None]) -> str | None:
+    return ids[name] if name in ids else ids.get(name.partition(".")[0])

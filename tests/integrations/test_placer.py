@@ -1,0 +1,154 @@
+"""Places at a real server, for a framework that is a list of members."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from kongming.integrations.placer import Placer
+from kongming.integrations.placing import Member, Target
+from kongming.records.answers import Assignment
+from kongming.records.errors import CannotAnswerError, InputError, UnavailableError
+from kongming.rpc.client import RemoteService
+from tests.server.process import ServerProcess, eventually, python_path
+
+AWAY = "127.0.0.1:9"
+
+
+class ListPlacer(Placer):
+    framework = "list"
+    names: tuple[str, ...] = ("calm", "busy")
+
+    def _members(self) -> Iterable[Member]:
+        return [Member(name, (name,), 1) for name in self.names]
+
+    def _options(self, target: Target, placed: int) -> dict[str, Any]:
+        return {"on": [member.id for member in target.members]}
+
+
+class OnStrangers(ListPlacer):
+    names = ("stranger",)
+
+
+def held(service: RemoteService) -> list[Assignment]:
+    return list(service.assignments())
+
+
+def test_places_are_reserved_in_turn_and_released_at_their_ends(
+    fleet: ServerProcess, service: RemoteService
+) -> None:
+    with ListPlacer(fleet.grpc, app="sort", limit=1.5) as placer:
+        first, second = placer.place(), placer.place()
+        assert [first.options, second.options] == [{"on": ["calm"]}] * 2
+        # The second waits for the first, and is no resident of the node meanwhile.
+        (reserved,) = held(service)
+        assert (reserved.assignment_id, reserved.app) == (first.id, "sort")
+        assert (reserved.node_id, reserved.state) == ("calm", "reserved")
+        first.end()
+        first.end()
+        eventually(lambda: [each.assignment_id for each in held(service)] == [second.id])
+        with pytest.raises(ZeroDivisionError), second:
+            _ = 1 // 0
+        eventually(lambda: held(service) == [])
+        placer.place()
+        assert len(held(service)) == 1
+    assert held(service) == []
+    assert placer.place().options == {}
+
+
+def test_a_reservation_that_lasts_is_bound(fleet: ServerProcess, service: RemoteService) -> None:
+    with ListPlacer(fleet.grpc, app="sort", ttl_s=0.5) as placer:
+        place = placer.place()
+        (bound,) = eventually(
+            lambda: [each for each in held(service) if each.state == "bound"], 30.0
+        )
+        assert bound.assignment_id == place.id
+        assert bound.bound_at == pytest.approx(bound.reserved_at, abs=0.2)
+
+
+KILLED = """
+import os, signal
+from tests.integrations.test_placer import ListPlacer
+place = ListPlacer({server!r}, app="sort").place()
+{end}
+"""
+
+
+@pytest.mark.parametrize("end", ["os.kill(os.getpid(), signal.SIGKILL)", "raise KeyboardInterrupt"])
+def test_nothing_is_left_of_a_program_that_was_killed(
+    fleet: ServerProcess, service: RemoteService, end: str
+) -> None:
+    script = KILLED.format(server=fleet.grpc, end=end)
+    subprocess.run(
+        [sys.executable, "-c", script],
+        env={"PYTHONPATH": python_path()},
+        stderr=subprocess.DEVNULL,
+        check=False,
+    )
+    # Ctrl-C releases at once, kill -9 leaves that to the next program (or to the reservation's end).
+    assert len(held(service)) == ("SIGKILL" in end)
+    with ListPlacer(fleet.grpc, app="sort"):
+        eventually(lambda: held(service) == [])
+
+
+@pytest.mark.parametrize(
+    ("placer", "server", "error", "says"),
+    [
+        (ListPlacer, AWAY, UnavailableError, AWAY),
+        (ListPlacer, None, UnavailableError, "KONGMING_SERVER"),
+        (OnStrangers, "", CannotAnswerError, "knows none of the nodes stranger"),
+    ],
+)
+def test_without_an_answer_tasks_go_as_without_kongming(
+    fleet: ServerProcess,
+    placer: type[ListPlacer],
+    server: str | None,
+    error: type[Exception],
+    says: str,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("KONGMING_SERVER", raising=False)
+    server = fleet.grpc if server == "" else server
+    with placer(server, app="sort") as lenient, caplog.at_level(logging.INFO):
+        for _ in range(3):
+            with lenient.place() as place:
+                assert (place.options, place.node_id) == ({}, None)
+    (record,) = caplog.records
+    assert record.levelno == logging.WARNING
+    assert says in record.getMessage()
+    with placer(server, app="sort", strict=True) as strict, pytest.raises(error, match=says):
+        strict.place()
+
+
+def test_a_server_that_comes_back_is_asked_again(
+    fleet: ServerProcess, caplog: pytest.LogCaptureFixture
+) -> None:
+    with ListPlacer(fleet.grpc, app="sort") as placer, caplog.at_level(logging.INFO):
+        placer._paused_until = float("inf")
+        assert placer.place().options == {}
+        placer._paused_until = 0.0
+        assert placer.place().options == {"on": ["calm"]}
+    assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "field"),
+    [
+        ({"server": "nowhere"}, "server"),
+        ({"app": ""}, "app"),
+        ({"limit": 0.5}, "limit"),
+        ({"placement": "beside"}, "placement"),
+        ({"timeout_s": 0.0}, "timeout_s"),
+        ({"server": "example.org:7400", "token": "secret"}, "token"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_at_once(wrong: dict[str, Any], field: str) -> None:
+    with pytest.raises(InputError) as caught:
+        ListPlacer(**({"server": AWAY, "app": "sort"} | wrong))
+    assert caught.value.field == field
