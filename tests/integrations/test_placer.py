@@ -90,7 +90,7 @@ def test_nothing_is_left_of_a_program_that_was_killed(
         stderr=subprocess.DEVNULL,
         check=False,
     )
-    # Ctrl-C releases at once, kill -9 leaves that to the next program (or to the reservation's end).
+    # Ctrl-C releases at once; kill -9 leaves it to the next program, or the reservation's end.
     assert len(held(service)) == ("SIGKILL" in end)
     with ListPlacer(fleet.grpc, app="sort"):
         eventually(lambda: held(service) == [])
