@@ -1,1 +1,1 @@
-"""Placing for programs that bring a scheduler of their own: one module a framework."""
+"""Doors into other tools: schedulers of tasks, benchmark runners. One module a framework."""

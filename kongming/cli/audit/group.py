@@ -17,6 +17,10 @@ SUBCOMMANDS = {
         "kongming.cli.audit.compare:command",
         "Test whether two sets of readings differ.",
     ),
+    "gate": Entry(
+        "kongming.cli.audit.gate:command",
+        "Is this machine quiet enough to see an effect; how many repetitions.",
+    ),
 }
 
 
@@ -27,11 +31,12 @@ SUBCOMMANDS = {
     unknown=failures.unknown_command,
     epilog=examples(
         "kongming audit report a.parquet b.parquet --out audit.html",
-        "kongming audit compare before.parquet after.parquet",
+        "kongming audit gate --effect 2%",
     ),
 )
 def command() -> None:
     """Analyse observations: slow machines, variability, machines to drop, changes.
 
-    FILES are those that 'kongming observe' wrote, of any number of machines.
+    FILES are those that 'kongming observe' wrote, of any number of machines. 'gate' needs none: it
+    measures this machine.
     """

@@ -1,0 +1,151 @@
+"""``kongming audit gate``: whether this machine is fit to measure on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from kongming.cli import options, output
+from kongming.cli.durations import DURATION
+from kongming.cli.examples import examples
+from kongming.cli.shares import FRACTION
+
+if TYPE_CHECKING:
+    from kongming.gate.fitness import Answer
+
+UNFIT = 4
+
+
+@click.command(
+    "gate",
+    short_help="Is this machine quiet enough to see an effect; how many repetitions.",
+    epilog=examples(
+        "kongming audit gate --effect 1% --budget 2m",
+        "kongming audit gate --effect 5% --command './benchmark --size 1000'",
+    ),
+)
+@click.option(
+    "--effect",
+    type=FRACTION,
+    default="2%",
+    show_default=True,
+    help="The smallest slowdown that is to be seen.",
+)
+@click.option(
+    "--command",
+    "line",
+    metavar="CMD",
+    help="The program to measure, a shell line: its own noise counts. Default: the surrogates'.",
+)
+@click.option(
+    "--budget",
+    type=DURATION,
+    default="30s",
+    show_default=True,
+    metavar="TIME",
+    help="Measure for at most about this long.",
+)
+@click.option(
+    "--most",
+    type=click.IntRange(min=6),
+    default=100,
+    show_default=True,
+    metavar="N",
+    help="Repetitions of each program that you can afford.",
+)
+@click.option(
+    "--false-positives",
+    type=FRACTION,
+    default="5%",
+    show_default=True,
+    help="How often an unchanged program may be called slower.",
+)
+@click.option(
+    "--power",
+    type=FRACTION,
+    default="90%",
+    show_default=True,
+    help="How often a program that is slower by the effect has to be found.",
+)
+@click.option(
+    "--cpu",
+    type=int,
+    metavar="N",
+    help="Measure on this CPU, and pin the command to it. Default: the first allowed; not pinned.",
+)
+@options.wide_option
+@options.json_option
+def command(
+    effect: float,
+    line: str | None,
+    budget: float,
+    most: int,
+    false_positives: float,
+    power: float,
+    cpu: int | None,
+    as_json: bool,
+) -> int:
+    """Decide whether this machine is fit to measure on, and how many repetitions an effect takes.
+
+    Quick fingerprints, and runs of the command between them, show the noise from run to run; the
+    system's signals show steal, throttling and other processes. Exit status: 0 if it is fit, 4 if
+    not, with the reasons.
+    """
+    from kongming.gate.noise import Goal
+    from kongming.gate.session import Settings, ask
+
+    settings = Settings(Goal(effect, false_positives, power), line, budget, cpu, most)
+    if as_json:
+        answer = ask(settings)
+    else:
+        with output.progress("measuring", budget) as bar:
+            answer = ask(
+                settings, lambda done, total, text: bar.update(done, total=total, text=text)
+            )
+    status = 0 if answer.fit else UNFIT
+    if as_json:
+        output.emit_json({**answer.to_dict(), "command": line, "status": status})
+    else:
+        _show(answer)
+    return status
+
+
+def _show(answer: Answer) -> None:
+    goal = answer.goal
+    console = output.console()
+    effect = f"{100.0 * goal.effect:.3g} %"
+    columns = ("what", "one run", "runs", "noise", "noise below", "repetitions", "smallest effect")
+    rows = [
+        (
+            subject.name,
+            output.format_seconds(subject.typical_s),
+            subject.noise.runs,
+            f"{100.0 * subject.noise.estimate:.2g} %",
+            f"{100.0 * subject.noise.upper:.2g} %",
+            subject.repetitions_at_most,
+            f"{100.0 * subject.smallest_effect:.2g} %",
+        )
+        for subject in answer.subjects
+    ]
+    if rows:
+        minor = ("one run", "runs", "noise below", "smallest effect", "noise")
+        console.print(output.table(columns, rows, right=columns[1:], minor=minor))
+        console.print(
+            f"Repetitions of each of two programs, by turns: one that is {effect} slower is found "
+            f"{100.0 * goal.power:.3g} % of the time, an unchanged one is called slower "
+            f"{100.0 * goal.false_positives:.3g} % of the time (one-sided, means of log times with "
+            f"20 % trimmed from each end). Smallest effect: with {answer.most} repetitions.",
+            style="dim",
+            markup=False,
+        )
+    if answer.fit:
+        console.print(
+            f"Fit: make {answer.repetitions} repetitions of each program.",
+            style="green",
+            markup=False,
+        )
+        return
+    console.print(f"Not fit to see a slowdown of {effect}:", style="red", markup=False)
+    for reason in answer.reasons:
+        console.print(f"- {reason.resource}: {reason}", markup=False)

@@ -1,0 +1,170 @@
+"""Whether a machine is fit to see an effect, from what was measured on it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kongming.gate.disturbance import (
+    Reason,
+    Times,
+    from_fingerprint,
+    from_signals,
+    over_turns,
+    usual,
+)
+from kongming.gate.noise import CONFIDENCE, Goal, Noise, noise, repetitions, smallest_effect
+from kongming.gate.signals import Signals
+from kongming.quantities import count, format_seconds
+
+SCHEMA = 1
+MOST = 100
+"""Repetitions of each program beyond which an effect is taken to be out of reach."""
+
+CLOCK_LIMIT = 0.05
+"""Share by which the processor's clock may vary, or the effect if that is more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One turn: the signals over all of it, the quick fingerprint's times at its beginning, and the
+    seconds of the command's run after that."""
+
+    signals: Signals
+    times: Times
+    run_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What was repeated, a surrogate or the command, with the repetitions that its noise asks for:
+    of the estimated noise, and of the upper bound of that."""
+
+    name: str
+    noise: Noise
+    typical_s: float
+    repetitions: int
+    repetitions_at_most: int
+    smallest_effect: float
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "runs": self.noise.runs,
+            "median_s": self.typical_s,
+            "noise": self.noise.estimate,
+            "noise_at_most": self.noise.upper,
+            "repetitions": self.repetitions,
+            "repetitions_at_most": self.repetitions_at_most,
+            "smallest_effect": self.smallest_effect,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """``reasons`` say why it is not fit; there are none where it is."""
+
+    goal: Goal
+    most: int
+    subjects: tuple[Subject, ...]
+    reasons: tuple[Reason, ...]
+    signals: Signals | None = None
+    turns: int = 0
+
+    @property
+    def fit(self) -> bool:
+        return not self.reasons
+
+    @property
+    def repetitions(self) -> int | None:
+        """The repetitions to make, of the subject that needs the most; None without any."""
+        return max((subject.repetitions_at_most for subject in self.subjects), default=None)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "schema": SCHEMA,
+            "fit": self.fit,
+            "effect": self.goal.effect,
+            "false_positives": self.goal.false_positives,
+            "power": self.goal.power,
+            "noise_confidence": CONFIDENCE,
+            "repetitions": self.repetitions,
+            "most_repetitions": self.most,
+            "turns": self.turns,
+            "reasons": [reason.to_dict() for reason in self.reasons],
+            "subjects": [subject.to_dict() for subject in self.subjects],
+            "signals": None if self.signals is None else self.signals.to_dict(),
+        }
+
+
+def decide(
+    turns: Sequence[Turn], whole: Signals, goal: Goal, *, most: int = MOST, command: bool = False
+) -> Answer:
+    """Judge ``turns``, and the signals over all of them. With ``command`` its runs are what has to
+    repeat well, otherwise each surrogate."""
+    times: dict[str, list[float]] = {}
+    for turn in turns:
+        values: Mapping[str, float | None] = {"command": turn.run_s} if command else turn.times
+        for name, seconds in values.items():
+            if seconds is not None:
+                times.setdefault(name, []).append(seconds)
+    subjects = tuple(_subject(name, each, goal, most) for name, each in times.items())
+    like = usual(turn.times for turn in turns)
+    seen = [
+        (
+            turn.signals.since,
+            [*from_signals(turn.signals, goal.effect), *from_fingerprint(turn.times, like)],
+        )
+        for turn in turns
+    ]
+    reasons = over_turns(seen, from_signals(whole, goal.effect))
+    reasons += _clock(turns, goal)
+    reasons += [reason for subject in subjects for reason in _noisy(subject, goal, most)]
+    return Answer(goal, most, subjects, tuple(reasons), whole, len(turns))
+
+
+def _subject(name: str, times: Sequence[float], goal: Goal, most: int) -> Subject:
+    measured = noise(times)
+    return Subject(
+        name=name,
+        noise=measured,
+        typical_s=sorted(times)[len(times) // 2],
+        repetitions=repetitions(measured.estimate, goal),
+        repetitions_at_most=repetitions(measured.upper, goal),
+        smallest_effect=smallest_effect(measured.upper, most, goal),
+    )
+
+
+def _clock(turns: Sequence[Turn], goal: Goal) -> list[Reason]:
+    clocks = [(turn.signals.hz, turn.signals.since) for turn in turns if turn.signals.hz]
+    if not clocks:
+        return []
+    (slowest, since), (fastest, _) = min(clocks), max(clocks)
+    if not slowest or not fastest or slowest > fastest * (1.0 - max(goal.effect, CLOCK_LIMIT)):
+        return []
+    text = (
+        f"The clock of the processor varied from {slowest / 1e9:.2f} to {fastest / 1e9:.2f} GHz; "
+        "the governor 'performance' keeps it."
+    )
+    return [Reason("clock", text, since)]
+
+
+def _noisy(subject: Subject, goal: Goal, most: int) -> list[Reason]:
+    if subject.repetitions_at_most <= most:
+        return []
+    name = f"{subject.name} ({format_seconds(subject.typical_s)})"
+    reach = f"{100.0 * subject.smallest_effect:.2g} %"
+    if subject.repetitions > most:
+        text = (
+            f"{name} varies by {100.0 * subject.noise.estimate:.2g} % from run to run: to see "
+            f"{100.0 * goal.effect:.3g} % takes {subject.repetitions} repetitions of each program, "
+            f"more than {most}. With {most}, {reach} can be seen."
+        )
+    else:
+        text = (
+            f"{name}: after {count(subject.noise.runs, 'run')} its noise is not known well enough. "
+            f"Probably {subject.repetitions} repetitions of each program are enough, but it may "
+            f"take {subject.repetitions_at_most}, more than {most}. Measure for longer."
+        )
+    return [Reason("noise", text)]

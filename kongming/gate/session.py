@@ -1,0 +1,111 @@
+"""The measurement behind the gate: turns of a quick fingerprint and a run of the command."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from kongming.gate.disturbance import Reason
+from kongming.gate.fitness import MOST, Answer, Turn, decide
+from kongming.gate.noise import LEAST_RUNS, Goal
+from kongming.gate.signals import between, state
+from kongming.gate.watching import Watcher
+from kongming.probes.measuring import BusyError, measuring
+from kongming.profiling.runs.execution import Execution
+from kongming.profiling.runs.outcome import why_failed
+from kongming.records.application import Command
+from kongming.records.errors import ApplicationRunError, InputError
+
+MOST_TURNS = 40
+"""Turns after which the noise is known well enough, whatever the budget."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the gate is asked. ``budget_s`` bounds the measurement, ``most`` are the repetitions of
+    each program that are affordable. With ``cpu`` the command is pinned to it too."""
+
+    goal: Goal = field(default_factory=Goal)
+    command: Command | None = None
+    budget_s: float = 30.0
+    cpu: int | None = None
+    most: int = MOST
+
+
+def ask(
+    settings: Settings, on_progress: Callable[[float, float, str], None] = lambda *_: None
+) -> Answer:
+    """Measure, and say whether the machine is fit. ``on_progress`` gets seconds done, the budget
+    and what is going on.
+
+    Holds the locks of all CPUs; where another measurement of ours has one, that is the answer.
+
+    Raises:
+        InputError: the budget is too short for the command, or the CPU is not allowed.
+        ApplicationRunError: the command failed.
+        ProbeError: the micro-benchmarks are missing or failed.
+    """
+    try:
+        with measuring("kongming audit gate"):
+            return _measure(settings, on_progress)
+    except BusyError as error:
+        text = f"{error.holder} measures on CPU {error.holder.cpu}."
+        reason = Reason("lock", text, error.holder.since or None)
+        return Answer(settings.goal, settings.most, (), (reason,))
+
+
+def _measure(settings: Settings, on_progress: Callable[[float, float, str], None]) -> Answer:
+    watcher = Watcher(settings.goal.effect, settings.cpu)
+    began = time.monotonic()
+
+    def left() -> float:
+        return settings.budget_s - (time.monotonic() - began)
+
+    def tell(text: str) -> None:
+        on_progress(settings.budget_s - max(0.0, left()), settings.budget_s, text)
+
+    # The first of each finds caches cold, and pages not there yet.
+    tell("warming up")
+    watcher.fingerprint()
+    if settings.command is not None:
+        _check_budget(settings, _run(settings, limit_s=settings.budget_s), left())
+    turns: list[Turn] = []
+    watcher = Watcher(settings.goal.effect, settings.cpu)
+    first = last = state()
+    longest = 0.0
+    while len(turns) < LEAST_RUNS or (len(turns) < MOST_TURNS and left() > longest):
+        tell(f"turn {len(turns) + 1}")
+        turn_began = time.monotonic()
+        times = watcher.fingerprint().times()
+        run_s = None if settings.command is None else _run(settings)
+        now = state()
+        turns.append(Turn(between(last, now, watcher.node.cpus), times, run_s))
+        last = now
+        longest = max(longest, time.monotonic() - turn_began)
+    whole = between(first, last, watcher.node.cpus)
+    return decide(
+        turns, whole, settings.goal, most=settings.most, command=settings.command is not None
+    )
+
+
+def _check_budget(settings: Settings, run_s: float, left_s: float) -> None:
+    """Refuse a command of which the budget holds too few runs, before they are made."""
+    if run_s * LEAST_RUNS > left_s:
+        raise InputError(
+            f"is too short: a run takes {run_s:.3g} s, and {LEAST_RUNS} are needed.",
+            field="budget",
+            found=f"{settings.budget_s:g}s",
+            allowed=f"{(run_s + 0.5) * (LEAST_RUNS + 2):.0f}s or more",
+        )
+
+
+def _run(settings: Settings, limit_s: float | None = None) -> float:
+    assert settings.command is not None
+    cpus = () if settings.cpu is None else (settings.cpu,)
+    with Execution(settings.command, cpus=cpus, timeout_s=limit_s) as execution:
+        iteration = execution.result()
+    reason = why_failed(iteration, execution.output, limit_s)
+    if reason is not None:
+        raise ApplicationRunError(f"The command failed: {reason}")
+    return (iteration.end_ns - iteration.start_ns) / 1e9

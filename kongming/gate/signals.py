@@ -1,0 +1,167 @@
+"""What the system itself says of a stretch of time: steal, throttling, clocks, other processes."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kongming.gate.processes import TICKS_PER_S, Process, competing, own_ticks, processes
+from kongming.probes.cgroups import read_int, read_text
+from kongming.probes.passive import Snapshot, difference, snapshot
+from kongming.records import moments
+
+_SYSTEM = Path("/")
+NAMED = 3
+"""Competing processes that are named, those of the most CPU time."""
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """The machine's counters at one moment. ``busy`` are the ticks of each CPU in which something
+    ran, ``stolen`` those that the hypervisor took; ``overheated`` counts thermal throttling."""
+
+    at: str
+    unix_s: float
+    passive: Snapshot
+    busy: Mapping[int, int]
+    stolen: Mapping[int, int]
+    overheated: int | None
+    hz: Mapping[int, float]
+    uptime_s: float
+    processes: Mapping[int, Process]
+
+
+@dataclass(frozen=True, slots=True)
+class Competitor:
+    """A process that is not ours: ``cpus`` is its CPU time over the time, ``since`` its start."""
+
+    pid: int
+    name: str
+    cpus: float
+    since: str
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"pid": self.pid, "name": self.name, "cpus": self.cpus, "since": self.since}
+
+
+@dataclass(frozen=True, slots=True)
+class Signals:
+    """What disturbed a stretch of time, from the system's own signals; None where it has no such.
+
+    ``steal`` is a share of the CPUs' time, ``others`` the CPUs' worth of time that processes other
+    than ours used on the CPUs that we may use (``seen`` are the largest by name), ``throttled`` the
+    share of the time in which a CPU quota stopped us, in ``throttled_periods`` periods. ``hz`` is
+    the fastest CPU's clock at the end, ``overheated`` the number of thermal throttlings, ``memory``
+    the share of the time in which some process waited for memory.
+    """
+
+    since: str
+    seconds: float
+    cpus: int
+    steal: float | None = None
+    others: float | None = None
+    seen: tuple[Competitor, ...] = ()
+    throttled: float | None = None
+    throttled_periods: int | None = None
+    hz: float | None = None
+    overheated: int | None = None
+    memory: float | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "since": self.since,
+            "seconds": self.seconds,
+            "steal": self.steal,
+            "other_cpus": self.others,
+            "processes": [one.to_dict() for one in self.seen],
+            "throttled": self.throttled,
+            "throttled_periods": self.throttled_periods,
+            "cpu_hz": self.hz,
+            "thermal_throttlings": self.overheated,
+            "memory_pressure": self.memory,
+        }
+
+
+def state(root: Path = _SYSTEM) -> State:
+    """Read the machine whose /proc and /sys are under ``root``."""
+    busy: dict[int, int] = {}
+    stolen: dict[int, int] = {}
+    for line in (read_text(root / "proc/stat") or "").splitlines():
+        key, *fields = line.split()
+        if key.startswith("cpu") and key != "cpu":
+            ticks = [int(field) for field in fields[:8]]
+            ticks += [0] * (8 - len(ticks))
+            # user, nice, system, irq, softirq: without idle, iowait and steal.
+            busy[int(key[3:])] = sum(ticks[:3]) + ticks[5] + ticks[6]
+            stolen[int(key[3:])] = ticks[7]
+    overheated = [
+        count
+        for path in (root / "sys/devices/system/cpu").glob("cpu[0-9]*/thermal_throttle")
+        if (count := read_int(path / "core_throttle_count")) is not None
+    ]
+    hz = {
+        cpu: khz * 1000.0
+        for cpu in busy
+        if (khz := read_int(root / f"sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_cur_freq"))
+    }
+    uptime = (read_text(root / "proc/uptime") or "0").split()[0]
+    return State(
+        at=moments.now(),
+        unix_s=time.time(),
+        passive=snapshot(root),
+        busy=busy,
+        stolen=stolen,
+        overheated=sum(overheated) if overheated else None,
+        hz=hz,
+        uptime_s=float(uptime),
+        processes=processes(root),
+    )
+
+
+def between(before: State, after: State, cpus: Collection[int], pid: int | None = None) -> Signals:
+    """The signals from ``before`` to ``after`` on ``cpus``; ``pid`` (default: this process) and its
+    descendants are ours. Pure but for that default."""
+    pid = os.getpid() if pid is None else pid
+    seconds = after.passive.monotonic_s - before.passive.monotonic_s
+    if seconds <= 0.0:
+        return Signals(before.at, 0.0, len(cpus))
+    ticks = seconds * TICKS_PER_S
+    used = {cpu: after.busy[cpu] - before.busy[cpu] for cpu in cpus if cpu in before.busy}
+    taken = {cpu: after.stolen[cpu] - before.stolen[cpu] for cpu in used}
+    others = None
+    if pid in after.processes and used:
+        ours = own_ticks(after.processes, pid) - own_ticks(before.processes, pid)
+        others = max(0.0, (sum(used.values()) - ours) / ticks)
+    seen = tuple(
+        Competitor(
+            process.pid,
+            process.name,
+            used_ticks / ticks,
+            moments.format(
+                after.unix_s - after.uptime_s + process.started / TICKS_PER_S, "seconds"
+            ),
+        )
+        for process, used_ticks in competing(before.processes, after.processes, pid, cpus)[:NAMED]
+    )
+    passive = difference(before.passive, after.passive)
+    throttled = passive.get("throttled_s")
+    periods = passive.get("nr_throttled")
+    return Signals(
+        since=before.at,
+        seconds=seconds,
+        cpus=len(used),
+        steal=sum(taken.values()) / (ticks * len(used)) if used else None,
+        others=others,
+        seen=seen,
+        throttled=None if throttled is None else throttled / seconds,
+        throttled_periods=None if periods is None else int(periods),
+        hz=max((after.hz[cpu] for cpu in used if cpu in after.hz), default=None),
+        overheated=None
+        if before.overheated is None or after.overheated is None
+        else after.overheated - before.overheated,
+        memory=passive.get("psi_memory_some"),
+    )

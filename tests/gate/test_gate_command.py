@@ -1,0 +1,109 @@
+"""``kongming audit gate`` as it is called, with the real micro-benchmarks and a real neighbour."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Generator
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+from click.testing import CliRunner
+
+from kongming.cli.audit import gate
+from kongming.cli.extras import EXTRAS
+from kongming.gate.fitness import decide
+from kongming.gate.noise import Goal
+from kongming.gate.session import Settings, ask
+from kongming.probes.measuring import BusyError, Holder
+from tests.conftest import ROOT, Kongming
+from tests.gate.test_disturbance import QUIET, turns
+
+
+@pytest.fixture
+def neighbour() -> Generator[None]:
+    """A process of somebody else: busy for as long as the test lasts."""
+    busy = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    yield
+    busy.kill()
+    busy.wait()
+
+
+@pytest.mark.usefixtures("neighbour")
+def test_beside_a_neighbour_and_without_extras(kongming: Kongming, tmp_path: Path) -> None:
+    """Not fit, for the reason that is there; with none of the modules that extras bring."""
+    hidden = tmp_path / "hidden"
+    hidden.mkdir()
+    lines = "".join(f"sys.modules[{name!r}] = None\n" for name in EXTRAS)
+    (hidden / "sitecustomize.py").write_text(f"import sys\n{lines}")
+    done = kongming(
+        "audit", "gate", "--command", "true", "--budget", "1s", "--json",
+        env={"PYTHONPATH": f"{hidden}:{ROOT}"},
+    )  # fmt: skip
+    assert done.returncode == 4, done.stderr
+    document = json.loads(done.stdout)
+    assert not document["fit"]
+    (reason,) = (r for r in document["reasons"] if r["resource"] == "processes")
+    assert reason["since"]
+    assert reason["or_earlier"]
+    assert document["signals"]["other_cpus"] > 0.1
+    assert document["signals"]["processes"]
+    (subject,) = document["subjects"]
+    assert subject["name"] == "command"
+    assert subject["runs"] >= 6
+    assert subject["repetitions_at_most"] >= subject["repetitions"]
+
+
+def test_what_it_cannot_do_is_said(kongming: Kongming) -> None:
+    failed = kongming("audit", "gate", "--command", "echo so; exit 3", "--budget", "1s")
+    assert failed.returncode == 1
+    assert "exit status 3" in failed.stderr
+    assert "so" in failed.stderr
+    slow = kongming("audit", "gate", "--command", "sleep 0.4", "--budget", "1s")
+    assert slow.returncode == 2
+    assert "or more" in slow.stderr
+
+
+def test_one_measurement_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    def busy(command: str) -> NoReturn:
+        raise BusyError(Holder(1, 7, "kongming profile", "2026-01-31T12:00:00Z"), avoidable=False)
+
+    monkeypatch.setattr("kongming.gate.session.measuring", busy)
+    (reason,) = ask(Settings()).reasons
+    assert reason.resource == "lock"
+    assert "kongming profile (process 7" in reason.text
+
+
+def test_ctrl_c_ends_the_command_too(kongming_env: dict[str, str], tmp_path: Path) -> None:
+    mark = tmp_path / "pid"
+    line = f"echo $$ > {mark}; exec sleep 60"
+    asked = subprocess.Popen(
+        [sys.executable, "-m", "kongming.cli.main", "audit", "gate", "--command", line],
+        env=kongming_env,
+        stderr=subprocess.PIPE,
+    )
+    while not (mark.exists() and mark.read_text()):
+        assert asked.poll() is None
+        time.sleep(0.05)
+    asked.send_signal(signal.SIGINT)
+    assert asked.wait(30) == 130
+    assert not Path(f"/proc/{mark.read_text().strip()}").exists()
+    asked.communicate()
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 140])
+def test_what_is_printed_fits(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    answer = decide(turns(*[1.0, 1.2, 1.5] * 4), QUIET, Goal(0.02))
+    monkeypatch.setattr("kongming.gate.session.ask", lambda *_: answer)
+    done = CliRunner().invoke(gate.command, [], standalone_mode=False)
+    assert done.return_value == 4
+    assert max(map(len, done.output.splitlines())) <= width
+    for name in ("memory.random.8M", "repetitions", "Not fit"):
+        assert name in done.output
+    assert re.search(r"- compute: Arithmetic", done.output)

@@ -1,0 +1,75 @@
+"""Noise, repetitions and verdicts against programs whose truth is known."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable
+
+import pytest
+
+from kongming.gate.noise import Goal, compare, noise, repetitions, smallest_effect
+from kongming.records.errors import InputError
+
+Draw = Callable[[random.Random], float]
+
+SHAPES: dict[str, Draw] = {
+    "normal": lambda r: r.gauss(0.0, 1.0),
+    "outliers": lambda r: r.gauss(0.0, 1.0) + (8.0 * r.random() if r.random() < 0.1 else 0.0),
+    "two peaks": lambda r: (2.0 if r.random() < 0.5 else 0.0) + r.gauss(0.0, 0.2),
+}
+
+
+def times(draw: Draw, r: random.Random, runs: int, factor: float = 1.0) -> list[float]:
+    return [factor * math.exp(0.02 * draw(r)) for _ in range(runs)]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_stated_rates_hold(shape: str) -> None:
+    """An unchanged program is called slower at most as often as stated, one that is slower by the
+    effect is found as often as stated, and the bound of the noise covers it."""
+    draw, r, goal = SHAPES[shape], random.Random(7), Goal(0.02)
+    truth = noise(times(draw, r, 4000)).estimate
+    needed, trials = repetitions(truth, goal), 500
+    called = found = covered = 0
+    for _ in range(trials):
+        baseline = times(draw, r, needed)
+        called += compare(baseline, times(draw, r, needed), goal).verdict == "slower"
+        found += compare(baseline, times(draw, r, needed, 1.02), goal).verdict == "slower"
+        covered += noise(times(draw, r, 10)).upper >= truth
+    # Three standard errors of 500 trials: 0.03 at 5 %, 0.04 at 90 %.
+    assert called / trials < 0.05 + 0.03
+    assert found / trials > 0.9 - 0.04
+    assert covered / trials > 0.8
+
+
+def test_repetitions_are_the_fewest_that_show_the_effect() -> None:
+    for sigma in (0.001, 0.01, 0.03, 0.1, 0.5):
+        goal = Goal(0.02)
+        needed = repetitions(sigma, goal)
+        assert smallest_effect(sigma, needed, goal) <= 0.02 * (1 + 1e-9)
+        if needed > 6:
+            assert smallest_effect(sigma, needed - 1, goal) > 0.02 * 0.99
+    assert repetitions(0.0, Goal()) == 6
+
+
+def test_a_verdict_may_be_that_there_is_none() -> None:
+    goal = Goal(0.02)
+    steady = [1.0, 1.001, 0.999, 1.0, 1.002, 0.998]
+    assert compare(steady, steady, goal).verdict == "not slower"
+    assert compare(steady, [1.05 * t for t in steady], goal).verdict == "slower"
+    assert compare(steady, [0.9 * t for t in steady], goal).verdict == "not slower"
+    wild = [1.0, 1.3, 0.8, 1.1, 0.7, 1.2]
+    assert compare(wild, wild, goal).verdict == "cannot tell"
+    ratio = compare(steady, [1.05 * t for t in steady], goal)
+    assert ratio.ratio == pytest.approx(1.05)
+    assert ratio.lower < 1.05 < ratio.upper
+
+
+def test_what_is_no_sample_is_refused() -> None:
+    with pytest.raises(InputError, match="too few"):
+        noise([1.0] * 5)
+    with pytest.raises(InputError, match=r"above 0"):
+        noise([1.0] * 5 + [0.0])
+    with pytest.raises(InputError, match="effect"):
+        Goal(effect=1.5)
