@@ -31,6 +31,9 @@ _TAIL = 0.05
 simulations of 6 to 20 runs, normal, with outliers, skewed and two-peaked, it
 covers 79 to 99 %."""
 
+BLOCKS = 40
+"""Blocks of consecutive rounds that are taken for independent."""
+
 Verdict = Literal["slower", "not slower", "cannot tell"]
 
 
@@ -102,6 +105,17 @@ def smallest_effect(sigma: float, runs: int, goal: Goal) -> float:
     degrees = 2 * (_kept(runs) - 1)
     reach = _t_quantile(1.0 - goal.false_positives, degrees) + _t_quantile(goal.power, degrees)
     return math.expm1(reach * sigma * math.sqrt(2.0 / runs))
+
+
+def rounds_needed(times: Sequence[float], goal: Goal) -> int:
+    """Rounds, made one right after another, that each of two programs needs for the goal.
+
+    Neighbouring rounds are alike, so that many count as few: of more than ``BLOCKS`` the noise is
+    that of the means of as many blocks of consecutive rounds. Raises InputError as ``noise``.
+    """
+    size = max(1, len(times) // BLOCKS)
+    blocks = [fmean(times[k : k + size]) for k in range(0, len(times) - size + 1, size)]
+    return size * repetitions(noise(blocks).upper, goal)
 
 
 @dataclass(frozen=True, slots=True)

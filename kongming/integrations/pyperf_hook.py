@@ -1,0 +1,58 @@
+"""``pyperf --hook kongming``: what the machine did while a worker of pyperf measured.
+
+A quick fingerprint before and after a worker's values goes into the run's metadata, with what
+disturbed it. pyperf knows no verdicts; ``python -m kongming.integrations.pyperf_hook FILE`` tells
+which benchmarks of its file have one, and how many worker processes an effect needs.
+"""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any
+
+from kongming.gate.watching import Opened, Watcher, summary
+
+PREFIX = "kongming_"
+QUIET = "no"
+"""What ``kongming_disturbed`` says of an undisturbed run; else the resources."""
+
+EFFECT = 0.02
+"""The slowdown for which signals are judged: pyperf hands nothing to a hook."""
+
+
+class Hook:
+    """A hook of pyperf, which makes one for each series of values of a worker.
+
+    Raises:
+        ProbeError: the micro-benchmark binary is missing.
+    """
+
+    def __init__(self) -> None:
+        self._watcher = Watcher(EFFECT)
+        self._opened: Opened | None = None
+
+    def __enter__(self) -> None:
+        # pyperf enters before each value, and times only what is inside.
+        if self._opened is None:
+            self._opened = self._watcher.begin()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """A value was measured."""
+
+    def teardown(self, metadata: dict[str, Any]) -> None:
+        """Called by pyperf after the last value; metadata are numbers and texts."""
+        if self._opened is None:
+            return
+        stretch = self._watcher.end(self._opened)
+        metadata[f"{PREFIX}machine"] = stretch.before.node.id
+        metadata[f"{PREFIX}disturbed"] = summary(stretch.reasons) or QUIET
+        if stretch.reasons:
+            metadata[f"{PREFIX}reasons"] = " ".join(map(str, stretch.reasons))
+        before, after = stretch.before.times(), stretch.after.times()
+        for name in before.keys() & after.keys():
+            metadata[f"{PREFIX}{name}"] = (before[name] + after[name]) / 2.0
