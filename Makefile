@@ -5,7 +5,7 @@
 # root.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup system build proto lint type imports test thorough test-c sanitize bench demo cluster transcripts observe check lock hashes fuzz clean
+.PHONY: help setup system wheel proto lint type imports test thorough test-c sanitize bench demo cluster transcripts observe check lock hashes fuzz clean
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-print-directory
 # Some containers set it; then each of the processes of a test run compiles every module anew.
@@ -47,9 +47,12 @@ $(STAMP): pyproject.toml constraints.txt $(C_FILES)
 system: ## install what tests need beside Python: Slurm, Lua, a browser, PostgreSQL, Java, Prometheus (as root), PySpark
 	@$(PYTHON) tests/system.py
 
-build: setup ## build a wheel into dist/
-	$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
-	@ls dist/*.whl
+$(VENV)/.group-%: $(STAMP)
+	@$(BIN)/python -m pip install --quiet -c constraints.txt --group $*
+	@touch $@
+
+wheel: $(VENV)/.group-packaging ## build the sdist and the wheels into dist/, check them, run one in a clean environment
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python .ci/wheels.py
 
 proto: setup ## generate the messages and stubs of proto/ anew (a test proves them in sync)
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m grpc_tools.protoc -I proto --python_out=. \
@@ -123,7 +126,8 @@ check: lint type imports test-c sanitize test thorough ## everything that a chan
 
 lock: setup ## write constraints.txt and requirements.lock anew, with the newest versions that fit
 	@rm -rf build/lock && $(BIN)/python -m venv build/lock
-	@build/lock/bin/pip install --quiet '.[all,dev]' scikit-build-core cmake ninja
+	@build/lock/bin/pip install --quiet '.[all,dev]' scikit-build-core cmake ninja \
+		--group site --group packaging
 	@sed '/^[^#]/,$$d' constraints.txt > build/constraints.txt
 	@build/lock/bin/pip list --format=freeze \
 		| grep -viE '^(kongming|pip|setuptools|wheel)=' >> build/constraints.txt

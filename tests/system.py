@@ -53,8 +53,17 @@ PROGRAMS: dict[str, tuple[str, Callable[[], bool]]] = {
 }
 """By what it is: Debian's package, and whether it is installed."""
 
-BENCHMARKS = {"fio": ("fio", _command("fio"))}
-"""What a benchmark alone compares with."""
+OTHERS: dict[str, tuple[str, Callable[[], bool]]] = {
+    # What a benchmark alone compares with.
+    "fio": ("fio", _command("fio")),
+    # What `make wheel` builds the wheel for aarch64 with.
+    "gcc for aarch64": ("gcc-aarch64-linux-gnu", _command("aarch64-linux-gnu-gcc")),
+    "its C library": (
+        "libc6-dev-arm64-cross",
+        Path("/usr/aarch64-linux-gnu/include/stdlib.h").exists,
+    ),
+}
+"""What no test needs, alike."""
 
 
 def missing() -> dict[str, str]:
@@ -83,7 +92,7 @@ def _install_pyspark() -> int:
 
 
 def _install_packages() -> int:
-    needed = PROGRAMS | BENCHMARKS
+    needed = PROGRAMS | OTHERS
     packages = [package for package, there in needed.values() if not there()]
     if not packages:
         print("All programs that the tests need are installed.")  # noqa: T201
