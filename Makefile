@@ -5,7 +5,7 @@
 # root.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup system wheel proto lint type imports test thorough test-c sanitize bench demo cluster transcripts observe check lock hashes fuzz clean
+.PHONY: help setup system wheel proto lint type imports test thorough test-c sanitize bench demo cluster transcripts pictures observe check lock hashes fuzz clean
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-print-directory
 # Some containers set it; then each of the processes of a test run compiles every module anew.
@@ -114,6 +114,9 @@ cluster: setup ## the service on this machine: a server and three agents, ranked
 
 transcripts: setup ## write the transcripts in README and docs from real runs (ONLY=NAME for one)
 	$(BIN)/python docs/transcripts.py $(ONLY)
+
+pictures: setup ## draw the pictures of README and docs from recordings (ONLY=NAME for one)
+	$(BIN)/python docs/pictures.py $(ONLY)
 
 observe: setup ## record this machine for benchmarks/instances (10 minutes; goes on if interrupted)
 	$(BIN)/python -m benchmarks.instances.observe

@@ -91,9 +91,13 @@ def check_contents(path: Path) -> None:
         (entry_points,) = (name for name in names if name.endswith("entry_points.txt"))
         scripts = ConfigParser(delimiters="=")
         scripts.read_string(archive.read(entry_points).decode())
+    folders = PROJECT["tool"]["scikit-build"]["wheel"]["packages"]
+    checked = PROJECT["tool"]["mypy"]["packages"]
+    if {Path(folder).name for folder in folders} != set(checked):
+        sys.exit(f"wheel.packages are {folders}, the packages that mypy checks {checked}.")
     wanted = {
         (package / file.relative_to(ROOT / folder)).as_posix()
-        for folder in PROJECT["tool"]["scikit-build"]["wheel"]["packages"]
+        for folder in folders
         for package in [Path(Path(folder).name)]
         for file in (ROOT / folder).rglob("*")
         if file.is_file() and "__pycache__" not in file.parts

@@ -2,28 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
-import sys
-from types import ModuleType
 
 import pytest
 
 from kongming.learning.registry import model_names
+from tests.docs.scripts import load
 from tests.docs.tables import ROOT
 
-
-def _load() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("transcripts", ROOT / "docs" / "transcripts.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-transcripts = _load()
+transcripts = load("transcripts")
 RECORDED = [one for one in transcripts.TRANSCRIPTS if not one.measures]
 
 
