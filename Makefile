@@ -5,7 +5,7 @@
 # root.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup system wheel proto lint type imports test thorough test-c sanitize bench demo cluster transcripts pictures observe check lock hashes fuzz clean
+.PHONY: help setup system wheel site proto lint type imports test thorough test-c sanitize bench demo cluster transcripts pictures observe check lock hashes fuzz clean
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-print-directory
 # Some containers set it; then each of the processes of a test run compiles every module anew.
@@ -53,6 +53,10 @@ $(VENV)/.group-%: $(STAMP)
 
 wheel: $(VENV)/.group-packaging ## build the sdist and the wheels into dist/, check them, run one in a clean environment
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python .ci/wheels.py
+
+site: $(VENV)/.group-site ## build the documentation into build/site; fails on a broken link or a page without place
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	@echo "build/site/index.html"
 
 proto: setup ## generate the messages and stubs of proto/ anew (a test proves them in sync)
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m grpc_tools.protoc -I proto --python_out=. \

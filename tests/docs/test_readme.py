@@ -34,8 +34,3 @@ def test_the_question_by_curl_is_one() -> None:
     (body,) = re.findall(r"-d '([^']+)'", line)
     asked = json_format.Parse(body, predictor_pb2.RankNodesRequest())
     assert json.loads(body)["app"] == asked.app
-
-
-def test_the_pages_that_it_links_to_are_there() -> None:
-    for path in re.findall(r"\]\(([\w/.-]+\.md)\)", README.read_text()):
-        assert (ROOT / path).is_file(), path
