@@ -19,7 +19,7 @@ PAGES = [
     ),
 ]
 _FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
-_LINK = re.compile(r"\]\((?!\w+:)([^)\s]+)\)")
+_LINK = re.compile(r"""(?:\]\(|src=")(?!\w+:)([^)"\s]+)""")
 
 
 @cache

@@ -6,7 +6,6 @@ import re
 
 import pytest
 
-from kongming.learning.registry import model_names
 from tests.docs.scripts import load
 from tests.docs.tables import ROOT
 
@@ -34,15 +33,6 @@ def test_no_block_that_shows_a_command_and_its_output_is_written_by_hand() -> No
         text = path.read_text()
         shown = len(re.findall(r"^```\n\$ ", text, re.MULTILINE))
         assert shown == len(re.findall(r"^<!-- transcript: ", text, re.MULTILINE)), path
-
-
-def test_the_training_in_the_readme_tried_the_models_of_today() -> None:
-    page = (ROOT / "README.md").read_text()
-    table = page.partition("$ kongming train")[2].partition("noise floor")[0]
-    shown = re.findall(r"^ ([A-Z][A-Z.]+) +\d", table, re.MULTILINE)
-    assert shown == [name for name in model_names() if name in shown]
-    # A stack is fitted only where more families of loads were run than the demo has.
-    assert set(model_names()) - set(shown) <= {"STACK"}
 
 
 def test_the_block_of_an_unknown_name_is_refused() -> None:
