@@ -132,7 +132,7 @@ fuzz: setup ## try damaged files, messages and requests on all that reads them (
 check: lint type imports test-c sanitize test thorough ## everything that a change must pass
 
 lock: setup ## write constraints.txt and requirements.lock anew, with the newest versions that fit
-	@rm -rf build/lock && $(BIN)/python -m venv build/lock
+	@rm -rf build/lock && $(BIN)/python -m venv --upgrade-deps build/lock
 	@build/lock/bin/pip install --quiet '.[all,dev]' scikit-build-core cmake ninja \
 		--group site --group packaging
 	@sed '/^[^#]/,$$d' constraints.txt > build/constraints.txt

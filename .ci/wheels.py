@@ -17,6 +17,7 @@ import sys
 import tempfile
 import tomllib
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from configparser import ConfigParser
 from pathlib import Path
 
@@ -41,16 +42,18 @@ def main() -> None:
     shutil.rmtree(DIST, ignore_errors=True)
     DIST.mkdir()
     sdist = DIST / build_sdist(str(DIST))
-    own = wheel(sdist, {})
-    wheels = [own]
-    if platform.machine() != "aarch64" and shutil.which(AARCH64["CC"]):
-        wheels.append(wheel(sdist, AARCH64))
-    else:
-        print(f"wheels: {AARCH64['CC']} is not installed, so there is none for aarch64.")
+    with ThreadPoolExecutor() as pool:
+        others = []
+        if platform.machine() != "aarch64" and shutil.which(AARCH64["CC"]):
+            others.append(pool.submit(wheel, sdist, AARCH64))
+        else:
+            print(f"{AARCH64['CC']} is not installed: no wheel for aarch64.")
+        own = wheel(sdist, {})
+        check_fingerprint(own)
+        wheels = [own, *(other.result() for other in others)]
     for path in wheels:
         check_contents(path)
     run("twine", "check", "--strict", *(str(path) for path in DIST.iterdir()))
-    check_fingerprint(own)
     for path in sorted(DIST.iterdir()):
         print(f"{path.relative_to(ROOT)}  {path.stat().st_size / 1e6:.1f} MB")
 
@@ -76,12 +79,11 @@ def wheel(sdist: Path, variables: dict[str, str]) -> Path:
         pip = ("pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation")
         run("python", "-m", *pip, "--wheel-dir", folder, str(sdist), **variables)
         (built,) = Path(folder).glob("*.whl")
-        before = set(DIST.iterdir())
-        run("auditwheel", "repair", "--wheel-dir", str(DIST), str(built))
-        (tagged,) = set(DIST.iterdir()) - before
-    if "manylinux" not in tagged.name:
-        sys.exit(f"{tagged.name} has no manylinux tag: its binary needs more than the C library.")
-    return tagged
+        run("auditwheel", "repair", "--wheel-dir", f"{folder}/tagged", str(built))
+        (tagged,) = Path(folder, "tagged").iterdir()
+        if "manylinux" not in tagged.name:
+            sys.exit(f"{tagged.name}: its binary needs more than the C library of a manylinux.")
+        return Path(shutil.move(tagged, DIST))
 
 
 def check_contents(path: Path) -> None:
