@@ -1,9 +1,11 @@
 """Generated tables of runs as clusters make them, with their true times.
 
 ``table(seed)`` draws a job on one machine type: from 3 to 15 configurations, 1 to 10 repeats; a
-memory cliff at few machines, a step at many, plateaus, waves, super- or sublinear speed-up, growth;
-noise that grows with the time, and outliers. ``contexts(seed)`` draws a job over several inputs and
-machine types, which share its law. Nothing here is fitted to any measured table.
+memory cliff at few machines (also below a superlinear speed-up), a step at many, plateaus, waves,
+steps, super- or sublinear speed-up, growth, a fastest count between; noise that grows with the
+time, and outliers, in some tables among most repeats. ``contexts(seed)`` draws a job over several inputs and
+machine types, which share its law and have a memory cliff each where its input says. Nothing here
+is fitted to any measured table. ``simulated.py`` makes tables in another way.
 """
 
 from __future__ import annotations
@@ -27,6 +29,10 @@ SHAPES = (
     "growth",
     "superlinear",
     "saturating",
+    "superlinear_cliff",
+    "steps",
+    "all_to_all",
+    "fastest_between",
 )
 
 COUNTS = (
@@ -42,14 +48,10 @@ COUNTS = (
 
 @dataclass(frozen=True, eq=False)
 class Generated:
-    """A table, the law that made it, and the name of its shape."""
+    """A table, and the name of its shape."""
 
     runs: Runs
-    law: Law
     shape: str
-
-    def truth(self, points: Points) -> Floats:
-        return self.law(points.machines, points.scale)
 
 
 def table(seed: int, shape: str | None = None) -> Generated:
@@ -74,7 +76,7 @@ def table(seed: int, shape: str | None = None) -> Generated:
     repeats = int(random.choice((1, 2, 3, 5, 5, 5, 10)))
     points = Points(np.repeat(machines, repeats), np.repeat(scale, repeats), np.ones(0))
     points = Points(points.machines, points.scale, np.ones(len(points)))
-    return Generated(measure(random, law, points, repeats), law, shape)
+    return Generated(measure(random, law, points, repeats), shape)
 
 
 def measure(random: np.random.Generator, law: Law, points: Points, repeats: int) -> Runs:
@@ -88,6 +90,11 @@ def measure(random: np.random.Generator, law: Law, points: Points, repeats: int)
     if random.random() < 0.35:
         slow = random.random(len(points)) < random.uniform(0.03, 0.35)
         logs = logs + np.where(slow, random.uniform(0.1, 0.9, len(points)), 0.0)
+    elif random.random() < 0.25 and repeats >= 5:
+        # Two or three of five repeats are slow at some configurations.
+        worst = np.repeat(random.random(len(points) // repeats) < 0.3, repeats)
+        slow = worst & (random.random(len(points)) < random.uniform(0.4, 0.6))
+        logs = logs + np.where(slow, random.uniform(0.2, 1.0, len(points)), 0.0)
     return Runs(points, truth * np.exp(logs))
 
 
@@ -98,6 +105,7 @@ def _law(random: np.random.Generator, shape: str, low: float, high: float, scale
     rest = random.dirichlet((1.0, 0.5, 0.5)) * (1.0 - parallel)
     size = float(np.exp(random.uniform(np.log(10.0), np.log(2000.0))))
     data = random.uniform(0.0, 1.0) if random.random() < 0.5 else 0.0
+    still = float(random.uniform(0.0, 1.0))
 
     def ernest(m: Floats, s: Floats, power: float = 1.0) -> Floats:
         fixed = rest[0] * (1.0 - data + data * s / scale)
@@ -106,11 +114,12 @@ def _law(random: np.random.Generator, shape: str, low: float, high: float, scale
             size * (fixed + parallel * (s / scale) * (middle / m) ** power + tree + linear)
         )
 
-    if shape == "low_cliff":
+    if shape in ("low_cliff", "superlinear_cliff"):
+        power = 1.0 if shape == "low_cliff" else random.uniform(1.1, 1.8)
         limit = scale / (low * random.uniform(1.05, 2.6))
         times, steep = float(np.exp(random.uniform(np.log(3.0), np.log(25.0)))), random.random()
         return lambda m, s: (
-            ernest(m, s)
+            ernest(m, s, power)
             * np.where(
                 s / m > limit,
                 times ** (1.0 - steep + steep * np.clip(s / m / limit, 1.0, 1.5)),
@@ -134,6 +143,19 @@ def _law(random: np.random.Generator, shape: str, low: float, high: float, scale
         return lambda m, s: (
             ernest(m, s) * (s / scale) ** (0.4 * more) + size * share * (m / high) ** power
         )
+    if shape == "steps":
+        # Nothing but waves of equal tasks, the last of which drags.
+        tasks, cores = random.uniform(1.5, 8.0) * high, float(random.integers(1, 9))
+        drag = random.uniform(0.0, 0.5)
+        part = size / (np.ceil(tasks / (middle * cores)) + drag)
+        return lambda m, s: part * (np.ceil(tasks * s / scale / (m * cores)) + drag)
+    if shape == "all_to_all":
+        share, squared = random.uniform(0.05, 0.5), random.random() < 0.5
+        messages = (lambda m: m**2) if squared else (lambda m: m * np.log1p(m))
+        return lambda m, s: ernest(m, s) + size * share * messages(m) / messages(high)
+    if shape == "fastest_between":
+        turn, power = middle * random.uniform(0.5, 1.8), random.uniform(0.8, 2.0)
+        return lambda m, s: size * ((s / scale) * turn / m + (m / turn) ** power / power + still)
     if shape == "superlinear":
         power = random.uniform(1.1, 2.0)
         return lambda m, s: ernest(m, s, power)
@@ -163,7 +185,8 @@ def contexts(
     seed: int, *, count: int | None = None, repeats: int | None = None
 ) -> GeneratedContexts:
     """Draw a job over ``count`` contexts: input size, a parameter, a machine type with its cores
-    and memory. Times are additive in logs but for a memory cliff, serial work, an interaction."""
+    and memory (told in some tables by the type alone). Times are additive in logs but for a memory
+    cliff, serial work, an interaction."""
     random = np.random.default_rng([seed, 71])
     count = count or int(random.integers(4, 21))
     repeats = repeats or int(random.choice((1, 3, 5)))
@@ -178,7 +201,15 @@ def contexts(
     per_core, needs = random.uniform(0.5, 1.0), random.uniform(0.3, 2.5)
     speed = {name: float(np.exp(0.15 * random.standard_normal())) for name in TYPES}
     together, spill = 0.1 * random.standard_normal(), random.uniform(1.0, 6.0)
-    fixed = random.uniform(0.0, 0.2)
+    fixed, steep, told = random.uniform(0.0, 0.2), 0.0, True
+    kept = np.zeros(len(parameters))
+    if random.random() < 0.6:
+        # The larger inputs exceed the memory of the fewest machines, the smaller ones do not.
+        spill = float(np.exp(random.uniform(np.log(2.0), np.log(20.0))))
+        memory = float(np.median([TYPES[name][1] for name in types]))
+        needs = memory * counts[0] * random.uniform(1.02, 1.9) / sizes[random.integers(1, 4)]
+        steep, told = random.random(), random.random() < 0.6
+        kept = np.log(parameters) - np.log(5.0) if random.random() < 0.3 else kept
     rows: list[tuple[float, float, float, str, float, float]] = []
     truth: list[float] = []
     for size, parameter, name in chosen:
@@ -187,7 +218,9 @@ def contexts(
         work = (size / 20.0) ** growth * (parameter / 5.0) ** effect * (4.0 / cores) ** per_core
         work *= np.exp(together * np.log(size / 20.0) * np.log(parameter / 5.0))
         seconds = base(used, np.ones(1)) * work * speed[name]
-        seconds = seconds * np.where(size * needs / used > memory, spill, 1.0)
+        full = size * needs * np.exp(kept[parameters.index(parameter)]) / used / memory
+        exponent = 1.0 - steep + steep * np.clip(full, 1.0, 1.5)
+        seconds = seconds * np.where(full > 1.0, spill**exponent, 1.0)
         seconds = seconds + fixed * float(np.median(base(counts, np.ones(1))))
         for machines, time in zip(used, seconds, strict=True):
             rows += [(machines, size, parameter, name, cores, memory)] * repeats
@@ -195,6 +228,6 @@ def contexts(
     values = np.array(truth)
     points = Points(np.array([row[0] for row in rows]), np.ones(len(rows)), np.ones(len(rows)))
     runs = measure(random, lambda m, s: values, points, repeats)
-    names = ("size_gb", "parameter", "type", "cores", "memory_gb")
+    names = ("size_gb", "parameter", "type", *(("cores", "memory_gb") if told else ()))
     columns = {name: tuple(row[i + 1] for row in rows) for i, name in enumerate(names)}
     return GeneratedContexts(runs, columns)
