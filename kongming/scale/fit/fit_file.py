@@ -16,7 +16,7 @@ from kongming.scale.fit.neighbours import NeighbourFit
 from kongming.scale.fit.power import PowerFit
 from kongming.scale.fit.residuals import ResidualFit, Shape
 from kongming.scale.fit.spark_replay import ReplayFit, Step
-from kongming.scale.fit.stack import BACKBONE, LeftOut, StackFit
+from kongming.scale.fit.stack import ANCHOR, BACKBONE, LeftOut, StackFit
 from kongming.scale.fit.terms import term
 from kongming.scale.fit.validation import Fit
 from kongming.sealed_document import finite, positive
@@ -100,19 +100,22 @@ def _stack(document: Mapping[str, Any]) -> StackFit:
     places = read_floats(document["places"]).reshape(-1, 4)
     errors = read_floats(document["errors"]).reshape(-1, len(names))
     residuals, alone = read_floats(document["residuals"]), int(document["alone"])
+    # Files of a stack without an anchor have the average's errors as its residuals.
+    averaged = read_floats(document.get("averaged", (-residuals).tolist()))
     ends, own = read_floats(document["ends"]), read_floats(document["own"])
     n = len(residuals)
-    if len(places) != n or len(errors) != n or not 0 <= alone <= n:
+    if {len(places), len(errors), len(averaged)} != {n} or not 0 <= alone <= n:
         raise ValueError("places")
     if ends.shape != (2, 2) or own.ndim != 2 or own.shape[1] != 3:
         raise ValueError("ends")
-    if not {BACKBONE, "cliff"} <= set(names):
+    if not {BACKBONE, ANCHOR} <= set(names):
         raise ValueError("members")
     members = tuple(read_fit(str(entry["kind"]), entry["fit"]) for entry in entries)
     prior = np.array([positive(entry["prior"]) for entry in entries])
     if not isinstance(members[names.index(BACKBONE)], ErnestFit):
         raise ValueError("members")
-    return StackFit(names, prior, members, ends, LeftOut(places, errors, residuals, alone), own)
+    left = LeftOut(places, errors, averaged, residuals, alone)
+    return StackFit(names, prior, members, ends, left, own)
 
 
 def read_ernest(document: Mapping[str, Any]) -> ErnestFit:

@@ -17,7 +17,7 @@ from kongming.scale.fit.model import Ranges, ScaleModel
 from kongming.scale.fit.nearest import NearestFit, fit_amdahl, fit_nearest
 from kongming.scale.fit.residuals import ResidualFit
 from kongming.scale.fit.spread import CALIBRATED_AT, Spread, measure_spread
-from kongming.scale.fit.stack import FOLDS, StackFit, averages, fit_stack, weights_at
+from kongming.scale.fit.stack import FOLDS, StackFit, fit_stack
 from kongming.scale.fit.stack_spread import StackSpread, measure_stack_spread
 from kongming.scale.fit.terms import DEFAULT, SETUP, Term, Terms, term
 from kongming.scale.fit.validation import (
@@ -215,7 +215,7 @@ def _of_stack(fit: StackFit, runs: Runs) -> _Judged:
     """Judge a stack by what it left out when it was fitted."""
     left, alone = fit.left, fit.left.alone
     reason = "the average of all forms: there are too few configurations to leave any out"
-    errors = averages(left.errors, weights_at(left.places, fit.prior, left))
+    errors = fit.left_out_errors()
     order = np.concatenate([np.empty(0), *folds_of(runs.count, FOLDS)]).astype(np.intp)
     if not alone:
         order, errors = np.arange(runs.count), np.log(fit.predict(runs.configurations))

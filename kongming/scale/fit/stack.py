@@ -9,6 +9,11 @@ largest machine count is answered by what predicted the largest counts from the 
 
 The average is an interquantile mean: the outer ``TRIM`` of the weight on each side is left out, as
 one form that is thrown off may be wrong by any factor.
+
+The answer lies between relative Ernest (``ANCHOR``) and that average: as far along as the average
+was nearer than the anchor to what was left out near the question, by a ridge regression through
+``TRUST`` (Breiman 1996 with two members). Where the runs do not tell, the answer is that of a model
+of four terms, which varies little.
 """
 
 from __future__ import annotations
@@ -28,7 +33,7 @@ from kongming.scale.fit.terms import Term
 from kongming.scale.fit.validation import Fit, folds_of, largest_out, repeat_noise
 from kongming.scale.points import Points, Runs
 
-POWER = 0.5
+POWER = 1.5
 """Exponent of the errors for each left-out configuration at the question."""
 
 TRIM = 0.35
@@ -38,6 +43,16 @@ and of how far each was beyond the training runs."""
 
 CLIPPED = 1.0
 """Errors (in logs) above this are alike: the form is wrong there."""
+
+ANCHOR = "ernest-relative"
+TRUST, TRUST_SIZE = 0.35, 0.03
+"""Share of the way from the anchor to the average that is taken without evidence, and the squared
+distance between the two (in logs) on left-out configurations that weighs as much."""
+
+TRUST_REACH = (1.0, 1.0, 0.3, 0.3)
+"""As ``REACH``, for that share."""
+
+TRUST_CLIPPED = 0.5
 
 OWN_REACH = 0.05
 """Distance (in logs) within which a configuration's own runs correct the average."""
@@ -63,12 +78,14 @@ terms, with a step where there is a cliff."""
 class LeftOut:
     """What was left out: ``places`` (n, 4) are logs of machines and scale, and how far (in logs)
     each was beyond the training runs; ``errors`` (n, forms) logs of predicted over typical time;
-    ``residuals`` (n,) logs of typical over the stack's prediction, in which the configuration
-    itself had no part. The first ``alone`` are configurations that were left out one by one (or in
-    folds), the others were left out with the largest machine counts."""
+    ``averaged`` (n,) logs of the forms' average over typical, and ``residuals`` (n,) logs of
+    typical over the stack's prediction, in both of which the configuration itself had no part. The
+    first ``alone`` are configurations that were left out one by one (or in folds), the others were
+    left out with the largest machine counts."""
 
     places: Floats
     errors: Floats
+    averaged: Floats
     residuals: Floats
     alone: int
 
@@ -104,7 +121,8 @@ class StackFit:
         near = _nearness(places, self.left.places)
         weights = _weights(near, self.prior, self.left)
         logs = self.logs(points)
-        values = averages(logs, weights) + _correction(places, self.own)
+        trusted = _trusted(places, self.left, self.anchor)
+        values = _drawn(logs, weights, trusted, self.anchor) + _correction(places, self.own)
         return values, _uncertainty(places, near, logs, values, weights, self.left)
 
     def logs(self, points: Points) -> Floats:
@@ -112,8 +130,25 @@ class StackFit:
         return np.log(np.column_stack([member.predict(points) for member in self.members]))
 
     def weights(self, points: Points) -> Floats:
-        """(n, k) weights of the members; each row adds up to 1."""
-        return weights_at(places_of(points, self.ends), self.prior, self.left)
+        """(n, k) weights of the members, the anchor's with what is not trusted to the average; each
+        row adds up to 1."""
+        places = places_of(points, self.ends)
+        weights = _weights(_nearness(places, self.left.places), self.prior, self.left)
+        trusted = _trusted(places, self.left, self.anchor)[:, None]
+        return np.asarray(
+            trusted * weights + (1.0 - trusted) * (np.arange(len(self.names)) == self.anchor)
+        )
+
+    def left_out_errors(self) -> Floats:
+        """(n,) logs of predicted over typical of what was left out, with the weights as they are:
+        the configuration itself had a part in them."""
+        left = self.left
+        weights = _weights(_nearness(left.places, left.places), self.prior, left)
+        return _drawn(left.errors, weights, _trusted(left.places, left, self.anchor), self.anchor)
+
+    @property
+    def anchor(self) -> int:
+        return self.names.index(ANCHOR)
 
     @property
     def backbone(self) -> ErnestFit:
@@ -130,7 +165,7 @@ class StackFit:
         left = self.left
         near = _others(left)
         weights = _weights(near, self.prior, left)
-        values = averages(left.errors, weights)
+        values = -left.residuals
         return _uncertainty(left.places, near, left.errors, values, weights, left)
 
     def document(self) -> dict[str, Any]:
@@ -142,6 +177,7 @@ class StackFit:
             "ends": self.ends.tolist(),
             "places": self.left.places.tolist(),
             "errors": self.left.errors.tolist(),
+            "averaged": self.left.averaged.tolist(),
             "residuals": self.left.residuals.tolist(),
             "alone": self.left.alone,
             "own": self.own.tolist(),
@@ -175,10 +211,15 @@ def fit_stack(runs: Runs, terms: Sequence[Term], items: float | None = None) -> 
     left_out = LeftOut(
         places=np.vstack([np.empty((0, 4)), *places]),
         errors=predicted - measured[:, None],
+        averaged=np.empty(0),
         residuals=np.empty(0),
         alone=runs.count if runs.count > 2 else 0,
     )
-    residuals = -averages(left_out.errors, _weights(_others(left_out), prior, left_out))
+    anchor = names.index(ANCHOR)
+    weights = _weights(_others(left_out), prior, left_out)
+    left_out = replace(left_out, averaged=averages(left_out.errors, weights))
+    trusted = _trust(_others(left_out, TRUST_REACH), left_out, anchor)
+    residuals = -_drawn(left_out.errors, weights, trusted, anchor)
     fit = StackFit(
         names=names,
         prior=prior,
@@ -218,11 +259,6 @@ def places_of(points: Points, ends: Floats) -> Floats:
     return np.column_stack([logs, beyond])
 
 
-def weights_at(places: Floats, prior: Floats, left: LeftOut) -> Floats:
-    """(n, k) weights of the forms for questions at ``places`` (n, 4)."""
-    return _weights(_nearness(places, left.places), prior, left)
-
-
 def averages(logs: Floats, weights: Floats) -> Floats:
     """(n,) interquantile means of ``logs`` (n, k) by ``weights`` (n, k)."""
     order = np.argsort(logs, axis=1)
@@ -232,6 +268,26 @@ def averages(logs: Floats, weights: Floats) -> Floats:
     inner = np.maximum(inner, 0.0)
     values = np.take_along_axis(logs, order, axis=1)
     return np.asarray(np.sum(inner * values, axis=1) / np.sum(inner, axis=1), dtype=np.float64)
+
+
+def _drawn(logs: Floats, weights: Floats, trusted: Floats, anchor: int) -> Floats:
+    """(n,) averages of ``logs`` (n, k), drawn towards the anchor's."""
+    return (1.0 - trusted) * logs[:, anchor] + trusted * averages(logs, weights)
+
+
+def _trusted(places: Floats, left: LeftOut, anchor: int) -> Floats:
+    return _trust(_nearness(places, left.places, TRUST_REACH), left, anchor)
+
+
+def _trust(near: Floats, left: LeftOut, anchor: int) -> Floats:
+    """(n,) share of the way from the anchor to the average that would have been best near each
+    question."""
+    own = left.errors[:, anchor]
+    way, needed = (
+        np.clip(each, -TRUST_CLIPPED, TRUST_CLIPPED) for each in (left.averaged - own, -own)
+    )
+    share = (near @ (way * needed) + TRUST * TRUST_SIZE) / (near @ way**2 + TRUST_SIZE)
+    return np.clip(share, 0.0, 1.0)
 
 
 def _uncertainty(
@@ -252,16 +308,16 @@ def _uncertainty(
     )
 
 
-def _others(left: LeftOut) -> Floats:
+def _others(left: LeftOut, reach: tuple[float, ...] = REACH) -> Floats:
     """(n, n) nearness of what was left out, 0 for the same configuration."""
-    near = _nearness(left.places, left.places)
+    near = _nearness(left.places, left.places, reach)
     same = np.all(np.abs(left.places[:, None, :2] - left.places[None, :, :2]) < 1e-9, axis=2)
     return np.where(same, 0.0, near)
 
 
-def _nearness(places: Floats, others: Floats) -> Floats:
+def _nearness(places: Floats, others: Floats, reach: tuple[float, ...] = REACH) -> Floats:
     """(n, m) how much each of ``others`` counts at each of ``places``, up to 1."""
-    steps = (places[:, None, :] - others[None, :, :]) / np.array(REACH)
+    steps = (places[:, None, :] - others[None, :, :]) / np.array(reach)
     return np.asarray(1.0 / (1.0 + np.sum(steps**2, axis=2)), dtype=np.float64)
 
 
