@@ -3,9 +3,9 @@
 ``table(seed)`` draws a job on one machine type: from 3 to 15 configurations, 1 to 10 repeats; a
 memory cliff at few machines (also below a superlinear speed-up), a step at many, plateaus, waves,
 steps, super- or sublinear speed-up, growth, a fastest count between; noise that grows with the
-time, and outliers, in some tables among most repeats. ``contexts(seed)`` draws a job over several inputs and
-machine types, which share its law and have a memory cliff each where its input says. Nothing here
-is fitted to any measured table. ``simulated.py`` makes tables in another way.
+time, and outliers, in some tables among most repeats. ``contexts(seed)`` draws a job over several
+inputs and machine types, which share its law and have a memory cliff each where its input says.
+Nothing here is fitted to any measured table. ``simulated.py`` makes tables in another way.
 """
 
 from __future__ import annotations
