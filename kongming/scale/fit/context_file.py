@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 
 from kongming.arrays import Floats
+from kongming.scale.fit.context_cliff import ContextCliff
 from kongming.scale.fit.context_columns import Column, Value
 from kongming.scale.fit.context_model import ContextModel, ContextSpread, inputs_of
+from kongming.scale.fit.context_own import OwnFits
 from kongming.scale.fit.context_process import START, Process
 from kongming.scale.fit.fit_file import read_ernest, read_floats, read_ranges
 from kongming.scale.points import Points
@@ -33,6 +35,8 @@ def context_document(model: ContextModel) -> dict[str, Any]:
         "extra": process.extra.tolist(),
         "sizes": process.sizes.tolist(),
         "trend": model.trend.document(),
+        "cliff": None if model.cliff is None else model.cliff.document(),
+        "own": model.own.document(),
         "center": model.center,
         "ranges": model.ranges.document(),
         "known": model.known.document(),
@@ -72,6 +76,8 @@ def read_context(document: Mapping[str, Any]) -> ContextModel:
         contexts=contexts,
         points=points,
         trend=read_ernest(document["trend"]),
+        cliff=_cliff(document.get("cliff"), columns),
+        own=_own(document.get("own"), len(contexts)),
         process=Process.of(inputs, values, noise, extra, sizes),
         center=center,
         ranges=read_ranges(document["ranges"]),
@@ -82,6 +88,40 @@ def read_context(document: Mapping[str, Any]) -> ContextModel:
         group=None if document["group"] is None else str(document["group"]),
         type_column=None if of_type is None else str(of_type),
     )
+
+
+def _cliff(document: Mapping[str, Any] | None, columns: tuple[Column, ...]) -> ContextCliff | None:
+    if document is None:
+        return None
+    over, under, by = (
+        None if document[key] is None else int(document[key]) for key in ("over", "under", "by")
+    )
+    for place in (over, under):
+        if place is not None and not (0 <= place < len(columns) and columns[place].log):
+            raise ValueError("cliff")
+    if by is not None and not (0 <= by < len(columns) and columns[by].names):
+        raise ValueError("cliff")
+    ends = {
+        str(name): (finite(inside), finite(beyond))
+        for name, (inside, beyond) in document["ends"].items()
+    }
+    if any(inside >= beyond for inside, beyond in ends.values()):
+        raise ValueError("cliff")
+    return ContextCliff(over, under, by, ends, finite(document["jump"]))
+
+
+def _own(document: Mapping[str, Any] | None, contexts: int) -> OwnFits:
+    """Files of earlier models over contexts have no fits of each alone."""
+    if document is None:
+        none = np.empty(0)
+        return OwnFits((None,) * contexts, np.empty((0, 4)), np.empty(0, np.intp), none, none)
+    fits = tuple(None if fit is None else read_ernest(fit) for fit in document["fits"])
+    places = read_floats(document["places"]).reshape(-1, 4)
+    owner = np.array(document["owner"], dtype=np.intp)
+    way, needed = read_floats(document["way"]), read_floats(document["needed"])
+    if len(fits) != contexts or {len(places), len(owner), len(way)} != {len(needed)}:
+        raise ValueError("own")
+    return OwnFits(fits, places, owner, way, needed)
 
 
 def _column(document: Mapping[str, Any]) -> Column:

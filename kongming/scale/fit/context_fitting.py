@@ -12,14 +12,14 @@ from threadpoolctl import threadpool_limits
 from kongming.arrays import Floats
 from kongming.records.errors import InputError
 from kongming.scale.fit.context_columns import Column
+from kongming.scale.fit.context_common import Together, fit_common
+from kongming.scale.fit.context_comparison import compare_own
 from kongming.scale.fit.context_model import ContextModel, ContextSpread, inputs_of
-from kongming.scale.fit.context_process import fit_process, thin
-from kongming.scale.fit.ernest import FLOOR, ErnestFit, fit_ernest
+from kongming.scale.fit.context_process import thin
+from kongming.scale.fit.ernest import ErnestFit, fit_ernest
 from kongming.scale.fit.fitting import Settings
 from kongming.scale.fit.model import Ranges
-from kongming.scale.fit.robust import solve_robust
 from kongming.scale.fit.spread import CALIBRATED_AT
-from kongming.scale.fit.terms import Term, matrix
 from kongming.scale.fit.validation import held_out, noise_floor_pct
 from kongming.scale.points import Integers, Points, Runs
 from kongming.scale.table import ContextTable
@@ -27,7 +27,6 @@ from kongming.scale.table import ContextTable
 MOST = 600
 """Maximum number of configurations of the process; of more, some are used (``thin``)."""
 
-ROUNDS = 4
 ALONE_LEAST = 4
 """Minimum number of configurations of a context that is judged alone as well."""
 
@@ -62,8 +61,6 @@ def _fit(table: ContextTable, settings: Settings) -> ContextModel:
     parts = [table.runs.take(table.owner == i) for i in range(len(table.contexts))]
     owner = np.concatenate([np.full(part.count, i) for i, part in enumerate(parts)])
     points = _joined([part.configurations for part in parts])
-    seconds = np.concatenate([part.typical for part in parts])
-    repeats = np.concatenate([part.repeats for part in parts])
     columns = tuple(
         Column.of(name, [context[i] for context in table.contexts])
         for i, name in enumerate(table.columns)
@@ -71,15 +68,23 @@ def _fit(table: ContextTable, settings: Settings) -> ContextModel:
     center = float(np.mean(np.log(points.machines)))
     inputs = inputs_of(columns, table.contexts, points, owner, center)
     kept = thin(inputs, MOST)
-    inputs, owner, points = inputs.take(kept), owner[kept], points.take(kept)
-    seconds, repeats = seconds[kept], repeats[kept]
-    trend = _trend(points, seconds, owner, settings.terms.terms, settings.items)
-    values = np.log(seconds / trend.predict(points))
-    # Half of the noise of a run is of its day, which its repeats share.
-    process = fit_process(inputs, values, 0.5 + 0.5 / repeats)
-    alone = process.left_out([np.array([i]) for i in range(len(owner))])
+    data = Together(
+        columns=columns,
+        contexts=table.contexts,
+        inputs=inputs.take(kept),
+        points=points.take(kept),
+        seconds=np.concatenate([part.typical for part in parts])[kept],
+        repeats=np.concatenate([part.repeats for part in parts])[kept],
+        terms=settings.terms.terms,
+        items=settings.items,
+    )
+    owner = data.inputs.owner
+    trend, cliff, process = fit_common(data)
     groups = [np.flatnonzero(owner == i) for i in np.unique(owner)]
     without = process.left_out(groups)
+    place = np.full(len(points), -1)
+    place[kept] = np.arange(len(kept))
+    own, alone = compare_own(data, parts, place, process)
     report = _report(table, columns, parts, owner, alone[0], without[0], trend, settings)
     report["coverage"]["measured"] = float(np.mean(_standardised(alone) <= _NORMAL))
     known, new = _spread(alone, len(owner)), _spread(without, len(groups))
@@ -88,9 +93,11 @@ def _fit(table: ContextTable, settings: Settings) -> ContextModel:
     return ContextModel(
         columns=columns,
         contexts=table.contexts,
-        points=points,
+        points=data.points,
         trend=trend,
+        cliff=cliff,
         process=process,
+        own=own,
         center=center,
         ranges=Ranges.of(table.runs),
         known=known,
@@ -100,28 +107,6 @@ def _fit(table: ContextTable, settings: Settings) -> ContextModel:
         group=table.group,
         type_column=table.type_column,
     )
-
-
-def _trend(
-    points: Points, seconds: Floats, owner: Integers, terms: Sequence[Term], items: float | None
-) -> ErnestFit:
-    """Fit the terms' common curve: each context's times are divided by its own level, and levels
-    and curve are estimated in turns."""
-    A = matrix(terms, points, items)
-    logs = np.log(seconds)
-    level = np.array([logs[owner == i].mean() for i in range(owner.max() + 1)])
-    coef = np.zeros(A.shape[1])
-    least = 1e-12
-    for _ in range(ROUNDS):
-        relative = np.exp(logs - level[owner])
-        coef = solve_robust(A, relative, np.ones(len(logs)))
-        least = FLOOR * float(relative.min())
-        left = logs - np.log(np.maximum(A @ coef, least))
-        level = np.array(
-            [np.median(left[owner == i]) if (owner == i).any() else 0.0 for i in range(len(level))]
-        )
-    scale = float(np.exp(np.mean(level)))
-    return ErnestFit(tuple(terms), coef * scale, items, True, least * scale)
 
 
 def _standardised(left_out: tuple[Floats, Floats]) -> Floats:

@@ -10,6 +10,7 @@ import numpy as np
 from scipy.special import stdtr, stdtrit
 
 from kongming.arrays import Floats
+from kongming.scale.fit.context_cliff import ContextCliff, Step, step_at
 from kongming.scale.fit.context_columns import (
     Column,
     Context,
@@ -18,6 +19,7 @@ from kongming.scale.fit.context_columns import (
     describe,
     show,
 )
+from kongming.scale.fit.context_own import OwnFits, away_from, places_in
 from kongming.scale.fit.context_process import Inputs, Process
 from kongming.scale.fit.ernest import ErnestFit
 from kongming.scale.fit.model import Ranges, ScaleModel
@@ -39,16 +41,34 @@ STEEPEST = 2.0
 
 
 @dataclass(frozen=True, eq=False, slots=True)
+class Own:
+    """The own fit of a context, its configurations, and what was left out of all."""
+
+    fit: ErnestFit
+    points: Points
+    owner: int
+    fits: OwnFits
+    ends: tuple[float, float]
+
+    def untrusted(self, points: Points) -> Floats:
+        """(n,) share of the way back from the common model to the own fit."""
+        trusted = self.fits.trust(places_in(points, self.points, self.ends), self.owner)
+        return (1.0 - trusted) * away_from(points, self.points)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
 class ContextFit:
     """The model at one context: ``numbers`` (p,) its encoded columns, ``owner`` its number among
     the contexts that were run, -1 without runs. ``center`` is the mean log of machines; ``beyond``
     how far (in logs) the context's numbers lie outside those that were run."""
 
     trend: ErnestFit
+    step: Step | None
     process: Process
     center: float
     numbers: Floats
     owner: int
+    own: Own | None = None
     beyond: float = 0.0
 
     kind = "contexts"
@@ -61,13 +81,25 @@ class ContextFit:
 
     def predict(self, points: Points) -> Floats:
         """(n,) seconds per iteration."""
-        mean = self.process.mean(self.inputs(points))
+        common = np.log(self._common(points)) + self.process.mean(self.inputs(points))
+        way = self._from_own(points, common)
         least, most = self.limits(points)
-        return np.clip(self.trend.predict(points) * np.exp(np.clip(mean, -300, 300)), least, most)
+        return np.clip(np.exp(np.clip(common - way, -600, 600)), least, most)
+
+    def _from_own(self, points: Points, common: Floats) -> Floats:
+        """(n,) what the context's own fit takes off the log of the common model's prediction."""
+        if self.own is None:
+            return np.zeros(len(points))
+        return self.own.untrusted(points) * (common - np.log(self.own.fit.predict(points)))
+
+    def _common(self, points: Points) -> Floats:
+        """(n,) seconds of the terms and the cliff."""
+        jump = 0.0 if self.step is None else self.step.jump * self.step.share(points)
+        return np.asarray(self.trend.predict(points) * np.exp(jump))
 
     def limits(self, points: Points) -> tuple[Floats, Floats]:
         """(n,) least and most seconds per iteration that the runs allow; see ``FURTHEST``."""
-        values, trend = self.process.values, self.trend.predict(points)
+        values, trend = self.process.values, self._common(points)
         further = np.log(FURTHEST) + min(STEEPEST * self.beyond, 300.0)
         return trend * np.exp(values.min() - further), trend * np.exp(values.max() + further)
 
@@ -78,7 +110,11 @@ class ContextFit:
             known.min() - at.machines, 0.0
         )
         noise = self.process.sizes[7] ** 2
-        return np.asarray(self.process.variance(at) + noise + BEYOND * beyond**2)
+        unsure = np.zeros(len(points))
+        if self.step is not None:
+            share = self.step.share(points)
+            unsure = self.step.jump**2 * share * (1.0 - share)
+        return np.asarray(self.process.variance(at) + noise + BEYOND * beyond**2 + unsure)
 
     def document(self) -> dict[str, Any]:
         """Return what tells the context; the model itself is in the document of all contexts."""
@@ -123,7 +159,9 @@ class ContextModel:
     contexts: tuple[Context, ...]
     points: Points
     trend: ErnestFit
+    cliff: ContextCliff | None
     process: Process
+    own: OwnFits
     center: float
     ranges: Ranges
     known: ContextSpread
@@ -155,7 +193,24 @@ class ContextModel:
         )
         numbers = encode(self.columns, [varied])[0]
         beyond = sum(self._beyond(i, value) for i, value in enumerate(varied))
-        return ContextFit(self.trend, self.process, self.center, numbers, owner, beyond)
+        step = step_at(self.cliff, context)
+        return ContextFit(
+            self.trend,
+            step,
+            self.process,
+            self.center,
+            numbers,
+            owner,
+            self._own_at(owner),
+            beyond,
+        )
+
+    def _own_at(self, owner: int) -> Own | None:
+        fit = None if owner < 0 else self.own.fits[owner]
+        if fit is None:
+            return None
+        mine = self.points.take(self.process.inputs.owner == owner)
+        return Own(fit, mine, owner, self.own, self.ranges.machines) if len(mine) else None
 
     def _varies(self, place: int) -> bool:
         return len({context[place] for context in self.contexts}) > 1

@@ -11,6 +11,7 @@ form (section 5.4.2 there), with the sizes of the parts kept.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
@@ -53,7 +54,7 @@ class Inputs:
     def __len__(self) -> int:
         return len(self.machines)
 
-    def take(self, index: Integers) -> Inputs:
+    def take(self, index: Any) -> Inputs:
         return Inputs(self.machines[index], self.numbers[index], self.owner[index])
 
 
@@ -80,6 +81,16 @@ class Process:
         inverse = cho_solve(cho_factor(covariance, lower=True), np.eye(len(values)))
         return cls(inputs, values, noise, extra, sizes, inverse, inverse @ values)
 
+    def take(self, index: Any) -> Process:
+        """Return the same process over some of its points."""
+        return Process.of(
+            self.inputs.take(index),
+            self.values[index],
+            self.noise[index],
+            self.extra[index],
+            self.sizes,
+        )
+
     def mean(self, at: Inputs) -> Floats:
         """(m,) predicted values."""
         return np.asarray(_covariance(at, self.inputs, self.sizes) @ self.dual)
@@ -101,10 +112,13 @@ class Process:
         the points' own noise."""
         residuals, variances = np.zeros(len(self.values)), np.ones(len(self.values))
         for fold in folds:
-            covariance = np.linalg.inv(self.inverse[np.ix_(fold, fold)])
-            residuals[fold] = covariance @ self.dual[fold]
-            variances[fold] = np.diag(covariance)
+            residuals[fold], variances[fold] = self.left_out_fold(fold)
         return residuals, variances
+
+    def left_out_fold(self, fold: Integers) -> tuple[Floats, Floats]:
+        """The same of the points of one fold alone."""
+        covariance = np.linalg.inv(self.inverse[np.ix_(fold, fold)])
+        return np.asarray(covariance @ self.dual[fold]), np.asarray(np.diag(covariance))
 
 
 def fit_process(inputs: Inputs, values: Floats, noise: Floats) -> Process:
