@@ -1,11 +1,11 @@
 """Generated tables: the stack beside each of its forms, and one model over contexts.
 
-    python benchmarks/scale/stacking.py [--tables 300] [--contexts 40] [--seed 100000]
+    python benchmarks/scale/stacking.py [--tables 300] [--contexts 40] [--seed 100000] [--simulated]
 
 Prints one JSON document. Each table (``generated.py``) is asked for its largest machine counts
 (one, a third, half of them left out) and for single counts that are left out; an error is the mean
 of |predicted / measured - 1| at what was left out. The factors of the stack were chosen with seeds
-below 3000: prove it with others.
+below 50000 of ``generated.py``: prove it with others, or with ``--simulated``.
 """
 
 from __future__ import annotations
@@ -13,16 +13,24 @@ from __future__ import annotations
 import argparse
 import json
 from collections import defaultdict
+from collections.abc import Iterable
 from typing import Any
 
+import generated
 import numpy as np
-from generated import GeneratedContexts, contexts, table
+import simulated
+from generated import Generated, GeneratedContexts
+from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from kongming.arrays import Floats
+from kongming.scale.fit.context_columns import show
 from kongming.scale.fit.context_fitting import fit_contexts
+from kongming.scale.fit.context_model import ContextModel
 from kongming.scale.fit.ernest import fit_ernest
 from kongming.scale.fit.fitting import Settings
+from kongming.scale.fit.model import Ranges, ScaleModel
+from kongming.scale.fit.nearest import fit_amdahl
 from kongming.scale.fit.stack import fit_stack
 from kongming.scale.fit.stack_spread import measure_stack_spread
 from kongming.scale.fit.terms import read_terms
@@ -30,8 +38,18 @@ from kongming.scale.points import Runs
 from kongming.scale.table import ContextTable
 
 TERMS = read_terms("default", items=None)
-PLAIN = ("ernest", "ernest-relative", "nearest", "power-law", "universal-scalability")
+PLAIN = (
+    "ernest-relative",
+    "ernest",
+    "amdahl",
+    "universal-scalability",
+    "power-law",
+    "nearest",
+)
 """Single forms that are not of this project's making."""
+
+ENDS = ("lower", "upper")
+LEAST_ERROR = 0.005
 
 
 def questions(runs: Runs, random: np.random.Generator) -> list[tuple[str, Runs, Runs]]:
@@ -53,67 +71,99 @@ def questions(runs: Runs, random: np.random.Generator) -> list[tuple[str, Runs, 
 
 
 def judge(training: Runs, left: Runs) -> tuple[dict[str, float], float]:
-    """Return the errors of the stack and of its forms, and the share of runs in the interval."""
+    """Return the errors of the stack, of its forms and of Amdahl's law, and the share of runs in
+    the interval."""
     fit = fit_stack(training, TERMS.terms)
-    spread = measure_stack_spread(training, fit)
+    model = ScaleModel(fit, measure_stack_spread(training, fit), Ranges.of(training), {})
     points, truth = left.configurations, left.typical
-    logs, parts = fit.answer(points)
-    errors = {"stack": _error(np.exp(logs), truth)}
+    answers = [model.predict(at) for at in points.configurations()]
+    errors = {"stack": _error(np.array([answer.median for answer in answers]), truth)}
     for name, values in zip(fit.names, np.exp(fit.logs(points)).T, strict=True):
         errors[name] = _error(values, truth)
-    limit = np.array([np.log(spread.factor(float(each), 0.9)) for each in spread.of(parts)])
-    away = np.abs(np.log(left.unit_seconds) - logs[left.owner])
-    return errors, float(np.mean(away <= limit[left.owner]))
+    errors["amdahl"] = _error(fit_amdahl(training).predict(points), truth)
+    lower, upper = (np.array([getattr(each, end) for each in answers]) for end in ENDS)
+    times = left.unit_seconds
+    held = (times >= lower[left.owner]) & (times <= upper[left.owner])
+    return errors, float(np.mean(held))
 
 
 def _error(predicted: Floats, truth: Floats) -> float:
     return float(np.mean(np.abs(predicted / truth - 1.0)))
 
 
-def of_tables(count: int, seed: int) -> dict[str, Any]:
+def of_tables(made: Iterable[Generated], seed: int) -> dict[str, Any]:
     """Compare over tables: the mean over each table's questions counts once."""
     by_table: list[dict[str, float]] = []
     by_kind: dict[str, list[dict[str, float]]] = defaultdict(list)
+    by_shape: dict[str, list[dict[str, float]]] = defaultdict(list)
     held: dict[str, list[float]] = defaultdict(list)
-    for number in range(seed, seed + count):
+    for number, one in enumerate(made):
         errors = []
-        for kind, training, left in questions(table(number).runs, np.random.default_rng(number)):
+        for kind, training, left in questions(one.runs, np.random.default_rng(seed + number)):
             error, share = judge(training, left)
             errors.append(error)
             by_kind[kind].append(error)
+            by_shape[f"{one.shape} {kind}"].append(error)
             held[kind].append(share)
-        if not errors:
-            continue
-        by_table.append(
-            {name: float(np.mean([error[name] for error in errors])) for name in errors[0]}
-        )
+            held[f"{one.shape} {kind}"].append(share)
+        if errors:
+            by_table.append(
+                {name: float(np.mean([error[name] for error in errors])) for name in errors[0]}
+            )
     means = {name: _mean(by_table, name) for name in by_table[0]}
-    ratios = np.array([each["stack"] / max(each["ernest-relative"], 1e-6) for each in by_table])
     singles = {name: mean for name, mean in means.items() if name != "stack"}
+    # What choosing the form in hindsight would reach: for each shape and kind, for each question.
+    rows = [row for each in by_shape.values() for row in each]
+    of_family = [min(_mean(each, name) for name in singles) for each in by_shape.values()]
+    sizes = [len(each) for each in by_shape.values()]
     return {
         "tables": len(by_table),
         "error_pct": {name: 100.0 * mean for name, mean in means.items()},
         "stack_over_best_form": means["stack"] / min(singles.values()),
-        "stack_over_best_plain_form": means["stack"] / min(singles[name] for name in PLAIN),
-        "over_ernest_relative": {
-            "of_means": means["stack"] / means["ernest-relative"],
-            "geometric_mean": float(np.exp(np.mean(np.log(ratios)))),
-            "median": float(np.median(ratios)),
-            "p95": float(np.quantile(ratios, 0.95)),
+        "in_hindsight_pct": {
+            "stack": 100.0 * _mean(rows, "stack"),
+            "best_form_overall": 100.0 * min(_mean(rows, name) for name in singles),
+            "best_form_of_shape_and_kind": 100.0 * float(np.average(of_family, weights=sizes)),
+            "best_form_of_question": 100.0
+            * float(np.mean([min(row[name] for name in singles) for row in rows])),
         },
-        "questions": {
-            kind: {
+        "over_ernest_relative": ratios(by_table),
+        "questions": {kind: _of_kind(rows, held[kind]) for kind, rows in by_kind.items()},
+        "shapes": {
+            shape: {
                 "count": len(rows),
                 "stack_pct": 100.0 * _mean(rows, "stack"),
-                "ernest_pct": 100.0 * _mean(rows, "ernest"),
                 "ernest_relative_pct": 100.0 * _mean(rows, "ernest-relative"),
-                "median_stack_pct": 100.0 * float(np.median([row["stack"] for row in rows])),
-                "median_ernest_relative_pct": 100.0
-                * float(np.median([row["ernest-relative"] for row in rows])),
-                "coverage": float(np.mean(held[kind])),
+                "over_ernest_relative": ratios(rows),
+                "coverage": float(np.mean(held[shape])),
             }
-            for kind, rows in by_kind.items()
+            for shape, rows in sorted(by_shape.items())
         },
+    }
+
+
+def ratios(rows: list[dict[str, float]]) -> dict[str, float]:
+    """Compare the stack with relative Ernest; half a percent is added to both errors, below which
+    a difference is of no use."""
+    own, relative = (
+        np.array([each[name] for each in rows]) for name in ("stack", "ernest-relative")
+    )
+    ratio = (own + LEAST_ERROR) / (relative + LEAST_ERROR)
+    return {
+        "of_means": float(own.mean() / relative.mean()),
+        "geometric_mean": float(np.exp(np.mean(np.log(ratio)))),
+        "p95": float(np.quantile(ratio, 0.95)),
+    }
+
+
+def _of_kind(rows: list[dict[str, float]], held: list[float]) -> dict[str, Any]:
+    names = ("stack", *PLAIN)
+    return {
+        "count": len(rows),
+        "mean_pct": {name: 100.0 * _mean(rows, name) for name in names},
+        "median_pct": {name: 100.0 * float(np.median([r[name] for r in rows])) for name in names},
+        "over_ernest_relative": ratios(rows),
+        "coverage": float(np.mean(held)),
     }
 
 
@@ -131,46 +181,90 @@ def context_table(made: GeneratedContexts) -> ContextTable:
     )
 
 
-def of_contexts(count: int, seed: int) -> dict[str, Any]:
-    """Leave each context out, but for none, one, two or three of its configurations."""
-    errors: dict[str, list[float]] = defaultdict(list)
-    held: dict[str, list[float]] = defaultdict(list)
-    for number in range(seed, seed + count):
-        random = np.random.default_rng(number)
-        whole = context_table(contexts(number))
-        for i in random.permutation(len(whole.contexts))[:2]:
-            own = whole.runs.take(whole.owner == i)
-            if own.count < 5:
-                continue
-            order = random.permutation(own.count)
-            for kept in (0, 1, 2, 3):
-                mine = np.flatnonzero(whole.owner == i)
-                left = np.isin(own.owner, order[3:])
-                learn = np.ones(len(whole.runs), dtype=bool)
-                learn[mine[~np.isin(own.owner, order[:kept])]] = False
-                model = _fitted(whole, learn)
-                fit = model.fit_at(whole.contexts[i])
-                test = own.take(left)
-                predicted = fit.predict(test.configurations)
-                errors[f"{kept}_runs"].append(_error(predicted, test.typical))
-                spread = model.known if kept else model.new
-                deviation = spread.deviation(fit, test.configurations, beyond=False)
-                limit = np.log([spread.factor(float(each), 0.9) for each in deviation])
-                away = np.abs(np.log(test.unit_seconds / predicted[test.owner]))
-                held[f"{kept}_runs"].append(float(np.mean(away <= limit[test.owner])))
-                if kept >= 2:
-                    alone = own.within(order[:kept])
-                    if len(np.unique(alone.points.machines)) > 1:
-                        plain = fit_ernest(alone, TERMS.terms, relative=True, rounds=0)
-                        errors[f"{kept}_runs_alone"].append(
-                            _error(plain.predict(test.configurations), test.typical)
-                        )
-    return {
-        "tables": count,
-        "mean_pct": {name: 100.0 * float(np.mean(each)) for name, each in errors.items()},
-        "median_pct": {name: 100.0 * float(np.median(each)) for name, each in errors.items()},
-        "coverage": {name: float(np.mean(each)) for name, each in held.items()},
-    }
+def of_contexts(made: Iterable[GeneratedContexts], seed: int) -> dict[str, Any]:
+    """Leave the largest machine counts out of all contexts or of one, the smallest or one between
+    out of one, and one context but for none or three of its configurations. ``over_alone``: the
+    ratio to the error of relative Ernest fitted to the same context alone."""
+    rows: dict[str, list[list[dict[str, float]]]] = defaultdict(list)
+    for number, each in enumerate(made):
+        random = np.random.default_rng(seed + number)
+        whole = context_table(each)
+        for kind, learn in context_questions(whole, random):
+            model = _fitted(whole, learn)
+            of_table = [
+                judge_context(model, whole, learn, i)
+                for i in np.unique(whole.owner[~learn]).tolist()
+            ]
+            rows[kind].append(of_table)
+    document: dict[str, Any] = {}
+    for kind, tables in rows.items():
+        flat = [row for table in tables for row in table]
+        both = [[row for row in table if "ernest-relative" in row] for table in tables]
+        document[kind] = {
+            "count": len(flat),
+            "mean_pct": 100.0 * _mean(flat, "stack"),
+            "median_pct": 100.0 * float(np.median([row["stack"] for row in flat])),
+            "coverage": _mean(flat, "held"),
+        }
+        if any(both):
+            judged = [row for table in both for row in table]
+            of_tables = [
+                {name: _mean(table, name) for name in ("stack", "ernest-relative")}
+                for table in both
+                if table
+            ]
+            document[kind]["alone"] = {
+                "mean_pct": 100.0 * _mean(judged, "ernest-relative"),
+                "median_pct": 100.0 * float(np.median([row["ernest-relative"] for row in judged])),
+                "mean_pct_of_ours": 100.0 * _mean(judged, "stack"),
+            }
+            document[kind]["over_alone"] = ratios(of_tables)
+    return document
+
+
+def context_questions(
+    whole: ContextTable, random: np.random.Generator
+) -> list[tuple[str, NDArray[np.bool_]]]:
+    """Return kinds of question, with the runs to learn from."""
+    machines = whole.runs.points.machines
+    counts = np.unique(machines)
+    asked = [
+        (kind, machines <= counts[-left - 1])
+        for kind, left in (("largest_of_all", 1), ("largest_third_of_all", len(counts) // 3))
+        if left and (kind == "largest_of_all" or left > 1)
+    ]
+    own = whole.owner == random.integers(len(whole.contexts))
+    some = np.unique(machines[own])
+    if len(some) < 4:
+        return asked
+    three = random.choice(some, 3, replace=False)
+    return [
+        *asked,
+        ("largest_of_one", ~(own & (machines > some[-2]))),
+        ("smallest_of_one", ~(own & (machines == some[0]))),
+        ("between_of_one", ~(own & (machines == random.choice(some[1:-1])))),
+        ("all_of_one", ~own),
+        ("all_but_three_of_one", ~(own & ~np.isin(machines, three))),
+    ]
+
+
+def judge_context(
+    model: ContextModel, whole: ContextTable, learn: NDArray[np.bool_], i: int
+) -> dict[str, float]:
+    """Return the errors of the model and of relative Ernest on one context's left-out runs."""
+    own = whole.owner == i
+    training, left = whole.runs.take(own & learn), whole.runs.take(own & ~learn)
+    points = left.configurations
+    at = model.at(dict(zip(whole.columns, map(show, whole.contexts[i]), strict=True)))
+    answers = [at.predict(each) for each in points.configurations()]
+    error = {"stack": _error(np.array([answer.median for answer in answers]), left.typical)}
+    lower, upper = (np.array([getattr(each, end) for each in answers]) for end in ENDS)
+    times = left.unit_seconds
+    error["held"] = float(np.mean((times >= lower[left.owner]) & (times <= upper[left.owner])))
+    if len(np.unique(training.points.machines)) > 1:
+        plain = fit_ernest(training, TERMS.terms, relative=True, rounds=0)
+        error["ernest-relative"] = _error(plain.predict(points), left.typical)
+    return error
 
 
 def _fitted(whole: ContextTable, learn: Any) -> Any:
@@ -192,13 +286,18 @@ def main() -> None:
     parser.add_argument("--tables", type=int, default=300)
     parser.add_argument("--contexts", type=int, default=40)
     parser.add_argument("--seed", type=int, default=100_000)
+    parser.add_argument("--simulated", action="store_true", help="tables of simulated.py")
     options = parser.parse_args()
-    document: dict[str, Any] = {"seed": options.seed}
+    made = simulated if options.simulated else generated
+    document: dict[str, Any] = {"seed": options.seed, "made_by": made.__name__}
+    seeds = range(options.seed, options.seed + max(options.tables, options.contexts))
     with threadpool_limits(1, user_api="blas"):
         if options.tables:
-            document["tables"] = of_tables(options.tables, options.seed)
+            tables = (made.table(each) for each in seeds[: options.tables])
+            document["tables"] = of_tables(tables, options.seed)
         if options.contexts:
-            document["contexts"] = of_contexts(options.contexts, options.seed)
+            jobs = (made.contexts(each) for each in seeds[: options.contexts])
+            document["contexts"] = of_contexts(jobs, options.seed)
     print(json.dumps(document, indent=2))
 
 

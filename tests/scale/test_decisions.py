@@ -19,9 +19,8 @@ from kongming.scale.decide.overallocation import drop_slowest, extra_machines, s
 from kongming.scale.decide.recommendation import curve, read_prices, recommend
 from kongming.scale.fit import model_file as persist
 from kongming.scale.fit.model import ScaleFile, ScaleModel
-from kongming.scale.fit.stack import StackFit
 from kongming.scale.fit.tracked_files import changes, track
-from kongming.scale.points import Configuration, Points
+from kongming.scale.points import Configuration
 from kongming.scale.ranges import machine_counts, scales
 from tests.scale.shapes import fitted, grid, measured, published
 
@@ -204,9 +203,19 @@ def test_fewer_machines_than_were_run_are_not_advised(
     assert likeliest is not None
 
 
-def test_below_the_smallest_count_intervals_are_wider() -> None:
-    model = fitted(measured(published("regression"), grid()), kind="stack")
-    ends = np.log([[4.0, 1.0], [4.0, 1.0]])
-    assert isinstance(model.fit, StackFit)
-    parts = replace(model.fit, ends=ends).answer(Points.of([Configuration(2), Configuration(8)]))[1]
-    assert parts[0, 3] == pytest.approx(4.0 * parts[1, 3])
+def test_below_the_smallest_count_memory_may_end() -> None:
+    runs = measured(published("regression"), grid((4, 8, 16), (0.5, 1.0), 3), 0.03)
+    model = fitted(runs, kind="stack")
+    low, high, held = (
+        model.predict(Configuration(m, s)) for m, s in ((2, 1.0), (32, 1.0), (2, 0.5))
+    )
+    # A cliff makes a job longer, never shorter.
+    assert low.upper / low.median > 5.0 > low.median / low.lower
+    assert high.upper / high.median == pytest.approx(high.median / high.lower)
+    assert any("memory may end" in reason for reason in low.reasons)
+    # As much on each machine was run: it fits.
+    assert held.upper / held.median < 2.0
+    assert model.probability(low, low.upper) == pytest.approx(0.95, abs=0.005)
+    assert model.probability(low, 2.0 * low.median) < 0.9
+    sure = fitted(runs, kind="stack", memory_load=1.0).predict(Configuration(2))
+    assert sure.upper / sure.median == pytest.approx(sure.median / sure.lower)

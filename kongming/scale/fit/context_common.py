@@ -78,7 +78,7 @@ def fit_common(
 def _leveled(residual: Floats, owner: Integers) -> Floats:
     """(n,) residuals without the median of each context's."""
     levels = {i: np.median(residual[owner == i]) for i in np.unique(owner).tolist()}
-    return residual - np.array([levels[i] for i in owner.tolist()])
+    return np.asarray(residual - np.array([levels[i] for i in owner.tolist()]))
 
 
 def _trend(

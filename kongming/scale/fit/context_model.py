@@ -24,7 +24,6 @@ from kongming.scale.fit.context_process import Inputs, Process
 from kongming.scale.fit.ernest import ErnestFit
 from kongming.scale.fit.model import Ranges, ScaleModel
 from kongming.scale.fit.spread import LEAST, WIDEST
-from kongming.scale.fit.stack import DOWNWARD
 from kongming.scale.fit.validation import Fit
 from kongming.scale.points import Integers, Points
 
@@ -106,9 +105,7 @@ class ContextFit:
     def variance(self, points: Points) -> Floats:
         """(n,) variance of the log of a run's time, with its noise."""
         at, known = self.inputs(points), self.process.inputs.machines
-        beyond = np.maximum(at.machines - known.max(), 0.0) + DOWNWARD * np.maximum(
-            known.min() - at.machines, 0.0
-        )
+        beyond = np.maximum(np.maximum(at.machines - known.max(), known.min() - at.machines), 0.0)
         noise = self.process.sizes[7] ** 2
         unsure = np.zeros(len(points))
         if self.step is not None:

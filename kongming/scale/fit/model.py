@@ -10,6 +10,7 @@ import numpy as np
 
 from kongming.arrays import Floats
 from kongming.records.errors import CannotAnswerError, InputError, UnknownNameError
+from kongming.scale.fit import low_end
 from kongming.scale.fit.cliffs import Edge
 from kongming.scale.fit.stack import StackFit
 from kongming.scale.fit.stack_spread import StackSpread
@@ -196,6 +197,10 @@ class ScaleModel:
             if lower < least or upper > most:
                 lower, upper = max(lower, least), min(upper, most)
                 reasons = (*reasons, "the interval is cut near the times that were measured")
+        chance = self._chance_of_cliff(at)
+        if chance > 0.0:
+            upper = max(upper, median * self._upper(deviation, level, chance))
+            reasons = (*reasons, "memory may end below the machines that were run")
         return ScalePrediction(
             at=at,
             iterations=float(points.iterations[0]),
@@ -211,9 +216,23 @@ class ScaleModel:
         """Probability that the run ends within ``seconds``."""
         if seconds <= 0.0:
             return 0.0
-        return self.spread.probability(
-            prediction.deviation, float(np.log(seconds / prediction.median))
-        )
+        log_ratio = float(np.log(seconds / prediction.median))
+        chance = self._chance_of_cliff(prediction.at)
+        if chance > 0.0:
+            return low_end.probability(prediction.deviation, self.spread.freedom, log_ratio, chance)
+        return self.spread.probability(prediction.deviation, log_ratio)
+
+    def _chance_of_cliff(self, at: Configuration) -> float:
+        """Probability that memory does not suffice where fewer machines than ever had more to hold
+        than ever; 0 where it is known that it does."""
+        known = self.memory_load is not None or not isinstance(self.fit, StackFit | Limited)
+        below = np.log(self.ranges.machines[0] / at.machines)
+        above = np.log(at.scale / at.machines / self.ranges.load[1])
+        return 0.0 if known else low_end.chance_of_cliff(float(min(below, above)))
+
+    def _upper(self, deviation: float, level: float, chance: float) -> float:
+        usual = float(np.log(self.spread.factor(deviation, level)))
+        return float(np.exp(low_end.upper(deviation, self.spread.freedom, level, chance, usual)))
 
     def _check_question(self, at: Configuration, iterations: float | None, level: float) -> None:
         if not (np.isfinite(at.machines) and at.machines >= 1.0):

@@ -63,10 +63,6 @@ OWN_NOISE = 0.03
 WIDEST_APART = 1.5
 """A member counts as at most this far (in logs) from the average."""
 
-DOWNWARD = 2.0
-"""A distance below the smallest machine count counts as so many above the largest: a memory cliff
-may lie there. Left-out smallest counts of generated tables ask for it (0.90 within 90 %)."""
-
 EXACT = 1e-9
 FOLDS = 12
 BACKBONE = "cliff"
@@ -296,14 +292,12 @@ def _uncertainty(
     away = np.minimum(np.abs(logs - values[:, None]), WIDEST_APART)
     count = near.sum(axis=1)
     squared = near @ np.minimum(left.residuals**2, CLIPPED**2)
-    beyond = np.abs(places[:, 2:])
-    beyond[:, 0] *= np.where(places[:, 2] < 0.0, DOWNWARD, 1.0)
     return np.column_stack(
         [
             np.sum(weights * away**2, axis=1),
             squared / np.maximum(count, EXACT),
             count,
-            np.sum(beyond, axis=1) ** 2,
+            np.sum(np.abs(places[:, 2:]), axis=1) ** 2,
         ]
     )
 
