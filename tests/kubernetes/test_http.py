@@ -116,6 +116,9 @@ def test_only_a_caller_with_the_schedulers_certificate_is_allowed(tmp_path: Path
             for role, status in statuses.items():
                 answer = await extender.post("/filter", body, ssl=shows(role))
                 assert (role, answer[0]) == (role, status)
+                # Answers name pods and nodes: they are for the same callers.
+                explained = await extender.get("/explain?pod=a/b", ssl=shows(role))
+                assert (role, explained[0]) == (role, 404 if status == 200 else status)
             # The kubelet has none.
             assert (await extender.get("/healthz", ssl=shows(None)))[0] == 200
 
