@@ -132,10 +132,10 @@ class Handlers:
         except TimeoutError:
             return None, _Failure("late", "The server did not rank in time")
         except CannotAnswerError as error:
-            text = f"{key.app[:SHOWN_CHARACTERS]} cannot be ranked: {error}"
+            text = f"{key.app[:SHOWN_CHARACTERS]} cannot be ranked: {_phrase(error)}"
             return None, _Failure("untrained", text)
         except KongmingError as error:
-            return None, _Failure("server", f"The server has no ranking: {error}")
+            return None, _Failure("server", f"The server has no ranking: {_phrase(error)}")
         except Exception as error:
             log.error("Unexpected error.", exc_info=error)
             return None, _Failure("fault", "Unexpected error")
@@ -243,6 +243,11 @@ class Handlers:
         pod = pod_of(args.pod)
         if demand.app and best is not None and len(args.names) > 1 and pod is not None:
             self._sync.guess(pod, best)
+
+
+def _phrase(error: KongmingError) -> str:
+    """To go on with, after it."""
+    return str(error).rstrip(".")
 
 
 def _uid(args: ExtenderArgs) -> str:

@@ -26,7 +26,10 @@ def last_answer(pod: str, url: str, server: Server) -> dict[str, Any]:
     """
     if urlsplit(url).scheme not in ("http", "https"):
         raise InputError(
-            "is no URL.", field="--extender", found=url, allowed="http://HOST:PORT or https://..."
+            "is no URL.",
+            field="--extender",
+            found=url,
+            allowed="http://HOST:PORT or https://HOST:PORT",
         )
     # It is of the inside of a cluster: proxies of the environment are not for it.
     opener = build_opener(ProxyHandler({}), HTTPSHandler(context=_tls(server)))
