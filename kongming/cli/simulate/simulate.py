@@ -45,6 +45,8 @@ class Jobs:
     epilog=examples(
         "kongming simulate --synthetic poisson --nodes 100 --load 0.8 --predicted store",
         "kongming simulate --trace jobs.csv --fleet fleet.csv --pairs pairs.csv --limit 1.1",
+        "kongming simulate --limits all --synthetic daily --load 0.9",
+        "kongming simulate --limits user,time-min --trace SDSC-SP2-1998-4.2-cln.swf",
     ),
 )
 @click.option(
@@ -55,8 +57,21 @@ class Jobs:
 )
 @click.option(
     "--synthetic",
-    type=click.Choice(["poisson", "bursty"]),
-    help="Generate jobs instead (default: poisson).",
+    type=click.Choice(["poisson", "bursty", "daily"]),
+    help="Generate jobs instead (default: poisson; daily only with --limits).",
+)
+@click.option(
+    "--limits",
+    metavar="NAME,NAME|all",
+    help="Replay a queue with EASY backfill under several kinds of time limits instead: user, "
+    "median, q95, time-min, time-min-late. Jobs are generated, or a --trace in the Standard "
+    "Workload Format (.swf) or a CSV with arrival_s, app, processors, run_s, limit_s.",
+)
+@click.option(
+    "--seeds",
+    type=click.IntRange(1, 1000),
+    default=None,
+    help="With --limits: traces to generate, for intervals.  [default: 10]",
 )
 @click.option(
     "--jobs",
@@ -195,6 +210,8 @@ class Jobs:
 def command(
     trace: Path | None,
     synthetic: str | None,
+    limits: str | None,
+    seeds: int | None,
     jobs: int,
     load: float,
     zipf: float,
@@ -234,6 +251,20 @@ def command(
     if trace is not None and synthetic is not None:
         raise InputError(
             "cannot be given with --trace.", field="--synthetic", allowed="one of them"
+        )
+    if limits is not None:
+        from kongming.cli.simulate import limits as time_limits
+
+        queue = time_limits.Queue(
+            trace, synthetic, jobs, load, zipf, burst, _processors(nodes, slots), seeds, seed
+        )
+        time_limits.study(limits, queue, out, as_json=as_json)
+        return
+    if seeds is not None or synthetic == "daily":
+        raise InputError(
+            "is an option of --limits.",
+            field="--seeds" if seeds is not None else "--synthetic daily",
+            hint="Leave it out, or give --limits.",
         )
     if predicted is not None and prediction_error is not None:
         raise InputError(
@@ -279,6 +310,14 @@ def command(
     from kongming.cli.simulate.view import show
 
     show(document)
+
+
+def _processors(nodes: int, slots: int) -> int | None:
+    """Processors of the machine, as far as they were given: a trace may have its own."""
+    context = click.get_current_context()
+    default = click.core.ParameterSource.DEFAULT
+    given = any(context.get_parameter_source(name) != default for name in ("nodes", "slots"))
+    return nodes * slots if given else None
 
 
 def _trace(asked: Jobs, file: PairFile, fleet: Fleet) -> Trace:
