@@ -43,6 +43,7 @@ from kongming_server.metrics import Metrics
 from kongming_server.node_loads import NodeLoads
 from kongming_server.nodes.access import NodeAccess
 from kongming_server.nodes.ownership import Ownership, TokensNow
+from kongming_server.otel import Pusher
 from kongming_server.outage import Outage
 from kongming_server.quality.closed_loop import ClosedLoop
 from kongming_server.restore import Restore
@@ -201,6 +202,10 @@ class App:
         most_grpc = allowed - over_http
         over_grpc = self._connections(max(1, most_grpc - _JOINING), spare_trusted=True)
         loads = NodeLoads(engine, hub.now, self._metrics, config.series)
+        if config.otel.endpoint:
+            pusher = Pusher(config.otel, self._metrics, loads.refresh)
+            undo.push_async_callback(pusher.close)
+            self._every.start("Pushing metrics", config.otel.period_s, pusher.push)
         predictor = CountedPredictor(engine, hub.now, self._metrics)
         access = NodeAccess(hub, Ownership(TokensNow(tokens, time.time)))
         assignments = AssignmentsService(hub, closed_loop, access)

@@ -571,6 +571,21 @@ class Series:
 
 
 @dataclass(frozen=True, slots=True)
+class Otel:
+    """Metrics pushed by OpenTelemetry's protocol (OTLP), in addition to /metrics."""
+
+    endpoint: str = setting(
+        "",
+        unit="URL",
+        help="Push all metrics to this OTLP receiver over gRPC, as http://HOST:4317; empty for "
+        "nowhere. It needs the extra 'otel'.",
+    )
+    period_s: float = setting(
+        60.0, unit="s", minimum=0.1, maximum=3600, help="How often metrics are pushed."
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
     """All settings, by section."""
 
@@ -586,3 +601,4 @@ class Config:
     closed_loop: ClosedLoop = ClosedLoop()
     retention: Retention = Retention()
     series: Series = Series()
+    otel: Otel = Otel()

@@ -73,14 +73,14 @@ class Stack:
     prometheus: Prometheus
     tokens: Mapping[str, Path]
 
-    def get(self, path: str, role: str) -> Any:
-        """The JSON document that the server's HTTP gives at a path."""
+    def text(self, path: str, role: str) -> str:
+        """What the server's HTTP gives at a path."""
         secret = self.tokens[role].read_text().strip()
         request = Request(
             f"http://{self.server.http}{path}", headers={"Authorization": f"Bearer {secret}"}
         )
         with urlopen(request, timeout=60) as answer:
-            return json.load(answer)
+            return str(answer.read().decode())
 
 
 @contextmanager

@@ -10,8 +10,11 @@ from pathlib import Path
 
 import pytest
 import yaml
+from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality
+from prometheus_client.parser import text_string_to_metric_families
 
 from tests import system
+from tests.monitoring.receiver import Receiver, receiving
 from tests.monitoring.stack import DEPLOY, KNOWN, RULES, Stack, expressions, running
 from tests.server.process import eventually
 from tests.service_contract.conftest import trained_store
@@ -22,8 +25,21 @@ pytestmark = pytest.mark.skipif("Prometheus" in system.missing(), reason="needs 
 
 
 @pytest.fixture(scope="module")
-def stack(trained_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    with running(trained_store, tmp_path_factory.mktemp("stack"), {}) as started:
+def receiver() -> Iterator[Receiver]:
+    with receiving() as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def stack(
+    trained_store: Path, receiver: Receiver, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Stack]:
+    settings = {
+        "otel.endpoint": f"http://{receiver.address}",
+        "otel.period_s": 1.0,
+        "security.public_watcher": True,
+    }
+    with running(trained_store, tmp_path_factory.mktemp("stack"), settings) as started:
         yield started
 
 
@@ -70,3 +86,37 @@ def test_what_is_not_known_of_a_node_is_left_out(stack: Stack) -> None:
     assert by_name["calm"] < by_name["busy"] < by_name["wild"]
     ages = stack.prometheus.query('kongming_server_node_fingerprint_age_seconds{node="dozing"}')
     assert ages[0][1] > 7000.0
+
+
+def test_all_metrics_are_pushed_by_otlp(stack: Stack, receiver: Receiver) -> None:
+    page = stack.text("/metrics", "monitor")
+    families = [one for one in text_string_to_metric_families(page) if one.samples]
+    names = {f"{f.name}_total" if f.type == "counter" else f.name for f in families}
+    # The page alone tells in lines of their own when series began.
+    names = {name for name in names if not name.endswith("_created")}
+    assert len(names) > 30
+    eventually(lambda: names <= set(receiver.metrics), 20)
+    assert receiver.resources[-1]["service.name"] == "kongming-server"
+
+    slowdown = receiver.metrics["kongming_server_node_slowdown_ratio"]
+    assert slowdown.unit == "1"
+    points = [
+        ({a.key: a.value.string_value for a in point.attributes}, point.as_double)
+        for point in slowdown.gauge.data_points
+    ]
+    assert ({"node": "calm", "resource": "cpu"}, 1.0) in [(at, round(v, 2)) for at, v in points]
+
+    calls = receiver.metrics["kongming_server_rpc_total"].sum
+    assert calls.is_monotonic
+    assert (
+        calls.aggregation_temporality == AggregationTemporality.AGGREGATION_TEMPORALITY_CUMULATIVE
+    )
+    assert sum(point.as_double for point in calls.data_points) > 10
+
+    times = receiver.metrics["kongming_server_rpc_seconds"]
+    assert times.unit == "s"
+    for point in times.histogram.data_points:
+        assert len(point.bucket_counts) == len(point.explicit_bounds) + 1
+        assert sum(point.bucket_counts) == point.count
+        assert not point.HasField("min")
+        assert 0 < point.start_time_unix_nano < point.time_unix_nano
