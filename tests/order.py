@@ -26,7 +26,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 __all__ = ["GroupScheduling", "group", "is_alone", "longest_first", "write_groups"]
 
-SHARED = {"profiled": "tests/campaigns/"}
+SHARED = {"profiled": "tests/campaigns/", "fleet": "tests/integrations/"}
 """Fixtures that several modules use and that take long to make, and the folder of these modules:
 elsewhere a fixture of that name is another one."""
 

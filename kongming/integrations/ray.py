@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from threading import Lock, Thread
 from typing import Any
 
@@ -138,12 +139,14 @@ class RayPlacer(Placer):
                 if not refs:
                     self._watcher = None
                     return
-            try:
-                # Not fetched: the results may be large, and are the program's.
-                ended, _ = ray.wait(refs, num_returns=len(refs), timeout=_POLL_S, fetch_local=False)
-            except RaySystemError:
-                # Ray was shut down, and its tasks with it.
-                ended = refs
+            ended = refs
+            # Without Ray its tasks have ended too; and to wait would start another one.
+            if ray.is_initialized():
+                with suppress(RaySystemError):
+                    # Not fetched: the results may be large, and are the program's.
+                    ended, _ = ray.wait(
+                        refs, num_returns=len(refs), timeout=_POLL_S, fetch_local=False
+                    )
             with self._watch_lock:
                 places = [self._watched.pop(ref, None) for ref in ended]
             for place in places:

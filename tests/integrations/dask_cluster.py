@@ -25,8 +25,9 @@ class DaskCluster:
 
 
 @contextmanager
-def dask_cluster(folder: Path, *names: str) -> Iterator[DaskCluster]:
-    """One worker with one thread for each node, which its resource names."""
+def dask_cluster(folder: Path, *names: str, stealing: bool = False) -> Iterator[DaskCluster]:
+    """One worker with one thread for each node, which its resource names. With ``stealing``, as by
+    Dask's default, idle workers take over what waits for others."""
     workers: dict[str, subprocess.Popen[bytes]] = {}
     with warnings.catch_warnings():
         # Of its own making: sockets that it closes late.
@@ -35,8 +36,7 @@ def dask_cluster(folder: Path, *names: str) -> Iterator[DaskCluster]:
             dask.config.set(
                 {
                     "temporary-directory": str(folder),
-                    # An idle worker would take over what waits for a faster one.
-                    "distributed.scheduler.work-stealing": False,
+                    "distributed.scheduler.work-stealing": stealing,
                 }
             ),
             distributed.LocalCluster(

@@ -85,7 +85,15 @@ class QuotaNodes:
         shown = subprocess.run(
             [
                 *("sh", "-c", shell, "sh", sys.executable, "-m", "kongming.cli.main"),
-                *("fingerprint", "--suite", "quick", *options, "--no-store", "--anyway", "--json"),
+                *(
+                    "fingerprint",
+                    "--suite",
+                    "standard",
+                    *options,
+                    "--no-store",
+                    "--anyway",
+                    "--json",
+                ),
                 *("--dir", str(self.folder)),
             ],
             env=os.environ | {"PYTHONPATH": python_path()},

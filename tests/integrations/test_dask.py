@@ -19,12 +19,24 @@ pytest.importorskip("distributed")
 
 from kongming.integrations.dask import DaskPlacer
 from tests.integrations.dask_cluster import DaskCluster, dask_cluster
+from tests.integrations.examples import EXPECTED, run_example
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaskCluster]:
     with dask_cluster(tmp_path_factory.mktemp("dask"), "calm", "busy") as cluster:
         yield cluster
+
+
+def test_the_example_of_the_page_runs(
+    fleet: ServerProcess, cluster: DaskCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    addresses = {
+        '"127.0.0.1:7400"': repr(fleet.grpc),
+        'Client("127.0.0.1:8786")': f"Client({cluster.client.scheduler.address!r})",
+    }
+    run_example("dask", addresses)
+    assert capsys.readouterr().out == f"{EXPECTED}\n"
 
 
 def until(path: str, fails: bool = False) -> int:
@@ -50,7 +62,9 @@ def test_tasks_go_to_the_unloaded_worker_and_hold_their_place_until_they_end(
 
     with DaskPlacer(fleet.grpc, app="sort", limit=1.5, client=cluster.client) as placer:
         files = [tmp_path / name for name in "abc"]
-        futures = [placer.submit(until, str(file), file.name == "b") for file in files]
+        # Without a timeout Dask may take those first that were submitted a moment later.
+        options = {"fifo_timeout": "0 ms"}
+        futures = [placer.submit(until, str(file), file.name == "b", **options) for file in files]
         # Each in turn: they wait for each other on the calm node's one thread.
         for future, file in zip(futures, files, strict=True):
             (held,) = eventually(assignments)

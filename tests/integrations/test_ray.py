@@ -23,9 +23,10 @@ pytest.importorskip("ray")
 import ray
 
 from kongming.integrations.ray import RayPlacer
+from tests.integrations.examples import EXPECTED, run_example
 from tests.integrations.ray_cluster import RayCluster, ray_cluster
 
-pytestmark = pytest.mark.thorough
+pytestmark = [pytest.mark.thorough, pytest.mark.alone]
 
 QUOTAS = {"calm": None, "throttled": 0.3}
 
@@ -112,6 +113,13 @@ def test_tasks_go_to_the_unloaded_raylet_and_hold_their_place_however_they_end(
         ran_on = {cluster.name(node_id) for node_id in ray.get(many, timeout=100)}
         assert ran_on == {"calm", "throttled"}
         eventually(lambda: not service.assignments())
+
+
+def test_the_example_of_the_page_runs(
+    nodes: QuotaNodes, cluster: RayCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_example("ray", {'"127.0.0.1:7400"': repr(nodes.server.grpc), "ray.init()": ""})
+    assert capsys.readouterr().out == f"{EXPECTED}\n"
 
 
 class Actor:
