@@ -48,6 +48,7 @@ MODULES = {
     "tests/cli/test_evaluate_pairs.py": 12.0,
     "tests/cli/test_process_pool.py": 17.0,
     "tests/evaluate/test_tables_and_figures.py": 10.0,
+    "tests/gate/test_gate_command.py": 8.0,
     "tests/models/test_training.py": 18.0,
     "tests/monitoring/test_monitoring.py": 15.0,
     "tests/peers/test_claims.py": 12.0,

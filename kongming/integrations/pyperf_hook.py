@@ -1,8 +1,7 @@
-"""``pyperf --hook kongming``: what the machine did while a worker of pyperf measured.
+"""``--hook kongming`` of pyperf: what the machine did while a worker of pyperf measured.
 
 A quick fingerprint before and after a worker's values goes into the run's metadata, with what
-disturbed it. pyperf knows no verdicts; ``python -m kongming.integrations.pyperf_hook FILE`` tells
-which benchmarks of its file have one, and how many worker processes an effect needs.
+disturbed it. pyperf itself judges nothing by metadata: ``kongming.integrations.pyperf_check`` does.
 """
 
 from __future__ import annotations
