@@ -46,6 +46,12 @@ def format_duration(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
 
 
+def format_percent(share: float) -> str:
+    """A share in per cent, with two digits, or with all before the point: ``2.5 %``, ``340 %``."""
+    percent = 100.0 * share
+    return f"{percent:.2g} %" if abs(percent) < 99.5 else f"{percent:.0f} %"
+
+
 def count(number: int, what: str) -> str:
     """``1 node``, ``2 nodes``."""
     return f"{number} {what}{'' if number == 1 else 's'}"

@@ -10,7 +10,7 @@ from typing import Any
 
 from kongming.gate.processes import TICKS_PER_S
 from kongming.gate.signals import Signals
-from kongming.quantities import count
+from kongming.quantities import count, format_percent
 from kongming.records import control
 
 OTHER_CPUS = 0.1
@@ -63,7 +63,9 @@ def from_signals(signals: Signals, effect: float) -> list[Reason]:
     ticks = signals.seconds * TICKS_PER_S * signals.cpus
     # A stolen tick more or less is no evidence.
     if signals.steal is not None and signals.steal > max(effect / 2.0, 2.0 / max(ticks, 1.0)):
-        found.append(("steal", f"The hypervisor took {_pct(signals.steal)} of the CPUs (steal)."))
+        found.append(
+            ("steal", f"The hypervisor took {format_percent(signals.steal)} of the CPUs (steal).")
+        )
     most = max(OTHER_CPUS, OTHER_SHARE * signals.cpus)
     if signals.others is not None and signals.others > most:
         cpus = f"{signals.others:.2f} of {count(signals.cpus, 'CPU')}"
@@ -74,7 +76,7 @@ def from_signals(signals: Signals, effect: float) -> list[Reason]:
             (
                 "quota",
                 f"A CPU quota (cgroup) stopped processes in {periods}, "
-                f"for {_pct(signals.throttled)} of the time.",
+                f"for {format_percent(signals.throttled)} of the time.",
             )
         )
     if signals.overheated:
@@ -82,7 +84,10 @@ def from_signals(signals: Signals, effect: float) -> list[Reason]:
         found.append(("heat", f"The processor slowed down {times} because it was too hot."))
     if signals.memory is not None and signals.memory > MEMORY_SHARE:
         found.append(
-            ("memory-pressure", f"Processes waited for memory {_pct(signals.memory)} of the time.")
+            (
+                "memory-pressure",
+                f"Processes waited for memory {format_percent(signals.memory)} of the time.",
+            )
         )
     return [Reason(resource, text, signals.since) for resource, text in found]
 
@@ -102,7 +107,7 @@ def from_fingerprint(times: Times, like: Times, since: str | None = None) -> lis
     for resource, (ratio, limit) in _ratios(times, like).items():
         if ratio > limit:
             what = "Arithmetic in registers" if resource == "compute" else "Memory"
-            text = f"{what} was {_pct(math.expm1(ratio))} slower than usual here"
+            text = f"{what} was {format_percent(math.expm1(ratio))} slower than usual here"
             cause = "something takes the processor" if resource == "compute" else "it is shared"
             found.append(Reason(resource, f"{text}: {cause}.", since))
     return found
@@ -116,8 +121,10 @@ def unlike(now: Times, then: Times) -> list[Reason]:
         if abs(ratio) > limit:
             what = "arithmetic in registers" if resource == "compute" else "memory"
             change = "slower" if ratio > 0.0 else "faster"
-            text = f"The machine itself changed: {what} is {_pct(abs(math.expm1(ratio)))} {change}."
-            found.append(Reason(resource, text))
+            size = format_percent(abs(math.expm1(ratio)))
+            found.append(
+                Reason(resource, f"The machine itself changed: {what} is {size} {change}.")
+            )
     return found
 
 
@@ -164,7 +171,3 @@ def _named(signals: Signals) -> str:
         f"{one.name} {one.cpus:.2f} (process {one.pid} since {one.since})" for one in signals.seen
     ]
     return f": {', '.join(each)}"
-
-
-def _pct(share: float) -> str:
-    return f"{100.0 * share:.3g} %"

@@ -16,7 +16,7 @@ from kongming.gate.disturbance import (
 )
 from kongming.gate.noise import CONFIDENCE, Goal, Noise, noise, repetitions, smallest_effect
 from kongming.gate.signals import Signals
-from kongming.quantities import count, format_seconds
+from kongming.quantities import count, format_percent, format_seconds
 
 SCHEMA = 1
 MOST = 100
@@ -154,10 +154,10 @@ def _noisy(subject: Subject, goal: Goal, most: int) -> list[Reason]:
     if subject.repetitions_at_most <= most:
         return []
     name = f"{subject.name} ({format_seconds(subject.typical_s)})"
-    reach = f"{100.0 * subject.smallest_effect:.2g} %"
+    reach = format_percent(subject.smallest_effect)
     if subject.repetitions > most:
         text = (
-            f"{name} varies by {100.0 * subject.noise.estimate:.2g} % from run to run: to see "
+            f"{name} varies by {format_percent(subject.noise.estimate)} from run to run: to see "
             f"{100.0 * goal.effect:.3g} % takes {subject.repetitions} repetitions of each program, "
             f"more than {most}. With {most}, {reach} can be seen."
         )

@@ -44,6 +44,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     # Workers of xdist time nothing: pytest-benchmark is disabled there.
     if config.getoption("--kongming") and not hasattr(config, "workerinput"):
+        if not config.pluginmanager.hasplugin("benchmark"):
+            raise pytest.UsageError("--kongming needs pytest-benchmark: pip install it.")
         config.pluginmanager.register(Benchmarks(config), "kongming-benchmarks")
 
 

@@ -8,7 +8,14 @@ from collections.abc import Callable
 
 import pytest
 
-from kongming.gate.noise import Goal, compare, noise, repetitions, smallest_effect
+from kongming.gate.noise import (
+    Goal,
+    compare,
+    noise,
+    repetitions,
+    rounds_needed,
+    smallest_effect,
+)
 from kongming.records.errors import InputError
 
 Draw = Callable[[random.Random], float]
@@ -51,6 +58,16 @@ def test_repetitions_are_the_fewest_that_show_the_effect() -> None:
         if needed > 6:
             assert smallest_effect(sigma, needed - 1, goal) > 0.02 * 0.99
     assert repetitions(0.0, Goal()) == 6
+
+
+def test_rounds_that_resemble_their_neighbours_count_as_fewer() -> None:
+    r, goal = random.Random(3), Goal(0.02)
+    independent = times(SHAPES["normal"], r, 4000)
+    # The same rounds, in an order in which the slow ones follow one another.
+    drifting = sorted(independent)
+    assert rounds_needed(drifting, goal) > 5 * rounds_needed(independent, goal)
+    # As many as repetitions that are known to be independent, within the block's size.
+    assert rounds_needed(independent, goal) >= repetitions(noise(independent).estimate, goal)
 
 
 def test_a_verdict_may_be_that_there_is_none() -> None:

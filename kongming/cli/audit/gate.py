@@ -10,6 +10,7 @@ from kongming.cli import options, output
 from kongming.cli.durations import DURATION
 from kongming.cli.examples import examples
 from kongming.cli.shares import FRACTION
+from kongming.quantities import format_percent
 
 if TYPE_CHECKING:
     from kongming.gate.fitness import Answer
@@ -121,10 +122,10 @@ def _show(answer: Answer) -> None:
             subject.name,
             output.format_seconds(subject.typical_s),
             subject.noise.runs,
-            f"{100.0 * subject.noise.estimate:.2g} %",
-            f"{100.0 * subject.noise.upper:.2g} %",
+            format_percent(subject.noise.estimate),
+            format_percent(subject.noise.upper),
             subject.repetitions_at_most,
-            f"{100.0 * subject.smallest_effect:.2g} %",
+            format_percent(subject.smallest_effect),
         )
         for subject in answer.subjects
     ]
