@@ -15,11 +15,12 @@ from kongming.records.errors import InputError, UnknownNameError
 from kongming.scale.fit import model_file
 from kongming.scale.fit.context_fitting import MOST, fit_contexts
 from kongming.scale.fit.context_model import ContextModel, ContextSpread
+from kongming.scale.fit.ernest import fit_ernest
 from kongming.scale.fit.fitting import Settings
 from kongming.scale.fit.model import ScaleFile
 from kongming.scale.fit.terms import read_terms
-from kongming.scale.points import Configuration
-from kongming.scale.table import Columns, read_context_table
+from kongming.scale.points import Configuration, Points, Runs
+from kongming.scale.table import Columns, ContextTable, read_context_table
 from tests.conftest import Kongming
 
 NAMES = ("size_gb", "k", "cores", "type")
@@ -248,3 +249,70 @@ def test_far_and_untested_contexts_are_named_and_bounded(tmp_path: Path) -> None
     answer = unsure.predict(Configuration(4))
     assert answer.upper <= 4.0 * 3.0 * 405.0
     assert any("cut near the times" in reason for reason in answer.reasons)
+
+
+def table_of(rows: list[tuple[float, float, float, float]]) -> ContextTable:
+    """A table of (machines, size, k, seconds)."""
+    cells = np.array(rows)
+    contexts = [tuple(each) for each in cells[:, 1:3].tolist()]
+    known = tuple(dict.fromkeys(contexts))
+    owner = np.array([known.index(each) for each in contexts])
+    points = Points(cells[:, 0], np.ones(len(rows)), np.ones(len(rows)))
+    return ContextTable(Runs(points, cells[:, 3]), ("size", "k"), known, owner)
+
+
+def test_a_cliff_is_met_by_an_input_that_no_run_took_across() -> None:
+    """Above a size of 8 for each machine a job takes five times as long."""
+    random = np.random.default_rng(3)
+
+    def time(m: float, size: float, k: float) -> float:
+        return (20.0 + 40.0 * size / m) * k**0.5 * (5.0 if size / m > 8.0 else 1.0)
+
+    rows = [
+        (m, size, k, time(m, size, k) * float(np.exp(0.03 * random.standard_normal())))
+        for size in (8.0, 16.0, 32.0, 64.0)
+        for k in (2.0, 4.0)
+        for m in (1.0, 2.0, 4.0, 8.0, 16.0)
+        # Of the largest input nothing was run where memory ends.
+        if size < 64.0 or m >= 8.0
+    ]
+    of = fit_contexts(table_of(rows), Settings(read_terms("default", items=None)))
+    assert of.cliff is not None
+    assert of.cliff.over == 0
+    assert of.cliff.jump == pytest.approx(np.log(5.0), abs=0.5)
+    for size, k, m in ((64, 2, 4), (40, 3, 2), (24, 3, 8)):
+        predicted = of.at({"size": str(size), "k": str(k)}).predict(Configuration(m)).median
+        assert predicted == pytest.approx(time(m, size, k), rel=0.3)
+
+
+def test_contexts_that_say_nothing_about_each_other_do_no_harm() -> None:
+    """Opposite curves over the machines, which the columns do not tell."""
+    random = np.random.default_rng(1)
+    counts = (1.0, 2.0, 4.0, 6.0, 8.0, 12.0)
+    rows, left = [], []
+    for i, size in enumerate((10.0, 20.0, 30.0, 40.0, 50.0, 60.0)):
+        for m in counts:
+            time = 100.0 / m + 2.0 if i % 2 else 40.0 + 6.0 * m
+            row = (m, size, 1.0, time * float(np.exp(0.02 * random.standard_normal())))
+            (left if m == counts[-1] else rows).append(row)
+    of = fit_contexts(table_of(rows), Settings(read_terms("default", items=None)))
+    terms = read_terms("default", items=None).terms
+    ours, alone = [], []
+    for m, size, k, seconds in left:
+        own = of.contexts.index((size, k))
+        runs = table_of(rows).runs.take(table_of(rows).owner == own)
+        plain = fit_ernest(runs, terms, relative=True, rounds=0).predict(
+            Points.of([Configuration(m)])
+        )
+        answer = of.at({"size": str(size), "k": str(k)}).predict(Configuration(m))
+        ours.append(abs(answer.median / seconds - 1.0))
+        alone.append(abs(float(plain[0]) / seconds - 1.0))
+    assert np.mean(ours) <= 1.1 * np.mean(alone) + 0.01
+
+
+def test_columns_that_changed_together_are_told() -> None:
+    rows = [(m, size, size / 2.0, 10.0 * size / m) for size in (4.0, 8.0, 16.0) for m in (1, 2, 4)]
+    of = fit_contexts(table_of(rows), Settings(read_terms("default", items=None)))
+    along, apart = (of.at({"size": "12", "k": k}).predict(Configuration(2)) for k in ("6", "2"))
+    assert not any("changed together" in reason for reason in along.reasons)
+    assert any("size and k changed together" in reason for reason in apart.reasons)

@@ -90,12 +90,18 @@ class Step:
         return np.clip((load - self.inside) / (self.beyond - self.inside), 0.0, 1.0)
 
 
-def step_at(cliff: ContextCliff | None, context: Context) -> Step | None:
-    """Return the cliff in a context, if there is one."""
-    ends = None if cliff is None else cliff.place(context)
-    if cliff is None or ends is None:
+def step_at(
+    cliff: ContextCliff | None, context: Context, columns: Sequence[Column] = ()
+) -> Step | None:
+    """Return the cliff in a context, if there is one. For a name without runs, of which ``columns``
+    tell, it lies anywhere between the others'."""
+    if cliff is None:
         return None
-    return Step(cliff.offset(context), *ends, cliff.jump)
+    ends = cliff.place(context)
+    if columns and cliff.by is not None and show(context[cliff.by]) not in columns[cliff.by].names:
+        inside, beyond = zip(*cliff.ends.values(), strict=True)
+        ends = min(inside), max(beyond)
+    return None if ends is None else Step(cliff.offset(context), *ends, cliff.jump)
 
 
 def steps(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any, ClassVar
 
 import numpy as np
@@ -34,6 +35,10 @@ BEYOND = 0.08
 FURTHEST = 3.0
 """Predictions and intervals reach at most this factor beyond the shortest and the longest measured
 time, each relative to the trend of the terms."""
+
+_TOGETHER = 0.05
+"""Columns of numbers that are nearer than this (in standard deviations) to a line in all contexts
+changed together."""
 
 STEEPEST = 2.0
 """A number of the context beyond its range moves that by at most this power of its distance."""
@@ -190,7 +195,7 @@ class ContextModel:
         )
         numbers = encode(self.columns, [varied])[0]
         beyond = sum(self._beyond(i, value) for i, value in enumerate(varied))
-        step = step_at(self.cliff, context)
+        step = step_at(self.cliff, varied, self.columns)
         return ContextFit(
             self.trend,
             step,
@@ -241,7 +246,32 @@ class ContextModel:
                     f"{column.name} {show(value)} is {side} the trained {min(numbers):g} to "
                     f"{max(numbers):g}"
                 )
-        return tuple(notes)
+        return (*notes, *self._apart(context))
+
+    def _apart(self, context: Context) -> list[str]:
+        """Return which columns changed together in all runs, and do not in this context: what each
+        of them does cannot be told."""
+        numbers = [i for i, each in enumerate(self.columns) if not each.names and self._varies(i)]
+        notes = []
+        for i, j in combinations(numbers, 2):
+            a, b = (self._encoded(k, self.contexts) for k in (i, j))
+            at, other = (float(self._encoded(k, [context])[0]) for k in (i, j))
+            slope = float(a @ b) / float(a @ a)
+            alike = float(np.abs(b - slope * a).max()) < _TOGETHER
+            if alike and abs(other - slope * at) > 2.0 * _TOGETHER:
+                names = self.columns[i].name, self.columns[j].name
+                notes.append(
+                    f"{names[0]} and {names[1]} changed together in all runs: which of them the "
+                    "time follows is unknown"
+                )
+        return notes
+
+    def _encoded(self, place: int, contexts: Sequence[Context]) -> Floats:
+        """(n,) a column of numbers, less the mean over all contexts."""
+        column = self.columns[place]
+        known = column.encode([context[place] for context in self.contexts])[:, 0]
+        values = column.encode([context[place] for context in contexts])[:, 0]
+        return np.asarray(values - known.mean())
 
     def complete(self, given: Mapping[str, str]) -> Context:
         """Return the context of these values; see ``context_columns.complete``."""
