@@ -18,7 +18,6 @@ from kongming.rpc.v1 import bounds_pb2
 Check = Callable[[Any], None]
 
 _STRUCT = "google.protobuf.Struct"
-_MESSAGE = FieldDescriptor.CPPTYPE_MESSAGE
 
 
 def check(message: Any) -> None:
@@ -53,13 +52,13 @@ def _checks(descriptor: Descriptor) -> tuple[Check, ...]:
 
 
 @cache
-def _harmless_bytes(descriptor: Descriptor) -> int:
+def harmless_bytes(descriptor: Descriptor) -> int:
     """A message of up to so many bytes exceeds no bound, whatever it holds: the least bound of
     its texts. A list of so few bytes is within every bound of lists."""
     found = [longest_of(field) for field in descriptor.fields if longest_of(field)]
     found += [most_of(field) for field in descriptor.fields if most_of(field)]
-    nested = (field.message_type for field in descriptor.fields if _is_plain_message(field))
-    found += [_harmless_bytes(inner) for inner in nested if _checks(inner)]
+    nested = (_inner(field) for field in descriptor.fields)
+    found += [harmless_bytes(inner) for inner in nested if inner is not None and _checks(inner)]
     return min(found, default=0)
 
 
@@ -109,7 +108,7 @@ def _list(field: FieldDescriptor) -> Check:
     name, most, longest = field.name, most_of(field), longest_of(field)
     is_text = field.type == FieldDescriptor.TYPE_STRING
     checks = _checks(field.message_type) if field.message_type is not None else ()
-    harmless = _harmless_bytes(field.message_type) if checks else 0
+    harmless = harmless_bytes(field.message_type) if checks else 0
 
     def look(message: Any) -> None:
         values = getattr(message, name)
@@ -182,5 +181,7 @@ def _is_map(field: FieldDescriptor) -> bool:
     return message is not None and bool(message.GetOptions().map_entry)
 
 
-def _is_plain_message(field: FieldDescriptor) -> bool:
-    return field.cpp_type == _MESSAGE and not _is_map(field)
+def _inner(field: FieldDescriptor) -> Descriptor | None:
+    """The type of the messages that a field, a list or a map holds."""
+    message = field.message_type
+    return message.fields_by_name["value"].message_type if _is_map(field) and message else message

@@ -11,9 +11,10 @@ BASIS_NODE_ONLY). What is unset in a message has the record's default.
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
@@ -33,8 +34,14 @@ _Decode = Callable[[Any, str], Any]
 
 def to_message(record: object, kind: type[M], **given: Message) -> M:
     """A record as a message of this type; ``given`` fields are messages already."""
-    found = _encoded(record, kind.DESCRIPTOR, given)  # type: ignore[arg-type]  # upb's own class
-    return kind(**found, **given)
+    encode = _encoder(type(record), kind.DESCRIPTOR, frozenset(given))  # type: ignore[arg-type]
+    return kind(**encode(record), **given)
+
+
+def as_fields(record: object, kind: type[Message]) -> dict[str, Any]:
+    """What ``to_message`` makes its message of, to be put into a larger one: a message that is
+    built within another one is copied there."""
+    return _encoder(type(record), kind.DESCRIPTOR)(record)  # type: ignore[arg-type]  # types hash
 
 
 def from_message(kind: type[R], message: Message, path: str = "", **given: Any) -> R:
@@ -44,20 +51,23 @@ def from_message(kind: type[R], message: Message, path: str = "", **given: Any) 
         InputError: a value is not one that the record can have. It names the field, by its place
             below ``path``.
     """
+    parts = _parts(kind, message.DESCRIPTOR)  # type: ignore[arg-type]  # types hash
     found = dict(given)
-    for part in _parts(kind, message.DESCRIPTOR):  # type: ignore[arg-type]  # types hash
-        if part.name in given:
+    # Questions leave most fields unset: those are not even looked at.
+    for wire, value in message.ListFields():
+        part = parts.get(wire.name)
+        if part is not None and part.name not in given:
+            found[part.name] = part.decode(value, f"{path}{part.name}")
+    for part in _without_default(kind, message.DESCRIPTOR):  # type: ignore[arg-type]
+        if part.name in found:
             continue
-        value = getattr(message, part.wire_name)
-        unset = not message.HasField(part.wire_name) if part.has_presence else not value
-        if unset and part.has_default:
-            continue
-        if unset and part.may_be_none:
+        if part.may_be_none:
             found[part.name] = None
-            continue
-        if unset and part.has_presence:
+        elif part.has_presence:
             raise InputError("is missing.", field=f"{path}{part.name}")
-        found[part.name] = part.decode(value, f"{path}{part.name}")
+        else:
+            unset = getattr(message, part.wire_name)
+            found[part.name] = part.decode(unset, f"{path}{part.name}")
     return kind(**found)
 
 
@@ -74,34 +84,49 @@ class _Part:
     decode: _Decode
 
 
-def _encoded(record: object, descriptor: Descriptor, given: Container[str] = ()) -> dict[str, Any]:
-    found = {}
-    for part in _parts(type(record), descriptor):  # type: ignore[arg-type]  # types hash
-        value = None if part.name in given else getattr(record, part.name)
-        if value is not None:
-            found[part.wire_name] = part.encode(value)
-    return found
+@lru_cache(maxsize=256)
+def _encoder(
+    kind: type, descriptor: Descriptor, left_out: frozenset[str] = frozenset()
+) -> Callable[[Any], dict[str, Any]]:
+    """Of records of this type to fields of the message, without those that say nothing."""
+    parts = [part for part in _parts(kind, descriptor).values() if part.name not in left_out]
+    plan = [(p.wire_name, p.has_presence, None if p.encode is _same else p.encode) for p in parts]
+    get = attrgetter(*(part.name for part in parts))
+    values_of = get if len(plan) > 1 else lambda record: (get(record),)
+
+    def encode(record: Any) -> dict[str, Any]:
+        found = {}
+        for (name, has_presence, encode_value), value in zip(plan, values_of(record), strict=True):
+            if value or (has_presence and value is not None):
+                found[name] = value if encode_value is None else encode_value(value)
+        return found
+
+    return encode
 
 
 @lru_cache(maxsize=256)
-def _parts(kind: type, descriptor: Descriptor) -> tuple[_Part, ...]:
+def _parts(kind: type, descriptor: Descriptor) -> Mapping[str, _Part]:
+    """By the names of the message's fields."""
     hints = get_type_hints(kind)
-    parts = []
+    parts = {}
     for record_field in fields(kind):
         wire = _wire_field(record_field.name, descriptor)
         encode, decode = _codec(_without_none(hints[record_field.name]), wire)
-        parts.append(
-            _Part(
-                record_field.name,
-                wire.name,
-                wire.has_presence,
-                _has_default(record_field),
-                type(None) in get_args(hints[record_field.name]),
-                encode,
-                decode,
-            )
+        parts[wire.name] = _Part(
+            record_field.name,
+            wire.name,
+            wire.has_presence,
+            _has_default(record_field),
+            type(None) in get_args(hints[record_field.name]),
+            encode,
+            decode,
         )
-    return tuple(parts)
+    return parts
+
+
+@lru_cache(maxsize=256)
+def _without_default(kind: type, descriptor: Descriptor) -> tuple[_Part, ...]:
+    return tuple(part for part in _parts(kind, descriptor).values() if not part.has_default)
 
 
 def _wire_field(name: str, descriptor: Descriptor) -> FieldDescriptor:
@@ -159,7 +184,7 @@ def _single(hint: Any, wire: FieldDescriptor) -> tuple[_Encode, _Decode]:
     descriptor = wire.message_type
     assert is_dataclass(hint), hint
     return (
-        lambda value: _encoded(value, descriptor),
+        _encoder(hint, descriptor),  # type: ignore[arg-type]  # types hash
         lambda value, path: from_message(hint, value, f"{path}."),  # type: ignore[arg-type]
     )
 
@@ -175,7 +200,10 @@ def _enum(enum: EnumDescriptor, *, may_be_unset: bool) -> tuple[_Encode, _Decode
     numbers = {name: number for number, name in names.items()}
 
     def encode(name: str) -> int:
-        return numbers[values.one_of(name, prefix.lower().rstrip("_"), numbers)] if name else 0
+        number = numbers.get(name)
+        if number is None and name:
+            values.one_of(name, prefix.lower().rstrip("_"), numbers)
+        return number or 0
 
     def decode(number: int, path: str) -> str:
         if not number and may_be_unset:
@@ -193,13 +221,9 @@ def _same(value: Any) -> Any:
     return value
 
 
-def _interval(interval: Interval) -> dict[str, Any]:
-    return {name: getattr(interval, name) for name in Interval.__slots__}
-
-
 _KNOWN: Mapping[str, tuple[_Encode, _Decode]] = {
     "kongming.rpc.v1.NodeFacts": (node_to_message, lambda value, path: node_from_message(value)),
-    "kongming.rpc.v1.Interval": (_interval, values.interval_from_message),
+    "kongming.rpc.v1.Interval": (Interval.to_dict, values.interval_from_message),
     "google.protobuf.Duration": (values.duration, lambda value, path: values.seconds(value)),
     "google.protobuf.Struct": (
         lambda value: values.struct(value, "document"),

@@ -6,7 +6,7 @@ from kongming.records.answers import Forecast
 from kongming.records.errors import KongmingError
 from kongming.records.questions import ColocationQuestion, Question, RankQuestion
 from kongming.rpc.errors import failure_message, from_failure
-from kongming.rpc.message_codec import from_message, to_message
+from kongming.rpc.message_codec import as_fields, from_message, to_message
 from kongming.rpc.v1 import predictor_pb2
 
 _SETS = 1
@@ -57,7 +57,7 @@ def rank_from_message(message: predictor_pb2.RankNodesRequest) -> RankQuestion:
 def answer_to_message(answer: Forecast | KongmingError) -> predictor_pb2.PredictAnswer:
     if isinstance(answer, KongmingError):
         return predictor_pb2.PredictAnswer(failure=failure_message(answer))
-    return predictor_pb2.PredictAnswer(prediction=to_message(answer, predictor_pb2.Prediction))
+    return predictor_pb2.PredictAnswer(prediction=as_fields(answer, predictor_pb2.Prediction))
 
 
 def answer_from_message(message: predictor_pb2.PredictAnswer) -> Forecast | KongmingError:

@@ -3,48 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
-
-import grpc
+from typing import get_args
 
 from kongming.engine.engine import Engine
+from kongming.records.answers import Basis, Forecast
+from kongming.records.errors import KongmingError
 from kongming.rpc.v1 import predictor_pb2
 from kongming_server.metrics import Metrics
 from kongming_server.services.predictor import PredictorService
-
-if TYPE_CHECKING:  # Its types take parameters only for a checker.
-    Context = grpc.aio.ServicerContext[object, object]
 
 
 class CountedPredictor(PredictorService):
     def __init__(self, engine: Engine, now: Callable[[], float], metrics: Metrics) -> None:
         super().__init__(engine, now)
-        self._counters = {
-            predictor_pb2.BASIS_MODEL: metrics.predictions.labels("model"),
-            predictor_pb2.BASIS_NODE_ONLY: metrics.predictions.labels("node-only"),
-        }
-        self._doubts = [
-            metrics.doubtful.labels(reason)
-            for reason in ("extrapolating", "at_least", "uncalibrated")
-        ]
+        self._by_basis = {basis: metrics.predictions.labels(basis) for basis in get_args(Basis)}
+        self._extrapolating = metrics.doubtful.labels("extrapolating")
+        self._at_least = metrics.doubtful.labels("at_least")
+        self._uncalibrated = metrics.doubtful.labels("uncalibrated")
 
-    async def Predict(
-        self, request: predictor_pb2.PredictRequest, context: Context
-    ) -> predictor_pb2.PredictResponse:
-        response = await super().Predict(request, context)
-        for answer in response.answers:
-            # An answer that is a failure has a prediction of no basis.
-            counter = self._counters.get(answer.prediction.basis)
-            if counter is None:
-                continue
-            counter.inc()
-            said = answer.prediction
-            doubts = (
-                said.extrapolating,
-                said.slowdown.at_least,
-                not said.slowdown.calibrated,
-            )
-            for doubt, is_so in zip(self._doubts, doubts, strict=True):
-                if is_so:
-                    doubt.inc()
-        return response
+    def answer(self, message: predictor_pb2.PredictQuestion) -> Forecast | KongmingError:
+        answer = super().answer(message)
+        if isinstance(answer, Forecast):
+            self._by_basis[answer.basis].inc()
+            if answer.extrapolating:
+                self._extrapolating.inc()
+            if answer.slowdown.at_least:
+                self._at_least.inc()
+            if not answer.slowdown.calibrated:
+                self._uncalibrated.inc()
+        return answer

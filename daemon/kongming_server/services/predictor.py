@@ -44,7 +44,7 @@ class PredictorService(predictor_pb2_grpc.PredictorServicer):
         for number, question in enumerate(request.questions):
             if number and number % _AT_ONCE == 0:
                 await asyncio.sleep(0)
-            response.answers.append(codec.answer_to_message(self._answer(question)))
+            response.answers.append(codec.answer_to_message(self.answer(question)))
         return response
 
     async def PredictColocation(
@@ -77,7 +77,8 @@ class PredictorService(predictor_pb2_grpc.PredictorServicer):
         response.request_id = request.request_id
         return response
 
-    def _answer(self, message: predictor_pb2.PredictQuestion) -> Forecast | KongmingError:
+    def answer(self, message: predictor_pb2.PredictQuestion) -> Forecast | KongmingError:
+        """One question's answer, or why it has none."""
         try:
             return self._engine.predict(codec.question_from_message(message), self._now())
         except KongmingError as error:
