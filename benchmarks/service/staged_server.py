@@ -94,6 +94,7 @@ def _timed(owner: Any, method: str, name: str, *, coroutine: bool = False) -> No
 def _time_all() -> None:
     for method in ("_admit", "_begin", "_left"):
         _timed(interceptors._Method, method, "admission")
+    _timed(Decoder, "at_once", "decode")
     _timed(Decoder, "message", "decode", coroutine=True)
     _timed(fleet.FleetService, "Report", "service", coroutine=True)
     _timed(fleet.reports, "fingerprint_of", "checks")

@@ -7,6 +7,7 @@ parts are counted before any of them is allocated.
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from functools import lru_cache
@@ -53,6 +54,9 @@ class Decoder:
         self._working = working
         message = getattr(decode, "__self__", None)
         self._descriptor: Descriptor | None = getattr(message, "DESCRIPTOR", None)
+        self._harmless_bytes = (
+            sys.maxsize if self._descriptor is None else bounds.harmless_bytes(self._descriptor)
+        )
 
     async def message(self, content: bytes, who: str = "") -> Any:
         """The message that ``content`` is, of the caller ``who``.
@@ -65,15 +69,18 @@ class Decoder:
         if len(content) > self._most_bytes:
             raise self._too_large(content)
         if len(content) <= OFF_LOOP_BYTES:
-            return self._checked(content)
+            return self.at_once(content)
         loop = asyncio.get_running_loop()
         async with self._turns.of(who):
             with self._working("Decoding a message"):
                 return await loop.run_in_executor(self._executor, self._counted, content)
 
-    def _checked(self, content: bytes) -> Any:
+    def at_once(self, content: bytes) -> Any:
+        """``message`` for what is small, without waiting. Raises as ``message``."""
+        if len(content) > self._most_bytes:
+            raise self._too_large(content)
         message = self._decode(content)
-        if self._descriptor is not None:
+        if len(content) > self._harmless_bytes:
             bounds.check(message)
         return message
 
@@ -84,7 +91,7 @@ class Decoder:
                 raise InputError(
                     "has too many parts.", field="message", allowed=f"up to {most} in one message"
                 )
-        return self._checked(content)
+        return self.at_once(content)
 
     def _too_large(self, content: bytes) -> OverloadedError:
         return OverloadedError(

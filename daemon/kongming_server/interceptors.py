@@ -9,19 +9,13 @@ before the first of them is read, so that the message of a stranger stays in its
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import logging
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import (
-    AbstractAsyncContextManager,
-    AsyncExitStack,
-    asynccontextmanager,
-    nullcontext,
-)
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import grpc
@@ -30,7 +24,8 @@ from google.protobuf.message import DecodeError
 from kongming.records.errors import AccessError, InputError, KongmingError, StoreError
 from kongming.rpc.errors import to_status
 from kongming.rpc.v1 import predictor_pb2
-from kongming_server.decoding import Decoder
+from kongming_server.deadlines import Deadlines
+from kongming_server.decoding import OFF_LOOP_BYTES, Decoder
 from kongming_server.security.admission import Call, Caller, Guard, Ticket, current_call
 from kongming_server.security.connections import Connections
 from kongming_server.security.pacing import Pacing
@@ -118,9 +113,9 @@ def request_id_of(given: str) -> str:
 
 def check_batch(request: Any, limits: Limits) -> None:
     """Raises InputError where a request asks more at once than ``limits.batch``."""
-    for kind, name in _BATCHES:
-        if isinstance(request, kind):
-            check_length(request, name, limits.batch)
+    name = _BATCHES.get(type(request))
+    if name is not None:
+        check_length(request, name, limits.batch)
 
 
 def check_length(request: Any, name: str, most: int) -> None:
@@ -135,11 +130,11 @@ def check_length(request: Any, name: str, most: int) -> None:
         )
 
 
-_BATCHES = (
-    (predictor_pb2.PredictRequest, "questions"),
-    (predictor_pb2.RankNodesRequest, "nodes"),
-    (predictor_pb2.PredictColocationRequest, "neighbours"),
-)
+_BATCHES: Mapping[type, str] = {
+    predictor_pb2.PredictRequest: "questions",
+    predictor_pb2.RankNodesRequest: "nodes",
+    predictor_pb2.PredictColocationRequest: "neighbours",
+}
 
 
 class RequestIds(logging.Filter):
@@ -170,6 +165,7 @@ class _Gate(grpc.aio.ServerInterceptor):
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="kongming-decode")
         self._turns = Turns()
         self._pacing = Pacing(guard.limits)
+        self._arriving = Deadlines(BODY_TIMEOUT_S)
 
     async def intercept_service(
         self, continuation: Any, handler_call_details: grpc.HandlerCallDetails
@@ -191,7 +187,9 @@ class _Gate(grpc.aio.ServerInterceptor):
             "response_serializer": handler.response_serializer,
         }
         decoder = self._decoder(method, handler.request_deserializer)
-        gated = _Method(method, self._guard, self._connections, decoder, self._pacing)
+        gated = _Method(
+            method, self._guard, self._connections, decoder, self._pacing, self._arriving
+        )
         streaming = bool(handler.request_streaming)
         if handler.response_streaming:
             behaviour = handler.stream_stream if streaming else handler.unary_stream
@@ -219,8 +217,10 @@ class _Method:
         connections: Connections,
         decoder: Decoder,
         pacing: Pacing,
+        arriving: Deadlines,
     ) -> None:
         self._pacing = pacing
+        self._arriving = arriving
         self._method = method
         self._guard = guard
         self._connections = connections
@@ -238,7 +238,12 @@ class _Method:
             code = "CANCELLED"
             try:
                 ticket = self._admit(context, peer, stream=requests)
-                request = await self._request(requests, contents, context, ticket, peer)
+                request = (
+                    self._messages(contents, ticket)
+                    if requests
+                    else await self._request(context, ticket)
+                )
+                self._begin(request, context, ticket.caller, peer)
                 answered = await behaviour(request, context)
                 code = "OK"
                 return answered
@@ -259,7 +264,12 @@ class _Method:
             code = "CANCELLED"
             try:
                 ticket = self._admit(context, peer, stream=True)
-                request = await self._request(requests, contents, context, ticket, peer)
+                request = (
+                    self._messages(contents, ticket)
+                    if requests
+                    else await self._request(context, ticket)
+                )
+                self._begin(request, context, ticket.caller, peer)
                 answers = behaviour(request, context)
                 if hasattr(answers, "__aiter__"):
                     async for one in answers:
@@ -291,37 +301,37 @@ class _Method:
             self._connections.trust(peer)
         return ticket
 
-    async def _request(
-        self, stream: bool, contents: Any, context: Context, ticket: Ticket, peer: str
-    ) -> Any:
-        """The message, or the stream of them, of a caller that was admitted."""
-        if stream:
-            self._begin(None, context, ticket.caller, peer)
-            return self._messages(contents, ticket)
+    def _request(self, context: Context, ticket: Ticket) -> Awaitable[Any]:
+        """The message of a caller that was admitted."""
+        is_agent = ticket.caller.is_agent
+        return self._in_turn(context, ticket) if is_agent else self._message(context, ticket)
+
+    async def _in_turn(self, context: Context, ticket: Ticket) -> Any:
         async with self._turn(ticket):
-            async with asyncio.timeout(BODY_TIMEOUT_S):
-                content = await context.read()
-            if content is grpc.aio.EOF:
-                raise InputError("There is no message.", field="message")
-            # A place is taken by what can be worked on, not by what is still to arrive.
-            self._guard.begin(ticket)
-            request = await self._decoded(content, ticket)
-        self._begin(request, context, ticket.caller, peer)
-        return request
+            return await self._message(context, ticket)
+
+    async def _message(self, context: Context, ticket: Ticket) -> Any:
+        with self._arriving:
+            content = await context.read()
+        if content is grpc.aio.EOF:
+            raise InputError("There is no message.", field="message")
+        # A place is taken by what can be worked on, not by what is still to arrive.
+        self._guard.begin(ticket)
+        return await self._decoded(content, ticket)
 
     async def _messages(self, contents: Any, ticket: Ticket) -> AsyncIterator[Any]:
         async for content in contents:
             self._guard.check(ticket)
-            async with self._turn(ticket):
+            if ticket.caller.is_agent:
+                async with self._turn(ticket):
+                    request = await self._decoded(content, ticket)
+            else:
                 request = await self._decoded(content, ticket)
             yield request
 
-    def _turn(self, ticket: Ticket) -> AbstractAsyncContextManager[None]:
-        """The time of one message: agents have their turns, before they are read."""
-        return self._paced(ticket) if ticket.caller.is_agent else _AT_ONCE
-
     @asynccontextmanager
-    async def _paced(self, ticket: Ticket) -> AsyncIterator[None]:
+    async def _turn(self, ticket: Ticket) -> AsyncIterator[None]:
+        """The time of one message of an agent: they have their turns, before they are read."""
         async with AsyncExitStack() as turn:
             try:
                 await turn.enter_async_context(self._pacing.turn(ticket.peer))
@@ -335,6 +345,8 @@ class _Method:
                 await self._pacing.take_bytes(ticket.peer, len(content))
             except TimeoutError:
                 raise self._guard.full("agent_bytes") from None
+        if len(content) <= OFF_LOOP_BYTES:
+            return self._decoder.at_once(content)
         return await self._decoder.message(content, _who(ticket))
 
     def _begin(self, request: Any, context: Context, caller: Caller, peer: str) -> None:
@@ -360,10 +372,6 @@ class _Method:
             self._ok.inc()
         else:
             self._rpcs.labels(self._method, code).inc()
-
-
-_AT_ONCE = nullcontext()
-"""The turn of who needs none."""
 
 
 def _who(ticket: Ticket) -> str:
