@@ -22,7 +22,7 @@ from kongming.engine.catalog import Catalog, Pressure
 from kongming.engine.columns import Columns, fitted, fitted_rows
 from kongming.engine.nodes import MOST_DOMAINS, Hardware, Nodes, NodeView, hardware
 from kongming.engine.residents import Company, Residents, ResidentTable
-from kongming.engine.score_matrix import Environments, HarmTable, Matrix, carried
+from kongming.engine.score_matrix import Environments, HarmTable, Matrix
 from kongming.engine.scoring import Served
 from kongming.engine.settings import Purpose, Settings
 from kongming.engine.slots import ANY_SUITE, Slots
@@ -225,12 +225,14 @@ class World:
 
     def is_carried(self, slot: int, model: Served) -> bool:
         """Whether the slot's environment counts by slowdowns over its own reference."""
-        return bool(carried(np.array([slot]), self.slots, self.own_node(model))[0])
+        away = self.slots.node.item(slot) != self.own_node(model)
+        return away and not math.isnan(self.slots.general.item(slot))
 
     def is_readable(self, slot: int, model: Served) -> bool:
         """Whether the slot's environment means anything to the model: it is of the model's own
         node, or there is a reference that it can be carried over."""
-        return int(self.slots.node[slot]) == self.own_node(model) or self.is_carried(slot, model)
+        at_home = self.slots.node.item(slot) == self.own_node(model)
+        return at_home or self.is_carried(slot, model)
 
     def baseline(self, slot: int) -> Floats:
         """(C,) what slowdowns there are over: the idle node, or where that is not known the fastest
