@@ -200,11 +200,20 @@ class Engine:
         """
         if question.scaling is None:
             return self._forecast(question, now)
-        return forecast_job(
-            question,
-            self._scales.find(question.app, question.scaling),
-            lambda one: self._forecast(one, now),
-            self._named,
+        return finish(self.predict_in_steps(question, now))
+
+    def predict_in_steps(self, question: Question, now: float) -> Steps[Forecast]:
+        """``predict``, with pauses in which the engine may be asked and told other things: a job
+        may have hundreds of nodes."""
+        if question.scaling is None:
+            return self._forecast(question, now)
+        return (
+            yield from forecast_job(
+                question,
+                self._scales.find(question.app, question.scaling),
+                lambda one: self._forecast(one, now),
+                self._named,
+            )
         )
 
     def _forecast(self, question: Question, now: float) -> Forecast:

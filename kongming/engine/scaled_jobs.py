@@ -64,23 +64,24 @@ def forecast_job(
     found: tuple[str, ScaleModel],
     forecast_of: Callable[[Question], Forecast],
     named: Callable[[str], tuple[str, str]],
-) -> Forecast:
-    """The forecast of a whole job; ``forecast_of`` answers for one node, and ``named`` gives a
-    node's id and name. Raises as ``combine`` and as they do."""
-    from kongming.scale.decide.combination import combine
+) -> Steps[Forecast]:
+    """In steps, the forecast of a whole job; ``forecast_of`` answers for one node, and ``named``
+    gives a node's id and name. Raises as ``combine`` and as they do."""
+    from kongming.scale.decide.combination import combine_in_steps
     from kongming.scale.fit.model import warnings_of
 
     assert question.scaling is not None
     name, model = found
     driver = "" if question.driver is None else named(question.driver)[0]
-    forecasts = [
-        forecast_of(replace(question, node=node, scaling=None, driver=None, nodes=()))
-        for node in question.nodes
-    ]
+    forecasts = []
+    for node in question.nodes:
+        alone = replace(question, node=node, scaling=None, driver=None, nodes=())
+        forecasts.append(forecast_of(alone))
+        yield
     nodes = [
         SlowedNode(f.node_id, named(f.node_id)[1], f.slowdown, f.extrapolating) for f in forecasts
     ]
-    said = combine(
+    said = yield from combine_in_steps(
         model,
         question.scaling,
         nodes,

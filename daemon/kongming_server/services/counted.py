@@ -21,8 +21,8 @@ class CountedPredictor(PredictorService):
         self._at_least = metrics.doubtful.labels("at_least")
         self._uncalibrated = metrics.doubtful.labels("uncalibrated")
 
-    def answer(self, message: predictor_pb2.PredictQuestion) -> Forecast | KongmingError:
-        answer = super().answer(message)
+    async def answer(self, message: predictor_pb2.PredictQuestion) -> Forecast | KongmingError:
+        answer = await super().answer(message)
         if isinstance(answer, Forecast):
             self._by_basis[answer.basis].inc()
             if answer.extrapolating:

@@ -44,7 +44,7 @@ class PredictorService(predictor_pb2_grpc.PredictorServicer):
         for number, question in enumerate(request.questions):
             if number and number % _AT_ONCE == 0:
                 await asyncio.sleep(0)
-            response.answers.append(codec.answer_to_message(self.answer(question)))
+            response.answers.append(codec.answer_to_message(await self.answer(question)))
         return response
 
     async def PredictColocation(
@@ -77,10 +77,13 @@ class PredictorService(predictor_pb2_grpc.PredictorServicer):
         response.request_id = request.request_id
         return response
 
-    def answer(self, message: predictor_pb2.PredictQuestion) -> Forecast | KongmingError:
+    async def answer(self, message: predictor_pb2.PredictQuestion) -> Forecast | KongmingError:
         """One question's answer, or why it has none."""
         try:
-            return self._engine.predict(codec.question_from_message(message), self._now())
+            question = codec.question_from_message(message)
+            if question.scaling is None:
+                return self._engine.predict(question, self._now())
+            return await with_pauses(self._engine.predict_in_steps(question, self._now()))
         except KongmingError as error:
             # One question that cannot be answered leaves the others theirs.
             return error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from kongming_server.services import pauses
@@ -12,15 +12,17 @@ from kongming_server.services.predictor import PredictorService, ranking_message
 
 from kongming.engine.engine import Engine
 from kongming.records.answers import Ranking
-from kongming.records.questions import RankQuestion
+from kongming.records.questions import Question, RankQuestion
 from kongming.records.scaling import Scaling
 from kongming.rpc.message_codec import to_message
 from kongming.rpc.v1 import predictor_pb2
 from kongming.scale.fit.model_file import read
-from kongming.steps import finish
+from kongming.steps import Steps, finish
 from tests.server.core import worlds
 from tests.server.core.worlds import NOW, bound
 from tests.service_contract.conftest import scale_document
+
+Answer = TypeVar("Answer")
 
 MANY = 300
 ALL = RankQuestion("memory", limit=MANY, seed=1)
@@ -41,7 +43,12 @@ def in_pauses(
     made: Engine, question: RankQuestion, change: Callable[[int], object]
 ) -> tuple[Ranking, int]:
     """The answer, and how many pauses there were; ``change`` is called in each."""
-    steps = made.rank_in_steps(question, NOW)
+    return driven(made.rank_in_steps(question, NOW), change)
+
+
+def driven(
+    steps: Steps[Answer], change: Callable[[int], object] = lambda pause: None
+) -> tuple[Answer, int]:
     pauses = 0
     while True:
         try:
@@ -118,3 +125,15 @@ def test_other_calls_have_their_turn(made: Engine, monkeypatch: pytest.MonkeyPat
 
     assert order == ["short", "long"]
     assert (len(long.nodes), len(short.nodes)) == (MANY, 1)
+
+
+def test_a_job_is_predicted_in_steps(made: Engine) -> None:
+    made.put_scale_model("memory", read(scale_document()))
+    nodes = tuple(f"node-{n:03}" for n in range(64))
+    question = Question("memory", nodes=nodes, scaling=Scaling(64))
+
+    answer, pauses = driven(made.predict_in_steps(question, NOW))
+
+    assert answer == made.predict(question, NOW)
+    assert answer.node_id == nodes[-1]
+    assert pauses >= len(nodes)
