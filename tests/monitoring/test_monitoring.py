@@ -15,9 +15,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests import system
 from tests.monitoring.receiver import Receiver, receiving
-from tests.monitoring.stack import DEPLOY, KNOWN, RULES, Stack, expressions, running
+from tests.monitoring.stack import APP, DEPLOY, KNOWN, ROOT, RULES, Stack, expressions, running
 from tests.server.process import eventually
-from tests.service_contract.conftest import trained_store
+from tests.service_contract.conftest import NODES, trained_store
 
 __all__ = ["trained_store"]
 
@@ -38,6 +38,9 @@ def stack(
         "otel.endpoint": f"http://{receiver.address}",
         "otel.period_s": 1.0,
         "security.public_watcher": True,
+        # However long the tests take, what is fresh at their start is so at their end.
+        "fleet.fingerprint_ttl_s": 3600.0,
+        "fleet.silent_after_s": 3600.0,
     }
     with running(trained_store, tmp_path_factory.mktemp("stack"), settings) as started:
         yield started
@@ -81,7 +84,7 @@ def test_every_query_of_a_dashboard_returns_something(stack: Stack, name: str) -
 def test_what_is_not_known_of_a_node_is_left_out(stack: Stack) -> None:
     slowed = stack.prometheus.query('kongming_server_node_slowdown_ratio{resource="all"}')
     by_name = {labels["node"]: ratio for labels, ratio in slowed}
-    assert set(by_name) & {"calm", "busy", "wild", "dozing"} == set(KNOWN)
+    assert set(by_name) & set(NODES) == set(KNOWN)
     assert by_name["calm"] == pytest.approx(1.0, abs=0.01)
     assert by_name["calm"] < by_name["busy"] < by_name["wild"]
     ages = stack.prometheus.query('kongming_server_node_fingerprint_age_seconds{node="dozing"}')
@@ -120,3 +123,104 @@ def test_all_metrics_are_pushed_by_otlp(stack: Stack, receiver: Receiver) -> Non
         assert sum(point.bucket_counts) == point.count
         assert not point.HasField("min")
         assert 0 < point.start_time_unix_nano < point.time_unix_nano
+
+
+def test_trimaran_reads_all_nodes_without_a_token(stack: Stack) -> None:
+    # Types of paypal/load-watcher's WatcherMetrics. Its reader stops after as many keys of an
+    # object as the type has, so there may be no others.
+    status, body = stack.anonymous("/watcher")
+    assert status == 200
+    told = json.loads(body)
+    assert set(told) == {"timestamp", "window", "source", "data"}
+    window = told["window"]
+    assert set(window) == {"duration", "start", "end"}
+    assert window["duration"] == "15m"
+    assert window["end"] - window["start"] == 900
+    assert all(type(one) is int for one in (told["timestamp"], window["start"], window["end"]))
+    assert set(told["data"]) == {"NodeMetricsMap"}
+    nodes = told["data"]["NodeMetricsMap"]
+    assert set(nodes) & set(NODES) == set(KNOWN)
+    for node in nodes.values():
+        assert set(node) == {"metrics", "tags", "metadata"}
+        for metric in node["metrics"]:
+            assert set(metric) == {"name", "type", "operator", "rollup", "value"}
+            assert metric["type"] in ("CPU", "Memory")
+            assert metric["operator"] in ("AVG", "STD")
+            assert 0.0 <= metric["value"] <= 100.0
+    memory = {
+        name: metric["value"]
+        for name, node in nodes.items()
+        for metric in node["metrics"]
+        if (metric["type"], metric["operator"]) == ("Memory", "AVG")
+    }
+    assert memory["calm"] < 1.0 < memory["busy"] < memory["wild"]
+    # Of one reading there is no deviation.
+    operators = {name: {m["operator"] for m in node["metrics"]} for name, node in nodes.items()}
+    assert (operators["calm"], operators["wild"]) == ({"AVG"}, {"AVG", "STD"})
+    status, one = stack.anonymous("/watcher?host=busy")
+    assert (status, list(json.loads(one)["data"]["NodeMetricsMap"])) == (200, ["busy"])
+    assert stack.anonymous("/watcher?host=dozing")[0] == 404
+    assert stack.anonymous("/watcher/health")[0] == 200
+    assert stack.anonymous("/metrics")[0] == 401
+
+
+def test_deschedulers_query_has_one_sample_a_node(stack: Stack) -> None:
+    page = (ROOT / "docs/doors.md").read_text()
+    (policy,) = (
+        yaml.safe_load(block)
+        for block in re.findall(r"^```yaml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+        if "DeschedulerPolicy" in block
+    )
+    arguments = policy["profiles"][0]["pluginConfig"][0]["args"]
+    for name in ("thresholds", "targetThresholds"):
+        assert list(arguments[name]) == ["MetricResource"]
+    assert arguments["metricsUtilization"]["source"] == "Prometheus"
+    samples = stack.prometheus.query(arguments["metricsUtilization"]["prometheus"]["query"])
+    names = [labels["instance"] for labels, _ in samples]
+    assert len(names) == len(set(names))
+    assert set(names) & set(NODES) == set(KNOWN)
+    assert all(0.0 <= value <= 1.0 for _, value in samples)
+
+
+def test_volcano_asks_for_one_node_after_the_other(stack: Stack) -> None:
+    for name in ("cpu", "mem"):
+        for node in KNOWN:
+            ((_, percent),) = stack.prometheus.query(f'{name}_usage_avg_5m{{instance="{node}"}}')
+            assert 0.0 <= percent <= 100.0
+        assert stack.prometheus.query(f'{name}_usage_avg_5m{{instance="dozing"}}') == []
+
+
+@pytest.mark.parametrize("kind", ["rules", "externalRules"])
+def test_prometheus_adapter_finds_a_value_for_each_object(stack: Stack, kind: str) -> None:
+    # What the adapter does with a rule, by its docs/config.md: discovery by seriesQuery, the name
+    # by a pattern, the label by overrides, and a template for the query.
+    names = []
+    for rule in yaml.safe_load((DEPLOY / "prometheus/adapter.yml").read_text())[kind]:
+        series = stack.prometheus.api("series", **{"match[]": rule["seriesQuery"]})
+        (metric,) = {one["__name__"] for one in series}
+        assert re.search(rule["name"]["matches"], metric)
+        names.append(rule["name"]["as"])
+        resources = rule["resources"]
+        if kind == "externalRules":
+            assert resources == {"namespaced": False}
+            label, objects = "app", [APP]
+        else:
+            ((label, resource),) = resources["overrides"].items()
+            assert resource == {"resource": "node"}
+            objects = list(KNOWN)
+        assert all(label in one for one in series)
+        query = rule["metricsQuery"]
+        for place, text in (
+            ("<<.Series>>", metric),
+            ("<<.LabelMatchers>>", f'{label}=~"{"|".join(objects)}"'),
+            ("<<.GroupBy>>", label),
+        ):
+            query = query.replace(place, text)
+        samples = stack.prometheus.query(query)
+        assert sorted(labels[label] for labels, _ in samples) == sorted(objects)
+        assert all(0.0 <= value <= (1.0 if kind == "rules" else 9.0) for _, value in samples)
+    expected = {
+        "rules": ["kongming_node_lost", "node_cpu_usage_avg", "node_memory_usage_avg"],
+        "externalRules": ["kongming_app_slowdown"],
+    }
+    assert names == expected[kind]
