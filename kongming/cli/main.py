@@ -103,6 +103,7 @@ COMMANDS: dict[str, Entry] = {
             "List jobs on nodes; reserve, bind, release.",
             FLEET,
         ),
+        ("sensor", "sensor.group", "Tell a batch system how loaded a node is.", FLEET),
         ("operations", "fleet.operations", "List trainings of a server; follow, cancel.", FLEET),
         ("register", "fleet.register", "Register applications without running them.", FLEET),
         ("apps", "profile.apps", "List the applications that were profiled.", KEEP),

@@ -1,0 +1,83 @@
+"""What both sensors ask of a server, and their options."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from kongming.cli.durations import DURATION
+from kongming.doors.node_figures import NodeFigures, figures
+from kongming.records.errors import CannotAnswerError, UnknownNameError
+from kongming.records.questions import RankQuestion
+
+if TYPE_CHECKING:
+    from kongming.records.answers import RankedNode
+    from kongming.rpc.protocol import Oracle
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The node, by id or name, and the applications whose slowdown there is asked for."""
+
+    node: str
+    apps: tuple[str, ...]
+    max_age_s: float
+
+
+def sensor_options(function: _Function) -> _Function:
+    """``--node``, ``--app`` and ``--max-age``."""
+    made: Any = function
+    for option in (
+        click.option(
+            "--max-age",
+            "max_age_s",
+            type=DURATION,
+            default="30m",
+            show_default=True,
+            metavar="TIME",
+            help="A node's fingerprint that is older says nothing of it.",
+        ),
+        click.option(
+            "--app",
+            "apps",
+            multiple=True,
+            metavar="APP",
+            help="Tell this application's predicted slowdown as well; repeatable.",
+        ),
+        click.option(
+            "--node",
+            default=socket.gethostname,
+            show_default="this machine's name",
+            metavar="NODE",
+            help="Id or name of the node.",
+        ),
+    ):
+        made = option(made)
+    return made  # type: ignore[no-any-return]
+
+
+def ask(service: Oracle, asked: Asked) -> NodeFigures:
+    """Raises UnknownNameError for a node that is not known."""
+    found = [one for one in service.nodes() if asked.node in (one.facts.id, one.facts.name)]
+    if not found:
+        raise UnknownNameError("node", asked.node, (), hint="List them: kongming nodes")
+    report = found[0]
+    apps = {app: _ranked(service, app, report.facts.id) for app in asked.apps}
+    return figures(report, apps, time.time(), asked.max_age_s)
+
+
+def _ranked(service: Oracle, app: str, node_id: str) -> RankedNode | None:
+    """None where nothing can be said of it that a model vouches for."""
+    question = RankQuestion(app, nodes=(node_id,), stale_policy="refuse", seed=0)
+    try:
+        ranking = service.rank(question)
+    except CannotAnswerError:
+        return None
+    return ranking.nodes[0] if ranking.basis == "model" and ranking.nodes else None

@@ -1,0 +1,56 @@
+"""``kongming sensor gridengine``: a load sensor, which execd starts and asks by lines."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from kongming.cli import options
+from kongming.cli.examples import examples
+from kongming.cli.fleet.serving import Server, oracle, server_options
+from kongming.cli.sensor.asking import Asked, ask, sensor_options
+from kongming.doors.gridengine import answers, report
+from kongming.records.errors import KongmingError
+
+
+@click.command(
+    "gridengine", epilog=examples("kongming sensor gridengine --server 127.0.0.1:7400 --app sort")
+)
+@server_options
+@sensor_options
+@click.option(
+    "--host", metavar="HOST", help="The node's name in Grid Engine, where it is another one."
+)
+@options.store_option
+def command(
+    server: Server,
+    store_url: str | None,
+    node: str,
+    apps: tuple[str, ...],
+    max_age_s: float,
+    host: str | None,
+) -> None:
+    """Answer each line of standard input with a load report, until 'quit' or its end.
+
+    While the server is away reports are empty, and standard error says why, once.
+    """
+    asked, failed = Asked(node, apps, max_age_s), False
+
+    def current() -> str:
+        nonlocal failed
+        try:
+            with oracle(server, store_url) as service:
+                found = ask(service, asked)
+        except KongmingError as error:
+            if not failed:
+                click.echo(f"kongming sensor: {error}", err=True)
+            failed = True
+            return report(host or node, None)
+        failed = False
+        return report(host or node, found)
+
+    # Line by line: iterating over a pipe would read ahead.
+    for answer in answers(iter(sys.stdin.readline, ""), current):
+        click.echo(answer, nl=False)
+        sys.stdout.flush()

@@ -1,0 +1,35 @@
+"""The load sensor of Grid Engine.
+
+Shape: sge_execd(8), "Load sensors": each line of standard input asks for a report, ``quit`` ends
+the sensor; a report is ``begin``, lines ``host:name:value`` without blanks, ``end``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+
+from kongming.doors.node_figures import NodeFigures
+
+__all__ = ["answers", "report"]
+
+
+def answers(lines: Iterable[str], ask: Callable[[], str]) -> Iterator[str]:
+    """``ask()`` for each line until ``quit`` or the end of the input."""
+    for line in lines:
+        if line.strip() == "quit":
+            return
+        yield ask()
+
+
+def report(host: str, figures: NodeFigures | None) -> str:
+    """Without figures, as when the server is away, an empty report: execd then drops the values of
+    the last one, and a job that asks for them waits."""
+    values: dict[str, float] = {}
+    if figures is not None:
+        known = {"kongming_slowdown": figures.slowdown, "kongming_lost": figures.lost_share}
+        values |= {name: value for name, value in known.items() if value is not None}
+        for app, (median, _) in sorted(figures.apps.items()):
+            values[f"kongming_{re.sub('[^A-Za-z0-9_]', '_', app)}"] = median
+    lines = (f"{host}:{name}:{value:.4f}" for name, value in values.items())
+    return "\n".join(["begin", *lines, "end", ""])

@@ -1,0 +1,45 @@
+"""Attributes of a machine as a startd's cron job prints them.
+
+Shape: HTCondor's manual, "Startd cron": one ClassAd attribute a line, ``name = value``, texts in
+double quotes; a line that begins with a hyphen ends the ad.
+"""
+
+from __future__ import annotations
+
+import re
+
+from kongming.doors.node_figures import NodeFigures
+
+__all__ = ["classad"]
+
+
+def classad(figures: NodeFigures, now: float) -> str:
+    """What is not known is not there: an expression on it is UNDEFINED, which meets no requirement.
+    A startd keeps what the last job told, so ``KongmingTime`` (unix seconds) says how old it is.
+
+    Letters of an application's name that an attribute may not have become ``_``.
+    """
+    lines = [
+        f"KongmingTime = {now:.0f}",
+        f"KongmingState = {_text(figures.state)}",
+        f"KongmingAssignments = {figures.assignments}",
+    ]
+    for name, value in (
+        ("KongmingFingerprintAge", figures.fingerprint_age_s),
+        ("KongmingSlowdown", figures.slowdown),
+        ("KongmingLostShare", figures.lost_share),
+    ):
+        if value is not None:
+            lines.append(f"{name} = {value:.4f}")
+    for app, (median, upper) in sorted(figures.apps.items()):
+        name = re.sub(r"[^A-Za-z0-9_]", "_", app)
+        lines += [
+            f"KongmingSlowdown_{name} = {median:.4f}",
+            f"KongmingSlowdownUpper_{name} = {upper:.4f}",
+        ]
+    return "\n".join([*lines, "- update:true", ""])
+
+
+def _text(value: str) -> str:
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

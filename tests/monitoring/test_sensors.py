@@ -1,0 +1,140 @@
+"""What batch systems read from a program of theirs, by the rules of their manuals."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kongming.doors.gridengine import report
+from kongming.doors.htcondor import classad
+from kongming.doors.node_figures import NodeFigures, figures
+from kongming.records.answers import NodeReport
+from tests import builders
+from tests.conftest import Kongming
+from tests.docs import commands
+from tests.monitoring.stack import DEPLOY, ROOT
+from tests.service_contract.conftest import local_url, trained_store
+
+__all__ = ["local_url", "trained_store"]
+
+ASK = ("--app", "chaser", "--app", "nobody-trained-it")
+
+
+def attributes(text: str) -> dict[str, str]:
+    """As a startd reads the output of a cron job: ``name = value`` up to a line with a hyphen."""
+    *lines, last = text.splitlines()
+    assert re.fullmatch(r"-\s*(\w+\s+)?(update:(true|false))?", last)
+    found = {}
+    for line in lines:
+        match = re.fullmatch(r'([A-Za-z_]\w*) = (-?[\d.]+|"(?:[^"\\]|\\.)*")', line)
+        assert match, line
+        found[match[1]] = match[2]
+    return found
+
+
+def loads(text: str) -> list[list[tuple[str, str, float]]]:
+    """As execd reads a sensor's output: reports of (host, name, value)."""
+    reports: list[list[tuple[str, str, float]]] = []
+    inside = False
+    for line in text.splitlines():
+        if line == "begin":
+            assert not inside
+            inside = True
+            reports.append([])
+        elif line == "end":
+            assert inside
+            inside = False
+        else:
+            assert inside, line
+            host, name, value = line.split(":")
+            assert " " not in line
+            reports[-1].append((host, name, float(value)))
+    assert not inside
+    return reports
+
+
+def test_a_startd_reads_what_is_known_of_its_machine(local_url: str, kongming: Kongming) -> None:
+    def ask(node: str) -> dict[str, str]:
+        done = kongming("sensor", "htcondor", "--store", local_url, "--node", node, *ASK)
+        assert (done.returncode, done.stderr) == (0, "")
+        return attributes(done.stdout)
+
+    busy = ask("busy")
+    assert float(busy["KongmingSlowdown"]) > 1.1
+    lost = 1.0 - 1.0 / float(busy["KongmingSlowdown"])
+    assert float(busy["KongmingLostShare"]) == pytest.approx(lost, abs=1e-3)
+    assert (
+        float(busy["KongmingSlowdownUpper_chaser"]) > float(busy["KongmingSlowdown_chaser"]) > 1.1
+    )
+    assert "KongmingSlowdown_nobody_trained_it" not in busy
+    # Its fingerprint is two hours old: what there is now is not known, and not said to be idle.
+    dozing = ask("dozing")
+    assert float(dozing["KongmingFingerprintAge"]) > 7000.0
+    assert not [name for name in dozing if "Slowdown" in name or "Lost" in name]
+    done = kongming("sensor", "htcondor", "--store", local_url, "--node", "nowhere")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "nowhere" in done.stderr
+
+
+def test_execd_asks_by_lines_and_ends_the_sensor(local_url: str, tmp_path: Path) -> None:
+    program = tmp_path / "kongming"
+    program.write_text(
+        f'#!/bin/sh\nexec "{sys.executable}" -m kongming.cli.main "$@" --store "{local_url}" '
+        "--node busy --app chaser --host n1.example\n"
+    )
+    program.chmod(0o755)
+    path = os.pathsep.join((str(ROOT), os.environ.get("PYTHONPATH", "")))
+    done = subprocess.run(
+        [DEPLOY / "gridengine/kongming-load-sensor"],
+        input="\n\nquit\n\n",
+        env=os.environ | {"KONGMING": str(program), "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    first, second = loads(done.stdout)
+    names = {name: value for host, name, value in first if host == "n1.example"}
+    # The shipped sensor asks for an application that is not trained there, too.
+    assert set(names) == {"kongming_slowdown", "kongming_lost", "kongming_chaser"}
+    assert names["kongming_slowdown"] > 1.1 > names["kongming_lost"]
+    assert [name for _, name, _ in second] == [name for _, name, _ in first]
+
+
+def test_while_the_server_is_away_a_report_is_empty(kongming: Kongming) -> None:
+    arguments = ("--server", "127.0.0.1:9", "--timeout", "1s", "--node", "n1")
+    done = kongming("sensor", "gridengine", *arguments, input="\n\nquit\n")
+    assert done.returncode == 0
+    assert loads(done.stdout) == [[], []]
+    assert done.stderr.count("kongming sensor: ") == 1
+
+
+def test_names_and_texts_keep_to_what_readers_take() -> None:
+    told = NodeFigures('of "two\\', 1, 3.0, 2.0, 0.5, {"my.app-2": (1.5, 2.0)})
+    read = attributes(classad(told, 1e9))
+    assert read["KongmingState"] == r'"of \"two\\"'
+    assert read["KongmingSlowdown_my_app_2"] == "1.5000"
+    assert ("n1", "kongming_my_app_2", 1.5) in loads(report("n1", told))[0]
+
+
+@pytest.mark.parametrize("state", ["silent", "suspect", "unreferenced"])
+def test_nothing_but_its_state_is_told_of_a_node_that_is_not_in_service(state: str) -> None:
+    node = NodeReport(builders.node(), state, last_fingerprint_at=99.0, general_slowdown=2.0)  # type: ignore[arg-type]
+    told = figures(node, {}, now=100.0, max_age_s=60.0)
+    assert (told.state, told.slowdown, told.lost_share) == (state, None, None)
+
+
+def test_what_is_shipped_and_documented_is_of_options_that_there_are() -> None:
+    config = (DEPLOY / "htcondor/kongming.conf").read_text()
+    words = re.search(r"_ARGS = (.*)", config)
+    assert words
+    assert commands.unknown(["kongming", *words[1].split()]) == []
+    pages = commands.in_page(ROOT / "docs/doors.md")
+    assert len(pages) >= 2
+    assert [commands.unknown(one) for one in pages] == [[]] * len(pages)
