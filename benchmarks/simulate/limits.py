@@ -19,7 +19,15 @@ from typing import Any
 
 ARRIVALS = ("poisson", "bursty", "daily")
 COLUMNS = (
-    *("trace", "limits", "mean wait", "over users' limits", "p95 wait", "wide jobs' wait", "used"),
+    *(
+        "trace",
+        "limits",
+        "mean wait",
+        "over users' limits",
+        "p95 wait",
+        "wide jobs' wait, over users'",
+        "used",
+    ),
     *("useful", "killed", "by a prediction", "work lost"),
 )
 
@@ -44,10 +52,10 @@ def table(documents: Mapping[str, Mapping[str, Any]]) -> str:
             cells = (
                 trace,
                 f"`{name}`",
-                *(_with_interval(own["wait_mean_s"], 1.0 / 60.0, "{:.1f}", " min"),),
+                _with_interval(own["wait_mean_s"], 1.0 / 60.0, "{:.0f}", " min"),
                 _with_interval(own["wait_over_user"], 1.0, "{:.2f}"),
                 f"{own['wait_p95_s']['mean'] / 60.0:.0f} min",
-                f"{own['wide_wait_mean_s']['mean'] / 60.0:.1f} min",
+                _with_interval(own["wide_wait_over_user"], 1.0, "{:.2f}"),
                 *(
                     f"{100.0 * own[key]['mean']:.1f} %"
                     for key in (

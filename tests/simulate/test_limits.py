@@ -191,6 +191,9 @@ def test_a_trace_of_the_archive(tmp_path: Path) -> None:
     path.write_text(SWF + "6 1 2\n")
     with pytest.raises(InputError, match="line 8"):
         read_swf(path)
+    path.write_text("".join(SWF.splitlines(keepends=True)[i] for i in (0, 1, 5)))
+    with pytest.raises(InputError, match="1 without"):
+        read_swf(path)
     path.write_text(SWF.replace("MaxProcs", "Procs"))
     with pytest.raises(InputError, match="MaxProcs"):
         read_swf(path)

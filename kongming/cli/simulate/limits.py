@@ -100,7 +100,7 @@ def _show(document: Mapping[str, Any]) -> None:
         markup=False,
     )
     columns = (
-        *("limits", "waiting", "x user", "p95", "wide jobs", "used", "useful", "killed"),
+        *("limits", "waiting", "x user", "p95", "wide x user", "used", "useful", "killed"),
         *("by prediction", "lost", "backfilled"),
     )
     rows: list[list[object]] = []
@@ -111,7 +111,7 @@ def _show(document: Mapping[str, Any]) -> None:
                 output.format_duration(own["wait_mean_s"]["mean"]),
                 _ratio(own.get("wait_over_user")),
                 output.format_duration(own["wait_p95_s"]["mean"]),
-                output.format_duration(own["wide_wait_mean_s"]["mean"]),
+                _ratio(own.get("wide_wait_over_user")),
                 *(
                     f"{100.0 * own[key]['mean']:.1f}%"
                     for key in (
@@ -123,9 +123,9 @@ def _show(document: Mapping[str, Any]) -> None:
         )
     console.print(output.table(columns, rows, minor=("backfilled", "lost", "p95")))
     console.print(
-        "x user: mean waiting over that with users' limits, with a 95 % interval over seeds. By "
-        "prediction: killed where the user's limit would not have. Useful: used, and not killed. "
-        "Wide jobs: the tenth that takes the most processors."
+        "x user: mean waiting over that with users' limits, with a 95 % interval over seeds; wide "
+        "x user: of the tenth of the jobs that takes the most processors. Useful: used, and not "
+        "killed. By prediction: killed where the user's limit would not have."
     )
     first = next(iter(document["limits"].values()))
     console.print(

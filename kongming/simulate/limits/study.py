@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -103,8 +103,8 @@ def documented(
     """Run each trace (one a seed) under each way of setting limits.
 
     Of every figure the mean over traces is given, with a 95 % interval by Student's t where there
-    are several. ``wait_over_user`` is the mean wait over that with the users' limits, on the same
-    trace: a geometric mean over traces.
+    are several. ``wait_over_user`` and ``wide_wait_over_user`` are mean waits over those with the
+    users' limits, on the same trace: geometric means over traces.
     """
     rows: dict[str, list[dict[str, float]]] = {name: [] for name in names}
     for number, jobs in enumerate(traces):
@@ -118,7 +118,11 @@ def documented(
         keys = rows[name][0]
         document[name] = {key: _interval([row[key] for row in rows[name]]) for key in keys}
         if "user" in rows:
-            document[name]["wait_over_user"] = _wait_ratio(rows[name], rows["user"])
+            for key in ("wait", "wide_wait"):
+                document[name][f"{key}_over_user"] = _ratio(
+                    [row[f"{key}_mean_s"] for row in rows[name]],
+                    [row[f"{key}_mean_s"] for row in rows["user"]],
+                )
     runs = {
         name: [{key: None if math.isnan(v) else v for key, v in row.items()} for row in own]
         for name, own in rows.items()
@@ -126,13 +130,10 @@ def documented(
     return {"limits": document, "runs": runs}
 
 
-def _wait_ratio(
-    own: Sequence[Mapping[str, float]], users: Sequence[Mapping[str, float]]
-) -> dict[str, float | None]:
-    pairs = [(a["wait_mean_s"], b["wait_mean_s"]) for a, b in zip(own, users, strict=True)]
-    if min(min(pair) for pair in pairs) <= 0.0:
+def _ratio(own: Sequence[float], users: Sequence[float]) -> dict[str, float | None]:
+    if min(*own, *users) <= 0.0:
         return _interval([math.nan])
-    logs = _interval([math.log(a / b) for a, b in pairs])
+    logs = _interval([math.log(a / b) for a, b in zip(own, users, strict=True)])
     return {key: None if value is None else math.exp(value) for key, value in logs.items()}
 
 

@@ -36,6 +36,10 @@ def read_swf(path: Path, capacity: int | None = None) -> LimitedJobs:
         raise InputError(
             f"{path} has no MaxProcs in its header.", hint="Give --nodes (and --slots)."
         )
+    if not rows:
+        raise InputError(
+            f"{path} has no job with a run time, processors and a time limit ({skipped} without)."
+        )
     table = np.array(rows, dtype=np.float64).reshape(-1, 7)
     table = table[np.argsort(table[:, 0], kind="stable")]
     arrival, wait, run, processors, limit = table[:, :5].T
