@@ -89,6 +89,7 @@ class Bridge:
         self._general_slowdowns: dict[str, float] = {}
         self._orphans: set[str] = set()
         self._cluster = ""
+        self._sets_times = False
         times = settings.times
         self._only_users = user_numbers("times.users", times.users)
         self._skip_users = user_numbers("times.skip_users", times.skip_users)
@@ -116,6 +117,10 @@ class Bridge:
         nodes = self._try("Slurm", self._slurm.nodes)
         succeeded = nodes is not None
         if nodes is not None:
+            if settings.times.set:
+                may_set = self._try("Slurm's settings", self._may_set_times)
+                succeeded &= may_set is not None
+                self._sets_times = bool(may_set)
             succeeded &= self._try("the server", lambda: self._update_rankings(nodes)) is not None
             self._drop_stale_rankings()
             if settings.weights.follow:
@@ -204,8 +209,7 @@ class Bridge:
     ) -> RunTimes | None:
         """How long the ranked applications run on each node; None where this is switched off."""
         settings = self._settings.times
-        sets = settings.set and self._may_set_times()
-        if not (sets or settings.advise):
+        if not (self._sets_times or settings.advise):
             return None
         questions = [
             Question(app, rows[0].node_id, level=settings.level) for app, rows in ranked.items()
@@ -220,7 +224,7 @@ class Bridge:
                 by_name = {name: value for name, value in by_name.items() if name in alone}
                 apps[question.app] = _in_order(by_name, names)
         return RunTimes(
-            sets=sets,
+            sets=self._sets_times,
             advises=settings.advise,
             share=(1.0 + settings.level) / 2.0,
             only=self._only_users,
@@ -231,16 +235,15 @@ class Bridge:
     def _may_set_times(self) -> bool:
         """Whether limits are restored at the start of a job, and would not reach into a reservation
         that the user's limit had kept the job clear of. Raises KongmingError."""
-        why = ""
         if not self._slurm.restores_limits():
-            why = "PrologSlurmctld is not set, which restores time limits: docs/slurm.md"
-        elif self._slurm.has_reservation_ahead():
-            why = "a reservation is ahead, and a job that started early might run into it"
-        if why:
-            self._throttle.warn("times", f"times: --time-min is not set: {why}")
-        else:
-            self._recover("times")
-        return not why
+            why = "times: --time-min is not set: PrologSlurmctld, which restores limits, is not set"
+            self._throttle.warn("times", why)
+            return False
+        self._recover("times")
+        ahead = self._slurm.has_reservation_ahead()
+        if ahead and self._sets_times:
+            _log.info("--time-min is not set while a reservation is ahead")
+        return not ahead
 
     def _drop_stale_rankings(self) -> None:
         """Rankings that are too old are used neither here nor in job_submit.lua."""

@@ -190,7 +190,8 @@ class Slurm:
     def _configured(self, name: str) -> str:
         for line in self._run(["scontrol", "show", "config"]).splitlines():
             key, _, value = line.partition("=")
-            if key.strip() == name:
+            # Later versions number the scripts: PrologSlurmctld[0].
+            if key.strip().partition("[")[0] == name:
                 return value.strip()
         raise ServiceError(f"scontrol did not print the setting {name}.")
 

@@ -126,6 +126,14 @@ def test_jobs_start_in_gaps_and_keep_their_users_limits(
     changed = cluster.job(held[0])
     assert (changed["TimeLimit"], changed["TimeMin"]) == ("00:01:00", "N/A")
 
+    # The other one, with its tasks, has none once a reservation is ahead.
+    reservation = ("StartTime=now+60minutes", "Duration=5", "Users=root", "Nodes=n1")
+    cluster.command("scontrol", "create", "reservation", *reservation)
+    bridge.step()
+    assert cluster.job(held[1])["TimeMin"] == "N/A"
+    later = cluster.submit("-H", *job, script="true")
+    assert cluster.job(later)["TimeMin"] == "N/A"
+
     ends = {id_: cluster.finished(id_, 180.0)["JobState"] for id_ in (restored, bridged, users)}
     assert ends == {restored: "COMPLETED", bridged: "COMPLETED", users: "TIMEOUT"}
     assert not bridge.failing

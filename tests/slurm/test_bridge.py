@@ -402,6 +402,7 @@ def test_no_times_are_set_where_nothing_would_restore_the_limit(
         times = times_of(tmp_path)
         assert times is not None
         assert not times.sets
+        assert timed.failing == (commands.prolog == "(null)")
     assert caplog.text.count("--time-min is not set") == 1
     commands.reservations = "ReservationName=a StartTime=x State=ACTIVE Flags=MAINT"
     timed.step()
