@@ -44,9 +44,7 @@ class Jobs:
     short_help="Replay a trace of jobs under several placement policies.",
     epilog=examples(
         "kongming simulate --synthetic poisson --nodes 100 --load 0.8 --predicted store",
-        "kongming simulate --trace jobs.csv --fleet fleet.csv --pairs pairs.csv --limit 1.1",
         "kongming simulate --limits all --synthetic daily --load 0.9",
-        "kongming simulate --limits user,time-min --trace SDSC-SP2-1998-4.2-cln.swf",
     ),
 )
 @click.option(
