@@ -6,6 +6,7 @@ nobody watches spends nothing on it, and one that many watch little more.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
@@ -41,8 +42,10 @@ class NodeLoads:
     ) -> None:
         self._engine = engine
         self._now = now
-        self._series = FleetSeries(bounds)
+        self._bounds = bounds
+        self._series = FleetSeries()
         self._windows: tuple[float, Sequence[NodeLoad]] | None = None
+        self._asking = asyncio.Lock()
         self._refreshed_at = -_KEPT_S
         metrics.registry.register(self._series)
 
@@ -51,43 +54,46 @@ class NodeLoads:
         now = self._now()
         if now - self._refreshed_at >= _KEPT_S:
             self._refreshed_at = now
-            nodes = await with_pauses(self._engine.node_loads(now))
-            self._series.put(nodes, self._engine.app_slowdowns(now))
+            engine, series, bounds = self._engine, self._series, self._bounds
+            series.nodes = await with_pauses(engine.node_loads(now, most=bounds.nodes))
+            series.apps = await with_pauses(engine.app_slowdowns(now, bounds.apps))
+            series.left_out = {
+                "node": max(0, engine.node_count - bounds.nodes),
+                "app": max(0, engine.models_in_service - bounds.apps),
+            }
 
     async def windows(self) -> Sequence[NodeLoad]:
         """All nodes, with what was read in the last ``WINDOW_S``."""
-        now = self._now()
-        if self._windows is None or now - self._windows[0] >= _KEPT_S:
-            self._windows = (now, await with_pauses(self._engine.node_loads(now, WINDOW_S)))
-        return self._windows[1]
+        # Whoever asks at the same time waits for the same answer.
+        async with self._asking:
+            now = self._now()
+            if self._windows is None or now - self._windows[0] >= _KEPT_S:
+                self._windows = (now, await with_pauses(self._engine.node_loads(now, WINDOW_S)))
+            return self._windows[1]
 
 
 class FleetSeries:
     """A collector of Prometheus: the series by node and by application, of so many of each. Those
-    are the first by name, so that they stay the same ones; how many are left out is told."""
+    are the first by name, so that they stay the same ones; ``left_out`` counts the others."""
 
-    def __init__(self, bounds: Series) -> None:
-        self._bounds = bounds
-        self._nodes: Sequence[NodeLoad] = ()
-        self._apps: Sequence[AppSlowdown] = ()
-
-    def put(self, nodes: Sequence[NodeLoad], apps: Sequence[AppSlowdown]) -> None:
-        self._nodes, self._apps = nodes, apps
+    def __init__(self) -> None:
+        self.left_out = {"node": 0, "app": 0}
+        self.nodes: Sequence[NodeLoad] = ()
+        self.apps: Sequence[AppSlowdown] = ()
 
     def collect(self) -> Iterator[Metric]:
         slowdown, age, assignments, app_slowdown, left_out = map(_family, FLEET_FAMILIES)
-        nodes, apps = self._nodes[: self._bounds.nodes], self._apps[: self._bounds.apps]
-        for node in nodes:
+        for node in self.nodes:
             for resource, ratio in node.slowdown.items():
                 slowdown.add_metric((node.name, resource), ratio)
             if node.fingerprint_age_s is not None:
                 age.add_metric((node.name,), node.fingerprint_age_s)
             assignments.add_metric((node.name,), node.assignments)
-        for app in apps:
+        for app in self.apps:
             for of in ("least", "median", "greatest"):
                 app_slowdown.add_metric((app.app, app.placement, of), getattr(app, of))
-        left_out.add_metric(("node",), len(self._nodes) - len(nodes))
-        left_out.add_metric(("app",), len(self._apps) - len(apps))
+        for kind, count in self.left_out.items():
+            left_out.add_metric((kind,), count)
         yield from (slowdown, age, assignments, app_slowdown, left_out)
 
 

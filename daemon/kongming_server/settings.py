@@ -566,7 +566,8 @@ class Series:
         unit="applications",
         minimum=0,
         maximum=100_000,
-        help="Trained applications likewise, three series of each placement.",
+        help="Trained applications likewise, three series each; one of several placements counts "
+        "as several.",
     )
 
 

@@ -21,7 +21,7 @@ def document(loads: Iterable[NodeLoad], now: float, window_s: float) -> Mapping[
     """Of nodes that were read in the last ``window_s`` (seconds) before ``now`` (unix seconds).
 
     A value is a percentage: the share of its time that a program loses to its neighbours by what
-    they do to that resource. A node's name is that of its first node where several have it.
+    they do to that resource.
     """
     nodes: dict[str, Any] = {}
     for load in loads:
@@ -32,7 +32,7 @@ def document(loads: Iterable[NodeLoad], now: float, window_s: float) -> Mapping[
             for metric in _metrics(resource, kind, load.windows[resource])
         ]
         if metrics:
-            nodes.setdefault(load.name, {"metrics": metrics, "tags": {}, "metadata": {}})
+            nodes[load.name] = {"metrics": metrics, "tags": {}, "metadata": {}}
     end = int(now)
     window = {"duration": f"{window_s / 60:.0f}m", "start": end - int(window_s), "end": end}
     return {

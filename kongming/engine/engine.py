@@ -286,13 +286,24 @@ class Engine:
         settings = self._world.settings
         return settings.ttl_s if slot is None else float(self._world.slots.ttl_s[slot])
 
-    def node_loads(self, now: float, window_s: float = 0.0) -> Steps[list[NodeLoad]]:
-        """How loaded all nodes are, by name (``node_loads``), in steps."""
-        return node_loads.node_loads(self._world, now, window_s)
+    def node_loads(
+        self, now: float, window_s: float = 0.0, most: int | None = None
+    ) -> Steps[list[NodeLoad]]:
+        """How loaded the first ``most`` nodes by name are (``node_loads``), in steps."""
+        return node_loads.node_loads(self._world, now, window_s, most)
 
-    def app_slowdowns(self, now: float) -> list[AppSlowdown]:
-        """What applications are predicted to meet in the fleet as it is now."""
-        return node_loads.app_slowdowns(self._world, now)
+    def app_slowdowns(self, now: float, most: int) -> Steps[list[AppSlowdown]]:
+        """What ``most`` applications are predicted to meet in the fleet as it is now, in steps."""
+        return node_loads.app_slowdowns(self._world, now, most)
+
+    @property
+    def node_count(self) -> int:
+        return len(self._world.nodes)
+
+    @property
+    def models_in_service(self) -> int:
+        """Applications that have a model in service, once for each placement."""
+        return len(list(self._world.catalog.all_served()))
 
     def _named(self, node: str) -> tuple[str, str]:
         facts = self._world.nodes.find(node).facts

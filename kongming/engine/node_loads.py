@@ -6,6 +6,8 @@ Unlike a ranking it works nothing out: it is as new as the last ``refresh`` of t
 from __future__ import annotations
 
 import math
+from collections import Counter
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,69 +18,90 @@ from kongming.engine.state import World
 from kongming.records.node_load import RESOURCES, AppSlowdown, NodeLoad, Window
 from kongming.steps import Steps
 
-_AT_ONCE = 512
-"""Slots whose history is read in one step, and nodes that are described in one."""
+_AT_ONCE = 256
+"""Slots whose history is read in one step."""
+
+_NODES_AT_ONCE = 128
+"""Nodes that are described in one step."""
 
 
-def node_loads(world: World, now: float, window_s: float = 0.0) -> Steps[list[NodeLoad]]:
-    """All nodes by name; with ``window_s`` also from what was read in so many seconds.
+def node_loads(
+    world: World, now: float, window_s: float = 0.0, most: int | None = None
+) -> Steps[list[NodeLoad]]:
+    """The first ``most`` nodes by name (all for None), named by id where several have one name;
+    with ``window_s`` also from what was read in so many seconds.
 
     Of several last-level cache domains the worst counts. Nodes that are not in service, and
     fingerprints older than their time to live, have no slowdown.
     """
-    known = _known(world, now)
-    slowdown = {"all": world.slots.general[: world.slots.count].copy()}
+    slots = world.slots
+    n = slots.count
+    known = _known(world, now).tolist()
+    taken_at = slots.taken_at[:n].tolist()
     places = _places(world)
+    # Lists: to take numbers out of arrays one by one takes most of the time.
+    slowdown = {"all": slots.general[:n].tolist()}
+    means: dict[str, list[float]] = {}
+    deviations: dict[str, list[float]] = {}
     for resource, its in places.items():
-        slowdown[resource] = _means(world.slots.slowed[: world.slots.count, its])
-    means: dict[str, Floats] = {}
-    deviations: dict[str, Floats] = {}
-    if window_s > 0.0:
-        for resource, its in places.items():
-            means[resource] = np.full(len(known), math.nan)
-            deviations[resource] = np.full(len(known), math.nan)
-            for start in range(0, len(known), _AT_ONCE):
-                part = slice(start, min(start + _AT_ONCE, len(known)))
-                means[resource][part], deviations[resource][part] = _window(
-                    world, part, its, now - window_s
-                )
+        slowdown[resource] = _means(slots.slowed[:n, its]).tolist()
+        if window_s > 0.0:
+            means[resource], deviations[resource] = [], []
+            for start in range(0, n, _AT_ONCE):
+                part = slice(start, min(start + _AT_ONCE, n))
+                mean, deviation = _window(world, part, its, now - window_s)
+                means[resource] += mean.tolist()
+                deviations[resource] += deviation.tolist()
                 yield
-    loads = []
     views = sorted(world.nodes, key=lambda view: (view.facts.name, view.facts.id))
-    for number, view in enumerate(views, 1):
-        slots = [slot for slot in view.slots.values() if slot < len(known)]
-        fresh = [slot for slot in slots if known[slot]]
-        in_service = world.nodes.state(view, now)[0] == "ready"
-        taken = world.slots.taken_at[slots]
+    nodes_of = Counter(view.facts.name for view in views)
+    loads = []
+    for number, view in enumerate(views[:most], 1):
+        its_slots = [slot for slot in view.slots.values() if slot < n]
+        fresh = [slot for slot in its_slots if known[slot]]
+        if world.nodes.state(view, now)[0] != "ready":
+            fresh = []
+        taken = [taken_at[slot] for slot in its_slots if not math.isnan(taken_at[slot])]
         loads.append(
             NodeLoad(
                 view.facts.id,
-                view.facts.name or view.facts.id,
-                _worst(slowdown, fresh) if in_service else {},
-                _windows(means, deviations, fresh) if in_service else {},
-                None if np.isnan(taken).all() else max(0.0, now - float(np.nanmax(taken))),
-                sum(1 for _ in world.residents.active_on(view.facts.id)),
+                view.facts.name if nodes_of[view.facts.name] == 1 else view.facts.id,
+                {
+                    resource: ratio_of(logs[slot])
+                    for resource, logs in slowdown.items()
+                    if (slot := _worst(logs, fresh)) is not None
+                },
+                {
+                    resource: Window(shares[slot], None if math.isnan(spread) else spread)
+                    for resource, shares in means.items()
+                    if (slot := _worst(shares, fresh)) is not None
+                    for spread in (deviations[resource][slot],)
+                },
+                max(0.0, now - max(taken)) if taken else None,
+                len(world.residents.active_on(view.facts.id)),
             )
         )
-        if number % _AT_ONCE == 0:
+        if number % _NODES_AT_ONCE == 0:
             yield
     return loads
 
 
-def app_slowdowns(world: World, now: float) -> list[AppSlowdown]:
+def app_slowdowns(world: World, now: float, most: int) -> Steps[list[AppSlowdown]]:
     """By application and placement, over the nodes in service with a fresh fingerprint; one that
-    can be said of no node is left out."""
+    can be said of no node is left out. Of ``most`` applications and placements, the first by name.
+    """
     known = _known(world, now)
     serving = {v.number for v in world.nodes if world.nodes.state(v, now)[0] == "ready"}
     known &= np.isin(world.slots.node[: len(known)], list(serving))
     found = []
-    for model in sorted(world.catalog.all_served(), key=lambda one: one.key):
+    for model in sorted(world.catalog.all_served(), key=lambda one: one.key)[:most]:
         row = world.matrix.log_slowdown[model.row : model.row + 1, : len(known)]
         logs = row[:, known[: row.shape[1]]]
         logs = logs[~np.isnan(logs)]
         if len(logs):
             numbers = (float(np.min(logs)), float(np.median(logs)), float(np.max(logs)))
             found.append(AppSlowdown(*model.key, *(ratio_of(number) for number in numbers)))
+        yield
     return found
 
 
@@ -121,25 +144,7 @@ def _window(world: World, part: slice, places: list[int], since: float) -> tuple
     return mean, np.asarray(np.where(count > 1, deviation, math.nan))
 
 
-def _worst(slowdown: dict[str, Floats], slots: list[int]) -> dict[str, float]:
-    found = {}
-    for resource, logs in slowdown.items():
-        its = logs[slots]
-        if not np.isnan(its).all():
-            found[resource] = ratio_of(float(np.nanmax(its)))
-    return found
-
-
-def _windows(
-    means: dict[str, Floats], deviations: dict[str, Floats], slots: list[int]
-) -> dict[str, Window]:
-    found = {}
-    for resource, its in means.items():
-        known = [slot for slot in slots if not math.isnan(its[slot])]
-        if known:
-            worst = max(known, key=lambda slot: float(its[slot]))
-            deviation = float(deviations[resource][worst])
-            found[resource] = Window(
-                float(its[worst]), None if math.isnan(deviation) else deviation
-            )
-    return found
+def _worst(numbers: Sequence[float], slots: Sequence[int]) -> int | None:
+    """The slot with the greatest number that is known."""
+    found = [slot for slot in slots if not math.isnan(numbers[slot])]
+    return max(found, key=lambda slot: numbers[slot]) if found else None

@@ -33,9 +33,10 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class NodeLoad:
-    """One node. ``slowdown`` is over the idle node as things are now, by resource and for ``all``;
-    ``windows`` are of stored readings, by resource. What is not known, or not known any more, is
-    not in them. ``fingerprint_age_s`` is None where there was none."""
+    """One node; ``name`` is that of no other one. ``slowdown`` is over the idle node as things are
+    now, by resource and for ``all``; ``windows`` are of stored readings, by resource. What is not
+    known, or not known any more, is not in them. ``fingerprint_age_s`` is None where there was
+    none."""
 
     node_id: str
     name: str
