@@ -26,12 +26,17 @@ from xdist.scheduler import LoadScopeScheduling
 
 __all__ = ["GroupScheduling", "group", "is_alone", "longest_first", "write_groups"]
 
-SHARED = {"profiled": "tests/campaigns/", "fleet": "tests/integrations/"}
+SHARED = {
+    "fleet": "tests/integrations/",
+    "profiled": "tests/campaigns/",
+    "trained_store": "tests/monitoring/",
+}
 """Fixtures that several modules use and that take long to make, and the folder of these modules:
 elsewhere a fixture of that name is another one."""
 
 SECONDS = {
     "profiled": 3.0,
+    "stack": 2.0,
     "hasty": 6.0,
     "start_server": 2.0,
     "server": 1.0,
@@ -50,7 +55,6 @@ MODULES = {
     "tests/evaluate/test_tables_and_figures.py": 10.0,
     "tests/gate/test_gate_command.py": 8.0,
     "tests/models/test_training.py": 18.0,
-    "tests/monitoring/test_monitoring.py": 15.0,
     "tests/peers/test_claims.py": 12.0,
     "tests/peers/test_predictions.py": 9.0,
     "tests/predict/test_model_command.py": 12.0,
