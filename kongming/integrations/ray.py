@@ -36,7 +36,8 @@ class RayPlacer(Placer):
     """``Placer`` for Ray; ``settings`` are that class's.
 
     A Ray node is the node of its label ``kongming.dev/node``, else of its custom resource
-    ``kongming:NAME``, else of its host name. A task takes ``cpus`` of its CPUs.
+    ``kongming:NAME``, else of its host name. A task takes ``cpus`` of its CPUs. Ray is initialised
+    where it is not yet.
     """
 
     framework = "ray"
@@ -51,6 +52,10 @@ class RayPlacer(Placer):
     ) -> None:
         if not 0.0 < cpus < float("inf"):
             raise InputError("is out of range.", field="cpus", found=cpus, allowed="above 0")
+        if not ray.is_initialized():
+            # As the first task would, and before there is a connection: Ray may start processes by
+            # forks, which threads of gRPC do not always survive.
+            ray.init()
         self._cpus = cpus
         self._listed: tuple[Member, ...] = ()
         self._members_at = -float("inf")
@@ -94,9 +99,6 @@ class RayPlacer(Placer):
         super().close()
 
     def _members(self) -> Iterable[Member]:
-        if not ray.is_initialized():
-            # As the first task does.
-            ray.init()
         if time.monotonic() - self._members_at > _LISTED_S:
             self._listed = tuple(self._member(node) for node in ray.nodes() if node["Alive"])
             self._members_at = time.monotonic()
