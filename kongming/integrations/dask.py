@@ -15,6 +15,7 @@ import distributed
 
 from kongming.integrations.placer import Placer
 from kongming.integrations.placing import Member, Target, resource_name
+from kongming.records.errors import InputError
 from kongming.rpc.channel import Connection
 
 _LISTED_S = 2.0
@@ -44,6 +45,10 @@ class DaskPlacer(Placer):
     ) -> None:
         default: Any = distributed.default_client
         self._client = default() if client is None else client
+        if self._client.asynchronous:
+            raise InputError(
+                "is asynchronous.", field="client", allowed="Client(..., asynchronous=False)"
+            )
         self._allow_other_workers = allow_other_workers
         self._host_names: dict[str, str] = {}
         self._listed: tuple[Member, ...] = ()

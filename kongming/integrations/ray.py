@@ -99,7 +99,8 @@ class RayPlacer(Placer):
         super().close()
 
     def _members(self) -> Iterable[Member]:
-        if time.monotonic() - self._members_at > _LISTED_S:
+        # After ray.shutdown() the affinity is to nodes that are gone, and soft.
+        if ray.is_initialized() and time.monotonic() - self._members_at > _LISTED_S:
             self._listed = tuple(self._member(node) for node in ray.nodes() if node["Alive"])
             self._members_at = time.monotonic()
         return self._listed

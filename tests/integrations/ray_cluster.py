@@ -10,6 +10,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -17,8 +18,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.server.process import python_path
-
-_OBJECT_STORE_BYTES = 80 << 20
 
 
 @dataclass(frozen=True)
@@ -42,7 +41,7 @@ def ray_cluster(*names: str) -> Iterator[RayCluster]:
 
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.integrations.ray_cluster", *names],
-        env=os.environ | {"PYTHONPATH": python_path()},
+        env=os.environ | {"PYTHONPATH": python_path(), "RAY_USAGE_STATS_ENABLED": "0"},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -61,20 +60,18 @@ def ray_cluster(*names: str) -> Iterator[RayCluster]:
             process.communicate()
 
 
-def _start(names: list[str]) -> None:
+def _start(names: list[str], folder: str) -> None:
     from ray.cluster_utils import Cluster
 
     from kongming.integrations.ray import LABEL
 
-    head = {"num_cpus": 0, "include_dashboard": False}
-    head["object_store_memory"] = _OBJECT_STORE_BYTES
+    small = {"object_store_memory": 80 << 20}
+    head = {"num_cpus": 0, "include_dashboard": False, "temp_dir": folder, **small}
     cluster: Any = Cluster(initialize_head=True, head_node_args=head)
     try:
         raylets = {}
         for name in names:
-            node = cluster.add_node(
-                num_cpus=1, labels={LABEL: name}, object_store_memory=_OBJECT_STORE_BYTES
-            )
+            node = cluster.add_node(num_cpus=1, labels={LABEL: name}, temp_dir=folder, **small)
             (raylet,) = node.all_processes["raylet"]
             raylets[name] = (node.node_id, raylet.process.pid)
         print(json.dumps({"address": cluster.address, "raylets": raylets}), flush=True)  # noqa: T201
@@ -84,4 +81,6 @@ def _start(names: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    _start(sys.argv[1:])
+    # A short path: those of sockets below it have a bound.
+    with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp", ignore_cleanup_errors=True) as name:
+        _start(sys.argv[1:], name)

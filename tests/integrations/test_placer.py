@@ -12,8 +12,14 @@ import pytest
 
 from kongming.integrations.placer import Placer
 from kongming.integrations.placing import Member, Target
+from kongming.integrations.reports import Reports
 from kongming.records.answers import Assignment
-from kongming.records.errors import CannotAnswerError, InputError, UnavailableError
+from kongming.records.errors import (
+    CannotAnswerError,
+    InputError,
+    UnavailableError,
+    UnknownNameError,
+)
 from kongming.rpc.client import RemoteService
 from tests.server.process import ServerProcess, eventually, python_path
 
@@ -154,6 +160,34 @@ def test_a_server_that_comes_back_is_asked_again(
         placer._paused_until = 0.0
         assert placer.place().options == {"on": ["calm"]}
     assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
+
+
+class Flaky:
+    """A server that is away for the first calls."""
+
+    def __init__(self, failures: int) -> None:
+        self.failures = failures
+        self.calls: list[str] = []
+
+    def assignments(self) -> tuple[Assignment, ...]:
+        return ()
+
+    def release(self, assignment_id: str) -> None:
+        self.calls.append(assignment_id)
+        if len(self.calls) <= self.failures:
+            raise UnavailableError("away")
+        if assignment_id == "unknown":
+            raise UnknownNameError("assignment", assignment_id, ())
+
+
+def test_reports_wait_for_a_server_that_is_away_and_come_in_order() -> None:
+    server: Any = Flaky(failures=2)
+    reports = Reports(server, "list", ttl_s=60.0, timeout_s=10.0)
+    for assignment_id in ("a", "unknown", "b"):
+        reports.release(assignment_id)
+    eventually(lambda: len(server.calls) == 5)
+    reports.close()
+    assert server.calls == ["a", "a", "a", "unknown", "b"]
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ from tests.integrations.ray_cluster import RayCluster, ray_cluster
 
 pytestmark = [pytest.mark.thorough, pytest.mark.alone]
 
-QUOTAS = {"calm": None, "throttled": 0.3}
+QUOTAS = {"calm": None, "throttled": 0.1}
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +40,9 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[QuotaNodes]:
     nodes = QuotaNodes(folder, QUOTAS)
     try:
         nodes.start()
+        slowdowns = nodes.slowdowns()
+        if slowdowns["throttled"] < 1.5 * slowdowns["calm"]:
+            pytest.skip("a quota makes no difference here: others take more than it does")
         yield nodes
     finally:
         nodes.close()
@@ -71,7 +74,6 @@ def test_tasks_go_to_the_unloaded_raylet_and_hold_their_place_however_they_end(
     nodes: QuotaNodes, cluster: RayCluster, kongming: Kongming, tmp_path: Path
 ) -> None:
     server = nodes.server.grpc
-    assert nodes.slowdowns()["throttled"] > 1.5 * nodes.slowdowns()["calm"]
     waits = task(until)
     with (
         RemoteService(Connection(server)) as service,
