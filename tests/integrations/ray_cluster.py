@@ -60,18 +60,18 @@ def ray_cluster(*names: str) -> Iterator[RayCluster]:
             process.communicate()
 
 
-def _start(names: list[str], folder: str) -> None:
+def _start(names: list[str]) -> None:
     from ray.cluster_utils import Cluster
 
     from kongming.integrations.ray import LABEL
 
     small = {"object_store_memory": 80 << 20}
-    head = {"num_cpus": 0, "include_dashboard": False, "temp_dir": folder, **small}
+    head = {"num_cpus": 0, "include_dashboard": False, **small}
     cluster: Any = Cluster(initialize_head=True, head_node_args=head)
     try:
         raylets = {}
         for name in names:
-            node = cluster.add_node(num_cpus=1, labels={LABEL: name}, temp_dir=folder, **small)
+            node = cluster.add_node(num_cpus=1, labels={LABEL: name}, **small)
             (raylet,) = node.all_processes["raylet"]
             raylets[name] = (node.node_id, raylet.process.pid)
         print(json.dumps({"address": cluster.address, "raylets": raylets}), flush=True)  # noqa: T201
@@ -83,4 +83,5 @@ def _start(names: list[str], folder: str) -> None:
 if __name__ == "__main__":
     # A short path: those of sockets below it have a bound.
     with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp", ignore_cleanup_errors=True) as name:
-        _start(sys.argv[1:], name)
+        os.environ["RAY_TMPDIR"] = name
+        _start(sys.argv[1:])
