@@ -292,7 +292,7 @@ def _connection(
 ) -> Connection | None:
     """How to reach the server; None where none is named. Raises InputError."""
     if isinstance(server, Connection):
-        return replace(server, timeout_s=timeout_s)
+        return replace(server, timeout_s=timeout_s, token=token or server.token)
     target = server or os.environ.get("KONGMING_SERVER")
     if not target:
         return None
