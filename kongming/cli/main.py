@@ -84,7 +84,7 @@ COMMANDS: dict[str, Entry] = {
         (
             "audit",
             "audit.group",
-            "Analyse how machines vary and differ, from observations.",
+            "Is this machine fit to measure on; how machines vary and differ.",
             PREDICT,
         ),
         (

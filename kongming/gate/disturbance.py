@@ -24,9 +24,9 @@ CONTROL_LIMIT = 0.05
 """Log of the factor over the usual above which a surrogate in registers was disturbed: 5 %. What
 takes 5 % of the processor from these takes as much from every program."""
 
-MEMORY_LIMIT = 0.25
-"""The same for the surrogates of memory. Two short readings on a quiet machine differ by up to a
-tenth, since each has other pages."""
+MEMORY_LIMIT = 0.15
+"""The same for the surrogates of memory: 16 %. Two short readings on a quiet machine differ by up
+to a tenth, since each has other pages."""
 
 Times = Mapping[str, float]
 """Seconds per operation by surrogate, as ``Fingerprint.times`` gives them."""

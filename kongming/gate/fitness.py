@@ -26,6 +26,11 @@ CLOCK_LIMIT = 0.05
 """Share by which the processor's clock may vary, or the effect if that is more."""
 
 
+BY_LUCK = "memory.random."
+"""Surrogates whose cost depends on the pages that their process happens to get, by 5 % and more on
+a quiet machine: they show neighbours, and say nothing of how well a program repeats."""
+
+
 @dataclass(frozen=True, slots=True)
 class Turn:
     """One turn: the signals over all of it, the quick fingerprint's times at its beginning, and the
@@ -102,12 +107,12 @@ def decide(
     turns: Sequence[Turn], whole: Signals, goal: Goal, *, most: int = MOST, command: bool = False
 ) -> Answer:
     """Judge ``turns``, and the signals over all of them. With ``command`` its runs are what has to
-    repeat well, otherwise each surrogate."""
+    repeat well, otherwise each surrogate but those of ``BY_LUCK``."""
     times: dict[str, list[float]] = {}
     for turn in turns:
         values: Mapping[str, float | None] = {"command": turn.run_s} if command else turn.times
         for name, seconds in values.items():
-            if seconds is not None:
+            if seconds is not None and not name.startswith(BY_LUCK):
                 times.setdefault(name, []).append(seconds)
     subjects = tuple(_subject(name, each, goal, most) for name, each in times.items())
     like = usual(turn.times for turn in turns)

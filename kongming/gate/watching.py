@@ -16,7 +16,8 @@ from kongming.records.errors import MALFORMED
 from kongming.records.fingerprint import Fingerprint
 
 MEMORY = ("memory.random.8M", "memory.streaming.128M")
-"""Surrogates of memory that take no time to set up: latency of the last-level cache, bandwidth."""
+"""Surrogates of memory that take little time to set up: latency of the last-level cache, bandwidth.
+"""
 
 _CHUNK_S = 0.04
 _ROUNDS = 2

@@ -104,6 +104,6 @@ def test_what_is_printed_fits(width: int, monkeypatch: pytest.MonkeyPatch) -> No
     done = CliRunner().invoke(gate.command, [], standalone_mode=False)
     assert done.return_value == 4
     assert max(map(len, done.output.splitlines())) <= width
-    for name in ("memory.random.8M", "repetitions", "Not fit"):
+    for name in ("compute.float", "repetitions", "Not fit"):
         assert name in done.output
     assert re.search(r"- compute: Arithmetic", done.output)

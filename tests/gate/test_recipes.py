@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import re
 import runpy
 import shlex
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -28,6 +33,32 @@ def test_the_workflow_asks_the_gate_before_it_measures() -> None:
     measuring = [k for k, step in enumerate(steps) if "--kongming " in step.get("run", "")]
     assert len(measuring) == 2
     assert all(k > gate and steps[k]["if"] == "steps.gate.outputs.fit" for k in measuring)
+
+
+@pytest.mark.thorough
+@pytest.mark.real
+def test_real_benchmarks_of_pyperf_and_pytest(tmp_path: Path) -> None:
+    """As anybody calls them: what is installed finds the hook and the plugin."""
+
+    def python(*args: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", *args]
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    hook = ("--hook", "kongming", "-p", "2", "-n", "1", "-w", "0", "--loops", "8")
+    timed = python("pyperf", "timeit", *hook, "-o", "result.json", "sum(range(1000))")
+    assert timed.returncode == 0, timed.stderr
+    checked = python("kongming.integrations.pyperf_check", "result.json")
+    assert checked.returncode == 4, checked.stderr
+    assert re.search(r"withheld: \d of 2 processes undisturbed, needed: too few", checked.stdout)
+
+    (tmp_path / "test_it.py").write_text("def test_it(benchmark):\n    benchmark(sum, [1, 2])\n")
+    limits = ("--benchmark-max-time=0.1", "-p", "no:cacheprovider", "-p", "no:xdist")
+    watched = python("pytest", "--kongming", "--benchmark-json=b.json", *limits)
+    assert watched.returncode == 0, watched.stdout
+    (benchmark,) = json.loads((tmp_path / "b.json").read_text())["benchmarks"]
+    kept = benchmark["extra_info"]["kongming"]
+    assert {"compute.int", "compute.float"} <= kept["before"].keys() == kept["after"].keys()
+    assert kept["signals"]["seconds"] > 0.5
 
 
 def test_asv_skips_what_was_disturbed(machine: Machine) -> None:
