@@ -71,7 +71,6 @@ def _measure(settings: Settings, on_progress: Callable[[float, float, str], None
     if settings.command is not None:
         _check_budget(settings, _run(settings, limit_s=settings.budget_s), left())
     turns: list[Turn] = []
-    watcher = Watcher(settings.goal.effect, settings.cpu)
     first = last = state()
     longest = 0.0
     while len(turns) < LEAST_RUNS or (len(turns) < MOST_TURNS and left() > longest):

@@ -123,9 +123,10 @@ def incomparable(now: Mapping[str, Any], then: object) -> list[str]:
         reasons += [f"The baseline was disturbed: {each['reason']}" for each in then["disturbed"]]
         if now["machine"] != then["machine"]:
             reasons.append("The baseline is of another machine.")
-        elif (now["suite_version"], now["cpu"]) == (then["suite_version"], then["cpu"]):
-            changes = unlike(_mean(now), _mean(then))
-            reasons += [reason.text for reason in changes]
+        elif (now["suite_version"], now["cpu"]) != (then["suite_version"], then["cpu"]):
+            reasons.append("The baseline's fingerprint is of another CPU or version of surrogates.")
+        else:
+            reasons += [reason.text for reason in unlike(_mean(now), _mean(then))]
     except MALFORMED:
         return ["What KONGMING kept with the baseline cannot be read."]
     return reasons

@@ -127,6 +127,7 @@ def test_which_baselines_are_none() -> None:
     assert "arithmetic in registers is 10 % slower" in text
     (text,) = incomparable(then, then | {"before": slower, "after": slower})
     assert "faster" in text
+    assert "another CPU" in incomparable(then | {"cpu": 1}, then)[0]
     assert incomparable(then | {"machine": "n"}, then) == ["The baseline is of another machine."]
     disturbed = then | {"disturbed": [{"resource": "steal", "reason": "Steal."}]}
     assert incomparable(then, disturbed) == ["The baseline was disturbed: Steal."]
