@@ -84,7 +84,7 @@ COMMANDS: dict[str, Entry] = {
         (
             "audit",
             "audit.group",
-            "Is this machine fit to measure on; how machines vary and differ.",
+            "Is a machine fit to measure on; how machines differ.",
             PREDICT,
         ),
         (
