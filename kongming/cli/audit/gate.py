@@ -20,7 +20,7 @@ UNFIT = 4
 
 @click.command(
     "gate",
-    short_help="Is this machine quiet enough to see an effect; how many repetitions.",
+    short_help="Is this machine fit to see an effect, and by how many runs.",
     epilog=examples(
         "kongming audit gate --effect 1% --budget 2m",
         "kongming audit gate --effect 5% --command './benchmark --size 1000'",

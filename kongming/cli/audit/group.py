@@ -19,7 +19,7 @@ SUBCOMMANDS = {
     ),
     "gate": Entry(
         "kongming.cli.audit.gate:command",
-        "Is this machine quiet enough to see an effect; how many repetitions.",
+        "Is this machine fit to see an effect, and by how many runs.",
     ),
 }
 
