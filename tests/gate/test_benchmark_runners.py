@@ -46,7 +46,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     """A machine whose steal and whose costs (factor) are what the test says."""
     now = {"steal": 0.0, "factor": 1.0}
 
-    def fingerprint(self: watching.Watcher) -> Fingerprint:
+    def take_fingerprint(*_: object, **__: object) -> Fingerprint:
         costs = {name: now["factor"] * seconds for name, seconds in TIMES.items()}
         return builders.fingerprint(costs)
 
@@ -54,8 +54,9 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
         return replace(QUIET, steal=now["steal"])
 
     monkeypatch.setattr(watching.Watcher, "__init__", lambda self, effect: prepare(self, effect))
-    monkeypatch.setattr(watching.Watcher, "fingerprint", fingerprint)
+    monkeypatch.setattr(watching, "take_fingerprint", take_fingerprint)
     monkeypatch.setattr(watching, "between", between)
+    monkeypatch.setattr(watching, "state", lambda: None)
     return now
 
 
