@@ -19,8 +19,8 @@ HIGHEST = 25.0
 """Fewer machines than memory needs take 3 to 25 times as long; in a mixture any factor up to that
 is as likely as another, in logs."""
 
-_FACTORS = (np.arange(30) + 0.5) / 30 * np.log(HIGHEST)
-_STEPS = 50
+_FACTORS = (np.arange(20) + 0.5) / 20 * np.log(HIGHEST)
+_STEPS = 25
 
 
 def chance_of_cliff(below: float) -> float:

@@ -225,10 +225,12 @@ class ScaleModel:
     def _chance_of_cliff(self, at: Configuration) -> float:
         """Probability that memory does not suffice where fewer machines than ever had more to hold
         than ever; 0 where it is known that it does."""
-        known = self.memory_load is not None or not isinstance(self.fit, StackFit | Limited)
-        below = np.log(self.ranges.machines[0] / at.machines)
-        above = np.log(at.scale / at.machines / self.ranges.load[1])
-        return 0.0 if known else low_end.chance_of_cliff(float(min(below, above)))
+        below = self.ranges.machines[0] / at.machines
+        beyond = min(below, at.scale / at.machines / self.ranges.load[1])
+        if beyond <= 1.0 or self.memory_load is not None:
+            return 0.0
+        meets = isinstance(self.fit, StackFit | Limited)
+        return low_end.chance_of_cliff(float(np.log(beyond))) if meets else 0.0
 
     def _upper(self, deviation: float, level: float, chance: float) -> float:
         usual = float(np.log(self.spread.factor(deviation, level)))

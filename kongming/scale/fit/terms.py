@@ -113,15 +113,15 @@ def matrix(terms: Sequence[Term], points: Points, items: float | None) -> Floats
         InputError: a term is undefined or negative at a point (which is named).
     """
     n = points.scale * (1.0 if items is None else items)
-    columns = []
+    A = np.empty((len(points), len(terms)))
     with np.errstate(all="ignore"):
-        for item in terms:
-            column = np.asarray(item.feature(points, n), dtype=np.float64)
-            bad = ~np.isfinite(column) | (column < 0.0)
-            if bad.any():
-                raise _no_feature(item, points, n, int(np.argmax(bad)), column)
-            columns.append(column)
-    return np.column_stack(columns) if columns else np.empty((len(points), 0))
+        for i, item in enumerate(terms):
+            A[:, i] = item.feature(points, n)
+    bad = ~(np.isfinite(A) & (A >= 0.0))
+    if bad.any():
+        i = int(np.argmax(bad.any(axis=0)))
+        raise _no_feature(terms[i], points, n, int(np.argmax(bad[:, i])), A[:, i])
+    return A
 
 
 def _no_feature(item: Term, points: Points, n: Floats, at: int, column: Floats) -> InputError:
