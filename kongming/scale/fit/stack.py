@@ -53,6 +53,9 @@ TRUST_REACH = (1.0, 1.0, 0.3, 0.3)
 """As ``REACH``, for that share."""
 
 TRUST_CLIPPED = 0.5
+FURTHER, FURTHER_RANK = 0.3, 0.9
+"""The answer is at most this far (in logs) from the anchor, and as much farther as this quantile of
+the average's distances from it on what was left out: more was never tested."""
 
 OWN_REACH = 0.05
 """Distance (in logs) within which a configuration's own runs correct the average."""
@@ -118,7 +121,9 @@ class StackFit:
         weights = _weights(near, self.prior, self.left)
         logs = self.logs(points)
         trusted = _trusted(places, self.left, self.anchor)
-        values = _drawn(logs, weights, trusted, self.anchor) + _correction(places, self.own)
+        values = _drawn(logs, weights, trusted, self.left, self.anchor) + _correction(
+            places, self.own
+        )
         return values, _uncertainty(places, near, logs, values, weights, self.left)
 
     def logs(self, points: Points) -> Floats:
@@ -140,7 +145,8 @@ class StackFit:
         the configuration itself had a part in them."""
         left = self.left
         weights = _weights(_nearness(left.places, left.places), self.prior, left)
-        return _drawn(left.errors, weights, _trusted(left.places, left, self.anchor), self.anchor)
+        trusted = _trusted(left.places, left, self.anchor)
+        return _drawn(left.errors, weights, trusted, left, self.anchor)
 
     @property
     def anchor(self) -> int:
@@ -215,7 +221,7 @@ def fit_stack(runs: Runs, terms: Sequence[Term], items: float | None = None) -> 
     weights = _weights(_others(left_out), prior, left_out)
     left_out = replace(left_out, averaged=averages(left_out.errors, weights))
     trusted = _trust(_others(left_out, TRUST_REACH), left_out, anchor)
-    residuals = -_drawn(left_out.errors, weights, trusted, anchor)
+    residuals = -_drawn(left_out.errors, weights, trusted, left_out, anchor)
     fit = StackFit(
         names=names,
         prior=prior,
@@ -266,9 +272,12 @@ def averages(logs: Floats, weights: Floats) -> Floats:
     return np.asarray(np.sum(inner * values, axis=1) / np.sum(inner, axis=1), dtype=np.float64)
 
 
-def _drawn(logs: Floats, weights: Floats, trusted: Floats, anchor: int) -> Floats:
+def _drawn(logs: Floats, weights: Floats, trusted: Floats, left: LeftOut, anchor: int) -> Floats:
     """(n,) averages of ``logs`` (n, k), drawn towards the anchor's."""
-    return (1.0 - trusted) * logs[:, anchor] + trusted * averages(logs, weights)
+    tested = np.sort(np.abs(left.averaged - left.errors[:, anchor]))
+    most = FURTHER + (tested[int(FURTHER_RANK * (len(tested) - 1))] if len(tested) else 0.0)
+    way = trusted * (averages(logs, weights) - logs[:, anchor])
+    return np.asarray(logs[:, anchor] + np.clip(way, -most, most))
 
 
 def _trusted(places: Floats, left: LeftOut, anchor: int) -> Floats:
