@@ -52,6 +52,34 @@ def test_the_mean_error_is_below_that_of_plain_ernest_in_every_kind_of_table() -
     assert np.mean(ours) <= 1.1 * np.mean(relative)
 
 
+@pytest.mark.thorough
+def test_no_kind_of_table_is_worse_than_relative_ernest_by_more_than_chance() -> None:
+    """Every kind of table, with the largest count, the smallest, and each between left out."""
+    rows = []
+    for i in range(4 * len(SHAPES)):
+        runs = table(300_000 + i, SHAPES[i % len(SHAPES)]).runs
+        counts = np.unique(runs.points.machines)
+        errors = []
+        for count in counts[[0, len(counts) // 2, -1]]:
+            out = runs.points.machines == count
+            training, left = runs.take(~out), runs.take(out)
+            if training.count < 3 or len(np.unique(training.points.machines)) < 2:
+                continue
+            fit, points = fit_stack(training, TERMS), left.configurations
+            relative, local = (
+                fit.member(name).predict(points) for name in ("ernest-relative", "ernest-local")
+            )
+            errors.append([error(each, left) for each in (fit.predict(points), relative, local)])
+        if errors:
+            rows.append(np.mean(errors, axis=0))
+    ours, plain, local = np.array(rows).T + 0.005
+    assert len(rows) >= 40
+    ratio = ours / plain
+    assert np.quantile(ratio, 0.95) <= 1.25
+    assert np.exp(np.mean(np.log(ratio))) <= 0.98
+    assert ours.mean() <= 1.05 * min(plain.mean(), local.mean())
+
+
 def test_a_cliff_at_few_machines_does_not_spoil_the_rest() -> None:
     training, left = largest_out(memory_cliff())
     points = left.configurations
