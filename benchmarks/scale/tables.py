@@ -30,7 +30,7 @@ from kongming.scale.table import read_table
 HERE = Path(__file__).resolve().parent
 
 
-def plain(runs: Runs, points: Points) -> Floats:
+def plain(runs: Runs, points: Points, *, relative: bool = False) -> Floats:
     """The default terms and nothing but NNLS, without any of this project's code."""
 
     def features(p: Points) -> Floats:
@@ -38,7 +38,8 @@ def plain(runs: Runs, points: Points) -> Floats:
             [np.ones(len(p)), p.scale / p.machines, np.log(p.machines), p.machines]
         )
 
-    coef, _ = nnls(features(runs.points), runs.seconds)
+    weights = 1.0 / runs.seconds if relative else np.ones(len(runs))
+    coef, _ = nnls(features(runs.points) * weights[:, None], runs.seconds * weights)
     return np.asarray(features(points) @ coef)
 
 
@@ -54,6 +55,7 @@ def compare(runs: Runs, left: Runs) -> dict[str, Any]:
     predictors: dict[str, Callable[[], Floats]] = {
         "ours": lambda: model.seconds(points),
         "plain_ernest": lambda: plain(runs, points),
+        "relative_ernest": lambda: plain(runs, points, relative=True),
         "amdahl": lambda: fit_amdahl(runs).predict(points),
         "repeat_nearest": lambda: fit_nearest(runs).predict(points),
     }
