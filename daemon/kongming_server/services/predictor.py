@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -18,13 +17,10 @@ from kongming.rpc import predictor_codec as codec
 from kongming.rpc.message_codec import to_message
 from kongming.rpc.v1 import predictor_pb2, predictor_pb2_grpc
 from kongming.steps import Steps
-from kongming_server.services.pauses import with_pauses
+from kongming_server.services.pauses import Pauses, with_pauses
 
 if TYPE_CHECKING:  # Its types take parameters only for a checker.
     Context = grpc.aio.ServicerContext[object, object]
-
-_AT_ONCE = 16
-"""Questions of a batch that are answered before other calls have their turn."""
 
 _NODES_AT_ONCE = 256
 """Nodes of a ranking that are put into its message in one step: some 5 ms."""
@@ -41,10 +37,10 @@ class PredictorService(predictor_pb2_grpc.PredictorServicer):
         self, request: predictor_pb2.PredictRequest, context: Context
     ) -> predictor_pb2.PredictResponse:
         response = predictor_pb2.PredictResponse(request_id=request.request_id)
-        for number, question in enumerate(request.questions):
-            if number and number % _AT_ONCE == 0:
-                await asyncio.sleep(0)
+        pauses = Pauses()
+        for question in request.questions:
             response.answers.append(codec.answer_to_message(await self.answer(question)))
+            await pauses.due()
         return response
 
     async def PredictColocation(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import time
 from collections.abc import Iterable
 
@@ -167,3 +168,12 @@ def test_a_changed_program_is_flagged_trained_again_and_promoted(
     assert after.runs == 10
     assert after.median_error_pct < 10.0
     assert cluster.models() == {1: False, 2: True}
+
+    cluster.profiles.PromoteModel(profiles_pb2.PromoteModelRequest(app="prog"), timeout=100)
+    assert cluster.models() == {1: True, 2: False}
+    said = server.log.read_text(encoding="utf-8")
+    # Who put which version into service, by whose runs.
+    by_whom = r"trained on \d+ runs of the node node-1 because "
+    assert re.search(rf"Version 1 of prog .* in service: .*{by_whom}anybody asked for it", said)
+    assert re.search(rf"Version 2 of prog .* in service: .*{by_whom}.*slower", said)
+    assert "Version 1 of prog at cross-core is in service: anybody said so." in said
