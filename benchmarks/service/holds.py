@@ -30,7 +30,7 @@ from typing import Any
 import grpc
 
 from benchmarks.service.echo_server import EchoServer
-from benchmarks.service.load import REGISTERING, Agents, all_of, caught_up, measured_on
+from benchmarks.service.load import Agents, all_of, caught_up, measured_on
 from benchmarks.service.rank import SETS, scale_file
 from benchmarks.service.watched_server import FILE
 from kongming.rpc.v1 import (
@@ -163,9 +163,8 @@ async def measure(
         async with grpc.aio.insecure_channel(server.grpc, _UNLIMITED) as channel:
             everyone = range(options.agents)
             for call in (agents.register, agents.report):
-                await all_of(
-                    [lambda agent=a, call=call: call(agent) for a in everyone], REGISTERING
-                )
+                calls = [lambda agent=a, call=call: call(agent) for a in everyone]
+                await all_of(calls, _AT_ONCE)
             await place(channel, agents, options.residents, options.apps)
             await caught_up(server, options.settle)
             await server.longest()
