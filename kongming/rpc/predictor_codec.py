@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from kongming.records.answers import Forecast
 from kongming.records.errors import KongmingError
 from kongming.records.questions import ColocationQuestion, Question, RankQuestion
@@ -57,7 +59,8 @@ def rank_from_message(message: predictor_pb2.RankNodesRequest) -> RankQuestion:
 def answer_to_message(answer: Forecast | KongmingError) -> predictor_pb2.PredictAnswer:
     if isinstance(answer, KongmingError):
         return predictor_pb2.PredictAnswer(failure=failure_message(answer))
-    return predictor_pb2.PredictAnswer(prediction=as_fields(answer, predictor_pb2.Prediction))
+    prediction: Any = as_fields(answer, predictor_pb2.Prediction)
+    return predictor_pb2.PredictAnswer(prediction=prediction)
 
 
 def answer_from_message(message: predictor_pb2.PredictAnswer) -> Forecast | KongmingError:
