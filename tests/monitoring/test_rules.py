@@ -10,6 +10,9 @@ from typing import Any
 
 import pytest
 import yaml
+from kongming_agent.config import Metrics as AgentMetrics
+from kongming_extender.config import Extender
+from kongming_server.settings import Server
 
 from tests import system
 from tests.docs.tables import alerts
@@ -172,6 +175,16 @@ def test_rules_and_configuration_are_valid(tmp_path: Path) -> None:
     config = config.replace("/etc/prometheus/kongming", str(tmp_path))
     (tmp_path / "prometheus.yml").write_text(config.replace("kongming.rules.yml", str(RULES)))
     assert "SUCCESS: " in promtool("check", "config", tmp_path / "prometheus.yml")
+    ports = {
+        job["job_name"]: job["static_configs"][0]["targets"][0].rpartition(":")[2]
+        for job in yaml.safe_load(config)["scrape_configs"]
+    }
+    listening = {
+        "kongming-server": Server().http,
+        "kongming-agent": AgentMetrics().listen,
+        "kongming-extender": Extender().listen,
+    }
+    assert ports == {name: address.rpartition(":")[2] for name, address in listening.items()}
 
 
 def test_alerts_fire_on_what_they_are_for_and_not_short_of_it(tmp_path: Path) -> None:
