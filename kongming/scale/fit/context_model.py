@@ -25,6 +25,7 @@ from kongming.scale.fit.context_process import Inputs, Process
 from kongming.scale.fit.ernest import ErnestFit
 from kongming.scale.fit.model import Ranges, ScaleModel
 from kongming.scale.fit.spread import LEAST, WIDEST
+from kongming.scale.fit.stack import WIDEST_APART
 from kongming.scale.fit.validation import Fit
 from kongming.scale.points import Integers, Points
 
@@ -86,15 +87,15 @@ class ContextFit:
     def predict(self, points: Points) -> Floats:
         """(n,) seconds per iteration."""
         common = np.log(self._common(points)) + self.process.mean(self.inputs(points))
-        way = self._from_own(points, common)
+        if self.own is not None:
+            common = common + self.own.untrusted(points) * self._to_own(points, common)
         least, most = self.limits(points)
-        return np.clip(np.exp(np.clip(common - way, -600, 600)), least, most)
+        return np.clip(np.exp(np.clip(common, -600, 600)), least, most)
 
-    def _from_own(self, points: Points, common: Floats) -> Floats:
-        """(n,) what the context's own fit takes off the log of the common model's prediction."""
-        if self.own is None:
-            return np.zeros(len(points))
-        return self.own.untrusted(points) * (common - np.log(self.own.fit.predict(points)))
+    def _to_own(self, points: Points, common: Floats) -> Floats:
+        """(n,) logs of the own fit's prediction over the common model's, given in logs."""
+        assert self.own is not None
+        return np.asarray(np.log(self.own.fit.predict(points)) - common)
 
     def _common(self, points: Points) -> Floats:
         """(n,) seconds of the terms and the cliff."""
@@ -116,6 +117,12 @@ class ContextFit:
         if self.step is not None:
             share = self.step.share(points)
             unsure = self.step.jump**2 * share * (1.0 - share)
+        if self.own is not None:
+            # The two disagree: either may be right.
+            common = np.log(self._common(points)) + self.process.mean(at)
+            apart = np.minimum(np.abs(self._to_own(points, common)), WIDEST_APART)
+            share = self.own.untrusted(points)
+            unsure = unsure + share * (1.0 - share) * apart**2
         return np.asarray(self.process.variance(at) + noise + BEYOND * beyond**2 + unsure)
 
     def document(self) -> dict[str, Any]:
