@@ -15,7 +15,7 @@ from kongming.scale.fit.context_columns import Column
 from kongming.scale.fit.context_common import Together, fit_common
 from kongming.scale.fit.context_comparison import compare_own
 from kongming.scale.fit.context_model import ContextModel, ContextSpread, inputs_of
-from kongming.scale.fit.context_process import thin
+from kongming.scale.fit.context_process import Process, thin
 from kongming.scale.fit.ernest import ErnestFit, fit_ernest
 from kongming.scale.fit.fitting import Settings
 from kongming.scale.fit.model import Ranges
@@ -86,8 +86,9 @@ def _fit(table: ContextTable, settings: Settings) -> ContextModel:
     place[kept] = np.arange(len(kept))
     own, alone = compare_own(data, parts, place, process)
     report = _report(table, columns, parts, owner, alone[0], without[0], trend, settings)
-    report["coverage"]["measured"] = float(np.mean(_standardised(alone) <= _NORMAL))
-    known, new = _spread(alone, len(owner)), _spread(without, len(groups))
+    single = _single_runs(parts, place, process)
+    known, new = _spread(alone, single, len(owner)), _spread(without, single, len(groups))
+    report["coverage"]["measured"] = known.coverage
     # Few contexts cannot show that one without runs is better known than those with runs.
     new = replace(new, widen=max(new.widen, known.widen))
     return ContextModel(
@@ -109,18 +110,35 @@ def _fit(table: ContextTable, settings: Settings) -> ContextModel:
     )
 
 
-def _standardised(left_out: tuple[Floats, Floats]) -> Floats:
-    return np.asarray(np.abs(left_out[0]) / np.sqrt(left_out[1]))
+def _single_runs(
+    parts: Sequence[Runs], place: Integers, process: Process
+) -> tuple[Integers, Floats, Floats]:
+    """Return for each run the number of its configuration in the process, the log of its time over
+    the typical one there, and the variance that a single run has above that of the typical time."""
+    at, away, start = [], [], 0
+    for part in parts:
+        at.append(place[start + part.owner])
+        away.append(np.log(part.unit_seconds / part.typical[part.owner]))
+        start += part.count
+    index = np.concatenate(at)
+    kept = index >= 0
+    more = process.sizes[7] ** 2 * (1.0 - process.noise)
+    return index[kept], np.concatenate(away)[kept], more[index[kept]]
 
 
-def _spread(left_out: tuple[Floats, Floats], groups: int) -> ContextSpread:
-    """Calibrate the deviations by what was left out, in so many independent groups."""
-    standardised = _standardised(left_out)
+def _spread(
+    left_out: tuple[Floats, Floats], single: tuple[Integers, Floats, Floats], groups: int
+) -> ContextSpread:
+    """Calibrate the deviations by the single runs of what was left out, in so many independent
+    groups."""
+    index, away, more = single
+    residuals, variances = left_out
+    standardised = np.abs(residuals[index] + away) / np.sqrt(variances[index] + more)
     quantile = float(np.quantile(standardised, CALIBRATED_AT)) / _NORMAL
     widen = np.exp(np.log(max(quantile, 0.2)) * groups / (groups + PRIOR_COUNT))
     limit = _NORMAL * widen
     return ContextSpread(
-        float(np.clip(widen, *WIDENING)), float(np.mean(standardised <= limit)), len(standardised)
+        float(np.clip(widen, *WIDENING)), float(np.mean(standardised <= limit)), len(residuals)
     )
 
 
