@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
-from operator import attrgetter
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -335,9 +334,9 @@ class Forecaster:
             return replace(forecast, warnings=warnings, notes=notes)
         taken_at = float(slots.taken_at[found.slot])
         if not stale:
-            values = list(_VALUES(forecast))
-            values[_AGE], values[_TAKEN_AT], values[_WARNINGS] = age, taken_at, warnings
-            return Forecast(*values)
+            return replace(
+                forecast, fingerprint_age_s=age, fingerprint_taken_at=taken_at, warnings=warnings
+            )
         ttl = slots.ttl_s[found.slot]
         old = f"The fingerprint is {age:.0f} s old, beyond its {ttl:.0f} s"
         model = found.model
@@ -364,15 +363,6 @@ class Forecaster:
             stale=True,
             warnings=(*warnings, f"{old}: {how}"),
         )
-
-
-_NAMES = [one.name for one in fields(Forecast)]
-_VALUES = attrgetter(*_NAMES)
-"""What an answer that is remembered is copied by: ``replace`` takes twice as long."""
-
-_AGE, _TAKEN_AT, _WARNINGS = map(
-    _NAMES.index, ("fingerprint_age_s", "fingerprint_taken_at", "warnings")
-)
 
 
 def _last(value: float) -> float:

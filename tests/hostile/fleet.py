@@ -14,7 +14,7 @@ from tests import builders
 from tests.server.core import worlds
 from tests.server.credentials import agent_with
 from tests.server.fleet import FakeAgent, moment
-from tests.server.process import ServerProcess
+from tests.server.process import ServerProcess, eventually
 
 HONEST = ("node-1", "node-2", "node-3")
 APPS = ("memory", "disk", "unknown")
@@ -86,10 +86,20 @@ class Fleet:
             ):
                 found[f"{node} {app}"] = _figures(answer.prediction)
             rank = predictor_pb2.RankNodesRequest(app=app, nodes=[*HONEST, "thief"], seed=1)
-            for place in self.predictor.RankNodes(rank, timeout=60).nodes:
+            for place in self._up_to_date(rank).nodes:
                 if place.node_id in HONEST:
                     found[f"{place.node_id} {app} ranked"] = (place.score, place.slowdown.median)
         return found
+
+    def _up_to_date(self, asked: predictor_pb2.RankNodesRequest) -> predictor_pb2.RankNodesResponse:
+        """A ranking into which all reports have come: a server says for how long some have not."""
+
+        def ask() -> predictor_pb2.RankNodesResponse | None:
+            response = self.predictor.RankNodes(asked, timeout=60)
+            return response if response.staleness_seconds == 0.0 else None
+
+        response: predictor_pb2.RankNodesResponse = eventually(ask)
+        return response
 
 
 def _figures(prediction: predictor_pb2.Prediction) -> tuple[float, ...]:

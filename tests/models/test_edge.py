@@ -60,7 +60,7 @@ def test_a_reading_beyond_the_edge_is_said_to_be_at_least_so_slow(
     assert said.slowdown.at_least
     assert said.extrapolating
     assert any("at least so slow" in sentence for sentence in said.warnings)
-    assert said.to_dict()["runtime_s"]["at_least"]
+    assert said.runtime_s.at_least
     assert inside.slowdown.median <= said.slowdown.median < 3.0
 
 

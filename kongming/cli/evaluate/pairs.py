@@ -55,6 +55,7 @@ class Held:
 
 def evaluate_pairs(request: Request) -> int:
     """Measure missing runs, train, predict, score and print; return the exit status."""
+    from kongming.campaigns.preregistration import registered
     from kongming.evaluate.predicted_pairs import read_predictions
     from kongming.profiling.appfile import load, select
     from kongming.records.errors import InputError
@@ -67,6 +68,8 @@ def evaluate_pairs(request: Request) -> int:
             "are too few for a pair.", field="applications", found=list(apps), allowed="2 or more"
         )
     others = read_predictions(request.predictions)
+    if request.preregister is not None and request.score_only:
+        registered(request.preregister)
     with Store.open(request.store_url) as store:
         if request.score_only:
             held = _held(store, request, apps)
