@@ -105,7 +105,7 @@ def _cliff(document: Mapping[str, Any] | None, columns: tuple[Column, ...]) -> C
         str(name): (finite(inside), finite(beyond))
         for name, (inside, beyond) in document["ends"].items()
     }
-    if any(inside >= beyond for inside, beyond in ends.values()):
+    if not ends or any(inside >= beyond for inside, beyond in ends.values()):
         raise ValueError("cliff")
     return ContextCliff(over, under, by, ends, finite(document["jump"]))
 
