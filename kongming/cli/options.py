@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 from kongming.cli.tables import WIDE
+from kongming.records.errors import InputError
 from kongming.records.fingerprint import PLACEMENTS
 
 json_option = click.option(
     "--json", "as_json", is_flag=True, help="Print exactly one JSON document on stdout."
 )
 """``--json``: parameter ``as_json`` (bool)."""
+
+force_option = click.option("--force", is_flag=True, help="Replace the file of --out.")
+"""``--force``: parameter ``force`` (bool), for ``keep_existing``."""
+
+
+def keep_existing(out: Path, *, force: bool) -> None:
+    """Raise InputError where ``--out`` names a file that is there, unless it is to be replaced."""
+    if out.exists() and not force:
+        raise InputError(
+            "exists already.",
+            field="--out",
+            found=str(out),
+            hint="Name another file, or give --force to replace this one.",
+        )
 
 
 def _note_wide(ctx: click.Context, _: click.Parameter, value: bool) -> None:

@@ -110,7 +110,21 @@ def test_one_salt_gives_one_machine_one_id(
     machines = []
     for salt in (("--salt", "x"), ("--salt", "x"), ("--salt", "y"), (), ()):
         out = tmp_path / "out.parquet"
-        assert run(["observe", "export", str(given), "--anonymise", "--out", str(out), *salt]) == 0
+        assert (
+            run(
+                [
+                    "observe",
+                    "export",
+                    str(given),
+                    "--anonymise",
+                    "--force",
+                    "--out",
+                    str(out),
+                    *salt,
+                ]
+            )
+            == 0
+        )
         machines += read_observations([out]).machines
     assert machines[0] == machines[1]
     assert len(set(machines)) == 4
@@ -126,9 +140,13 @@ def test_files_are_put_together_and_chosen_tags_stay(
     document = json.loads(capsys.readouterr().out)
     assert (document["machines"], document["readings"], document["anonymised"]) == (2, 8, False)
     anonymise = ["--anonymise", "--keep-tag", "kind"]
-    assert run(["observe", "export", str(out), *anonymise, "--out", str(out)]) == 0
+    inplace = ["observe", "export", str(out), *anonymise, "--out", str(out)]
+    before = out.read_bytes()
+    assert run(inplace) == 2
+    assert out.read_bytes() == before
+    assert run([*inplace, "--force"]) == 0
     assert [s["tags"] for s in read_observations([out]).sessions.values()] == [{"kind": "blue"}] * 2
-    assert run(["observe", "export", files[0], files[0], "--out", str(out)]) == 2
+    assert run(["observe", "export", files[0], files[0], "--force", "--out", str(out)]) == 2
     assert run(["observe", "export", files[0], "--salt", "x", "--out", str(out)]) == 2
     assert "is an option of --anonymise" in capsys.readouterr().err
 

@@ -135,6 +135,14 @@ def test_export_and_import(kongming: Kongming, tmp_path: Path) -> None:
     written = listed(kongming, "export", "--out", "x.parquet", "--app", "sort")
     assert written["records"]["run"] == 5
     assert written["bytes"] == (tmp_path / "x.parquet").stat().st_size
+    before = (tmp_path / "x.parquet").read_bytes()
+    again = kongming("export", "--out", "x.parquet")
+    assert again.returncode == 2
+    assert "x.parquet" in again.stderr
+    assert "--force" in again.stderr
+    assert (tmp_path / "x.parquet").read_bytes() == before
+    replaced = listed(kongming, "export", "--out", "x.parquet", "--app", "sort", "--force")
+    assert replaced["records"] == written["records"]
     first, second = (kongming("import", "x.parquet", "--json", env=other) for _ in range(2))
     assert json.loads(first.stdout)["new"]["run"] == 5
     assert json.loads(second.stdout)["new"]["run"] == 0

@@ -32,7 +32,7 @@ from kongming.quantities import count
     required=True,
     metavar="FILE.parquet",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="The file to write; an existing one is replaced.",
+    help="The file to write.",
 )
 @click.option("--anonymise", is_flag=True, help="Leave out names, ids, paths, commands and tags.")
 @click.option(
@@ -44,6 +44,7 @@ from kongming.quantities import count
 @click.option(
     "--keep-tag", "keep", metavar="KEY", multiple=True, help="With --anonymise: keep this tag."
 )
+@options.force_option
 @options.json_option
 def export(
     files: tuple[Path, ...],
@@ -51,6 +52,7 @@ def export(
     anonymise: bool,
     salt: str | None,
     keep: tuple[str, ...],
+    force: bool,
     as_json: bool,
 ) -> None:
     """Write the readings of all FILEs to one file.
@@ -63,6 +65,7 @@ def export(
     if not anonymise and (salt is not None or keep):
         raise InputError("is an option of --anonymise.", field="--salt" if salt else "--keep-tag")
     require("kongming observe export", "predict", "pyarrow")
+    options.keep_existing(out, force=force)
     from kongming.audit.anonymising import Salt, anonymised
     from kongming.audit.readings import read_observations, write_observations
 

@@ -22,17 +22,21 @@ from kongming.cli.extras import require
     required=True,
     metavar="FILE.parquet",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="The file to write; one that is there is replaced.",
+    help="The file to write.",
 )
 @click.option("--app", "apps", metavar="NAME", multiple=True, help="Only this one (repeatable).")
+@options.force_option
 @options.store_option
 @options.json_option
-def command(out: Path, apps: tuple[str, ...], store_url: str | None, as_json: bool) -> None:
+def command(
+    out: Path, apps: tuple[str, ...], force: bool, store_url: str | None, as_json: bool
+) -> None:
     """Write runs, fingerprints, signatures, nodes and references to a Parquet file.
 
     'kongming import' reads it on another machine. Models are not in it: train them there.
     """
     require("kongming export", "predict", "pyarrow")
+    options.keep_existing(out, force=force)
     from kongming.store import Store
     from kongming.store.parquet import export_runs
 
