@@ -240,6 +240,7 @@ def test_a_run_under_load_is_ended_at_five_times_its_runtime_alone(
     assert [run["ok"] for run in limited] == [False] * len(limited)
 
 
+@pytest.mark.thorough
 def test_what_fails_under_load_is_kept_with_its_reason_and_the_campaign_goes_on(
     kongming: Kongming, tmp_path: Path, hasty: Path
 ) -> None:

@@ -93,6 +93,7 @@ def test_variants_of_the_tree(options: dict[str, object]) -> None:
     assert profiler.report()["runs"] == 30
 
 
+@pytest.mark.thorough
 def test_an_early_failure_does_not_close_a_choice() -> None:
     """Where a * b is large, runs fail; with either choice of c most others succeed."""
     rows = [(a, b, c) for a in range(1, 7) for b in (1, 2, 4, 8) for c in ("gz", "xz")]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from kongming.records.answers import Forecast
 from kongming.records.questions import Question
 from kongming.rpc.channel import Connection
@@ -97,6 +99,7 @@ def campaigns(folder: Path, word: str) -> int:
     return sum(word in line for line in log_of(folder))
 
 
+@pytest.mark.thorough
 def test_a_changed_program_is_profiled_by_an_agent_and_promoted_though_the_agent_is_killed(
     start_server: StartServer, agent_process: Agent, tmp_path: Path
 ) -> None:
