@@ -34,7 +34,15 @@ WIDE_WIDTH = 2000
 """Columns with ``--wide``: the terminal breaks what is longer than its own lines."""
 
 LINE_EVERY_S = 10.0
-"""Seconds between two lines of progress where stderr is not a terminal."""
+"""Least seconds between two lines of progress where stderr is not a terminal."""
+
+LINE_SHARE = 0.05
+"""Least share of the time so far between two such lines: a day is 130 of them and not 8,640."""
+
+
+def is_line_due(now: float, last: float, began: float) -> bool:
+    """Whether a line of progress may follow the one at ``last``; monotonic seconds. Pure."""
+    return now - last >= max(LINE_EVERY_S, LINE_SHARE * (now - began))
 
 
 def emit_json(obj: Any) -> None:
@@ -83,6 +91,14 @@ def _console(*, stderr: bool) -> Console:
     if tables.is_wide():
         made.width = WIDE_WIDTH
     return made
+
+
+def print_warnings(texts: Iterable[str], label: str = "warning") -> None:
+    """Print warnings on stderr, folded between words; without a known width each is one line."""
+    made = error_console()
+    folded = made.is_terminal or "COLUMNS" in made._environ
+    for text in texts:
+        made.print(f"{label}: {text}", markup=False, soft_wrap=not folded)
 
 
 def table(
@@ -148,7 +164,7 @@ class _Bar:
 class _Lines:
     def __init__(self, text: str, total: float | None) -> None:
         self._text, self._total, self._done = text, total, 0.0
-        self._last = time.monotonic()
+        self._last = self._began = time.monotonic()
 
     def update(
         self, done: float | None = None, *, total: float | None = None, text: str | None = None
@@ -157,7 +173,7 @@ class _Lines:
         self._total = self._total if total is None else total
         self._text = self._text if text is None else text
         now = time.monotonic()
-        if now - self._last < LINE_EVERY_S:
+        if not is_line_due(now, self._last, self._began):
             return
         self._last = now
         share = f": {100.0 * self._done / self._total:.0f}%" if self._total else ""

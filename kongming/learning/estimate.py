@@ -15,6 +15,7 @@ from kongming.learning.intervals import UNWIDENED, Widening
 from kongming.learning.model_file import FrozenModel, ModelFile
 from kongming.learning.readings import VariantName, check_suite, logs_of, variant_columns
 from kongming.learning.scorer import Scorer, choose, scorer_of
+from kongming.quantities import count
 from kongming.records.errors import ExtrapolationError
 from kongming.records.fingerprint import Fingerprint
 from kongming.records.prediction import Interval, Prediction
@@ -178,8 +179,8 @@ def _uncalibrated(frozen: FrozenModel, asked: Asked) -> str:
     learnt = asked.widening.groups
     others = f" and learned from co-runs of {learnt} other applications" if learnt else ""
     return (
-        f"The interval is not calibrated: it was validated on {frozen.groups} groups of runs"
-        f"{others}; at least {families} groups or {applications} other applications are needed."
+        f"The interval is not calibrated: it was validated on {count(frozen.groups, 'group')} of "
+        f"runs{others}; at least {families} groups or {applications} other applications are needed."
     )
 
 

@@ -71,3 +71,32 @@ def test_progress_without_a_terminal_is_a_line_now_and_then(
         step.update(2, text="Still measuring")
     out, err = capsys.readouterr()
     assert (out, err) == ("", "Still measuring: 50%\n")
+
+
+def test_progress_over_a_day_does_not_fill_a_log() -> None:
+    lines, last = [], 0.0
+    for now in range(1, 86_400):
+        if output.is_line_due(now, last, 0.0):
+            lines.append(now)
+            last = now
+    assert lines[:3] == [10, 20, 30]
+    assert len(lines) < 200
+
+
+@pytest.mark.parametrize("columns", [None, "60"])
+def test_warnings_are_folded_between_words_where_the_width_is_known(
+    columns: str | None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if columns is None:
+        monkeypatch.delenv("COLUMNS", raising=False)
+    else:
+        monkeypatch.setenv("COLUMNS", columns)
+    text = "the machine counts of the runs end far below what was asked for " * 4
+    output.print_warnings([text])
+    lines = capsys.readouterr().err.splitlines()
+    assert " ".join(" ".join(lines).split()) == f"warning: {text.strip()}"
+    if columns is None:
+        assert len(lines) == 1
+    else:
+        assert len(lines) > 1
+        assert max(map(len, lines)) <= int(columns)

@@ -45,7 +45,7 @@ def command(
         found = service.assignments(node, ended=ended)
         names = {report.facts.id: report.facts.name for report in service.nodes()}
     if as_json:
-        output.emit_json({"assignments": [placement.to_dict() for placement in found]})
+        output.emit_json({"assignments": [assignment.to_dict() for assignment in found]})
         return
     console = output.console()
     if not found:
@@ -54,17 +54,17 @@ def command(
     now = time.time()
     console.print(
         output.table(
-            ("placement", "application", "node", "state", "since", "expires in"),
+            ("id", "application", "node", "state", "since", "expires in"),
             [
                 (
-                    placement.assignment_id,
-                    placement.app,
-                    names.get(placement.node_id) or placement.node_id[:12],
-                    placement.state,
-                    ago(_since(placement), now),
-                    _expires(placement, now),
+                    assignment.assignment_id,
+                    assignment.app,
+                    names.get(assignment.node_id) or assignment.node_id[:12],
+                    assignment.state,
+                    ago(_since(assignment), now),
+                    _expires(assignment, now),
                 )
-                for placement in found
+                for assignment in found
             ],
             right=("since", "expires in"),
             minor=("since", "expires in"),
@@ -148,26 +148,26 @@ def release(assignment_id: str, server: Server, as_json: bool) -> None:
     _tell(made, as_json)
 
 
-def _tell(placement: Assignment, as_json: bool, node: str = "") -> None:
+def _tell(assignment: Assignment, as_json: bool, node: str = "") -> None:
     """Print the assignment; ``node`` as the user named it."""
     group = click.get_current_context().parent
     if as_json or (group is not None and group.params.get("as_json")):
-        output.emit_json(placement.to_dict())
+        output.emit_json(assignment.to_dict())
         return
-    expires = _expires(placement, time.time())
+    expires = _expires(assignment, time.time())
     until = f", for {expires} unless it is bound" if expires else ""
     output.console().print(
-        f"{placement.assignment_id}: {placement.app} is {placement.state} on "
-        f"{node or placement.node_id[:12]}{until}",
+        f"{assignment.assignment_id}: {assignment.app} is {assignment.state} on "
+        f"{node or assignment.node_id[:12]}{until}",
         markup=False,
     )
 
 
-def _since(placement: Assignment) -> float | None:
-    return placement.ended_at or placement.bound_at or placement.reserved_at
+def _since(assignment: Assignment) -> float | None:
+    return assignment.ended_at or assignment.bound_at or assignment.reserved_at
 
 
-def _expires(placement: Assignment, now: float) -> str | None:
-    if placement.expires_at is None or placement.state != "reserved":
+def _expires(assignment: Assignment, now: float) -> str | None:
+    if assignment.expires_at is None or assignment.state != "reserved":
         return None
-    return output.format_duration(placement.expires_at - now)
+    return output.format_duration(assignment.expires_at - now)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections.abc import Sequence
@@ -9,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kongming.cli import output
-from kongming.cli.output import LINE_EVERY_S
 from kongming.profiling.events import Doing, Dropped, Event, Short
 from kongming.records.run import Run, Signature, solo_time
 
@@ -65,7 +65,7 @@ class CampaignView:
         self.step = self.steps = 0
         self._first_step: int | None = None
         self._started = time.monotonic()
-        self._last_line = 0.0
+        self._last_line = -math.inf
         self._live = None
         if sys.stderr.isatty() and not quiet:
             from rich.console import Console
@@ -141,7 +141,7 @@ class CampaignView:
         if self.quiet or self._live is not None:
             return
         now = time.monotonic()
-        if now - self._last_line < LINE_EVERY_S:
+        if not output.is_line_due(now, self._last_line, self._started):
             return
         self._last_line = now
         left = self.seconds_left()

@@ -275,8 +275,9 @@ def _report(
         )
     if campaign.left_out:
         console.print(
-            f"{campaign.left_out} steps would write more than --write-limit allows "
-            f"({campaign.written_bytes / 1e9:.1f} GB are written); the same command measures them."
+            f"{count(campaign.left_out, 'step')} would write more than --write-limit allows "
+            f"({campaign.written_bytes / 1e9:.1f} GB are written); the same command measures "
+            "what is left."
         )
     elif not campaign.complete:
         console.print("The budget is spent; the same command continues where this one stopped.")

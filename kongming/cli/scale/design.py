@@ -15,7 +15,7 @@ from kongming.cli.durations import DURATION
 from kongming.cli.examples import examples
 from kongming.cli.scale import contexts
 from kongming.cli.scale import options as scale_options
-from kongming.cli.scale.predict import interval, load, print_warnings
+from kongming.cli.scale.predict import interval, load
 from kongming.cli.shares import Share
 
 DEFAULT_EXPERIMENTS = 7
@@ -195,7 +195,7 @@ def design(
         output.emit_json(document)
         return
     _show(document)
-    print_warnings(warnings)
+    output.print_warnings(warnings)
 
 
 @click.command(

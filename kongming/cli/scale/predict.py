@@ -66,12 +66,6 @@ def at_context(file: ScaleFile, texts: Sequence[str], machine_type: str | None =
     return file.at_context(given)
 
 
-def print_warnings(warnings: Sequence[str]) -> None:
-    """Print warnings on stderr."""
-    for text in warnings:
-        output.error_console().print(f"warning: {text}", markup=False, soft_wrap=True)
-
-
 def interval(runtime_s: Mapping[str, float]) -> str:
     """``12.3 s (11.0 s to 13.9 s)``."""
     low, high = (output.format_seconds(runtime_s[key]) for key in ("lower", "upper"))
@@ -146,7 +140,7 @@ def predict(
     )
     for reason in prediction.reasons:
         console.print(f"extrapolating: {reason}", markup=False)
-    print_warnings(document["warnings"])
+    output.print_warnings(document["warnings"])
 
 
 @click.command(
@@ -189,7 +183,7 @@ def show_curve(asked: scale_options.CurveOptions) -> None:
         )
         return
     _show(offers)
-    print_warnings(warnings)
+    output.print_warnings(warnings)
 
 
 @click.command(
@@ -307,7 +301,7 @@ def recommend_machines(
         _show(shown, best)
         if len(shown) < len(judged):
             console.print(f"{len(shown)} of {len(judged)} counts; --all shows every one.")
-        print_warnings(warnings)
+        output.print_warnings(warnings)
     return 0 if best is not None else 3
 
 

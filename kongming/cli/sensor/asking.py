@@ -65,9 +65,11 @@ def sensor_options(function: _Function) -> _Function:
 
 def ask(service: Oracle, asked: Asked) -> NodeFigures:
     """Raises UnknownNameError for a node that is not known."""
-    found = [one for one in service.nodes() if asked.node in (one.facts.id, one.facts.name)]
+    nodes = list(service.nodes())
+    found = [one for one in nodes if asked.node in (one.facts.id, one.facts.name)]
     if not found:
-        raise UnknownNameError("node", asked.node, (), hint="List them: kongming nodes")
+        names = [one.facts.name for one in nodes]
+        raise UnknownNameError("node", asked.node, names, hint="List them: kongming nodes")
     report = found[0]
     apps = {app: _ranked(service, app, report.facts.id) for app in asked.apps}
     return figures(report, apps, time.time(), asked.max_age_s)

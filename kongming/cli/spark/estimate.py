@@ -13,7 +13,6 @@ from kongming.cli import options, output
 from kongming.cli.durations import DURATION
 from kongming.cli.examples import examples
 from kongming.cli.scale.options import prices_option
-from kongming.cli.scale.predict import print_warnings
 from kongming.cli.shares import FRACTION, Share
 from kongming.cli.spark import options as spark_options
 from kongming.quantities import count as counted
@@ -451,4 +450,4 @@ def _show(
             ),
             markup=False,
         )
-    print_warnings(answer["warnings"])
+    output.print_warnings(answer["warnings"])

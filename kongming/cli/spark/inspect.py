@@ -133,8 +133,7 @@ def _show(application: Application, inspected: Inspection, most: int | None) -> 
     _show_groups(inspected, most)
     _show_stages(inspected, most)
     _show_parts(inspected)
-    for finding in application.findings:
-        output.error_console().print(f"note: {finding.message}", markup=False, soft_wrap=True)
+    output.print_warnings([finding.message for finding in application.findings], "note")
 
 
 def _show_groups(inspected: Inspection, most: int | None) -> None:
