@@ -316,7 +316,7 @@ class Ranker:
         added = world.harm.of(row).astype(np.float64)
         rows = world.matrix.done.shape[0]
         if len(added) < rows:
-            general = float(np.nanmean(asked.pressure.slowed))
+            general = _mean(asked.pressure.slowed)
             added = np.concatenate([added, np.full(rows - len(added), general)])
         return added
 
@@ -338,7 +338,7 @@ class Ranker:
         if not rows:
             return [(0.0, 0.0)] * len(places)
         chosen = np.array(rows, dtype=np.intp)
-        general = float(np.nanmean(fitted(asked.pressure.slowed, world.slots.width)))
+        general = _mean(fitted(asked.pressure.slowed, world.slots.width))
         before = table.now[chosen]
         unknown = np.isnan(before)
         if unknown.any():
@@ -507,3 +507,10 @@ class Ranker:
 
 def _log_limit(ratio: float) -> float:
     return math.log(ratio) if ratio > 0.0 else math.inf
+
+
+def _mean(logs: Floats) -> float:
+    """The mean of what is known; NaN without a warning where nothing is, as in a store that has no
+    reading yet."""
+    known = logs[~np.isnan(logs)]
+    return float(known.mean()) if known.size else math.nan
