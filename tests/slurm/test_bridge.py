@@ -107,12 +107,12 @@ class Server:
     def predict(self, questions: Sequence[Question]) -> tuple[Forecast, ...]:
         return tuple(
             Forecast(
-                question.app,
-                question.node,
-                0,
-                "cross-core",
-                "model",
-                Interval(1.0, 1.0, 1.0),
+                app=question.app,
+                node_id=question.node,
+                domain=0,
+                placement="cross-core",
+                basis="model",
+                slowdown=Interval(1.0, 1.0, 1.0),
                 solo_s=self.solo_s,
             )
             for question in questions

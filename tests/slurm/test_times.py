@@ -59,7 +59,14 @@ def ranked(name: str, upper: float, **changed: object) -> RankedNode:
 def forecast(**changed: object) -> Forecast:
     values: dict[str, object] = {"basis": "model", "solo_s": 100.0} | changed
     one = Interval(1.0, 1.0, 1.0)
-    return Forecast("xz", "a", 0, "cross-core", slowdown=one, **values)  # type: ignore[arg-type]
+    return Forecast(
+        app="xz",
+        node_id="a",
+        domain=0,
+        placement="cross-core",
+        slowdown=one,
+        **values,  # type: ignore[arg-type]
+    )
 
 
 def test_only_a_calibrated_interval_says_how_long_a_run_takes() -> None:
