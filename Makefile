@@ -44,7 +44,7 @@ $(STAMP): pyproject.toml constraints.txt $(C_FILES)
 	@$(BIN)/python -m pip install --quiet -c constraints.txt --no-build-isolation -e '.[all,dev]'
 	@touch $@
 
-system: ## install what tests need beside Python: Slurm, Lua, a browser, PostgreSQL, Java, Prometheus (as root), PySpark
+system: ## install what tests need besides Python: Slurm, Lua, a browser, PostgreSQL, Java, Prometheus (as root), PySpark
 	@$(PYTHON) tests/system.py
 
 $(VENV)/.group-%: $(STAMP)

@@ -35,7 +35,7 @@ WIDTH, HEIGHT = 860.0, 492.0
 
 @dataclass(frozen=True)
 class Pair:
-    """One program beside another: slowdowns, and the 90 % interval of one run."""
+    """One program next to another: slowdowns, and the 90 % interval of one run."""
 
     measured: float
     predicted: float

@@ -273,7 +273,7 @@ def _load_instead(cluster: Cluster, name: str) -> str:
             *("--seconds", str(LONGEST_S)),
         )
     share = "a smaller part of" if name == NODES[-1] else "half of"
-    return f"{name} has {share} CPU {cpu} beside a load ({cluster.beside_load[name]})"
+    return f"{name} has {share} CPU {cpu} next to a load ({cluster.beside_load[name]})"
 
 
 def walk_through(cluster: Cluster) -> None:

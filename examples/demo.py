@@ -1,7 +1,7 @@
 """The main job, end to end, by the commands that a user would type.
 
 Fingerprints this node, profiles three real programs, trains, predicts how each pair disturbs one
-another, runs each pair for real, and prints predicted beside measured. Run it with `make demo`.
+another, runs each pair for real, and prints predicted next to measured. Run it with `make demo`.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def short(text: str) -> str:
 
 
 def placement_here() -> str:
-    """Beside one another on two CPUs where there are two; else both on the only one."""
+    """Next to one another on two CPUs where there are two; else both on the only one."""
     if len(os.sched_getaffinity(0)) > 1:
         return "cross-core"
     print("This node has one CPU: no cross-core neighbours here, so both share that core.")
@@ -89,7 +89,7 @@ def compare(kongming: Kongming, placement: str) -> list[dict[str, Any]]:
             measured = predicted["measured"]["slowdown"]
             rows.append(
                 {
-                    "pair": f"{predicted['app']} beside {predicted['measured']['neighbour']}",
+                    "pair": f"{predicted['app']} next to {predicted['measured']['neighbour']}",
                     "model": predicted["model"],
                     "predicted": predicted["slowdown"]["median"],
                     "interval": (predicted["slowdown"]["lower"], predicted["slowdown"]["upper"]),
@@ -108,7 +108,7 @@ def report(rows: list[dict[str, Any]], placement: str) -> str:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(title=f"Slowdown of one program beside another, {placement}")
+    table = Table(title=f"Slowdown of one program next to another, {placement}")
     table.add_column("pair")
     for heading in ("predicted", "90 % interval", "measured", *ERRORS):
         table.add_column(heading, justify="right")
@@ -180,7 +180,7 @@ def main() -> None:
         "  kongming profile apps.toml       measure them under load (resumes where it stopped)\n"
         "  kongming train                   fit the models, see their errors\n"
         "  kongming predict APP             how long it takes on this node as it is now\n"
-        "  kongming predict APP --with B    how long it takes beside B\n\n" + result
+        "  kongming predict APP --with B    how long it takes next to B\n\n" + result
     )
 
 

@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-/* Short beside what a program notices, long beside the operations that it is made of. */
+/* Short next to what a program notices, long next to the operations that it is made of. */
 #define DUTY_PERIOD_NS UINT64_C(20000000)
 
 struct duty {

@@ -1,10 +1,10 @@
-"""Accuracy over pairs: measured or recorded, scored beside the peers, held against the targets.
+"""Accuracy over pairs: measured or recorded, scored next to the peers, held against the targets.
 
     python -m benchmarks.accuracy.accuracy examples/apps.toml --app xz --app stencil --out DIR
     python -m benchmarks.accuracy.accuracy examples/apps.toml --recorded STORE.db.xz --out DIR
 
 Prints one JSON document: ``machine``, ``targets`` and the summary of ``kongming evaluate``, whose
-tables and figures go to ``--out``. ``--results`` also keeps what is committed beside a recording:
+tables and figures go to ``--out``. ``--results`` also keeps what is committed next to a recording:
 the summary, the table, every prediction and the figure of minutes. ``--nodes`` scores environments.
 """
 

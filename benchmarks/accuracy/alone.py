@@ -1,4 +1,4 @@
-"""Accuracy with nothing induced and nobody beside: the paper's single-task case (Table IV).
+"""Accuracy with nothing induced and no neighbour: the paper's single-task case (Table IV).
 
     python -m benchmarks.accuracy.alone STORE.db
     python -m benchmarks.accuracy.alone RECORDED.db.xz

@@ -1,4 +1,4 @@
-"""Other projects' policies beside ours: same tables, budget, first runs and choice of the model.
+"""Other projects' policies next to ours: same tables, budget, first runs and choice of the model.
 
     python -m venv peers && peers/bin/pip install scikit-activeml scikit-optimize scipy
     nice ../../.venv/bin/python peers.py --python peers/bin/python --seeds 20

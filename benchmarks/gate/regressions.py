@@ -1,4 +1,4 @@
-"""False regressions of an unchanged program, and true ones found, beside a neighbour that comes and
+"""False regressions of an unchanged program, and true ones found, with a neighbour that comes and
 goes: without and with the gate. Prints one JSON document.
 
 A program is measured three times in a trial: as the baseline, unchanged, and with 5 % more work.

@@ -26,7 +26,7 @@ HERE = Path(__file__).parent
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("files", type=Path, nargs="*", help="default: those beside this program")
+    parser.add_argument("files", type=Path, nargs="*", help="default: those next to this program")
     files = parser.parse_args().files or sorted(HERE.glob("*.parquet"))
     if not files:
         print(json.dumps({"benchmark": "instances", "machines": 0}, indent=2))

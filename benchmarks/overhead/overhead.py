@@ -1,6 +1,6 @@
 """What KONGMING itself costs, and whether its loads are as strong as asked. Prints one JSON.
 
-    help        wall time of `kongming --help`, beside that of a bare Python
+    help        wall time of `kongming --help`, next to that of a bare Python
     imports     time and modules of an import in a fresh process, and heavy modules that came along
     fingerprint wall time of the whole command less its measuring time, for two suites
     duty        duty cycle of inducers over what was asked for

@@ -1,8 +1,8 @@
-"""Predictors of others, built from their papers, to stand beside KONGMING's in its tables.
+"""Predictors of others, built from their papers, to stand next to KONGMING's in its tables.
 
     python -m benchmarks.peers.reproduce     what each reaches where its assumption holds
 
-The README beside this file says what was taken from each paper and what is different.
+The README next to this file says what was taken from each paper and what is different.
 """
 
 from benchmarks.peers.bubble_up import BubbleUp

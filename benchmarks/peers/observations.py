@@ -1,4 +1,4 @@
-"""Profiles become what peers learn from: slowdowns of programs, and of probes beside loads.
+"""Profiles become what peers learn from: slowdowns of programs, and of probes next to loads.
 
 All slowdowns are natural logs of ratios over the idle node, whose time of a surrogate is the
 median over the fingerprints of all solo runs.
@@ -39,7 +39,7 @@ class Observations:
 
     ``levels`` are the load levels' readings, each the median over the runs at it, in order of
     name; ``memory_levels`` those that load nothing but caches and memory; ``signatures`` the
-    readings beside each application that has a signature.
+    readings next to each application that has a signature.
     """
 
     runs: tuple[Observation, ...]
@@ -61,7 +61,7 @@ class Observations:
 
     def memory_probes(self) -> tuple[str, ...]:
         """Surrogates of caches and memory that were read at every level of ``memory_levels``;
-        where there are any, only those that were read beside every application too. Sorted."""
+        where there are any, only those that were read next to every application too. Sorted."""
         levels = [set(self.levels[level]) for level in self.memory_levels]
         if not levels:
             return ()
@@ -86,7 +86,7 @@ class Observations:
         return app
 
     def environment(self, app: str) -> Readings:
-        """What probes read beside ``app``.
+        """What probes read next to ``app``.
 
         Raises:
             UnknownNameError: there is no profile of it.

@@ -9,7 +9,7 @@ from typing import Protocol
 from kongming.records.run import Run, Signature
 
 Pair = tuple[str, str]
-"""An application, and the one that it runs beside."""
+"""An application, and the one that it runs next to."""
 
 Measured = Mapping[Pair, float]
 """Slowdowns of pairs that were really run."""
@@ -45,7 +45,7 @@ class Peer(Protocol):
         """
 
     def slowdown(self, app: str, neighbour: str) -> float:
-        """The median slowdown of ``app`` beside ``neighbour`` over its solo runtime, 1 or more.
+        """The median slowdown of ``app`` next to ``neighbour`` over its solo runtime, 1 or more.
 
         Raises:
             UnknownNameError: no profile has one of the names.

@@ -2,7 +2,7 @@
 
     python -m benchmarks.peers.reproduce [--seeds N] [--check]
 
-For each peer, the mean error in per cent over all that it was not shown, beside the same for
+For each peer, the mean error in per cent over all that it was not shown, next to the same for
 trivial predictors, and the limit that it is held to (the README says where that is from). Exit
 status 0; 4 with --check when a peer errs more than its limit, or not clearly less than the
 trivial ones.

@@ -1,7 +1,7 @@
 """Made-up nodes in which each paper's assumption holds, and what the programs there really do.
 
 A load and a neighbour are both a pressure: a vector over the node's shared resources. A program
-or a probe is slowed by what its law makes of the pressure beside it. Everything measured has
+or a probe is slowed by what its law makes of the pressure next to it. Everything measured has
 noise; the truth has none.
 """
 

@@ -97,7 +97,7 @@ class Zhao:
         if not all(self._probes):
             raise UntrainedError(
                 "A probe of the last-level cache and one of memory bandwidth are needed at every "
-                "load level and beside every application.",
+                "load level and next to every application.",
                 hint="Profile with the suite standard.",
             )
         points = {app: found for app in seen.apps if (found := self._points(app)) is not None}

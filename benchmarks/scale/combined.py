@@ -7,7 +7,7 @@ control groups with an eighth of a CPU each, all on one CPU; neighbours load ano
 its last-level cache. First the scale models learn from idle runs, then the interference models
 from a profile under inducers (one configuration, ``kongming profile`` and ``train``). Then, until
 the budget in seconds is used up: configurations that were in neither, in a random order, idle and
-beside loads and programs that were in no training; before each of them the suite is timed, which
+next to loads and programs that were in no training; before each of them the suite is timed, which
 is all that the prediction knows of the load.
 
 With ``--keep`` everything measured is kept, and the same command goes on where it was stopped, by

@@ -1,4 +1,4 @@
-"""Scale models on known shapes: ours beside plain Ernest and others, and the intervals' coverage.
+"""Scale models on known shapes: ours next to plain Ernest and others, and the intervals' coverage.
 
     python benchmarks/scale/shapes.py [--seeds N]
 

@@ -1,4 +1,4 @@
-"""Generated tables: the stack beside each of its forms, and one model over contexts.
+"""Generated tables: the stack next to each of its forms, and one model over contexts.
 
     python benchmarks/scale/stacking.py [--tables 300] [--contexts 40] [--seed 100000] [--simulated]
 

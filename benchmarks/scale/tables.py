@@ -1,4 +1,4 @@
-"""Measured tables, the largest machine counts left out: ours beside plain Ernest.
+"""Measured tables, the largest machine counts left out: ours next to plain Ernest.
 
     python benchmarks/scale/tables.py [TABLE.csv ...]
 

@@ -2,7 +2,7 @@
 
 Starts kongming-agent with its default settings (or --config), without a server unless one is
 named, and after --minutes reads from /proc what it and its ended probes used: share of one core,
-proportional set size, bytes written. The agent's own figures stand beside it. The budget holds
+proportional set size, bytes written. The agent's own figures stand next to it. The budget holds
 over twenty minutes: a shorter run may see its first burst alone.
 
 Exit status 0; with --check 4 when it is above 1 % of a core, 64 MiB, or its budget of bytes.

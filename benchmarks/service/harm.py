@@ -1,4 +1,4 @@
-"""What the agent's probes cost a program beside them. Prints one JSON.
+"""What the agent's probes cost a program next to them. Prints one JSON.
 
 A program of fixed-work steps runs pinned to one CPU and notes the time of each step. Meanwhile
 fingerprints are taken as the agent takes them (quick, on the idlest CPU of the cache domain),
@@ -196,7 +196,7 @@ def probes_per_hour(settings: config.Settings, wall_s: float, cpu_s: float) -> f
 def measure(
     name: str, cpus: Sequence[int], prober: Prober, options: argparse.Namespace, folder: Path
 ) -> dict[str, Any]:
-    """Runs a program on ``cpus`` and probes beside it."""
+    """Runs a program on ``cpus`` and probes next to it."""
     context = multiprocessing.get_context("spawn")
     end = context.Event()
     domain_cpus = domains_of(prober.node)[0][1]
@@ -292,7 +292,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--probes", type=int, default=20, help="fingerprints beside each program")
+    parser.add_argument("--probes", type=int, default=20, help="fingerprints next to each program")
     parser.add_argument("--programs", nargs="+", choices=PROGRAMS, default=list(PROGRAMS))
     parser.add_argument("--all-cpus", action="store_true", help="the program on every CPU")
     parser.add_argument("--config", type=Path, help="the agent's settings")

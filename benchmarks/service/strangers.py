@@ -1,4 +1,4 @@
-"""What strangers cost the server: messages without a token, beside a caller with one. JSON.
+"""What strangers cost the server: messages without a token, next to a caller with one. JSON.
 
 A real server is started over TLS. A caller with a token asks for predictions, first alone and then
 while ``--strangers`` callers without one send messages of 16 MiB each, made of two-byte parts, all
@@ -7,7 +7,7 @@ at once and over and over. Memory is the server's own, by /proc.
     python -m benchmarks.service.strangers [--seconds 5] [--strangers 100] [--check]
 
 With --check the exit status is 4 where one message takes 32 MiB or more at its peak, where memory
-has grown by as much once they are gone, or where p99 beside them is above 3 times that of calm.
+has grown by as much once they are gone, or where p99 next to them is above 3 times that of calm.
 Strangers are a process of their own; on a machine of few CPUs they and the caller share them with
 the server, so the JSON also has the server's own time of a call (CPU).
 """
@@ -180,7 +180,7 @@ def over(document: dict[str, Any]) -> list[str]:
     if document["memory_bytes"]["grown"] >= MOST_BYTES:
         found.append("memory that stays")
     if document["ratio"]["p99"] > MOST_RATIO:
-        found.append("p99 beside strangers")
+        found.append("p99 next to strangers")
     return found
 
 

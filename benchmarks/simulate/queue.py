@@ -3,13 +3,13 @@
     python -m benchmarks.simulate.queue [--budget MINUTES] [--layout cross-core|same-core]
                                         [--repeats R] [--seed S] [--out FILE]
 
-Every program is timed alone and beside every other (itself included) on the CPUs that the queue
+Every program is timed alone and next to every other (itself included) on the CPUs that the queue
 uses, half of that before the queues and half after them; that is all that the simulation is told.
 In between, one queue of jobs, drawn by the seed, is really run under each policy, `--repeats` times
 by turns. Then it is simulated under the same policy, by the same code that decides.
 
     cross-core  one node of two slots, which are two CPUs. What a policy decides is who of those
-                that wait is started beside whom: the `first`, the `best-fit`, or the first that
+                that wait is started next to whom: the `first`, the `best-fit`, or the first that
                 keeps itself and who is there within `limit` 1.2 (else the slot stays empty).
     same-core   two nodes of two slots, each a CPU that two programs share: `slurm` (fills the
                 first), `random`, and `aware` (least slowdown by the measured pairs). What the two
@@ -127,7 +127,7 @@ class Measured:
             "rounds": self.rounds,
             "noise_pct": self.table().noise_pct,
             "solo_s": self.solos,
-            "slowdown": {f"{a} beside {b}": v for (a, b), v in sorted(self.slowdowns.items())},
+            "slowdown": {f"{a} next to {b}": v for (a, b), v in sorted(self.slowdowns.items())},
         }
 
 
@@ -273,7 +273,7 @@ def main() -> int:
         # What is measured after the queues weighs as much as what was before them.
         after = measured.rounds
         left_s = budget_s - bench.elapsed() - after * measured.round_s
-        # A queue's length in seconds is about its work over the slots' speed beside others.
+        # A queue's length in seconds is about its work over the slots' speed next to others.
         per_job_s = float(np.mean(known.solo_s) * np.mean(np.exp(known.logs))) / layout.fleet.slots
         fitting = int(left_s / (len(ordered) * asked.repeats * per_job_s))
         jobs = asked.jobs or min(max(fitting, LEAST_JOBS), MOST_JOBS)

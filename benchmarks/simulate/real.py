@@ -36,7 +36,7 @@ class Bench:
     """Runners of every program for every slot, and the clock that all times are read from.
 
     A job's time is that of a whole execution as who starts it sees it, what starting costs
-    included: alone, beside another and in the queue alike.
+    included: alone, next to another and in the queue alike.
     """
 
     def __init__(self, layout: Layout, runners: Mapping[tuple[str, int, int], AnyRunner]) -> None:

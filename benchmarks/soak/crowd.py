@@ -1,4 +1,4 @@
-"""Three honest nodes and a thief, each with a token, beside what is killed: none of them is.
+"""Three honest nodes and a thief, each with a token, next to what is killed: none of them is.
 
 The honest report the same load again and again, each report until it is acknowledged, as an agent
 does from its spool. The thief tries all that tests/hostile knows. In the end what is said of the

@@ -3,7 +3,7 @@
     python -m benchmarks.spark.accuracy FOLDER
 
 FOLDER has the logs of ``record_clusters.py``. Each program is evaluated alone and with the others
-as history; beside that, the cost of the recommended size over the best.
+as history; with it, the cost of the recommended size over the best.
 """
 
 from __future__ import annotations

@@ -165,7 +165,7 @@ def record(
         if process.returncode:
             raise SystemExit(f"{program} on {size} executors failed:\n{output[-3000:]}")
         (log,) = Path(logs).iterdir()
-        # Copied beside and renamed, so that what has its name is whole.
+        # Copied next to and renamed, so that what has its name is whole.
         partial = out.with_name(f".{out.name}.partial")
         shutil.copyfile(log, partial)
         partial.rename(out)

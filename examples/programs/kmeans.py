@@ -17,7 +17,7 @@ def main() -> None:
     belongs = rng.integers(0, CLUSTERS, count)
     points = rng.standard_normal((count, DIMENSIONS))
     points += truth[belongs]
-    # Begun beside the true centres, so that every cluster finds its own whatever the machine.
+    # Begun near the true centres, so that every cluster finds its own whatever the machine.
     centres = truth + rng.uniform(-20.0, 20.0, truth.shape)
     distances = np.empty((count, CLUSTERS))
     for _ in range(rounds):

@@ -177,7 +177,7 @@ class Forecaster:
 
     @staticmethod
     def awake(question: Question, company: Company) -> float:
-        """The share of time in which those beside the application keep a CPU awake; NaN for a
+        """The share of time in which those next to the application keep a CPU awake; NaN for a
         newcomer to a node where nobody runs."""
         place = company.place(question.resident_id) if question.resident_id else None
         return company.awake if place is None else float(company.each_awake[place])

@@ -38,7 +38,7 @@ class Present:
 class Company:
     """Everyone who matters to one slot. ``met`` (C,) is what a newcomer meets; ``each`` (n, C)
     what each of ``present`` meets itself: all of it but its own pressure. ``awake`` and
-    ``each_awake`` (n,) are the shares of time in which a CPU is kept awake beside them; ``awake``
+    ``each_awake`` (n,) are the shares of time in which a CPU is kept awake next to them; ``awake``
     is NaN where nobody runs."""
 
     present: tuple[Present, ...]

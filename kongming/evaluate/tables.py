@@ -32,7 +32,7 @@ _EXCESS = (
 _TRIVIAL = {
     "pairs": (
         "MEAN: mean over the training runs. SOLO: the solo time. AWAKE: the solo time, shorter "
-        "beside a busy CPU for a program that waits. PAIRMEAN, PAIRMEDIAN: of the application's "
+        "next to a busy CPU for a program that waits. PAIRMEAN, PAIRMEDIAN: of the application's "
         "measured pairs; ROW+COL: effects of application and partner, additive in logs; the scored "
         "pair left out. Minutes: measuring that a predictor of all these pairs needs."
     ),

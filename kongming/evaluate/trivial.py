@@ -31,7 +31,7 @@ ROWCOL = "ROW+COL"
 least squares to all pairs but the scored one."""
 
 AWAKE = "AWAKE"
-"""The solo time, times the factor by which a program that waits runs beside a busy CPU."""
+"""The solo time, times the factor by which a program that waits runs next to a busy CPU."""
 
 BUBBLE_UP = "BUBBLE-UP"
 """Of Mars et al. (MICRO 2011), as ``benchmarks/peers`` has it: its predictions are given."""

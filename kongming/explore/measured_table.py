@@ -20,7 +20,7 @@ from kongming.records.errors import InputError
 Point = Mapping[str, float | str]
 
 RECORD = ("cost", "status", "error", "how", "identity", "space", "started_at")
-"""Columns that ``explore run`` writes beside the parameters and the target."""
+"""Columns that ``explore run`` writes next to the parameters and the target."""
 
 NO_RUN = "the table has no value for it"
 """Reason of a failed run of which the table says no more."""

@@ -87,7 +87,7 @@ class SpaceModel:
         return np.asarray(((low > X) | (high < X)).any(axis=1))
 
     def errors(self) -> dict[str, Any]:
-        """What runs that were left out were missed by, the noise floor beside it."""
+        """What runs that were left out were missed by, the noise floor next to it."""
         means, held_out = self.runs.means, self.chosen.held_out
         noise, relative = self.runs.noise, self.runs.relative_noise
         nonzero = means != 0.0

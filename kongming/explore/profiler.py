@@ -367,7 +367,7 @@ class DecisionTreeProfiler:
 
     def report(self) -> dict[str, Any]:
         """Facts about the runs and the model, as JSON: the error of runs that were left out, and
-        the noise floor beside it."""
+        the noise floor next to it."""
         facts: dict[str, Any] = {
             "runs": len(self._runs),
             "failed": sum(run.failed for run in self._runs),

@@ -176,7 +176,7 @@ def replay(world: World, policy: str, settings: ReplaySettings, seed: int) -> Re
     unseen = known & ~seen
     judged = unseen if unseen.any() else known
     inside = (forecast.lower <= table.values) & (table.values <= forecast.upper)
-    # Beside a target of 0 a share of the prediction says nothing; its typical size does.
+    # Next to a target of 0 a share of the prediction says nothing; its typical size does.
     typical = float(np.mean(np.abs(table.values[known])))
     sizes = np.maximum(np.abs(forecast.median), _SMALL * typical)[judged]
     shares = (forecast.upper - forecast.lower)[judged] / sizes

@@ -78,7 +78,7 @@ def choose(
     ``slots`` and ``assigned`` are tasks by node id: those that run at a time, and those that were
     placed and have not ended. A task behind others waits as long as they take, so with ``w``
     rounds to wait for, the node's score (a log slowdown) grows by ``log(1 + w)``. The score is
-    that beside what runs there now, of which some will have ended: waiting looks a little worse
+    that next to what runs there now, of which some will have ended: waiting looks a little worse
     than it is. Near ties keep the order of the ranking, which spreads them. Nodes beyond a limit
     (ratios, 0 for none) are left out as long as others are there.
     """

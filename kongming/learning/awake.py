@@ -1,7 +1,7 @@
-"""The awake factor: how much faster a program that waits runs beside a CPU that does not sleep.
+"""The awake factor: how much faster a program that waits runs next to a CPU that does not sleep.
 
 A program that waits for a device is woken by an interrupt. On an idle node its CPU, and the others
-that share its power state, sleep meanwhile and take long to wake; beside a neighbour that computes
+that share its power state, sleep meanwhile and take long to wake; next to a neighbour that computes
 they do not, and each wait ends sooner. The effect is seen in the program's own runs under inducers
 that never pause and press on no device: their median slowdown is below 1.
 """
@@ -25,7 +25,7 @@ WAITS = 0.2
 """A program that is off its processor for at least this share of its solo time waits."""
 
 LEAST_RUNS = 3
-"""Minimum number of runs beside an inducer at full duty: fewer prove no effect."""
+"""Minimum number of runs next to an inducer at full duty: fewer prove no effect."""
 
 _NO_DEVICE = frozenset({"compute", "cache", "memory", "os"})
 """Families whose inducers keep their CPU busy and press on no device."""
@@ -71,7 +71,7 @@ def together(shares: Iterable[_Share]) -> _Share:
 
 
 def with_awake_factor(log_slowdown: Floats, factor: float, share: Floats) -> Floats:
-    """Return log slowdowns (n,) beside neighbours that are awake for ``share`` (n,) of the time.
+    """Return log slowdowns (n,) next to neighbours that are awake for ``share`` (n,) of the time.
 
     What a model says of the pressure is 0 or more, since no pressure makes a program faster; the
     awake ``factor``, 0 or less, is added to it. Where ``share`` is NaN there is no neighbour, and

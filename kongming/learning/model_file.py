@@ -87,7 +87,7 @@ class FrozenModel:
 class Variant:
     """All models over one set of columns. ``idle``, ``low`` and ``high`` (p,) are in seconds
     per operation, ``spread`` (p,) and ``noise`` in logs. ``awake``, 0 or less, is the log slowdown
-    beside a neighbour that never sleeps and presses on nothing (``kongming.learning.awake``).
+    next to a neighbour that never sleeps and presses on nothing (``kongming.learning.awake``).
     ``repeats`` is the variance of the program's log costs at the same load, ``solo_runs`` how many
     solo runs its slowdowns are over, and ``members`` are the models whose disagreement is the
     error of a prediction; none in earlier documents."""

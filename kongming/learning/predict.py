@@ -73,7 +73,7 @@ def predict_colocated(
     One neighbour's signature is the environment itself; several are composed over the training
     runs' idle reference. No pressure makes a program
     faster, so the median is at least the solo runtime; only a program that waits may be faster
-    beside a neighbour that keeps a CPU awake, as far as its training runs were
+    next to a neighbour that keeps a CPU awake, as far as its training runs were
     (``kongming.learning.awake``).
 
     Raises:

@@ -2,8 +2,8 @@
 
 All values are natural logs of slowdowns. With several neighbours the logs above 0 add up, as
 ``kongming.learning.colocation`` adds up the logs of each neighbour's effect on a surrogate. A
-program that waits may be faster beside a busy neighbour, by as much as beside the one that keeps a
-CPU awake the longest (``together``).
+program that waits may be faster next to a busy neighbour, by as much as next to the one that keeps
+a CPU awake the longest (``together``).
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ class Beliefs:
 
 
 def together(logs: Iterable[float]) -> float:
-    """Return the log slowdown beside several neighbours from those beside each of them: slowdowns
+    """Return the log slowdown next to several neighbours from those next to each of them: slowdowns
     add up; that a CPU is kept awake makes a program faster once."""
     values = list(logs)
     return math.fsum(max(one, 0.0) for one in values) + min([0.0, *values])

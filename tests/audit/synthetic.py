@@ -72,7 +72,7 @@ def observe(
 ) -> Observations:
     """Blocks of every program in a random order, a fingerprint before each.
 
-    ``noise`` is the deviation of log readings, ``slow_noise`` that of a first-order process beside
+    ``noise`` is the deviation of log readings, ``slow_noise`` that of a first-order process next to
     it. ``load`` gives, by name, how much of a hidden load that changes from step to step it takes;
     ``failing`` the share of readings that fail.
     """

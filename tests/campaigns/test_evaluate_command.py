@@ -73,7 +73,7 @@ def test_pairs_stop_at_a_budget_resume_and_are_not_run_again(
         ("count", "rate"),
         ("rate", "count"),
     }
-    # No inducer runs beside them: this one tells itself that nothing slowed it down.
+    # No inducer runs next to them: this one tells itself that nothing slowed it down.
     (rate,) = (pair for pair in document["pairs"] if pair["app"] == "rate")
     assert rate["slowdown"] == pytest.approx(1.0)
     assert rate["predictions"]["MEAN"]["value"] > 1.1

@@ -90,7 +90,7 @@ def fill_pairs(
 
 
 def slowdown(app: str, other: str | None, random: np.random.Generator | None = None) -> float:
-    """What ``app`` is slowed by beside ``other``; without noise where nothing is drawn."""
+    """What ``app`` is slowed by next to ``other``; without noise where nothing is drawn."""
     loads = {} if other is None else PROGRAMS[other][1]
     noise = 0.0 if random is None else 0.01
     drawn = np.random.default_rng(0) if random is None else random

@@ -24,7 +24,7 @@ from tests.conftest import ROOT
 CLI = ROOT / "kongming" / "cli"
 
 WITHOUT_TABLE = {"rollback"}
-"""Commands beside others that print one."""
+"""Commands next to others that print one."""
 
 names = st.text("abcdefgh._0123456789", min_size=1, max_size=70)
 numbers = st.floats(0.001, 1e6).map(lambda value: f"{value:.3g} ms")

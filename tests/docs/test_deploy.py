@@ -246,7 +246,7 @@ def test_every_version_that_is_installed_is_locked_with_its_hash() -> None:
         return {re.sub("[-_.]+", "-", first.lower()): more for first, *more in entries}
 
     locked = versions("requirements.lock")
-    # Beside those there is what they need at any version, such as setuptools.
+    # Next to those there is what they need at any version, such as setuptools.
     assert set(locked) >= set(versions("constraints.txt")), "run: make hashes"
     for name, hashes in locked.items():
         assert hashes, name

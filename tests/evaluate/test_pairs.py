@@ -24,7 +24,7 @@ KEYS = (
 
 
 def two_repeats() -> dict[tuple[str, str], tuple[float, float]]:
-    """Geometric means of 2 (beside b), 1 (beside c), 1.5 (beside d); repeats differ by 10, 4
+    """Geometric means of 2 (next to b), 1 (next to c), 1.5 (next to d); repeats differ by 10, 4
     and 2 % in logs."""
     return {
         ("a", "b"): (2 * math.exp(0.05), 2 * math.exp(-0.05)),
@@ -85,7 +85,7 @@ def test_skill_by_hand() -> None:
 
 
 def test_heavy_pairs_and_regret_by_hand() -> None:
-    """One partner is always at 1.3; repeats beside the other are 1.2, 1.2, 1.6 and 1.6.
+    """One partner is always at 1.3; repeats next to the other are 1.2, 1.2, 1.6 and 1.6.
 
     Each of the latter names once: the rest has a geometric mean of ``low`` without a 1.6, and of
     ``high`` without a 1.2.

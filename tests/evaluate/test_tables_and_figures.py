@@ -105,7 +105,7 @@ def files(folder: Path, name: str) -> tuple[Path, ...]:
 
 
 def texts(path: Path) -> str:
-    """The words of an SVG; drawn as outlines, they stand beside them as comments."""
+    """The words of an SVG; drawn as outlines, they stand next to them as comments."""
     return path.read_text()
 
 

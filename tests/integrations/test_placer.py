@@ -196,7 +196,7 @@ def test_reports_wait_for_a_server_that_is_away_and_come_in_order() -> None:
         ({"server": "nowhere"}, "server"),
         ({"app": ""}, "app"),
         ({"limit": 0.5}, "limit"),
-        ({"placement": "beside"}, "placement"),
+        ({"placement": "next to"}, "placement"),
         ({"timeout_s": 0.0}, "timeout_s"),
         ({"server": "example.org:7400", "token": "secret"}, "token"),
     ],

@@ -1,4 +1,4 @@
-"""A program that waits may be faster beside a CPU that does not sleep: by its own runs, no more."""
+"""A program that waits may be faster next to a CPU that never sleeps: by its own runs, no more."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A store in which programs were profiled, trained and really run beside each other."""
+"""A store in which programs were profiled, trained and really run next to each other."""
 
 from __future__ import annotations
 

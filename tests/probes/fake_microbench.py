@@ -82,7 +82,7 @@ def ended(given, seconds):
 
 
 def slowed():
-    """Beside a load: always where both share a core; on a busy node in the first four rounds."""
+    """Next to a load: always where both share a core; on a busy node in the first four rounds."""
     if MODE not in ("busy", "shared"):
         return 1
     lines = Path(os.environ["FAKE_LOG"]).read_text().splitlines()

@@ -51,7 +51,7 @@ def methods(files: list[File]) -> Iterator[descriptor_pb2.MethodDescriptorProto]
 
 def commented_parts(file: File, requests: set[str]) -> Iterator[tuple[tuple[int, ...], str]]:
     """Path and name of all that must have a comment. A call's request and response need none of
-    their own beside that of the call, nor does an enum's value for 'not said'."""
+    their own next to that of the call, nor does an enum's value for 'not said'."""
     for i, message in enumerate(file.message_type):
         if message.name not in requests:
             yield (_MESSAGE, i), message.name

@@ -89,7 +89,7 @@ def put_node(store: Store, name: str, now: float) -> None:
 
 def put_models(store: Store, now: float) -> None:
     """Three applications with a model and a signature, and one with a signature alone. Of
-    ``memory`` the older version is in service; ``disk`` was also run beside others."""
+    ``memory`` the older version is in service; ``disk`` was also run next to others."""
     for app, sensitivity in SENSITIVITY.items():
         document = worlds.document(app, sensitivity)
         store.put_model(app, document["identity"], "trainer", "cross-core", document)

@@ -58,7 +58,7 @@ def study(jobs: Trace, fleet: Fleet | None = None, **options: object) -> Study:
 
 
 def work_done(one: Study, outcome: Outcome) -> list[float]:
-    """What each job did between its start and its end, integrated over who was beside it."""
+    """What each job did between its start and its end, integrated over who was next to it."""
     kind_of = one.fleet.kind_of()
     logs = one.table.logs
     done = [0.0] * len(one.trace)

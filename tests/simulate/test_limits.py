@@ -92,7 +92,7 @@ def test_with_exact_limits_backfill_makes_nobody_wait_longer_than_the_first_in_l
         assert done.start_s[job] <= could
 
 
-# One runs on 3 of 4 processors, planned for 100 s; the next needs all; the third fits beside the
+# One runs on 3 of 4 processors, planned for 100 s; the next needs all; the third fits next to the
 # first if it ends by then.
 FIRST, WIDE = (0.0, 3, 50.0, 100.0), (1.0, 4, 10.0, 10.0)
 

@@ -1,4 +1,4 @@
-"""Jobs beside each other: how far they get, and when they end."""
+"""Jobs next to each other: how far they get, and when they end."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_one_job_alone_takes_its_solo_time(name: str) -> None:
 
 
 def test_two_jobs_as_by_hand() -> None:
-    """The victim has done 10 of its 30 s when the hog comes; beside it it goes at half speed,
+    """The victim has done 10 of its 30 s when the hog comes; next to it it goes at half speed,
     the hog at 1/1.1: the hog's 20 s take 22 s, in which the victim does 11 s. The last 9 s it is
     alone again."""
     outcome = study(trace([0.0, 10.0], ["victim", "hog"]), alike(1, 2)).run("slurm")
@@ -140,7 +140,7 @@ def test_jobs_that_arrive_in_another_order_of_the_file_are_the_same_jobs() -> No
 
 
 def test_a_limit_is_kept_by_waiting_and_patience_ends() -> None:
-    """The victim must not run beside the hog. It waits for it to end, or for its patience."""
+    """The victim must not run next to the hog. It waits for it to end, or for its patience."""
     jobs = trace([0.0, 1.0], ["hog", "victim"], limit=1.2)
     patient = study(jobs, alike(1, 2), queueing=Queueing(patience=math.inf)).run("oracle")
     assert patient.start_s.tolist() == [0.0, 20.0]
@@ -165,7 +165,7 @@ def test_what_no_limit_allows_anywhere_still_runs() -> None:
 
 
 def test_the_best_fit_of_those_that_wait() -> None:
-    """Beside the running victim the quiet one is started, though the hog came before it."""
+    """Next to the running victim the quiet one is started, though the hog came before it."""
     jobs = trace([0.0, 0.0, 1.0, 2.0], ["victim", "quiet", "hog", "quiet"], work=[90, 5, 20, 10])
     first = study(jobs, alike(1, 2)).run("oracle")
     assert first.start_s[2] < first.start_s[3]

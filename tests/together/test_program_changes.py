@@ -21,7 +21,7 @@ RUNS = 15
 """Of one quick campaign on a shared core."""
 
 CALM = 30
-"""Runs as predicted: beside a small profile few would not do to tell a change from chance."""
+"""Runs as predicted: next to a small profile few would not do to tell a change from chance."""
 
 SERVER = {
     "fleet.heartbeat_period_s": 0.2,

@@ -1,8 +1,8 @@
 -- Keeps jobs that name their application off the nodes that are too slow for it now, and tells
 -- backfill how long they take.
 --
--- Install as job_submit.lua beside slurm.conf, with JobSubmitPlugins=lua. A site that has such a
--- script of its own puts this one beside it under another name, begins its own with
+-- Install as job_submit.lua next to slurm.conf, with JobSubmitPlugins=lua. A site that has such a
+-- script of its own puts this one next to it under another name, begins its own with
 -- dofile("/etc/slurm/kongming.lua"), and calls kongming.submit(job, partitions) in its
 -- slurm_job_submit and kongming.modify(job, record) in its slurm_job_modify.
 --

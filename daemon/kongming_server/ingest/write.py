@@ -305,7 +305,7 @@ class Ingest:
         return group
 
     def _commit(self, reports: Sequence[Report]) -> list[Accepted | Exception]:
-        """In a thread. What cannot be kept fails alone, and not what came beside it."""
+        """In a thread. What cannot be kept fails alone, and not what came next to it."""
         records = [record for report in reports for record in report.records]
         try:
             self.transactions += 1

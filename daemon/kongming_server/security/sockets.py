@@ -28,7 +28,7 @@ _LARGEST_SHARE = 0.02
 """Of a core, what looking may take."""
 
 HANDLES_KEPT = 64
-"""Files that the process can open beside those of connections: the store, logs, certificates."""
+"""Files that the process can open besides those of connections: the store, logs, certificates."""
 
 
 def connections_allowed(most: int) -> int:

@@ -83,7 +83,7 @@ def _type_view(audit: Audit, label: str) -> Mapping[str, Any]:
 
 def _summaries(rows: list[Row]) -> list[tuple[str, list[Row]]]:
     """The rows of the type by kind, with a title each: what a machine does apart from what is read
-    beside it, since a signal that changes is no machine that varies."""
+    next to it, since a signal that changes is no machine that varies."""
     of_type = [row for row in rows if row["machine"] is None]
     kinds = {
         "program": "Programs",

@@ -1,4 +1,4 @@
-"""``kongming profile``: run applications under load, and time the suite beside them."""
+"""``kongming profile``: run applications under load, and time the suite next to them."""
 
 from __future__ import annotations
 

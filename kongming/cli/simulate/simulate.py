@@ -181,7 +181,7 @@ class Jobs:
 @click.option(
     "--pack",
     is_flag=True,
-    help="kongming and oracle: beside others as long as limits hold, before an idle node.",
+    help="kongming and oracle: next to others as long as limits hold, before an idle node.",
 )
 @click.option(
     "--quality",

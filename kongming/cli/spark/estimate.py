@@ -162,7 +162,7 @@ def command(
     """Estimate how long an application takes on other numbers of executors, from one run.
 
     The tasks of the log are replayed on other slots, as Spark would schedule them. Their lengths
-    are corrected for what changes with the slots; 'constant' beside the answer is without that.
+    are corrected for what changes with the slots; 'constant' next to the answer is without that.
     Without --prices an executor costs 1 an hour, so that costs are executor-hours.
     """
     from kongming.cli.extras import require

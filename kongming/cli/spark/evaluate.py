@@ -49,7 +49,7 @@ def command(
     """Predict each run from each run of another size, and compare.
 
     LOGS are of one application at several sizes; a folder of applications gives all of its logs.
-    Beside the replay: constant lengths (the thesis), Sparklens, linear scaling, and Ernest's terms
+    Next to the replay: constant lengths (the thesis), Sparklens, linear scaling, and Ernest's terms
     fitted to the runs of all other sizes.
     """
     from kongming.cli.extras import require

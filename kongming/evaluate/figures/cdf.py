@@ -138,7 +138,7 @@ def _draw(
 
 
 def _name_curve(axes: Axes, theme: Theme, model: str, values: Floats) -> None:
-    """The name beside the curve, left of where it has most of its height behind it; right of it
+    """The name next to the curve, left of where it has most of its height behind it; right of it
     where there is no room."""
     from matplotlib.patheffects import withStroke
 

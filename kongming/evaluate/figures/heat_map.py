@@ -1,4 +1,4 @@
-"""Slowdown of each application beside each other one: measured, and as predicted."""
+"""Slowdown of each application next to each other one: measured, and as predicted."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _draw(
 
     cell = 0.42 if len(partners) <= MOST_NUMBERS else 0.3
     label = 0.085 * max(map(len, (*apps, *partners)))
-    # Room for the words beside few cells.
+    # Room for the words next to few cells.
     width = max(2 * len(partners) * cell + label + 2.0, 6.5)
     height = max(len(apps) * cell + label + 1.3, 3.2)
     figure = themes.new_figure(width, height)

@@ -81,7 +81,7 @@ def _limits(values: Any) -> tuple[float, float]:
 
 
 def _label(axes: Axes, theme: Theme, points: Mapping[str, tuple[float, float]]) -> None:
-    """Names beside their points, each at the nearest place where it covers nothing."""
+    """Names next to their points, each at the nearest place where it covers nothing."""
     from matplotlib.transforms import Bbox
 
     figure = axes.get_figure(root=True)

@@ -53,8 +53,8 @@ class Progress:
             self.solos.setdefault(run.app, []).append(math.log(run.cost))
 
     def wants(self, app: str, other: str | None, partners: Iterable[str]) -> bool:
-        """Whether another run of ``app`` beside ``other`` is called for; alone (None): whether one
-        beside any of its ``partners`` is, since their slowdowns are over solo runs of that time."""
+        """Whether another run of ``app`` next to ``other`` is called for; alone (None): whether one
+        next to any of its ``partners`` is: their slowdowns are over solo runs of that time."""
         if other is None:
             return any(self.wants(app, partner, ()) for partner in partners)
         if self.target is None or self.attempts.get((app, other), 0) < LEAST:

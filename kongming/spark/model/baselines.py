@@ -1,4 +1,4 @@
-"""What stands beside every answer: constant lengths (the thesis), Sparklens, and linear scaling."""
+"""Baselines of every answer: constant lengths (the thesis), Sparklens, and linear scaling."""
 
 from __future__ import annotations
 

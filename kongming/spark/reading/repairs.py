@@ -71,7 +71,7 @@ def put_right(tasks: np.ndarray, shift_s: float) -> tuple[np.ndarray, int, int]:
 
 
 def _keys(tasks: np.ndarray) -> np.ndarray:
-    """One number for each attempt of a partition, with no array beside it."""
+    """One number for each attempt of a partition, with no array next to it."""
     keys: np.ndarray = tasks["partition"].astype("i8")
     keys <<= 16
     keys += tasks["attempt"]

@@ -126,7 +126,7 @@ def _parts(path: Path) -> Iterator[Part]:
 
 
 def _may_be_log(name: str) -> bool:
-    # Checksums of Hadoop's local file system are beside, and a marker of a rolling log's state.
+    # Checksums of Hadoop's local file system lie next to it, and a marker of a rolling log's state.
     return not (name.startswith((".", "appstatus_")) or name.endswith(".crc"))
 
 

@@ -1,4 +1,4 @@
-"""What a fingerprint means beside residents: against a world whose truth is known."""
+"""What a fingerprint means next to residents: against a world whose truth is known."""
 
 from __future__ import annotations
 

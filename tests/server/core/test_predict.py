@@ -99,7 +99,7 @@ def test_a_resident_does_not_feel_its_own_pressure(made: Engine) -> None:
     first = ask(made, resident_id="a")
     second = ask(made, resident_id="b")
 
-    # Each is beside the other one: what was read, or what the signature says.
+    # Each is next to the other one: what was read, or what the signature says.
     assert log_slowdown(first) == pytest.approx(expected("memory", PRESSURE["memory"]), abs=1e-6)
     assert log_slowdown(second) == pytest.approx(log_slowdown(first), abs=1e-6)
     assert (first.added, first.removed) == (("b",), ("a",))

@@ -142,7 +142,7 @@ def certified(
     [
         (["operator"], [], Role.OPERATOR),
         ([], ["kongming:role/agent"], Role.AGENT),
-        # The URI counts, and not the unit beside it, which others may have chosen.
+        # The URI counts, and not the unit next to it, which others may have chosen.
         (["operator"], ["kongming:role/agent"], Role.AGENT),
         (["operator"], ["spiffe://example/agent", "kongming:role/monitor"], Role.MONITOR),
         (["operator"], ["spiffe://example/agent"], Role.OPERATOR),

@@ -129,7 +129,7 @@ def test_contention_is_learned_from_tasks_beside_fewer_others() -> None:
         tasks["launch_s"][100 + k], tasks["finish_s"][100 + k] = start, start + length
     stage = replace(application.stages[0], tasks=tasks)
     workload = workload_of(replace(application, stages=(stage,)))
-    # A lower bound: towards its end a task runs beside fewer.
+    # A lower bound: towards its end a task runs next to fewer.
     assert 0.2 < learn_contention(workload).slope <= 0.42
 
 

@@ -1,7 +1,7 @@
-"""Contention within an executor: tasks that run beside more others take longer.
+"""Contention within an executor: tasks that run next to more others take longer.
 
-Learned from tasks of one stage that ran beside more and beside fewer others on their executor. The
-last tasks of a stage run beside fewer because they are long, which hides contention and never
+Learned from tasks of one stage that ran next to more and to fewer others on their executor. The
+last tasks of a stage run next to fewer because they are long, which hides contention and never
 feigns it; so what is found is a lower bound, and below zero is zero.
 """
 
@@ -38,7 +38,7 @@ class Contention:
             return []
         if self.slope == 0.0:
             return ["how tasks on one executor slow each other does not show in the log"]
-        return [f"tasks take {2**self.slope:.2f} times as long beside twice as many"]
+        return [f"tasks take {2**self.slope:.2f} times as long next to twice as many"]
 
 
 def learn_contention(workload: Workload) -> Contention:
@@ -47,9 +47,9 @@ def learn_contention(workload: Workload) -> Contention:
         rest = ~stage.first_of_stage & (stage.lengths > 0.0)
         if rest.sum() < 8:
             continue
-        beside = np.log(_beside(stage)[rest])
+        companions = np.log(_companions(stage)[rest])
         own = np.log(stage.lengths[rest])
-        logs.append(beside - beside.mean())
+        logs.append(companions - companions.mean())
         lengths.append(own - own.mean())
     if not logs:
         return Contention(0.0)
@@ -63,11 +63,11 @@ def learn_contention(workload: Workload) -> Contention:
     return Contention(float(np.clip(slope - 2.0 * error, 0.0, 1.0)))
 
 
-def _beside(stage: StageWork) -> Floats:
+def _companions(stage: StageWork) -> Floats:
     """(n,) mean number of the stage's tasks on a task's executor, itself included, over its start
     and its end."""
     tasks = stage.tasks
-    beside = np.ones(len(tasks))
+    companions = np.ones(len(tasks))
     for executor in np.unique(tasks["executor"]):
         own = tasks["executor"] == executor
         launched, finished = np.sort(tasks["launch_s"][own]), np.sort(tasks["finish_s"][own])
@@ -75,5 +75,5 @@ def _beside(stage: StageWork) -> Floats:
         for moments in (tasks["launch_s"][own] + 1e-6, tasks["finish_s"][own] - 1e-6):
             begun = np.searchsorted(launched, moments, side="right")
             at.append(begun - np.searchsorted(finished, moments, side="right"))
-        beside[own] = np.maximum((at[0] + at[1]) / 2.0, 1.0)
-    return beside
+        companions[own] = np.maximum((at[0] + at[1]) / 2.0, 1.0)
+    return companions

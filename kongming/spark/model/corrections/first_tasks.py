@@ -161,8 +161,8 @@ def _shrunk(
 
 
 def _application_excess(stages: tuple[StageWork, ...], excess: Floats) -> float:
-    """The first tasks of executors beside other tasks of their stage; where a stage has no others,
-    their deserialisation beside that of all others."""
+    """The first tasks of executors next to other tasks of their stage; where a stage has no others,
+    their deserialisation next to that of all others."""
     found, weights = [], []
     own_parts, other_parts = [], []
     for stage, stage_s in zip(stages, excess, strict=True):

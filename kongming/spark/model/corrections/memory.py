@@ -171,7 +171,7 @@ def learn_memory(workload: Workload) -> Memory:
     missed = float(np.mean([_missed(stage).mean() for stage in readers])) if readers else 0.0
     room = workload.cluster.executors * memory.room(workload.cluster)
     if missed > 0.0 and memory.cached_bytes and room > 0.0:
-        # Less than all of the storage is of use: a block is unrolled beside those that are kept.
+        # Less than all of the storage is of use: a block is unrolled next to those that are kept.
         usable = (1.0 - missed) * memory.cached_bytes / room
         return replace(memory, usable=min(usable, 1.0))
     return memory

@@ -3,7 +3,7 @@
 With fewer executors each has run more of the application by the time a stage comes, with more of
 them less. Learned as the slope of the tasks' log lengths over the log of the age of their executor,
 which is the seconds that each of its slots has worked: between stages of the same RDDs, and among
-the tasks of one stage, beside the bytes that they read.
+the tasks of one stage, next to the bytes that they read.
 """
 
 from __future__ import annotations
