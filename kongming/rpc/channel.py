@@ -74,7 +74,7 @@ class Connection:
         """A channel; the caller closes it. Nothing is sent before the first call.
 
         Raises:
-            InputError: a file cannot be read.
+            InputError: a file cannot be read, or holds no certificate.
         """
         credentials = self._credentials()
         if credentials is None:
@@ -91,9 +91,9 @@ class Connection:
     def _credentials(self) -> grpc.ChannelCredentials | None:
         if self.secure:
             made = grpc.ssl_channel_credentials(
-                root_certificates=_read(self.ca, "ca"),
+                root_certificates=_certificates(self.ca, "ca"),
                 private_key=_read(self.key, "key"),
-                certificate_chain=_read(self.cert, "cert"),
+                certificate_chain=_certificates(self.cert, "cert"),
             )
         elif self.token is not None:
             # Plaintext that gRPC itself refuses to send beyond this machine.
@@ -191,6 +191,19 @@ def _host(target: str) -> str:
             "is no address.", field="server", found=target, allowed="[ADDRESS]:PORT for IPv6"
         )
     return host.strip("[]")
+
+
+def _certificates(file: Path | None, what: str) -> bytes | None:
+    """Raises InputError before gRPC writes lines of its own to stderr."""
+    text = _read(file, what)
+    if text is not None and b"-----BEGIN CERTIFICATE-----" not in text:
+        raise InputError(
+            "holds no certificate.",
+            field=what,
+            found=str(file),
+            allowed="a PEM file of certificates",
+        )
+    return text
 
 
 def _read(file: Path | None, what: str) -> bytes | None:

@@ -66,6 +66,9 @@ def test_certificate_and_key_come_together() -> None:
 def test_file_that_is_missing_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"ca: cannot be read.*ca\.pem"):
         Connection("127.0.0.1:7400", ca=tmp_path / "ca.pem").open()
+    (tmp_path / "ca.pem").write_text("-----BEGIN PRIVATE KEY-----\n")
+    with pytest.raises(InputError, match="holds no certificate"):
+        Connection("127.0.0.1:7400", ca=tmp_path / "ca.pem").open()
 
 
 @pytest.mark.parametrize("text", ["", " \n", "two\nlines"])
