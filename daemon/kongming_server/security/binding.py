@@ -36,11 +36,17 @@ def check_bind(address: str, security: Security, field: str) -> None:
     """Return where the server may listen at ``address``, ``HOST:PORT``.
 
     Raises:
-        InputError: it reaches beyond this machine, and nobody would have to say who they are.
+        InputError: it is no address; or it reaches beyond this machine, and nobody would have to
+            say who they are.
     """
     if security.tls or security.insecure:
         return
-    if is_loopback(address.rpartition(":")[0]):
+    host, colon, port = address.rpartition(":")
+    if not address.startswith("unix:") and not (colon and port.isascii() and port.isdigit()):
+        raise InputError(
+            "is no address.", field=field, found=address, allowed="HOST:PORT, as 127.0.0.1:7400"
+        )
+    if is_loopback(host):
         return
     raise InputError(
         f"{address} can be reached from other machines, and TLS is off.",

@@ -36,6 +36,12 @@ def test_beyond_loopback_needs_tls_or_insecure(address: str) -> None:
     check_bind(address, Security(certificate="a", key="b"), "server.listen")
 
 
+@pytest.mark.parametrize("address", ["7400", "127.0.0.1", "127.0.0.1:x", "127.0.0.1:"])
+def test_what_is_no_address_is_not_taken_for_one_beyond_loopback(address: str) -> None:
+    with pytest.raises(InputError, match=r"is no address\. Found .*HOST:PORT"):
+        check_bind(address, Security(), "server.listen")
+
+
 def test_with_tls_everybody_must_say_who_they_are() -> None:
     assert Security(certificate="a", key="b").authenticates
     assert not Security().authenticates
