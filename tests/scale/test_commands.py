@@ -152,6 +152,9 @@ def test_a_failing_run_is_told_and_tried_again(kongming: Kongming, tmp_path: Pat
     apps = tmp_path / "apps.toml"
     apps.write_text('[apps.no]\ncommand = "echo broken; exit 3"\n')
     done = answer(kongming, "run", apps, "--app", "no", "--experiment", "2@0.1", status=1)
+    two_scales = ("--experiment", "2@0.1", "--experiment", "2@0.2")
+    alike = answer(kongming, "run", apps, "--app", "no", *two_scales, status=2)["error"]
+    assert "has no {scale}" in alike["message"]
     assert "broken" in done["failed"][0]["error"]
     assert not (tmp_path / "no-runs.csv").exists()
 

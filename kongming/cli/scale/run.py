@@ -93,7 +93,16 @@ def command(
         if design is not None
         else [(configuration(text, "--experiment"), 1) for text in experiment]
     )
-    wanted = [(at, count * repeats) for at, count in wanted]
+    scales = {at.scale for at, _ in wanted}
+    templates = " ".join(map(str, (app.command, app.setup, app.prepare)))
+    if len(scales) > 1 and "{scale}" not in templates:
+        raise InputError(
+            f"has no {{scale}}, and the design has {count(len(scales), 'scale')}: its runs would "
+            "all be alike.",
+            field=f"apps.{name}",
+            allowed="{scale} in command, setup or prepare",
+        )
+    wanted = [(at, times * repeats) for at, times in wanted]
     campaign = ExperimentCampaign.begin(app, wanted, out or Path(f"{name}-runs.csv"), seed=seed)
     left = campaign.left
     # Machines of a cluster have locks of their own.
