@@ -194,7 +194,8 @@ def show(
         console.print(
             "There is no node to rank."
             if not ranking.candidates
-            else f"No node can be ranked, of {quantities.count(ranking.candidates, 'node')}."
+            else f"No node can be ranked, of {quantities.count(ranking.candidates, 'node')}. "
+            "Their state: kongming nodes"
         )
     if ranking.basis == "node-only":
         console.print(
