@@ -69,7 +69,7 @@ def _measure(settings: Settings, on_progress: Callable[[float, float, str], None
     tell("warming up")
     watcher.fingerprint()
     if settings.command is not None:
-        _check_budget(settings, _run(settings, limit_s=settings.budget_s), left())
+        _check_budget(settings, _run(settings), left())
     turns: list[Turn] = []
     first = last = state()
     longest = 0.0
@@ -99,12 +99,13 @@ def _check_budget(settings: Settings, run_s: float, left_s: float) -> None:
         )
 
 
-def _run(settings: Settings, limit_s: float | None = None) -> float:
+def _run(settings: Settings) -> float:
     assert settings.command is not None
     cpus = () if settings.cpu is None else (settings.cpu,)
-    with Execution(settings.command, cpus=cpus, timeout_s=limit_s) as execution:
+    # Each run has the limit: a command may hang after runs that did not.
+    with Execution(settings.command, cpus=cpus, timeout_s=settings.budget_s) as execution:
         iteration = execution.result()
-    reason = why_failed(iteration, execution.output, limit_s)
+    reason = why_failed(iteration, execution.output, settings.budget_s)
     if reason is not None:
         raise ApplicationRunError(f"The command failed: {reason}")
     return (iteration.end_ns - iteration.start_ns) / 1e9

@@ -59,7 +59,7 @@ def test_beside_a_neighbour_and_without_extras(kongming: Kongming, tmp_path: Pat
     assert subject["repetitions_at_most"] >= subject["repetitions"]
 
 
-def test_what_it_cannot_do_is_said(kongming: Kongming) -> None:
+def test_what_it_cannot_do_is_said(kongming: Kongming, tmp_path: Path) -> None:
     failed = kongming("audit", "gate", "--command", "echo so; exit 3", "--budget", "1s")
     assert failed.returncode == 1
     assert "exit status 3" in failed.stderr
@@ -67,6 +67,11 @@ def test_what_it_cannot_do_is_said(kongming: Kongming) -> None:
     slow = kongming("audit", "gate", "--command", "sleep 0.4", "--budget", "1s")
     assert slow.returncode == 2
     assert "or more" in slow.stderr
+    # The run that warms up ends, the next does not.
+    later = f"test -e {tmp_path}/ran && sleep 60; touch {tmp_path}/ran"
+    hung = kongming("audit", "gate", "--command", later, "--budget", "1s")
+    assert hung.returncode == 1
+    assert "within 1 s" in hung.stderr
 
 
 def test_one_measurement_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
