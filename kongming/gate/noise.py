@@ -12,7 +12,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import NormalDist, fmean, variance
+from itertools import pairwise
+from statistics import NormalDist, fmean, median, variance
 from typing import Literal
 
 from kongming.records.errors import InputError
@@ -31,8 +32,18 @@ _TAIL = 0.05
 simulations of 6 to 20 runs, normal, with outliers, skewed and two-peaked, it
 covers 79 to 99 %."""
 
+_LEAST = 1e-6
+"""Effects and probabilities of error below it are out of reach of any measurement here, and of the
+approximate quantiles."""
+
 BLOCKS = 40
 """Blocks of consecutive rounds that are taken for independent."""
+
+_Z_90 = 1.645
+"""Standard normal deviates within which 90 % lie, and beyond which 5 % on one side."""
+
+_THRESHOLD = 0.6
+"""Share of the effect beyond which a program is called slower by medians: 3 % for 5 %."""
 
 Verdict = Literal["slower", "not slower", "cannot tell"]
 
@@ -47,10 +58,16 @@ class Goal:
     power: float = 0.9
 
     def __post_init__(self) -> None:
-        for name in ("effect", "false_positives", "power"):
+        for name, least, most in (
+            ("effect", _LEAST, 1.0 - _LEAST),
+            ("false_positives", _LEAST, 0.5),
+            ("power", 0.5, 1.0 - _LEAST),
+        ):
             value = getattr(self, name)
-            if not 0.0 < value < 1.0:
-                raise InputError("is out of range.", field=name, found=value, allowed="0 to 1")
+            if not least <= value <= most:
+                raise InputError(
+                    "is out of range.", field=name, found=value, allowed=f"{least:g} to {most:g}"
+                )
 
     @property
     def log_effect(self) -> float:
@@ -108,14 +125,26 @@ def smallest_effect(sigma: float, runs: int, goal: Goal) -> float:
 
 
 def rounds_needed(times: Sequence[float], goal: Goal) -> int:
-    """Rounds, made one right after another, that each of two programs needs for the goal.
+    """Rounds, made one right after another, that each of two programs needs for the goal where
+    their medians are compared with a threshold of ``_THRESHOLD`` of the effect.
 
-    Neighbouring rounds are alike, so that many count as few: of more than ``BLOCKS`` the noise is
-    that of the means of as many blocks of consecutive rounds. Raises InputError as ``noise``.
+    Of more than ``BLOCKS`` rounds the noise is that of the medians of as many blocks of consecutive
+    rounds, and larger where neighbouring blocks are alike (rank correlation, as of an AR(1)
+    series). The interval of the median has to be narrower than the threshold too: a median between
+    two peaks jumps from one to the other, however well the mean is known. Raises InputError as
+    ``noise``.
     """
     size = max(1, len(times) // BLOCKS)
-    blocks = [fmean(times[k : k + size]) for k in range(0, len(times) - size + 1, size)]
-    return size * repetitions(noise(blocks).upper, goal)
+    blocks = [median(times[k : k + size]) for k in range(0, len(times) - size + 1, size)]
+    alike = _autocorrelation_time(blocks)
+    needed = size * repetitions(noise(blocks).upper * math.sqrt(alike), goal)
+    # Between order statistics: nothing is assumed of the shape.
+    reach = _Z_90 * math.sqrt(len(blocks) * alike) / 2.0
+    lowest = max(0, math.floor(len(blocks) / 2.0 - reach))
+    ordered = _logs(sorted(blocks))
+    width = ordered[-1 - lowest] - ordered[lowest]
+    wider = width / (_THRESHOLD * goal.log_effect)
+    return needed if wider <= 1.0 else max(needed, math.ceil(len(times) * wider**2))
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +196,18 @@ def _logs(times: Sequence[float]) -> list[float]:
         if not 0.0 < time < math.inf:
             raise InputError("is no time.", field="runs", found=time, allowed="above 0")
     return [math.log(time) for time in times]
+
+
+def _autocorrelation_time(values: Sequence[float]) -> float:
+    """Consecutive values that count as one, at least 1, from the correlation of neighbours' ranks;
+    1 where noise alone correlates them as much (one-sided 5 %)."""
+    n = len(values)
+    middle = (n - 1) / 2.0
+    ranks = [0.0] * n
+    for rank, index in enumerate(sorted(range(n), key=values.__getitem__)):
+        ranks[index] = rank - middle
+    alike = sum(a * b for a, b in pairwise(ranks)) / sum(rank * rank for rank in ranks)
+    return 1.0 if alike <= _Z_90 / math.sqrt(n) else min((1.0 + alike) / (1.0 - alike), n)
 
 
 def _kept(count: int) -> int:

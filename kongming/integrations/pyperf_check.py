@@ -66,7 +66,7 @@ def command(file: str, effect: str) -> int:
     except ModuleNotFoundError as error:
         hint = "Install it with: pip install pyperf"
         raise InputError("Reading a file of pyperf needs pyperf.", hint=hint) from error
-    goal = Goal(parse_precision(effect))
+    goal = Goal(parse_precision(effect, "--effect"))
     checked = []
     for benchmark in pyperf.BenchmarkSuite.load(file).get_benchmarks():
         runs = [(run.values, run.get_metadata()) for run in benchmark.get_runs() if run.values]

@@ -63,7 +63,8 @@ class Benchmarks:
         from kongming.records.errors import KongmingError
 
         try:
-            self._goal = Goal(effect=parse_precision(config.getoption("--kongming-effect")))
+            effect = config.getoption("--kongming-effect")
+            self._goal = Goal(parse_precision(effect, "--kongming-effect"))
             self._watcher: Watcher = Watcher(self._goal.effect)
         except KongmingError as error:
             raise pytest.UsageError(f"--kongming: {error}") from error

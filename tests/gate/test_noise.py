@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable
+from statistics import median
 
 import pytest
 
@@ -70,6 +71,33 @@ def test_rounds_that_resemble_their_neighbours_count_as_fewer() -> None:
     assert rounds_needed(independent, goal) >= repetitions(noise(independent).estimate, goal)
 
 
+def test_medians_of_as_many_rounds_as_are_needed_keep_the_rates() -> None:
+    """As --benchmark-compare-fail median:3% compares them, for an effect of 5 %."""
+    r, goal, trials, rounds = random.Random(11), Goal(0.05), 60, 400
+
+    def draws(scale: float, factor: float, draw: Draw) -> list[float]:
+        return [factor * math.exp(scale * draw(r)) for _ in range(rounds)]
+
+    def judged(scale: float, draw: Draw) -> list[tuple[bool, bool]]:
+        """Of each trial in which there were enough: whether an unchanged and a slower program
+        go beyond the threshold."""
+        verdicts = []
+        for _ in range(trials):
+            runs = [draws(scale, factor, draw) for factor in (1.0, 1.0, 1.05)]
+            if max(rounds_needed(run, goal) for run in runs) <= rounds:
+                before, same, slower = map(median, runs)
+                verdicts.append((same > 1.03 * before, slower > 1.03 * before))
+        return verdicts
+
+    for scale, draw in ((0.05, SHAPES["normal"]), (0.05, SHAPES["outliers"])):
+        verdicts = judged(scale, draw)
+        assert len(verdicts) > 0.8 * trials
+        assert sum(same for same, _ in verdicts) <= 0.05 * len(verdicts) + 3
+        assert sum(slower for _, slower in verdicts) >= 0.9 * len(verdicts) - 3
+    # The median lies between the peaks, so it is one or the other by chance.
+    assert len(judged(0.05, SHAPES["two peaks"])) < 0.3 * trials
+
+
 def test_a_verdict_may_be_that_there_is_none() -> None:
     goal = Goal(0.02)
     steady = [1.0, 1.001, 0.999, 1.0, 1.002, 0.998]
@@ -88,5 +116,8 @@ def test_what_is_no_sample_is_refused() -> None:
         noise([1.0] * 5)
     with pytest.raises(InputError, match=r"above 0"):
         noise([1.0] * 5 + [0.0])
-    with pytest.raises(InputError, match="effect"):
-        Goal(effect=1.5)
+    for out_of_range in (
+        {"effect": 1.5}, {"effect": 1e-200}, {"false_positives": 1e-17}, {"power": 0.01},
+    ):  # fmt: skip
+        with pytest.raises(InputError, match=next(iter(out_of_range))):
+            Goal(**out_of_range)

@@ -71,8 +71,8 @@ class Progress:
         return self.target is not None and len(logs) > 1 and statistics.stdev(logs) > WAVERING
 
 
-def parse_precision(text: str) -> float:
-    """Return the standard error that "3%" or "3" (per cent) stands for, as a share.
+def parse_precision(text: str, option: str = "--precision") -> float:
+    """Return the share that "3%" or "3" (per cent) stands for, as ``option`` gives it.
 
     Raises:
         InputError: it is not a number of per cent between 0.1 and 50.
@@ -82,7 +82,5 @@ def parse_precision(text: str) -> float:
     except ValueError:
         percent = math.nan
     if not 0.1 <= percent <= 50.0:
-        raise InputError(
-            "is not a precision.", field="--precision", found=text, allowed="0.1% to 50%"
-        )
+        raise InputError("is out of range.", field=option, found=text, allowed="0.1% to 50%")
     return percent / 100.0
