@@ -6,10 +6,9 @@ the sensor; a report is ``begin``, lines ``host:name:value`` without blanks, ``e
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator
 
-from kongming.doors.node_figures import NodeFigures
+from kongming.doors.node_figures import NodeFigures, attribute
 
 __all__ = ["answers", "report"]
 
@@ -30,6 +29,6 @@ def report(host: str, figures: NodeFigures | None) -> str:
         known = {"kongming_slowdown": figures.slowdown, "kongming_lost": figures.lost_share}
         values |= {name: value for name, value in known.items() if value is not None}
         for app, (median, _) in sorted(figures.apps.items()):
-            values[f"kongming_{re.sub('[^A-Za-z0-9_]', '_', app)}"] = median
+            values[f"kongming_{attribute(app)}"] = median
     lines = (f"{host}:{name}:{value:.4f}" for name, value in values.items())
     return "\n".join(["begin", *lines, "end", ""])

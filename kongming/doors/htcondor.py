@@ -6,9 +6,7 @@ double quotes; a line that begins with a hyphen ends the ad.
 
 from __future__ import annotations
 
-import re
-
-from kongming.doors.node_figures import NodeFigures
+from kongming.doors.node_figures import NodeFigures, attribute
 
 __all__ = ["classad"]
 
@@ -16,8 +14,6 @@ __all__ = ["classad"]
 def classad(figures: NodeFigures, now: float) -> str:
     """What is not known is not there: an expression on it is UNDEFINED, which meets no requirement.
     A startd keeps what the last job told, so ``KongmingTime`` (unix seconds) says how old it is.
-
-    Letters of an application's name that an attribute may not have become ``_``.
     """
     lines = [
         f"KongmingTime = {now:.0f}",
@@ -32,7 +28,7 @@ def classad(figures: NodeFigures, now: float) -> str:
         if value is not None:
             lines.append(f"{name} = {value:.4f}")
     for app, (median, upper) in sorted(figures.apps.items()):
-        name = re.sub(r"[^A-Za-z0-9_]", "_", app)
+        name = attribute(app)
         lines += [
             f"KongmingSlowdown_{name} = {median:.4f}",
             f"KongmingSlowdownUpper_{name} = {upper:.4f}",

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from kongming.records.answers import NodeReport, RankedNode
 from kongming.records.node_load import lost_share
 
-__all__ = ["NodeFigures", "figures"]
+__all__ = ["NodeFigures", "attribute", "figures"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,3 +48,8 @@ def figures(
             if known and ranked is not None
         },
     )
+
+
+def attribute(app: str) -> str:
+    """An application's name as part of an attribute's: other letters become ``_``."""
+    return re.sub("[^A-Za-z0-9_]", "_", app)

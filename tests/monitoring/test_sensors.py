@@ -6,10 +6,12 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from kongming.cli.sensor.asking import Asked, ask
 from kongming.doors.gridengine import report
 from kongming.doors.htcondor import classad
 from kongming.doors.node_figures import NodeFigures, figures
@@ -123,6 +125,31 @@ def test_names_and_texts_keep_to_what_readers_take() -> None:
     assert ("n1", "kongming_my_app_2", 1.5) in loads(report("n1", told))[0]
 
 
+def test_values_that_would_have_one_name_are_refused(kongming: Kongming) -> None:
+    away = ("--server", "127.0.0.1:9", "--node", "n1")
+    for sensor, apps in (("htcondor", ("my.app", "My-App")), ("gridengine", ("lost",))):
+        done = kongming("sensor", sensor, *away, *(f"--app={app}" for app in apps))
+        assert done.returncode == 2
+        assert (
+            f"--app: would have the attribute of {'my.app' if apps[1:] else 'the'}" in done.stderr
+        )
+    done = kongming("sensor", "gridengine", *away, "--host", "n1:x", input="\n")
+    assert (done.returncode, done.stdout) == (2, "")
+
+
+def test_of_nodes_of_one_name_the_one_in_service_is_told() -> None:
+    class Fleet:
+        def nodes(self) -> list[NodeReport]:
+            ids = {"old": "silent", "new": "ready"}
+            return [
+                NodeReport(replace(builders.node(), id=id_, name="n1"), state)  # type: ignore[arg-type]
+                for id_, state in ids.items()
+            ]
+
+    told = [ask(Fleet(), Asked(node, (), 60.0)).state for node in ("n1", "old")]  # type: ignore[arg-type]
+    assert told == ["ready", "silent"]
+
+
 @pytest.mark.parametrize("state", ["silent", "suspect", "unreferenced"])
 def test_nothing_but_its_state_is_told_of_a_node_that_is_not_in_service(state: str) -> None:
     node = NodeReport(builders.node(), state, last_fingerprint_at=99.0, general_slowdown=2.0)  # type: ignore[arg-type]
@@ -135,6 +162,10 @@ def test_what_is_shipped_and_documented_is_of_options_that_there_are() -> None:
     words = re.search(r"_ARGS = (.*)", config)
     assert words
     assert commands.unknown(["kongming", *words[1].split()]) == []
+    # complex(5): "request relop value", and a request is the most that a job bears.
+    sensor = (DEPLOY / "gridengine/kongming-load-sensor").read_text()
+    complexes = re.findall(r"^#   kongming_\w+ +\w+ +DOUBLE +(\S+)", sensor, re.MULTILINE)
+    assert complexes == [">="] * 3
     pages = commands.in_page(ROOT / "docs/doors.md")
     assert len(pages) >= 2
     assert [commands.unknown(one) for one in pages] == [[]] * len(pages)

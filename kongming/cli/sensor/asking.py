@@ -11,24 +11,44 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from kongming.cli.durations import DURATION
-from kongming.doors.node_figures import NodeFigures, figures
-from kongming.records.errors import CannotAnswerError, UnknownNameError
+from kongming.doors.node_figures import NodeFigures, attribute, figures
+from kongming.records.errors import CannotAnswerError, InputError, UnknownNameError
 from kongming.records.questions import RankQuestion
 
 if TYPE_CHECKING:
     from kongming.records.answers import RankedNode
     from kongming.rpc.protocol import Oracle
 
+_GONE = ("silent", "suspect")
+
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The node, by id or name, and the applications whose slowdown there is asked for."""
+    """The node, by id or name, and the applications whose slowdown there is asked for.
+
+    Raises:
+        InputError: two of the values would have one name.
+    """
 
     node: str
     apps: tuple[str, ...]
     max_age_s: float
+
+    def __post_init__(self) -> None:
+        # Readers take letters of either case for the same, and so the last value for both.
+        taken = {"slowdown": "the node's slowdown", "lost": "the node's lost share"}
+        for app in dict.fromkeys(self.apps):
+            name = attribute(app).lower()
+            if name in taken:
+                raise InputError(
+                    f"would have the attribute of {taken[name]}.",
+                    field="--app",
+                    found=app,
+                    allowed="names that differ in letters of any case, digits and _",
+                )
+            taken[name] = app
 
 
 def sensor_options(function: _Function) -> _Function:
@@ -70,7 +90,8 @@ def ask(service: Oracle, asked: Asked) -> NodeFigures:
     if not found:
         names = [one.facts.name for one in nodes]
         raise UnknownNameError("node", asked.node, names, hint="List them: kongming nodes")
-    report = found[0]
+    # A machine that was set up anew has an id of its own next to the silent one of its name.
+    report = min(found, key=lambda one: (one.facts.id != asked.node, one.state in _GONE))
     apps = {app: _ranked(service, app, report.facts.id) for app in asked.apps}
     return figures(report, apps, time.time(), asked.max_age_s)
 

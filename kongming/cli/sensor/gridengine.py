@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 
 import click
@@ -11,7 +12,7 @@ from kongming.cli.examples import examples
 from kongming.cli.fleet.serving import Server, oracle, server_options
 from kongming.cli.sensor.asking import Asked, ask, sensor_options
 from kongming.doors.gridengine import answers, report
-from kongming.records.errors import KongmingError
+from kongming.records.errors import InputError, KongmingError
 
 
 @click.command(
@@ -36,6 +37,13 @@ def command(
     While the server is away reports are empty, and standard error says why, once.
     """
     asked, failed = Asked(node, apps, max_age_s), False
+    if re.search(r"[:\s]", host or node):
+        raise InputError(
+            "cannot be a host of Grid Engine.",
+            field="--host",
+            found=host or node,
+            allowed="a name without blanks and colons",
+        )
 
     def current() -> str:
         nonlocal failed
