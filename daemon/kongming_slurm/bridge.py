@@ -10,6 +10,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -126,7 +127,8 @@ class Bridge:
             if settings.weights.follow:
                 succeeded &= self._try("weights", lambda: self._update_weights(nodes)) is not None
             if settings.pending.refresh:
-                succeeded &= self._try("pending jobs", self._update_pending_jobs) is not None
+                update = partial(self._update_pending_jobs, nodes)
+                succeeded &= self._try("pending jobs", update) is not None
             succeeded &= self._try("time limits", self._restore_time_limits) is not None
             if self._client is not None:
                 succeeded &= self._try("assignments", self._release_orphans) is not None
@@ -138,7 +140,7 @@ class Bridge:
 
     def reset(self) -> None:
         """Restore the state without the bridge: no file, weights of idle nodes, no exclusions, no
-        --time-min, and limits as users gave them.
+        --time-min, and limits as users gave them. A job that cannot be changed is skipped.
 
         Raises KongmingError and OSError.
         """
@@ -146,10 +148,22 @@ class Bridge:
         self._rankings, self._general_slowdowns = None, {}
         self._update_weights(self._slurm.nodes())
         for job in self._slurm.pending_jobs():
-            self._exclude(job, ())
-            if job.note.limit_min and job.time_min:
-                self._slurm.set_time_min(job.id, 0)
+            try:
+                self._exclude(job, ())
+                if job.note.limit_min and job.time_min:
+                    self._reset_times(job)
+            except UnavailableError:
+                raise
+            except KongmingError as error:
+                _log.warning("%s", error)
         self._restore_time_limits()
+
+    def _reset_times(self, job: PendingJob) -> None:
+        lowered = job.limit_min < job.note.limit_min
+        if lowered and not wants_no_time(self._slurm.comment(job.array)):
+            # It was put back into the queue before its limit was restored.
+            self._slurm.set_time_limit(job.id, job.note.limit_min)
+        self._slurm.set_time_min(job.id, 0)
 
     # The file
 
@@ -262,14 +276,16 @@ class Bridge:
             self._slurm.set_weight(names, weight)
         return True
 
-    def _update_pending_jobs(self) -> bool:
+    def _update_pending_jobs(self, nodes: SlurmNodes) -> bool:
         """Raises KongmingError where Slurm is away; a job that cannot be changed is skipped."""
         changes_left = self._settings.pending.most_changes
         for job in self._slurm.pending_jobs():
             names = self._exclusions(job)
             if names is not None and frozenset(names) == job.excluded:
                 names = None
-            least = self._time_min(job)
+            least = self._time_min(job, nodes)
+            if least and not job.time_min and wants_no_time(self._slurm.comment(job.array)):
+                least = None
             if names is None and least is None:
                 continue
             if changes_left == 0:
@@ -303,7 +319,7 @@ class Bridge:
         longest_s = self._settings.pending.longest_s
         return bool(longest_s) and job.waited_s > longest_s
 
-    def _time_min(self, job: PendingJob) -> int | None:
+    def _time_min(self, job: PendingJob, nodes: SlurmNodes) -> int | None:
         """The --time-min to set, 0 for none; None to leave the job as it is."""
         if not job.note.limit_min or job.limit_min != job.note.limit_min:
             # Its user has changed the limit since.
@@ -311,7 +327,9 @@ class Bridge:
         rankings = self._rankings
         times = None if rankings is None else rankings.times
         seconds = None if times is None or not times.sets else times.apps.get(job.note.app)
-        if rankings is None or seconds is None:
+        # Its user has moved it to a partition that would not start it with its limit.
+        longest = [nodes.longest_min.get(name, math.inf) for name in job.partitions]
+        if rankings is None or seconds is None or min(longest) < job.limit_min:
             return time_limits.changed_time_min(job.time_min, None)
         try:
             own = expand(job.note.own)

@@ -19,6 +19,7 @@ Command = Callable[[Sequence[str]], str]
 _BAR = "|"
 _HAS_NODES = "RUNNING,CONFIGURING,COMPLETING,SUSPENDED,STOPPED,STAGE_OUT,SIGNALING"
 _TIME = re.compile(r"(?:(?:([0-9]{1,6})-)?([0-9]{1,6}):)?([0-9]{1,6}):([0-9]{2})")
+_AT_A_TIME = re.compile(r"%[0-9]+")
 _USABLE = frozenset(
     {"IDLE", "ALLOCATED", "MIXED", "COMPLETING", "RESERVED", "PLANNED", "POWERED_DOWN"}
     | {"POWERING_DOWN", "POWERING_UP", "POWER_DOWN", "POWER_UP", "FUTURE"}
@@ -28,7 +29,8 @@ _USABLE = frozenset(
 @dataclass(frozen=True, slots=True)
 class SlurmNodes:
     """The nodes of a cluster in Slurm's order, with their current weights; ``partitions`` list
-    theirs by place."""
+    theirs by place. ``longest_min`` are the greatest time limits of partitions that have one, in
+    minutes."""
 
     names: tuple[str, ...] = ()
     up: tuple[bool, ...] = ()
@@ -36,6 +38,7 @@ class SlurmNodes:
     memory_mb: tuple[int, ...] = ()
     weights: Mapping[str, int] = field(default_factory=dict)
     partitions: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    longest_min: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,11 @@ class PendingJob:
     note: Note
     limit_min: int = 0
     time_min: int = 0
+
+    @property
+    def array(self) -> str:
+        """Its id, for an array that of all its tasks together, which squeue takes."""
+        return self.id.partition("_")[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +96,12 @@ class Slurm:
 
         Raises ServiceError.
         """
-        rows = _rows(self._run(["sinfo", "-h", "-a", "-N", "-o", "%N|%w|%T|%P|%c|%m"]), 6)
+        rows = _rows(self._run(["sinfo", "-h", "-a", "-N", "-o", "%N|%w|%T|%P|%c|%m|%l"]), 7)
         names: dict[str, int] = {}
         rows_by_place: list[tuple[bool, int, int, int]] = []
         partitions: dict[str, list[int]] = {}
-        for name, weight, state, partition, cpus, memory in rows:
+        longest_min: dict[str, int] = {}
+        for name, weight, state, partition, cpus, memory, longest in rows:
             if not is_name(name):
                 continue
             place = names.setdefault(name, len(names))
@@ -101,6 +110,8 @@ class Slurm:
                     (_usable(state), _integer(weight), _integer(cpus), _integer(memory))
                 )
             partition_name = partition.removesuffix("*")
+            if minutes(longest):
+                longest_min[partition_name] = minutes(longest)
             if is_name(partition_name):
                 partitions.setdefault(partition_name, []).append(place)
         return SlurmNodes(
@@ -110,6 +121,7 @@ class Slurm:
             memory_mb=tuple(row[3] for row in rows_by_place),
             weights={name: rows_by_place[place][1] for name, place in names.items()},
             partitions={name: tuple(places) for name, places in partitions.items()},
+            longest_min=longest_min,
         )
 
     def pending_jobs(self) -> list[PendingJob]:
@@ -138,6 +150,8 @@ class Slurm:
             except InputError:
                 continue
             partitions = tuple(partition.split(","))
+            # scontrol does not take the most tasks at a time, as in 12_[0-9%2].
+            array = _AT_A_TIME.sub("", array)
             jobs.append(PendingJob(array, waited_s, partitions, now, job_note, limit_min, time_min))
         return sorted(jobs, key=lambda job: -job.waited_s)
 

@@ -29,12 +29,16 @@ from kongming.records.fingerprint import NodeFacts
 from kongming.records.prediction import Interval
 from kongming.records.questions import Question, RankQuestion
 
-NODES = """n1|1|idle|main*|4|1000
-n2|1|mixed|main*|4|1000
-n3|3001|down*|main*|4|1000
-n1|1|idle|fast|4|1000
+NODES = """n1|1|idle|main*|4|1000|infinite
+n2|1|mixed|main*|4|1000|infinite
+n3|3001|down*|main*|4|1000|infinite
+n1|1|idle|fast|4|1000|2:00:00
 """
 NOTE = "kongming:app=xz,limit=1.5,nodes=1,cpus=1,memory=0,total=1,own="
+
+
+def _base(id_: str) -> str:
+    return id_.partition("_")[0]
 
 
 class Commands:
@@ -50,6 +54,7 @@ class Commands:
         self.limited: list[tuple[str, str]] = []
         """(id, note) of running jobs."""
         self.comments: dict[str, str] = {}
+        self.partitions: dict[str, str] = {}
         self.prolog, self.reservations = "/etc/slurm/restore-limit.sh", "No reservations"
 
     def __call__(self, words: Sequence[str]) -> str:
@@ -67,14 +72,16 @@ class Commands:
             return f"ClusterName             = north\nPrologSlurmctld         = {self.prolog}\n"
         if "PENDING" in line and "-O" in line:
             return "".join(
-                f"{id_}|{id_}|{s}|main|{self._times(id_)}|{n}\n" for id_, s, _, n in self.pending
+                f"{_base(id_)}|{id_}|{s}|{self.partitions.get(id_, 'main')}|{self._times(id_)}"
+                f"|{n}\n"
+                for id_, s, _, n in self.pending
             )
         if "MinTime" in line:
             return "".join(f"{id_}|{self._times(id_)}|{n}\n" for id_, n in self.limited)
         if "-j" in words:
             return self.comments.get(words[words.index("-j") + 1], "(null)")
         if "PENDING" in line:
-            return "".join(f"{id_}|{hosts}\n" for id_, _, hosts, _ in self.pending)
+            return "".join(f"{_base(id_)}|{hosts}\n" for id_, _, hosts, _ in self.pending)
         return "".join(f"{id_}|0\n" for id_ in self.running)
 
     def _times(self, id_: str) -> str:
@@ -263,6 +270,8 @@ def test_a_job_that_has_just_started_is_no_failure(
     bridge.step()
     assert ["scontrol", "update", "JobId=2", "ExcNodeList=n1"] in updates
     assert not bridge.failing
+    bridge.reset()
+    assert updates[-2][-1] == "ExcNodeList="
 
 
 def test_a_failure_is_logged_once_and_retried_with_longer_waits(
@@ -416,28 +425,38 @@ def test_time_min_of_pending_jobs_follows_the_predictions(
 ) -> None:
     server.slowdowns["xz"]["n1"] = 1.2
     commands.pending = [
-        (id_, 10, "(null)", note)
-        for id_, note in {"1": TIMED, "2": TIMED, "3": TIMED, "4": NOTE, "5": TIMED}.items()
+        (id_, 10, "(null)", NOTE if id_ == "4" else TIMED)
+        for id_ in ("1", "2", "3", "4", "5", "6_[1-9%2]", "7", "8")
     ]
+    commands.comments["7"] = "kongming:no-time"
+    commands.partitions["8"] = "main,fast"  # which does not start jobs of eight hours
     commands.times = {
         "1": ("8:00:00", "0:00"),
         "2": ("8:00:00", "3:00"),  # as it should be
         "3": ("8:00:00", "1:00"),  # too short
         "4": ("8:00:00", "1:00"),  # of its user
         "5": ("4:00:00", "0:00"),  # its user has changed the limit
+        "6_[1-9%2]": ("8:00:00", "0:00"),
+        "7": ("8:00:00", "0:00"),
+        "8": ("8:00:00", "3:00"),
     }
     timed.step()
     jobs = [line for line in commands.updates if line.startswith("JobId")]
-    assert jobs == ["JobId=1 TimeMin=3", "JobId=3 TimeMin=3"]
+    assert jobs == [
+        *("JobId=1 TimeMin=3", "JobId=3 TimeMin=3", "JobId=6_[1-9] TimeMin=3", "JobId=8 TimeMin=0")
+    ]
     # It is taken back where the application has no history any more, and by a reset.
     del server.realised["xz"]
     commands.updates.clear()
     timed.step()
     jobs = [line for line in commands.updates if line.startswith("JobId")]
-    assert jobs == ["JobId=2 TimeMin=0", "JobId=3 TimeMin=0"]
+    assert jobs == ["JobId=2 TimeMin=0", "JobId=3 TimeMin=0", "JobId=8 TimeMin=0"]
     commands.updates.clear()
+    # Put back into the queue before its limit was restored.
+    commands.times["2"] = ("3:00", "3:00")
     timed.reset()
-    assert [line for line in commands.updates if "TimeMin" in line] == jobs
+    restored = ["JobId=2 TimeLimit=480", *jobs]
+    assert [line for line in commands.updates if "Time" in line] == restored
 
 
 def test_a_limit_that_backfill_lowered_is_restored(bridge: Bridge, commands: Commands) -> None:

@@ -147,6 +147,9 @@ def script(file: Path) -> Iterator[Script]:
         ({"partition": "other"}, None, 0),
         ({"partition": "main,other"}, None, 0),
         ({"time_limit": UNLIMITED}, None, 0),
+        # Slurm would not start it: the restored limit is never beyond the partition's.
+        ({"time_limit": 1001}, None, 0),
+        ({"time_limit": 1001, "partition": "other,main"}, None, 0),
         # Left alone, by what the user has said.
         ({"time_limit": 480, "time_min": 30}, 30, 0),
         ({"time_limit": 480, "comment": "kongming:no-time"}, None, 0),
@@ -164,7 +167,7 @@ def test_time_min_of_a_new_job(
 ) -> None:
     file.write_text(rankings(skip=(1001,)).text()[0])
     partitions = {
-        "main": {"flag_default": 1, "max_time": 100, "default_time": NO_VAL},
+        "main": {"flag_default": 1, "max_time": 1000, "default_time": 100},
         "other": {"max_time": UNLIMITED, "default_time": NO_VAL},
     }
     submitted = script.submit(now=NOW, partitions=partitions, **({"name": "xz"} | job))
@@ -220,6 +223,10 @@ NOTED = "kongming:app=xz,limit=1.5,nodes=1,cpus=1,memory=0,total=1,time=480,own=
         # The limit is restored, or something else changed.
         ({"time_limit": 480}, {}, None, None),
         ({"min_cpus": 2}, {}, None, None),
+        # In another partition the bridge looks at it first.
+        ({"partition": "short"}, {}, None, 0),
+        ({"partition": "short"}, {"comment": "kongming:no-time"}, None, None),
+        ({"comment": "kongming:no-time"}, {}, "kongming:no-time", 0),
         ({"time_limit": 100}, {"admin_comment": "of the operator"}, None, None),
     ],
 )
@@ -235,6 +242,25 @@ def test_a_limit_that_others_change_is_theirs(
     assert changed.errors == []
     assert (changed.comment, changed.time_min) == (comment, least)
     assert comment is None or tags.wants_no_time(comment)
+
+
+@needs_lua
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("looked at", f"looked at {NOTED}"),
+        ("", NOTED),
+        (f"looked at {NOTED}", f"looked at {NOTED}"),
+        (None, None),
+    ],
+)
+def test_a_note_outlives_what_an_operator_writes(
+    script: Script, text: str | None, expected: str | None
+) -> None:
+    job = {"admin_comment": NOTED, "job_state": 0}
+    changed = script.submit(record=job, **({} if text is None else {"admin_comment": text}))
+    assert changed.errors == []
+    assert (changed.note, changed.time_min) == (expected, None)
 
 
 moments = itertools.count()

@@ -3,7 +3,7 @@
 --
 -- Install as job_submit.lua next to slurm.conf, with JobSubmitPlugins=lua. A site that has such a
 -- script of its own puts this one next to it under another name, begins its own with
--- dofile("/etc/slurm/kongming.lua"), and calls kongming.submit(job, partitions) in its
+-- dofile("/etc/slurm/kongming.lua"), and calls kongming.submit(job, partitions) at the end of its
 -- slurm_job_submit and kongming.modify(job, record) in its slurm_job_modify.
 --
 -- It runs under slurmctld's locks: it reads one local file that `kongming-slurm bridge` keeps, no
@@ -456,7 +456,8 @@ function kongming.time_min(seconds, places, own)
 end
 
 -- The time limit of the job itself in minutes. nil where its times are no business of this script:
--- it has a --time-min of its own, no limit, more than one node or component, or its user wants none.
+-- it has a --time-min of its own, no limit or one beyond its partition's, more than one node or
+-- component, or its user wants none.
 local function own_limit(job, r, partitions, need)
    local only, skip = r.users["users-only"], r.users["users-skip"]
    local user = job.user_id
@@ -466,12 +467,19 @@ local function own_limit(job, r, partitions, need)
       or only and not only[user] or skip and skip[user] then
       return nil
    end
-   if job.time_limit ~= nil and job.time_limit ~= NO_VAL then
-      return below(job.time_limit, NO_VAL, nil)
-   end
+   local limit = job.time_limit
    local names = partitions_of(job, partitions)
-   local partition = #names == 1 and partitions[names[1]] or {}
-   return below(partition.default_time, NO_VAL, nil) or below(partition.max_time, NO_VAL, nil)
+   if limit == nil or limit == NO_VAL then
+      local partition = #names == 1 and partitions[names[1]] or {}
+      return below(partition.default_time, NO_VAL, nil) or below(partition.max_time, NO_VAL, nil)
+   end
+   for _, name in ipairs(names) do
+      -- With a --time-min Slurm would start it, and its limit would then be set beyond the partition's.
+      if limit > below((partitions[name] or {}).max_time, NO_VAL, limit) then
+         return nil
+      end
+   end
+   return below(limit, NO_VAL, nil)
 end
 
 -- Sets --time-min, and tells the user what is predicted.
@@ -537,19 +545,34 @@ local function decide(job, partitions)
    slurm.log_debug("kongming: %s at limit %g: %d nodes excluded", app, limit, #found)
 end
 
--- A limit that somebody else than KONGMING changes is theirs from then on.
+-- What somebody else than KONGMING changes of a job. The note outlives an admin comment that is
+-- written over it: without it nothing would restore the limit. A limit that is changed is theirs from
+-- then on, and a job in another partition has no --time-min until the bridge has looked at it.
 local function leave(job, record)
-   local noted
-   for tag in (" " .. (text_of(record.admin_comment) or "")):gmatch("%skongming:(%S+)") do
-      noted = tag:match(",time=(%d+),own=") or noted
+   local note
+   for tag in (" " .. (text_of(record.admin_comment) or "")):gmatch("%s(kongming:%S+)") do
+      note = tag:find(",own=", 1, true) and tag or note
    end
-   local limit, comment = job.time_limit, text_of(job.comment) or text_of(record.comment)
-   if not noted or limit == nil or limit == NO_VAL or limit == tonumber(noted)
-      or has_word(comment or "", NO_TIME) then
+   if not note then
       return
    end
-   job.comment = with(comment, " ", NO_TIME)
-   if record.job_state == 0 and not below(job.time_min, NO_VAL, nil) then
+   local admin = job.admin_comment
+   if type(admin) == "string" and not (" " .. admin):find("%skongming:%S+,own=") then
+      job.admin_comment = with(text_of(admin), " ", note)
+   end
+   local noted = tonumber(note:match(",time=(%d+),own="))
+   if not noted then
+      return
+   end
+   local limit, comment = job.time_limit, text_of(job.comment) or text_of(record.comment)
+   local theirs = has_word(comment or "", NO_TIME)
+   local changed = not theirs and limit ~= nil and limit ~= NO_VAL and limit ~= noted
+   if changed then
+      job.comment = with(comment, " ", NO_TIME)
+   end
+   local now_theirs = theirs and not has_word(text_of(record.comment) or "", NO_TIME)
+   if record.job_state == 0 and not below(job.time_min, NO_VAL, nil)
+      and (changed or now_theirs or not theirs and text_of(job.partition)) then
       job.time_min = 0 -- of a pending job; else a limit below it would be refused
    end
 end
