@@ -190,3 +190,11 @@ def test_export_without_pyarrow_names_the_extra(kongming: Kongming, tmp_path: Pa
     done = kongming("export", "--out", "x.parquet", env={"PYTHONPATH": path})
     assert done.returncode == 2
     assert "pip install 'kongming[predict]'" in done.stderr
+
+
+def test_rank_before_anything_was_measured_is_no_answer(kongming: Kongming, tmp_path: Path) -> None:
+    with Store.open(f"sqlite:///{tmp_path / 'new.db'}") as store:
+        store.put_node(builders.node())
+    done = kongming("rank", "sort", "--store", "sqlite:///new.db")
+    assert (done.returncode, done.stderr) == (3, "")
+    assert "nothing was measured there yet" in " ".join(done.stdout.split())
