@@ -17,7 +17,7 @@ from kongming.spark.model.corrections.first_tasks import first_of_application
 from kongming.spark.model.corrections.input_growth import learn_input_growth
 from kongming.spark.model.corrections.launch_rate import learn_launch_rate
 from kongming.spark.model.corrections.task_counts import coalesced, learn_task_counts
-from kongming.spark.model.corrections.warm_up import learn_warm_up
+from kongming.spark.model.corrections.warm_up import expected_ages, learn_warm_up
 from kongming.spark.model.workload import workload_of
 from kongming.spark.reading import read
 from tests.spark.programs import Part, Program, Stage, random_program, run
@@ -221,20 +221,45 @@ def test_misses_that_the_log_shows_go_where_memory_suffices() -> None:
     assert estimator.estimate(Size(4)).median_s == pytest.approx(20 + 6 * 4 + 7.5, rel=0.05)
 
 
-def test_executors_beyond_a_stages_tasks_add_no_first_tasks() -> None:
-    parts = [Part((Stage((2.0,) * 4),), after=(k - 1,) if k else ()) for k in range(8)]
-    application = run(Program(tuple(parts), first_s=3.0), 2)
-    estimator = Estimator(application, without=["task-counts"])
-    enough = estimator.estimate(Size(4)).corrections["first-tasks"]
-    for executors in (5, 6, 12, 40):
-        more = estimator.estimate(Size(executors)).corrections["first-tasks"]
-        assert more == pytest.approx(enough, abs=0.01)
+def _chain(*counts: int) -> Program:
+    parts = [Part((Stage((2.0,) * n),), after=(k - 1,) if k else ()) for k, n in enumerate(counts)]
+    return Program(tuple(parts))
 
 
-def test_a_new_executor_has_first_tasks_in_all_of_its_slots() -> None:
-    cluster = Cluster(executors=3, cores=2)
-    assert first_of_application([2, 3, 8], cluster) == [2.0, 1.0, 0.0]
-    assert first_of_application([8, 8], cluster) == [6.0, 0.0]
+@pytest.mark.parametrize("cluster", [Cluster(3, 2), Cluster(8, 1), Cluster(40, 1), Cluster(40, 4)])
+def test_first_tasks_are_those_of_a_shuffled_order_of_executors(cluster: Cluster) -> None:
+    """As Spark's log shows: narrow stages land on any executors, not on those that are warm."""
+    counts = [2, 3, 2, 8, 2, 50, 2]
+    random = np.random.default_rng(1)
+    first = np.zeros(len(counts))
+    for _ in range(1000):
+        warm = np.zeros(cluster.executors, bool)
+        for number, count in enumerate(counts):
+            order = random.permutation(cluster.executors)
+            places = order[np.arange(min(count, cluster.slots)) % cluster.executors]
+            first[number] += (~warm[places]).sum() / 1000
+            warm[places] = True
+    workload = workload_of(run(_chain(*counts), 2))
+    assert first_of_application(workload, counts, cluster) == pytest.approx(first, abs=0.35)
+
+
+def test_readers_of_what_is_cached_go_where_it_is() -> None:
+    rdd = Rdd(5, "points", 3, persisted=True)
+    stages = [Stage((2.0,) * 3, rdds=(rdd,))] * 3
+    parts = tuple(Part((each,), after=(k - 1,) if k else ()) for k, each in enumerate(stages))
+    workload = workload_of(run(Program(parts), 2))
+    assert first_of_application(workload, [3, 3, 3], Cluster(9, 1)) == [3.0, 0.0, 0.0]
+
+
+def test_slots_without_tasks_make_no_other_task_colder() -> None:
+    workload = workload_of(run(_chain(*[4] * 6), 4))
+    four = expected_ages(workload, [4] * 6, Cluster(4, 1))
+    assert four.tolist() == pytest.approx([0.0, 2.0, 4.0, 6.0, 8.0, 10.0])
+    # More cores than tasks: the executor has run as many tasks, at the same time.
+    assert expected_ages(workload, [4] * 6, Cluster(1, 64)) == pytest.approx(four)
+    # However many executors there are, only those that had tasks count: 8 s in 4 slots or more.
+    many = expected_ages(workload, [4] * 6, Cluster(10_000, 1))
+    assert many == pytest.approx([0.0, *[2.0] * 5], rel=0.01)
 
 
 def test_memory_that_no_number_of_executors_makes_good_is_refused_under_strict() -> None:

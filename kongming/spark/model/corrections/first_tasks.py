@@ -21,6 +21,9 @@ from kongming.spark.model.workload import StageWork, Workload
 LEAST_LEFT = 0.2
 """Share of a task's length that stays when its excess is taken off."""
 
+MOST_LOCATIONS = 5
+"""Executors that a task prefers for its shuffle: those with a fifth of its bytes or more."""
+
 TINY = 1e-6
 """Least variance between stages, in square seconds."""
 
@@ -46,8 +49,8 @@ class FirstTasks:
 
     def apply(self, lengths: Lengths, change: Change) -> Lengths:
         counts = [len(stage.lengths) for stage in self.workload.stages]
-        before = first_of_application(counts, change.recorded)
-        after = first_of_application([len(own) for own in lengths], change.asked)
+        before = first_of_application(self.workload, counts, change.recorded)
+        after = first_of_application(self.workload, [len(own) for own in lengths], change.asked)
         corrected = []
         for number, (stage, own) in enumerate(zip(self.workload.stages, lengths, strict=True)):
             first = min(len(own), change.asked.slots)
@@ -69,22 +72,43 @@ class FirstTasks:
         return []
 
 
-def first_of_application(counts: Sequence[int], cluster: Cluster) -> list[float]:
-    """Tasks of each stage that are the first of an executor, of stages one after the other.
+def first_of_application(
+    workload: Workload, counts: Sequence[int], cluster: Cluster
+) -> list[float]:
+    """Expected tasks of each stage, of ``counts`` tasks, that are the first of an executor."""
+    used = used_executors(workload, counts, cluster)
+    # On a new executor, the tasks of all of its slots are first.
+    return [
+        (after - before) * min(count, cluster.slots) / max(min(count, cluster.executors), 1)
+        for count, before, after in zip(counts, used, used[1:], strict=False)
+    ]
 
-    Spark gives each executor a task before any gets a second one, so that a stage of ``count``
-    tasks runs on ``min(count, executors)``, and is taken to prefer executors that have worked
-    before: executors beyond its tasks change nothing. On a new executor, the tasks of all of its
-    slots are first.
+
+def used_executors(workload: Workload, counts: Sequence[int], cluster: Cluster) -> list[float]:
+    """Expected executors that have worked before each stage, and after the last (stages + 1).
+
+    Spark gives each executor a task before any gets a second one, in an order that it shuffles each
+    time (TaskSchedulerImpl.resourceOffers), so that a stage of fewer tasks than executors lands on
+    any of them. Two kinds of stages stay where others were: those that read a persisted RDD, and
+    those whose shuffle lies on few executors (MapOutputTracker.getLocationsWithLargestOutputs).
     """
-    used = 0
-    first = []
-    for count in counts:
-        executors = min(count, cluster.executors)
-        each = min(count, cluster.slots) / max(executors, 1)
-        first.append(max(executors - used, 0) * each)
-        used = max(used, executors)
-    return first
+    executors = cluster.executors
+    hosts = [each.host for each in workload.application.executors]
+    apart = len(set(hosts)) == len(hosts)  # a shuffle's location is a host
+    persisted: set[int] = set()
+    used = [0.0]
+    for stage, count in zip(workload.stages, counts, strict=True):
+        cached = {rdd.id for rdd in stage.attempt.rdds if rdd.persisted or rdd.cached_partitions}
+        makers = [min(counts[parent], executors) for parent in stage.parents]
+        near = apart and makers and max(makers) <= MOST_LOCATIONS
+        if cached & persisted:
+            room = int(used[-1]) * cluster.slots_each
+        else:
+            room = max(makers) * cluster.slots_each if near else 0
+        new = min(count, executors) * (1.0 - used[-1] / executors) if count > room else 0.0
+        persisted |= cached
+        used.append(used[-1] + new)
+    return used
 
 
 def _moved(recorded: np.ndarray, more: float) -> Floats:

@@ -8,14 +8,16 @@ the tasks of one stage, next to the bytes that they read.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from kongming.arrays import Floats
 from kongming.spark.application import SUCCEEDED
+from kongming.spark.model.cluster import Cluster
 from kongming.spark.model.corrections.correction import Change, Lengths
-from kongming.spark.model.corrections.first_tasks import FirstTasks
+from kongming.spark.model.corrections.first_tasks import FirstTasks, used_executors
 from kongming.spark.model.workload import StageWork, Workload
 
 LEAST_TASKS = 20
@@ -37,6 +39,7 @@ class WarmUp:
     """``slope`` of the log length over the log age; ``ages`` (stages,) mean seconds that a slot had
     worked when the stage began; ``oldest`` of all tasks: nothing is known beyond."""
 
+    workload: Workload
     slope: float
     ages: Floats
     oldest: float
@@ -44,16 +47,38 @@ class WarmUp:
     name = "warm-up"
 
     def apply(self, lengths: Lengths, change: Change) -> Lengths:
-        ratio = change.recorded.slots / change.asked.slots
-        if ratio == 1.0 or self.slope == 0.0:
+        old, new = change.recorded, change.asked
+        same = (old.executors, old.slots) == (new.executors, new.slots)
+        if same or self.slope == 0.0:
             return lengths
+        counts = [len(stage.lengths) for stage in self.workload.stages]
+        recorded = expected_ages(self.workload, counts, change.recorded)
+        asked = expected_ages(self.workload, [len(own) for own in lengths], change.asked)
+        # Where no task had waited for a slot, what the asked size adds is all there is to tell.
+        ratio = np.divide(asked, recorded, out=np.ones(len(asked)), where=recorded > 0.0)
+        ages = np.where(recorded > 0.0, self.ages * ratio, np.maximum(self.ages, asked))
         before = UNIT_S + self.ages
-        after = UNIT_S + np.minimum(self.ages * ratio, np.maximum(self.oldest, self.ages))
+        after = UNIT_S + np.minimum(ages, np.maximum(self.oldest, self.ages))
         factors = (after / before) ** self.slope
         return [own * factor for own, factor in zip(lengths, factors.tolist(), strict=True)]
 
     def remarks(self, change: Change) -> list[str]:
         return []
+
+
+def expected_ages(workload: Workload, counts: Sequence[int], cluster: Cluster) -> Floats:
+    """(stages,) mean seconds that a working slot has worked when a task begins, of the executors
+    and slots that get tasks: others stay cold, and slow nothing."""
+    used = used_executors(workload, counts, cluster)
+    ages, worked = np.zeros(len(counts)), 0.0
+    for number, (stage, count) in enumerate(zip(workload.stages, counts, strict=True)):
+        if not count:
+            continue
+        work = float(stage.lengths.sum())
+        waves = max(count / cluster.slots, 1.0)
+        ages[number] = worked / max(used[number], 1.0) + 0.5 * (waves - 1.0) * work / count
+        worked += work / min(cluster.slots_each, max(count / cluster.executors, 1.0))
+    return ages
 
 
 def learn_warm_up(workload: Workload, first: FirstTasks | None = None) -> WarmUp:
@@ -78,13 +103,13 @@ def learn_warm_up(workload: Workload, first: FirstTasks | None = None) -> WarmUp
         read.append(np.log1p(_read(stage)[places] / 2.0**20))
         kinds += [names.setdefault(_kind(stage), len(names))] * len(places)
     if len(kinds) < LEAST_TASKS or len(names) > MOST_KINDS:
-        return WarmUp(0.0, means, 0.0)
+        return WarmUp(workload, 0.0, means, 0.0)
     oldest = float(max(own.max() for _, _, own, _ in used))
     owner = np.repeat(np.arange(len(y)), [len(own) for own in y])
     columns = (np.concatenate(y), np.concatenate(x), np.concatenate(read), np.array(kinds), owner)
     slope, error = _slope(columns), _error(columns)
     # Only what the log shows beyond doubt, and never that old executors are slower.
-    return WarmUp(float(np.clip(slope + 2.0 * error, STEEPEST, 0.0)), means, oldest)
+    return WarmUp(workload, float(np.clip(slope + 2.0 * error, STEEPEST, 0.0)), means, oldest)
 
 
 def _good(stage: StageWork) -> np.ndarray:
