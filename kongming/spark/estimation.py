@@ -255,10 +255,7 @@ class Estimator:
             times = max(ratio, 1.0 / ratio)
             where = "more" if ratio > 1.0 else "fewer"
             reasons.append(f"{times:.3g} times {where} slots than the recorded run had")
-        memory = self.pipeline.memory
-        change = Change(self.workload.cluster, cluster)
-        if memory is not None:
-            reasons += memory.cliffs(change)
+        reasons += self.pipeline.cliffs(Change(self.workload.cluster, cluster))
         if self.inputs is not None and self.inputs.times > FAR:
             reasons.append(f"{self.inputs.times:.3g} times the input of the recorded sample")
         if not self.workload.application.complete:

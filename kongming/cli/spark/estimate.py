@@ -65,8 +65,8 @@ _file = click.Path(dir_okay=False, path_type=Path)
     "--without",
     metavar="NAME",
     multiple=True,
-    help="Leave a correction out: task-counts, first-tasks, warm-up, input, memory, shuffle, "
-    "contention, launch-rate, history (repeatable).",
+    help="Leave a correction out: task-counts, first-tasks, warm-up, input, memory, spill, "
+    "shuffle, contention, launch-rate, history (repeatable).",
 )
 @click.option(
     "--history",

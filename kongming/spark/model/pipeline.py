@@ -16,6 +16,7 @@ from kongming.spark.model.corrections.input_growth import InputGrowth
 from kongming.spark.model.corrections.launch_rate import LaunchRate, learn_launch_rate
 from kongming.spark.model.corrections.memory import Memory, learn_memory
 from kongming.spark.model.corrections.shuffle import Shuffle
+from kongming.spark.model.corrections.spill import Spill, learn_spill
 from kongming.spark.model.corrections.task_counts import learn_task_counts
 from kongming.spark.model.corrections.warm_up import learn_warm_up
 from kongming.spark.model.replay import Replayed, replay
@@ -27,6 +28,7 @@ NAMES = (
     "warm-up",
     "input",
     "memory",
+    "spill",
     "shuffle",
     "contention",
     "launch-rate",
@@ -65,14 +67,14 @@ class Pipeline:
                 raise UnknownNameError("correction", name, NAMES)
         self.workload = workload
         first = None if "first-tasks" in without else learn_first_tasks(workload)
+        memory = learn_memory(workload)
         learned: dict[str, Correction | None] = {
             "task-counts": learn_task_counts(workload, first),
             "first-tasks": first,
             "warm-up": None if "warm-up" in without else learn_warm_up(workload, first),
             "input": inputs,
-            "memory": replace(
-                learn_memory(workload), grown=1.0 if inputs is None else inputs.cached
-            ),
+            "memory": replace(memory, grown=1.0 if inputs is None else inputs.cached),
+            "spill": learn_spill(workload, memory),
             "shuffle": Shuffle(workload),
             "contention": learn_contention(workload),
             "launch-rate": learn_launch_rate(workload),
@@ -84,9 +86,14 @@ class Pipeline:
             if name not in without and (correction := learned[name]) is not None
         )
 
-    @property
-    def memory(self) -> Memory | None:
-        return next((each for each in self.corrections if isinstance(each, Memory)), None)
+    def cliffs(self, change: Change) -> list[str]:
+        """Return sentences on the memory that suffices at one of the two sizes only."""
+        return [
+            cliff
+            for each in self.corrections
+            if isinstance(each, Memory | Spill)
+            for cliff in each.cliffs(change)
+        ]
 
     def replay(self, cluster: Cluster) -> Corrected:
         """Replay on a cluster, with what each correction contributes."""

@@ -16,6 +16,8 @@ from kongming.spark.model.corrections.correction import Change
 from kongming.spark.model.corrections.first_tasks import first_of_application
 from kongming.spark.model.corrections.input_growth import learn_input_growth
 from kongming.spark.model.corrections.launch_rate import learn_launch_rate
+from kongming.spark.model.corrections.memory import learn_memory
+from kongming.spark.model.corrections.spill import learn_spill
 from kongming.spark.model.corrections.task_counts import coalesced, learn_task_counts
 from kongming.spark.model.corrections.warm_up import expected_ages, learn_warm_up
 from kongming.spark.model.workload import workload_of
@@ -212,8 +214,7 @@ def test_misses_that_the_log_shows_go_where_memory_suffices() -> None:
     estimator = Estimator(
         replace(application, stages=tuple(stages)), without=["first-tasks", "warm-up"]
     )
-    memory = estimator.pipeline.memory
-    assert memory is not None
+    memory = learn_memory(estimator.workload)
     assert memory.cached_bytes == pytest.approx(4e9)
     assert memory.missing(estimator.workload.cluster) == pytest.approx(0.5)
     assert memory.fits_from(estimator.workload.cluster) == 4
@@ -264,7 +265,48 @@ def test_slots_without_tasks_make_no_other_task_colder() -> None:
 
 def test_memory_that_no_number_of_executors_makes_good_is_refused_under_strict() -> None:
     estimator = Estimator(read(LOGS / "spark-4-queries.zstd"), strict=True)
-    with pytest.raises(ExtrapolationError, match="they spill"):
+    with pytest.raises(ExtrapolationError, match=r"would spill .* the log does not tell"):
         estimator.estimate(Size(1, memory_bytes=1024.0))
     with pytest.raises(ExtrapolationError, match="fit into no number of executors"):
         Estimator(_iterative(8), strict=True).estimate(Size(8, memory_bytes=1024.0))
+
+
+def _sorting(room: float, slots_each: int = 2) -> Application:
+    """Tasks that read and need differing amounts; what exceeds their room spills, at 100 MB/s."""
+    random = np.random.default_rng(5)
+    needed = random.uniform(0.2e9, 1.0e9, 40)
+    read = needed * random.uniform(0.3, 1.5, 40)
+    spilled = np.maximum(needed - room / slots_each, 0.0)
+    lengths = 2.0 + read / 1e9 + spilled / 1e8
+    program = Program((Part((Stage(tuple(lengths.tolist())),)),))
+    settings = {"spark.executor.memory": f"{round(room / 0.6 / MIB) + 300}m"}
+    application = run(replace(program, settings=settings), 2, slots_each)
+    (stage,) = application.stages
+    tasks = stage.tasks.copy()
+    at = tasks["partition"]
+    tasks["memory_spill_bytes"] = spilled[at]
+    tasks["peak_execution_bytes"], tasks["input_bytes"] = (needed - spilled)[at], read[at]
+    executors = tuple(replace(each, storage_bytes=room) for each in application.executors)
+    return replace(
+        application, settings=settings, executors=executors, stages=(replace(stage, tasks=tasks),)
+    )
+
+
+def test_spill_is_learned_and_follows_the_memory_of_a_task() -> None:
+    """Less memory or more cores spill more, more memory spills less; --without spill does not."""
+    application = _sorting(1.2e9)
+    estimator = Estimator(application)
+    rate = learn_spill(estimator.workload, learn_memory(estimator.workload)).second_per_byte
+    assert rate == pytest.approx(1e-8, rel=0.05)
+
+    def heap(room: float) -> float:
+        return room / 0.6 + 300 * MIB
+
+    for room, cores in ((0.8e9, 2), (2.4e9, 2), (1.2e9, 4)):
+        size = Size(2, cores, heap(room))
+        measured = _sorting(room, cores).ended_s
+        assert estimator.estimate(size).median_s == pytest.approx(measured, rel=0.05)
+        plain = Estimator(application, without=["spill"]).estimate(size)
+        assert plain.median_s != pytest.approx(measured, rel=0.2)
+    assert any("would spill" in each for each in estimator.estimate(Size(2, 4)).reasons)
+    assert estimator.estimate(Size(2)).corrections["spill"] == 0.0

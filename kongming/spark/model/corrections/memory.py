@@ -55,13 +55,17 @@ class Memory:
 
     def room(self, cluster: Cluster) -> float:
         """Bytes that an executor can cache: what execution does not take, half at the least."""
-        recorded = self.workload.cluster
-        storage = self.storage_bytes
-        if cluster.memory_bytes and recorded.memory_bytes:
-            before = max(recorded.memory_bytes - RESERVED, 1.0)
-            storage *= max(cluster.memory_bytes - RESERVED, 0.0) / before
+        storage = self.unified(cluster)
         room = storage - min(self.execution_bytes * cluster.slots_each, 0.5 * storage)
         return room * self.usable
+
+    def unified(self, cluster: Cluster) -> float:
+        """Bytes of an executor for storage and execution together."""
+        recorded = self.workload.cluster
+        if not (cluster.memory_bytes and recorded.memory_bytes):
+            return self.storage_bytes
+        before = max(recorded.memory_bytes - RESERVED, 1.0)
+        return self.storage_bytes * max(cluster.memory_bytes - RESERVED, 0.0) / before
 
     def fits_from(self, cluster: Cluster) -> int | None:
         """The fewest executors that hold all cached data."""
@@ -103,7 +107,7 @@ class Memory:
         return corrected
 
     def cliffs(self, change: Change) -> list[str]:
-        """Return sentences on what fits at the recorded size or the asked one, and not at both."""
+        """Return a sentence on what fits at the recorded size or the asked one, and not at both."""
         cliffs = []
         if self.crosses(change):
             fits = self.fits_from(change.asked)
@@ -113,25 +117,10 @@ class Memory:
                 f"into {where}; recorded were {change.recorded.executors}, asked are "
                 f"{change.asked.executors}"
             )
-        needed, each = self.execution_bytes, self._each(change.asked)
-        if needed > each and each < self._each(change.recorded):
-            cliffs.append(
-                f"tasks that used {format_bytes(needed)} have {format_bytes(each)} here: they "
-                "spill, for how long the log does not tell"
-            )
         return cliffs
 
     def remarks(self, change: Change) -> list[str]:
-        remarks = self.cliffs(change)
-        if self._each(change.asked) > self._each(change.recorded) and any(
-            stage.tasks["disk_spill_bytes"].any() for stage in self.workload.stages
-        ):
-            remarks.append("tasks have spilled that have more memory here: they may be faster")
-        return remarks
-
-    def _each(self, cluster: Cluster) -> float:
-        """Bytes of an executor's memory for each of its slots."""
-        return self.room(cluster) / max(cluster.slots_each, 1)
+        return self.cliffs(change)
 
 
 def learn_memory(workload: Workload) -> Memory:
