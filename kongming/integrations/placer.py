@@ -59,7 +59,8 @@ class Place:
         self.node_id: str | None = None
         self._placer = placer
         self._domain = 0
-        self._reserved = False
+        # Due to be reserved; asked of the server; of no use any more.
+        self._reserved = self._asked = self._ended = False
 
     def end(self) -> None:
         """Say that the task has ended, or never came."""
@@ -148,8 +149,7 @@ class Placer(ABC):
         if closed or self._reports is None or self._service is None:
             return
         for place in held:
-            if place._reserved:
-                self._reports.release(place.id)
+            self._release(place)
         self._reports.close()
         self._service.close()
 
@@ -227,14 +227,24 @@ class Placer(ABC):
         service, reports = self._service, self._reports
         assert service is not None
         assert reports is not None
-        if place._reserved:
-            reports.release(place.id)
+        self._release(place)
         for waiting in due:
             reports.send(partial(self._reserve, service, waiting))
+
+    def _release(self, place: Place) -> None:
+        place._ended = True
+        if place._reserved:
+            assert self._reports is not None
+            self._reports.release(place.id, lambda: place._asked)
 
     def _reserve(self, service: RemoteService, place: Place) -> None:
         assert place.node_id is not None
         assert self._reports is not None
+        if place._ended:
+            # Before its turn among the reports came.
+            return
+        # An answer that is lost says nothing of what the server did.
+        place._asked = True
         service.reserve(
             place.id,
             self.app,

@@ -49,10 +49,10 @@ class Reports:
             self._reserved_at[assignment_id] = time.monotonic()
             self._wake.notify()
 
-    def release(self, assignment_id: str) -> None:
-        with self._wake:
-            self._reserved_at.pop(assignment_id, None)
-        self.send(partial(self._service.release, assignment_id))
+    def release(self, assignment_id: str, reserved: Callable[[], bool]) -> None:
+        """Release it when the reports before this one are sent, if it was ``reserved`` by then."""
+        self._forget(assignment_id)
+        self.send(partial(self._release, assignment_id, reserved))
 
     def send(self, report: Callable[[], object]) -> None:
         """``report`` calls the server, again after each failure that lies with it."""
@@ -102,6 +102,16 @@ class Reports:
             assignment_id = next(iter(self._reserved_at))
             started_at = time.time() - (time.monotonic() - self._reserved_at.pop(assignment_id))
             self._queue.append(partial(self._service.bind, assignment_id, started_at=started_at))
+
+    def _release(self, assignment_id: str, reserved: Callable[[], bool]) -> None:
+        # Its reservation may have been a report before this one.
+        self._forget(assignment_id)
+        if reserved():
+            self._service.release(assignment_id)
+
+    def _forget(self, assignment_id: str) -> None:
+        with self._wake:
+            self._reserved_at.pop(assignment_id, None)
 
     def _release_left_over(self) -> None:
         ids = [assignment.assignment_id for assignment in self._service.assignments()]

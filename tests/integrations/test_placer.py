@@ -6,6 +6,7 @@ import logging
 import subprocess
 import sys
 from collections.abc import Iterable
+from threading import Event
 from typing import Any
 
 import pytest
@@ -65,6 +66,51 @@ def test_places_are_reserved_in_turn_and_released_at_their_ends(
         assert len(held(service)) == 1
     assert held(service) == []
     assert placer.place().options == {}
+
+
+def test_a_task_that_ended_before_its_turn_is_never_reserved(
+    fleet: ServerProcess, service: RemoteService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Short tasks come and go faster than reports are sent: nothing is to be left of them."""
+    calls: list[str] = []
+
+    def spy(name: str) -> None:
+        real = getattr(RemoteService, name)
+
+        def called(self: RemoteService, assignment_id: str, *args: Any, **kwargs: Any) -> Any:
+            calls.append(f"{name} {assignment_id}")
+            return real(self, assignment_id, *args, **kwargs)
+
+        monkeypatch.setattr(RemoteService, name, called)
+
+    for name in ("reserve", "release", "bind"):
+        spy(name)
+    with ListPlacer(fleet.grpc, app="sort", limit=1.5, ttl_s=0.4) as placer:
+        first, second, third = (placer.place() for _ in range(3))
+        assert placer._reports is not None
+        behind = Event()
+        placer._reports.send(behind.wait)
+        for place in (first, second, third):
+            place.end()
+        behind.set()
+        eventually(lambda: f"release {first.id}" in calls)
+        # Ended while it was being reserved, in the thread of the reports.
+        reserve = ListPlacer._reserve
+
+        def and_end(self: ListPlacer, service: RemoteService, place: Any) -> None:
+            reserve(self, service, place)
+            place.end()
+            self._reports.reserved(place.id)  # type: ignore[union-attr]
+
+        fourth, fifth = placer.place(), placer.place()
+        monkeypatch.setattr(ListPlacer, "_reserve", and_end)
+        fourth.end()
+        eventually(lambda: f"release {fifth.id}" in calls)
+        # Longer than until a reservation that lasts is bound.
+        with pytest.raises(AssertionError):
+            eventually(lambda: f"bind {fifth.id}" in calls, 0.5)
+    assert not [call for call in calls if second.id in call or third.id in call]
+    assert held(service) == []
 
 
 def test_a_reservation_that_lasts_is_bound(fleet: ServerProcess, service: RemoteService) -> None:
@@ -184,7 +230,7 @@ def test_reports_wait_for_a_server_that_is_away_and_come_in_order() -> None:
     server: Any = Flaky(failures=2)
     reports = Reports(server, "list", ttl_s=60.0, timeout_s=10.0)
     for assignment_id in ("a", "unknown", "b"):
-        reports.release(assignment_id)
+        reports.release(assignment_id, lambda: True)
     eventually(lambda: len(server.calls) == 5)
     reports.close()
     assert server.calls == ["a", "a", "a", "unknown", "b"]
