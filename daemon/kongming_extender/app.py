@@ -198,7 +198,7 @@ class App:
     async def _readyz(self, request: web.Request) -> web.Response:
         state = {
             "ready": self._ready,
-            "server": "away" if self.client.paused or not self.rankings.nodes_listed else "answers",
+            "server": "away" if self.client.away or not self.rankings.nodes_listed else "answers",
             "watch": "off" if self._watch is None else self._watch.state,
             "pods": len(self.pods),
         }

@@ -128,9 +128,11 @@ class Handlers:
                     await self._sync.withdraw_guess(_uid(args))
                 await self._sync.wait_for_guesses(_GUESSES_S)
                 scores = await self._rankings.scores(key)
-            self._metrics.ranking_age.set(self._rankings.age_s(scores))
         except TimeoutError:
-            return None, _Failure("late", "The server did not rank in time")
+            latest = self._rankings.latest(key)
+            if latest is None:
+                return None, _Failure("late", "The server did not rank in time")
+            scores = latest
         except CannotAnswerError as error:
             text = f"{key.app[:SHOWN_CHARACTERS]} cannot be ranked: {_phrase(error)}"
             return None, _Failure("untrained", text)
@@ -139,6 +141,7 @@ class Handlers:
         except Exception as error:
             log.error("Unexpected error.", exc_info=error)
             return None, _Failure("fault", "Unexpected error")
+        self._metrics.ranking_age.set(self._rankings.age_s(scores))
         known = sum(name in scores.by_name for name in args.names)
         if verb == "filter" and scores.by_name:
             self._note_coverage(known, len(scores.by_name))

@@ -58,6 +58,11 @@ class AsyncClient:
         """Return whether the last call failed too recently to try again."""
         return time.monotonic() < self._paused_until
 
+    @property
+    def away(self) -> bool:
+        """Return whether the last call failed, however long ago."""
+        return self._paused_until > 0.0
+
     async def close(self) -> None:
         if self._channel is not None:
             await self._channel.close()

@@ -157,6 +157,13 @@ class RankingCache:
             self._rankings.popitem(last=False)
         return scores
 
+    def latest(self, key: RankingKey) -> NodeScores | None:
+        """Return the last ranking as it is; None if there is none, or it is too old."""
+        scores = self._rankings.get(key)
+        if scores is None or self.age_s(scores) > self._settings.oldest_s:
+            return None
+        return scores
+
     async def look_up_impacts(self, key: RankingKey, scores: NodeScores, names: list[str]) -> None:
         """Fill ``scores.impacts`` of these nodes, if there is an answer."""
         missing = [name for name in names if name not in scores.impacts][:_MAX_NODES_WITH_IMPACTS]

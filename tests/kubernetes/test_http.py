@@ -21,8 +21,9 @@ from kongming import settings as declared
 from kongming.records.errors import InputError, KongmingError
 from tests.kubernetes import clusters
 from tests.kubernetes.extenders import Extender, config
+from tests.kubernetes.test_scheduler import Fleet
 from tests.server.process import python_path
-from tests.server.stand import Stand
+from tests.server.stand import Behaviour, Stand
 
 NAMES = ["node-1", "node-2"]
 NO_SERVER = "127.0.0.1:1"
@@ -135,6 +136,41 @@ def test_beyond_loopback_callers_must_show_a_certificate() -> None:
     assert refused.value.field == "security.client_ca"
     declared.load(settings.Config, options=exposed | {"security.client_ca": "c"})
     declared.load(settings.Config, options=exposed | {"security.insecure": True})
+
+
+def test_the_last_ranking_counts_while_the_server_hangs() -> None:
+    """Else a server that is slow for a moment would send pods to nodes beyond their limits."""
+    fleet = Fleet({"node-1": 1.0, "node-2": 1.5})
+    hangs = False
+
+    def slow(answer: Behaviour) -> Behaviour:
+        async def respond(request: Any, context: Any) -> Any:
+            return await (asyncio.sleep(600) if hangs else answer(request, context))
+
+        return respond
+
+    async def scenario(address: str) -> None:
+        nonlocal hangs
+        pod = clusters.pod(app="etl", limit=1.2)
+        # Without a pause it is asked each time.
+        patient = config(address, server={"deadline_s": 0.2, "pause_s": 0.0})
+        async with Extender(patient) as extender:
+            assert (await extender.filter(pod, NAMES))[0] == ["node-1"]
+            hangs = True
+            for _ in range(3):
+                assert (await extender.filter(pod, NAMES))[0] == ["node-1"]
+            assert extender.sample("failed_open_total", reason="late") == 0
+
+            async def away() -> bool:
+                return '"server":"away"' in (await extender.get("/readyz"))[1]
+
+            await extender.eventually(away)
+            # It is away until it answers, not for the pause alone.
+            assert await away()
+
+    behaviours = {"ListNodes": slow(fleet.list_nodes), "RankNodes": slow(fleet.rank_nodes)}
+    with Stand(behaviours=behaviours) as stand:
+        asyncio.run(scenario(stand.grpc))
 
 
 def test_what_users_write_in_annotations_is_cut_and_logged_once(
