@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import os
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -111,8 +111,9 @@ class PodApi:
             # Thousands of pods take a while: other tasks have their turn.
             await asyncio.sleep(0)
 
-    async def watch(self, version: str) -> AsyncIterator[Event]:
-        """Changes since ``version``, until the API server ends the watch.
+    async def watch(self, version: str, begun: Callable[[], None]) -> AsyncIterator[Event]:
+        """Changes since ``version``, until the API server ends the watch. ``begun`` is called once
+        the API server has agreed to it.
 
         Raises:
             InterruptedWatchError: the connection broke off.
@@ -129,6 +130,7 @@ class PodApi:
             total=None, connect=_CONNECT_S, sock_read=renew_s + _QUIET_S
         )
         async with self._get(query, timeout) as response:
+            begun()
             async for line in _lines(response):
                 event = _parse(line)
                 kind, changed = str(event.get("type")), event.get("object")

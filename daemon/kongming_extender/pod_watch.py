@@ -112,9 +112,8 @@ class PodWatch:
     async def _watch(self, api: PodApi, version: str) -> str:
         """The resource version to resume from. A watch that is interrupted has lost nothing: the
         events before that are taken in, and the next watch begins after them."""
-        self._note_connected(True)
         try:
-            async for event in api.watch(version):
+            async for event in api.watch(version, lambda: self._note_connected(True)):
                 self._metrics.events.labels(event.kind).inc()
                 version = event.version or version
                 self._throttle.clear("pods", "Pods are watched again.")

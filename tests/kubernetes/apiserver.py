@@ -30,6 +30,8 @@ class ApiServer:
         self.file.write_text("secret-1")
         self.listeners: list[Callable[[dict[str, Any]], None]] = []
         self.refuse: int | None = None
+        self.mute = False
+        """Whether watches are taken and get no answer."""
         self.failing = 0
         self.url = ""
         self._events: list[tuple[int, bytes]] = []
@@ -135,6 +137,8 @@ class ApiServer:
         since = int(query["resourceVersion"])
         if since < self.oldest:
             return web.json_response({"code": 410, "message": "too old"}, status=410)
+        if self.mute:
+            await asyncio.sleep(600)
         response = web.StreamResponse()
         await response.prepare(request)
         cut = self._cut

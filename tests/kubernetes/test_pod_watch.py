@@ -177,6 +177,16 @@ def test_an_api_server_that_is_named_outside_of_a_cluster_may_need_no_token(
                 await extender.until(lambda: api.watches)
                 status, text = await extender.get("/readyz")
                 assert (status, json.loads(text)["watch"]) == (200, "connected")
+                # A watch that is asked for and not answered is none.
+                api.mute = True
+                begun = len(api.watches)
+                await api.cut()
+                await extender.until(lambda: len(api.watches) > begun)
+                status, text = await extender.get("/readyz")
+                assert (status, json.loads(text)["watch"]) == (200, "away")
+            api.mute = False
+            async with Extender(config("127.0.0.1:1", pods=watch)) as extender:
+                await extender.until(lambda: extender.sample("watch_connected"))
                 # From now on it does not let pods be watched, which is told and no more.
                 api.refuse = 403
                 await api.cut()
