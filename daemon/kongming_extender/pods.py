@@ -34,6 +34,9 @@ ANNOTATIONS = {
 
 _Choice = TypeVar("_Choice", bound=str)
 
+_NAME_BYTES = 256
+"""The longest name of an application in the contract (predictor.proto)."""
+
 SHOWN_CHARACTERS = 100
 """Of an annotation that is not understood, in a message."""
 
@@ -81,9 +84,14 @@ def demand_of(pod: Mapping[str, Any]) -> Demand:
     annotations = _mapping(_mapping(pod, "metadata"), "annotations")
     problems: list[str] = []
     app = annotations.get(APP)
-    if app is not None and not (isinstance(app, str) and app.isprintable()):
+    if app is not None and not (
+        isinstance(app, str) and app.isprintable() and len(app.encode()) <= _NAME_BYTES
+    ):
         # No server would take it as a name.
-        problems.append(f"{APP} is {_shown(app)}; allowed: a name of printable characters")
+        problems.append(
+            f"{APP} is {_shown(app)}; allowed: a name of printable characters, up to "
+            f"{_NAME_BYTES} bytes"
+        )
         app = None
     limit = 0.0
     if LIMIT in annotations:

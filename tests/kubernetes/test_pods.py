@@ -47,11 +47,16 @@ def test_an_annotation_that_is_not_valid_is_ignored_and_reported(
     assert part in demand.problems[0]
 
 
-def test_an_application_that_no_log_could_show_is_ignored_and_reported() -> None:
-    demand = demand_of(annotated(app="etl\n2026-11-22 ERROR forged"))
+@pytest.mark.parametrize(
+    "app", ["etl\n2026-11-22 ERROR forged", "x" * 257, "\N{OGHAM LETTER BEITH}" * 86]
+)
+def test_an_application_that_no_server_would_take_is_ignored_and_reported(app: str) -> None:
+    demand = demand_of(annotated(app=app))
     assert demand.app == ""
     [problem] = demand.problems
     assert problem.isprintable()
+    assert len(problem) < 250
+    assert demand_of(annotated(app="x" * 256)).problems == ()
 
 
 def test_a_pod_that_has_ended_has_its_times() -> None:
