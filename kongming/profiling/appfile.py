@@ -60,6 +60,10 @@ def load(path: str | Path) -> dict[str, Application]:
         raise ApplicationFileError(
             f"{file}, line {line}, column {column}: this is not valid TOML: {cause}."
         ) from error
+    if not document:
+        raise ApplicationFileError(
+            f"{file} names no applications.", hint="Begin one with a line such as [apps.sort]."
+        )
     return parse(document, folder=file.absolute().parent)
 
 

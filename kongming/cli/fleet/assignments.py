@@ -16,6 +16,7 @@ from kongming.cli.predict.trained import placement_of_model
 
 if TYPE_CHECKING:
     from kongming.records.answers import Assignment
+    from kongming.rpc.client import RemoteService
 
 
 @click.group(
@@ -133,6 +134,7 @@ def bind(assignment_id: str, app: str, node: str, server: Server, as_json: bool)
     """Tell that the application of ID has started."""
     with remote(server) as service:
         made = service.bind(assignment_id, app=app, node=node)
+        node = node or _name_of(service, made.node_id)
     _tell(made, as_json, node)
 
 
@@ -145,11 +147,18 @@ def release(assignment_id: str, server: Server, as_json: bool) -> None:
     """Tell that the application of ID has ended, or never came."""
     with remote(server) as service:
         made = service.release(assignment_id)
-    _tell(made, as_json)
+        node = _name_of(service, made.node_id)
+    _tell(made, as_json, node)
 
 
-def _tell(assignment: Assignment, as_json: bool, node: str = "") -> None:
-    """Print the assignment; ``node`` as the user named it."""
+def _name_of(service: RemoteService, node_id: str) -> str:
+    """The node's name, or the beginning of its id where it has gone meanwhile."""
+    names = {report.facts.id: report.facts.name for report in service.nodes()}
+    return names.get(node_id, node_id[:12])
+
+
+def _tell(assignment: Assignment, as_json: bool, node: str) -> None:
+    """Print the assignment; ``node`` is the name by which it is told."""
     group = click.get_current_context().parent
     if as_json or (group is not None and group.params.get("as_json")):
         output.emit_json(assignment.to_dict())
@@ -158,7 +167,7 @@ def _tell(assignment: Assignment, as_json: bool, node: str = "") -> None:
     until = f", for {expires} unless it is bound" if expires else ""
     output.console().print(
         f"{assignment.assignment_id}: {assignment.app} is {assignment.state} on "
-        f"{node or assignment.node_id[:12]}{until}",
+        f"{node}{until}",
         markup=False,
     )
 

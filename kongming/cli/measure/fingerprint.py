@@ -64,8 +64,11 @@ def command(
     """
     from kongming.probes.measuring import disturbed_since, measuring
     from kongming.probes.node import allowed_cpu, node_facts
+    from kongming.probes.suite import load_suite
 
     node = node_facts()
+    # What is asked is checked before anybody is waited for.
+    load_suite(node, directory).names_of(suite_name)
     with measuring("kongming fingerprint", (allowed_cpu(node, cpu),), anyway=anyway):
         began = time.time()
         fingerprint = measure(

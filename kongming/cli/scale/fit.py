@@ -282,7 +282,9 @@ def _show(model: ScaleModel) -> None:
     ]
     shown = [(name, None if value is None else f"{value:.1f} %") for name, value in errors]
     console.print(output.table(("error", "mean"), shown, right=("mean",)))
-    console.print(f"Terms: {report['terms_reason']}.", markup=False)
+    if not report.get("stack"):
+        # Each form of a stack has its own.
+        console.print(f"Terms: {report['terms_reason']}.", markup=False)
     console.print(f"Model: {report['model_reason']}.", markup=False)
     coverage = report["coverage"]
     if coverage["measured"] is not None:
