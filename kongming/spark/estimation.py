@@ -310,10 +310,12 @@ def recommend(estimates: Sequence[Estimate], price_per_hour: float = 1.0) -> Rec
             each for each, value in zip(slots, values, strict=True) if value <= least * (1 + TIE)
         )
 
+    fastest = best([each.median_s for each in slots])
     return Recommendation(
         cheapest=best([each.cost(price_per_hour) for each in slots]),
-        fastest=best([each.median_s for each in slots]),
-        knee=_knee(slots),
+        fastest=fastest,
+        # Beyond the fastest more slots bring nothing.
+        knee=_knee(slots[: slots.index(fastest) + 1]),
     )
 
 

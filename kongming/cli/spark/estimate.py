@@ -224,10 +224,16 @@ def command(
         by_execution=by == "execution",
         warnings=warnings,
     )
-    if deadline is not None:
-        answer["deadline"] = _deadline(estimates, deadline)
     if left is not None:
         answer["progress"] = left.document(deadline)
+    if deadline is not None:
+        # What the log of an unfinished run holds ends before the run does.
+        answer["deadline"] = {
+            "seconds": deadline,
+            "meets": _meeting(estimates, deadline)
+            if left is None
+            else answer["progress"]["meets_deadline"],
+        }
     if as_json:
         output.emit_json(answer)
         return
@@ -359,13 +365,10 @@ def _price(path: Path) -> float:
     )
 
 
-def _deadline(estimates: Sequence[Estimate], deadline_s: float) -> dict[str, Any]:
+def _meeting(estimates: Sequence[Estimate], deadline_s: float) -> dict[str, Any] | None:
     meeting = [each for each in estimates if each.median_s <= deadline_s]
     best = min(meeting, key=lambda each: each.executors * each.cores, default=None)
-    return {
-        "seconds": deadline_s,
-        "meets": None if best is None else {"executors": best.executors, "cores": best.cores},
-    }
+    return None if best is None else {"executors": best.executors, "cores": best.cores}
 
 
 _NEAR = 12
@@ -436,7 +439,8 @@ def _show(
         console.print(
             "No number of executors here ends in time."
             if meets is None
-            else f"{meets['executors']} executors end in time.",
+            else f"The smallest that ends in time: {counted(meets['executors'], 'executor')} of "
+            f"{counted(meets['cores'], 'core')}.",
             markup=False,
         )
     if "progress" in answer:
@@ -445,7 +449,7 @@ def _show(
             f"{progress['jobs_done']} of {progress['jobs']} jobs are done after "
             f"{output.format_seconds(progress['elapsed_s'])}. Left: "
             + ", ".join(
-                f"{each['executors']} executors {output.format_seconds(each['left_s'])}"
+                f"{counted(each['executors'], 'executor')} {output.format_seconds(each['left_s'])}"
                 for each in progress["left"]
             ),
             markup=False,

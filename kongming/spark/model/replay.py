@@ -366,6 +366,12 @@ class _Replay:
         return best
 
     def _run_barrier(self, number: int, running: _Running) -> None:
+        if self.cluster.dynamic is not None:
+            raise CannotAnswerError(
+                f"Stage {self.work.stages[number].attempt.stage} is a barrier, which Spark refuses "
+                "to run under dynamic allocation.",
+                hint="Estimate fixed numbers of executors: --executors.",
+            )
         count = len(running.lengths)
         if count > self.cluster.slots:
             raise CannotAnswerError(

@@ -209,6 +209,9 @@ def test_what_is_left_of_a_run_like_an_earlier_one(
     progress = found["progress"]
     assert (progress["jobs_done"], progress["jobs"]) == (1, 2)
     assert found["application"]["complete"] is False
+    # Of the whole run, not of the part that the log holds.
+    assert found["deadline"]["meets"] == progress["meets_deadline"]
+    assert max(each["total_s"] for each in progress["left"]) > 60.0
     left = {each["executors"]: each["left_s"] for each in progress["left"]}
     assert whole.ended_s is not None
     assert left[3] == pytest.approx(whole.ended_s - middle, rel=0.1)

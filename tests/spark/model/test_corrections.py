@@ -9,8 +9,8 @@ import pytest
 
 from kongming.records.errors import ExtrapolationError, InputError, UnknownNameError
 from kongming.spark.application import Application, Rdd
-from kongming.spark.estimation import Estimator, Size
-from kongming.spark.model.cluster import Cluster, asked_cluster
+from kongming.spark.estimation import Estimator, Size, recommend
+from kongming.spark.model.cluster import Cluster, Dynamic, asked_cluster
 from kongming.spark.model.corrections.contention import learn_contention
 from kongming.spark.model.corrections.correction import Change
 from kongming.spark.model.corrections.first_tasks import first_of_application
@@ -310,3 +310,17 @@ def test_spill_is_learned_and_follows_the_memory_of_a_task() -> None:
         assert plain.median_s != pytest.approx(measured, rel=0.2)
     assert any("would spill" in each for each in estimator.estimate(Size(2, 4)).reasons)
     assert estimator.estimate(Size(2)).corrections["spill"] == 0.0
+
+
+def test_dynamic_allocation_has_no_more_executors_than_tasks_had_use_for() -> None:
+    cluster = replace(Cluster(16, 2), dynamic=Dynamic(0, 16))
+    workload = workload_of(run(_chain(4, 4, 8), 2))
+    assert first_of_application(workload, [4, 4, 8], cluster) == [4.0, 0.0, 4.0]
+
+
+def test_the_knee_does_not_lie_beyond_the_fastest() -> None:
+    """Beyond eight executors this program's stages land on cold ones."""
+    estimator = Estimator(read(LOGS / "spark-35-killed-executor.zstd"))
+    chosen = recommend(estimator.estimates([Size(count) for count in range(1, 17)]))
+    assert chosen.fastest.executors <= 8
+    assert chosen.knee.executors <= chosen.fastest.executors

@@ -156,6 +156,8 @@ def test_a_barrier_waits_for_all_its_slots_and_needs_them() -> None:
     assert replay(workload, Cluster(4, 1)).end_s == pytest.approx(4.0)
     with pytest.raises(CannotAnswerError, match="barrier of 4 tasks"):
         replay(workload, Cluster(3, 1))
+    with pytest.raises(CannotAnswerError, match="dynamic allocation"):
+        replay(workload, Cluster(4, 1, dynamic=Dynamic(0, 4)))
     estimator = Estimator(replace(application, stages=stages))
     (only,) = estimator.estimates([Size(3), Size(4)])
     assert only.executors == 4

@@ -7,6 +7,7 @@ and drawn towards what the other stages show, by how well it is known (empirical
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -51,9 +52,10 @@ class FirstTasks:
         counts = [len(stage.lengths) for stage in self.workload.stages]
         before = first_of_application(self.workload, counts, change.recorded)
         after = first_of_application(self.workload, [len(own) for own in lengths], change.asked)
+        present = present_executors([len(own) for own in lengths], change.asked)
         corrected = []
         for number, (stage, own) in enumerate(zip(self.workload.stages, lengths, strict=True)):
-            first = min(len(own), change.asked.slots)
+            first = min(len(own), present[number] * change.asked.slots_each)
             if len(own) != counts[number]:
                 # The task counts have changed, from warm lengths.
                 added = np.zeros(len(own))
@@ -77,11 +79,24 @@ def first_of_application(
 ) -> list[float]:
     """Expected tasks of each stage, of ``counts`` tasks, that are the first of an executor."""
     used = used_executors(workload, counts, cluster)
+    present = present_executors(counts, cluster)
     # On a new executor, the tasks of all of its slots are first.
     return [
-        (after - before) * min(count, cluster.slots) / max(min(count, cluster.executors), 1)
-        for count, before, after in zip(counts, used, used[1:], strict=False)
+        (used[at + 1] - used[at])
+        * max(min(count / max(min(count, executors), 1), cluster.slots_each), 1.0)
+        for at, (count, executors) in enumerate(zip(counts, present, strict=True))
     ]
+
+
+def present_executors(counts: Sequence[int], cluster: Cluster) -> list[int]:
+    """Executors that each stage finds: dynamic allocation asks for no more than the widest stage so
+    far had use for."""
+    dynamic = cluster.dynamic
+    if dynamic is None:
+        return [cluster.executors] * len(counts)
+    widest = itertools.accumulate(counts, max)
+    wanted = [max(-(-count // max(cluster.slots_each, 1)), 1) for count in widest]
+    return [min(max(count, dynamic.least), dynamic.most) for count in wanted]
 
 
 def used_executors(workload: Workload, counts: Sequence[int], cluster: Cluster) -> list[float]:
@@ -92,12 +107,12 @@ def used_executors(workload: Workload, counts: Sequence[int], cluster: Cluster) 
     any of them. Two kinds of stages stay where others were: those that read a persisted RDD, and
     those whose shuffle lies on few executors (MapOutputTracker.getLocationsWithLargestOutputs).
     """
-    executors = cluster.executors
     hosts = [each.host for each in workload.application.executors]
     apart = len(set(hosts)) == len(hosts)  # a shuffle's location is a host
     persisted: set[int] = set()
     used = [0.0]
-    for stage, count in zip(workload.stages, counts, strict=True):
+    present = present_executors(counts, cluster)
+    for stage, count, executors in zip(workload.stages, counts, present, strict=True):
         cached = {rdd.id for rdd in stage.attempt.rdds if rdd.persisted or rdd.cached_partitions}
         makers = [min(counts[parent], executors) for parent in stage.parents]
         near = apart and makers and max(makers) <= MOST_LOCATIONS

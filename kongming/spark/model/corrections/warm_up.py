@@ -17,7 +17,11 @@ from kongming.arrays import Floats
 from kongming.spark.application import SUCCEEDED
 from kongming.spark.model.cluster import Cluster
 from kongming.spark.model.corrections.correction import Change, Lengths
-from kongming.spark.model.corrections.first_tasks import FirstTasks, used_executors
+from kongming.spark.model.corrections.first_tasks import (
+    FirstTasks,
+    present_executors,
+    used_executors,
+)
 from kongming.spark.model.workload import StageWork, Workload
 
 LEAST_TASKS = 20
@@ -70,14 +74,16 @@ def expected_ages(workload: Workload, counts: Sequence[int], cluster: Cluster) -
     """(stages,) mean seconds that a working slot has worked when a task begins, of the executors
     and slots that get tasks: others stay cold, and slow nothing."""
     used = used_executors(workload, counts, cluster)
+    present = present_executors(counts, cluster)
     ages, worked = np.zeros(len(counts)), 0.0
     for number, (stage, count) in enumerate(zip(workload.stages, counts, strict=True)):
         if not count:
             continue
         work = float(stage.lengths.sum())
-        waves = max(count / cluster.slots, 1.0)
+        each = max(count / present[number], 1.0)
+        waves = max(each / cluster.slots_each, 1.0)
         ages[number] = worked / max(used[number], 1.0) + 0.5 * (waves - 1.0) * work / count
-        worked += work / min(cluster.slots_each, max(count / cluster.executors, 1.0))
+        worked += work / min(cluster.slots_each, each)
     return ages
 
 
