@@ -14,7 +14,15 @@ from kongming.gate.disturbance import (
     over_turns,
     usual,
 )
-from kongming.gate.noise import CONFIDENCE, Goal, Noise, noise, repetitions, smallest_effect
+from kongming.gate.noise import (
+    CONFIDENCE,
+    Goal,
+    Noise,
+    noise,
+    repetitions,
+    repetitions_at_most,
+    smallest_effect,
+)
 from kongming.gate.signals import Signals
 from kongming.quantities import count, format_percent, format_seconds
 
@@ -44,7 +52,7 @@ class Turn:
 @dataclass(frozen=True, slots=True)
 class Subject:
     """What was repeated, a surrogate or the command, with the repetitions that its noise asks for:
-    of the estimated noise, and of the upper bound of that."""
+    of the estimated noise, and those that may be needed (``repetitions_at_most``)."""
 
     name: str
     noise: Noise
@@ -136,7 +144,7 @@ def _subject(name: str, times: Sequence[float], goal: Goal, most: int) -> Subjec
         noise=measured,
         typical_s=sorted(times)[len(times) // 2],
         repetitions=repetitions(measured.estimate, goal),
-        repetitions_at_most=repetitions(measured.upper, goal),
+        repetitions_at_most=repetitions_at_most(times, goal),
         smallest_effect=smallest_effect(measured.upper, most, goal),
     )
 

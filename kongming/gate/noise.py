@@ -13,7 +13,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from statistics import NormalDist, fmean, median, variance
+from statistics import NormalDist, fmean, median, stdev, variance
 from typing import Literal
 
 from kongming.records.errors import InputError
@@ -38,6 +38,13 @@ approximate quantiles."""
 
 BLOCKS = 40
 """Blocks of consecutive rounds that are taken for independent."""
+
+_FAR = 3.0
+"""Standard deviations from the trimmed mean beyond which, and beyond the effect, a run is an
+outlier."""
+
+_LONGEST = 400
+"""Repetitions beyond which no use is made of a share of outliers."""
 
 _Z_90 = 1.645
 """Standard normal deviates within which 90 % lie, and beyond which 5 % on one side."""
@@ -115,6 +122,31 @@ def repetitions(sigma: float, goal: Goal) -> int:
         # Student's t only shrinks as the number grows: jumping to the next candidate is safe
         # once t has settled, and one step at a time is before.
         needed = needed + 1 if needed < 40 else max(needed + 1, math.ceil(exact * 0.98))
+
+
+def repetitions_at_most(times: Sequence[float], goal: Goal) -> int:
+    """Repetitions of each of two programs that these runs leave possible: for the upper bound of
+    their noise and, where some of them are outliers, so many that of these no more are to be
+    expected than are trimmed.
+
+    What is trimmed is not in the noise. Few repetitions may have more of it than the trimming
+    takes; and of more than a fifth it takes a part only, so that the trimmed mean moves with their
+    share, by at most the untrimmed noise over the share of runs that is left. Raises InputError as
+    ``noise``.
+    """
+    measured, logs = noise(times), _logs(times)
+    needed = repetitions(measured.upper, goal)
+    mean, spread, _ = _trimmed(logs)
+    far = max(_FAR * spread, goal.log_effect)
+    outliers = max(sum(log > mean + far for log in logs), sum(log < mean - far for log in logs))
+    if not outliers:
+        return needed
+    untrimmed = repetitions(stdev(logs) / (1.0 - 2.0 * TRIMMED), goal)
+    share = _share_at_most(outliers, len(logs))
+    enough = next(
+        (n for n in range(LEAST_RUNS, min(untrimmed, _LONGEST)) if _trims(n, share)), untrimmed
+    )
+    return max(needed, enough)
 
 
 def smallest_effect(sigma: float, runs: int, goal: Goal) -> float:
@@ -208,6 +240,24 @@ def _autocorrelation_time(values: Sequence[float]) -> float:
         ranks[index] = rank - middle
     alike = sum(a * b for a, b in pairwise(ranks)) / sum(rank * rank for rank in ranks)
     return 1.0 if alike <= _Z_90 / math.sqrt(n) else min((1.0 + alike) / (1.0 - alike), n)
+
+
+def _share_at_most(count: int, of: int) -> float:
+    """Upper bound of a share at ``CONFIDENCE`` (Wilson 1927)."""
+    share, z = count / of, NormalDist().inv_cdf(CONFIDENCE)
+    middle = share + z * z / (2.0 * of)
+    reach = z * math.sqrt(share * (1.0 - share) / of + (z / (2.0 * of)) ** 2)
+    return (middle + reach) / (1.0 + z * z / of)
+
+
+def _trims(runs: int, share: float) -> bool:
+    """Whether of so many runs, each an outlier with probability ``share``, at most ``_TAIL`` of the
+    time more are than are trimmed."""
+    trimmed = sum(
+        math.comb(runs, n) * share**n * (1.0 - share) ** (runs - n)
+        for n in range(int(TRIMMED * runs) + 1)
+    )
+    return trimmed >= 1.0 - _TAIL
 
 
 def _kept(count: int) -> int:

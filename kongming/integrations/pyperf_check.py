@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 from kongming import process
-from kongming.gate.noise import LEAST_RUNS, Goal, noise, repetitions
+from kongming.gate.noise import LEAST_RUNS, Goal, repetitions_at_most
 from kongming.integrations.pyperf_hook import PREFIX, QUIET
 from kongming.profiling.plans.precision import parse_precision
 from kongming.records.errors import InputError
@@ -52,7 +52,7 @@ def check(runs: Sequence[tuple[Sequence[float], Any]], name: str, goal: Goal) ->
         if metadata.get(f"{PREFIX}disturbed") == QUIET and min(values) > 0.0
     ]
     enough = len(times) >= LEAST_RUNS
-    needed = repetitions(noise(times).upper, goal) if enough else None
+    needed = repetitions_at_most(times, goal) if enough else None
     return Checked(name, len(runs), len(times), needed)
 
 

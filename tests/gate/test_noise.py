@@ -14,6 +14,7 @@ from kongming.gate.noise import (
     compare,
     noise,
     repetitions,
+    repetitions_at_most,
     rounds_needed,
     smallest_effect,
 )
@@ -96,6 +97,25 @@ def test_medians_of_as_many_rounds_as_are_needed_keep_the_rates() -> None:
         assert sum(slower for _, slower in verdicts) >= 0.9 * len(verdicts) - 3
     # The median lies between the peaks, so it is one or the other by chance.
     assert len(judged(0.05, SHAPES["two peaks"])) < 0.3 * trials
+
+
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.2])
+def test_a_rare_second_peak_does_not_cost_the_power(share: float) -> None:
+    """Of all machines that are called fit by 20 runs, with as many repetitions as are stated."""
+    r, goal, trials = random.Random(5), Goal(0.02), 60
+
+    def draw(r: random.Random) -> float:
+        return (4.0 if r.random() < share else 0.0) + r.gauss(0.0, 0.2)
+
+    found = fit = 0
+    for _ in range(trials):
+        needed = repetitions_at_most(times(draw, r, 20), goal)
+        if needed <= 100:
+            fit += 1
+            baseline = times(draw, r, needed)
+            found += compare(baseline, times(draw, r, needed, 1.02), goal).verdict == "slower"
+    assert fit - found <= 0.1 * trials
+    assert fit > 0.9 * trials if share == 0.0 else fit < trials
 
 
 def test_a_verdict_may_be_that_there_is_none() -> None:
