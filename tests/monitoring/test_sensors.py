@@ -81,6 +81,7 @@ def test_a_startd_reads_what_is_known_of_its_machine(local_url: str, kongming: K
     done = kongming("sensor", "htcondor", "--store", local_url, "--node", "nowhere")
     assert (done.returncode, done.stdout) == (2, "")
     assert "nowhere" in done.stderr
+    assert "busy" in done.stderr
 
 
 def test_execd_asks_by_lines_and_ends_the_sensor(local_url: str, tmp_path: Path) -> None:

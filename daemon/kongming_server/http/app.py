@@ -114,9 +114,11 @@ def make_http(
         loads = await fleet.windows()
         host = request.query.get("host")
         if host is not None:
-            found = [one for one in loads if one.name == host and one.windows]
-            if not found:
-                raise UnknownNameError("node", host, (), hint="Only those with readings are told.")
+            read = {one.name: one for one in loads if one.windows}
+            if host not in read:
+                hint = "Only those with readings are told."
+                raise UnknownNameError("node", host, read, hint=hint)
+            found = [read[host]]
             return json_answer(load_watcher.document(found, time.time(), WINDOW_S))
         if written is None or written[0] is not loads:
             document = load_watcher.document(loads, time.time(), WINDOW_S)

@@ -85,10 +85,10 @@ def sensor_options(function: _Function) -> _Function:
 
 def ask(service: Oracle, asked: Asked) -> NodeFigures:
     """Raises UnknownNameError for a node that is not known."""
-    nodes = list(service.nodes())
+    nodes = service.nodes()
     found = [one for one in nodes if asked.node in (one.facts.id, one.facts.name)]
     if not found:
-        names = [one.facts.name for one in nodes]
+        names = {one.facts.name for one in nodes}
         raise UnknownNameError("node", asked.node, names, hint="List them: kongming nodes")
     # A machine that was set up anew has an id of its own next to the silent one of its name.
     report = min(found, key=lambda one: (one.facts.id != asked.node, one.state in _GONE))
