@@ -26,12 +26,13 @@ UNFIT = 4
 @dataclass(frozen=True, slots=True)
 class Checked:
     """One benchmark: worker processes in all, undisturbed ones, and those that the effect needs
-    (None: too few to tell)."""
+    (None: too few to tell). ``unwatched`` of them were measured without the hook."""
 
     name: str
     runs: int
     undisturbed: int
     needed: int | None
+    unwatched: int = 0
 
     @property
     def fit(self) -> bool:
@@ -41,7 +42,8 @@ class Checked:
         needed = "too few to tell how many are needed" if self.needed is None else self.needed
         state = "can be compared" if self.fit else "withheld"
         undisturbed = f"{self.undisturbed} of {self.runs} processes undisturbed"
-        return f"{self.name}: {state}: {undisturbed}, needed: {needed}"
+        hook = f"; {self.unwatched} measured without --hook kongming" if self.unwatched else ""
+        return f"{self.name}: {state}: {undisturbed}{hook}, needed: {needed}"
 
 
 def check(runs: Sequence[tuple[Sequence[float], Any]], name: str, goal: Goal) -> Checked:
@@ -53,7 +55,8 @@ def check(runs: Sequence[tuple[Sequence[float], Any]], name: str, goal: Goal) ->
     ]
     enough = len(times) >= LEAST_RUNS
     needed = repetitions_at_most(times, goal) if enough else None
-    return Checked(name, len(runs), len(times), needed)
+    unwatched = sum(f"{PREFIX}disturbed" not in metadata for _, metadata in runs)
+    return Checked(name, len(runs), len(times), needed, unwatched)
 
 
 @click.command()
@@ -68,7 +71,13 @@ def command(file: str, effect: str) -> int:
         raise InputError("Reading a file of pyperf needs pyperf.", hint=hint) from error
     goal = Goal(parse_precision(effect, "--effect"))
     checked = []
-    for benchmark in pyperf.BenchmarkSuite.load(file).get_benchmarks():
+    try:
+        benchmarks = pyperf.BenchmarkSuite.load(file).get_benchmarks()
+    except (ValueError, KeyError, TypeError, OSError) as error:
+        raise InputError(
+            "is no file of results.", field="FILE", found=file, allowed="what pyperf's -o writes"
+        ) from error
+    for benchmark in benchmarks:
         runs = [(run.values, run.get_metadata()) for run in benchmark.get_runs() if run.values]
         checked.append(check(runs, benchmark.get_name(), goal))
     for one in checked:

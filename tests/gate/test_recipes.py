@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from kongming.gate.noise import Goal
-from kongming.integrations.pyperf_check import check
+from kongming.integrations.pyperf_check import check, command
+from kongming.records.errors import InputError
 from tests.docs import commands
 from tests.docs.tables import ROOT
 from tests.gate.test_benchmark_runners import Machine, machine
@@ -73,7 +74,7 @@ def test_asv_skips_what_was_disturbed(machine: Machine) -> None:
         suite.setup()
 
 
-def test_results_of_pyperf_are_judged_by_their_undisturbed_runs() -> None:
+def test_results_of_pyperf_are_judged_by_their_undisturbed_runs(tmp_path: Path) -> None:
     wobble = (1.0, 1.002, 0.998, 1.001, 0.999)
     quiet = [((wobble[k % 5],), {"kongming_disturbed": "no"}) for k in range(20)]
     loud = [((3.0 * wobble[k % 5],), {"kongming_disturbed": "steal"}) for k in range(30)]
@@ -82,4 +83,10 @@ def test_results_of_pyperf_are_judged_by_their_undisturbed_runs() -> None:
     assert (judged.runs, judged.undisturbed, judged.needed) == (50, 20, 6)
     assert "withheld" in str(check(loud, "sum", Goal(0.02)))
     # Without the hook nothing is known of a run.
-    assert not check([(values, {}) for values, _ in quiet], "sum", Goal(0.02)).fit
+    without_hook = check([(values, {}) for values, _ in quiet], "sum", Goal(0.02))
+    assert not without_hook.fit
+    assert f"{len(quiet)} measured without --hook kongming" in str(without_hook)
+    for no_results in ("{}", "import pyperf"):
+        (tmp_path / "file").write_text(no_results)
+        with pytest.raises(InputError, match="no file of results"):
+            command.main([str(tmp_path / "file")], standalone_mode=False)
