@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import codecs
+import importlib
 import io
 import json
 import os
+import sys
 import traceback
 from collections.abc import Sequence
 from types import FrameType
@@ -14,7 +16,7 @@ from typing import Any
 import click
 
 from kongming.printable import printable
-from kongming.records.errors import KongmingError
+from kongming.records.errors import KongmingError, MissingExtraError
 
 
 class Terminated(KeyboardInterrupt):
@@ -36,10 +38,12 @@ def run(
     arguments: Sequence[str],
     *,
     failures: tuple[type[Exception], ...] = (),
+    extra: str = "",
 ) -> int:
     """Run ``NAME ARGUMENTS`` and return its exit status; errors are told, not raised.
 
     A command returns nothing, or its exit status. ``failures`` are foreseen as well, with status 1.
+    ``extra`` is the one of our package that brings what the command imports.
     What nobody foresaw is told without its traceback, but for KONGMING_DEBUG=1.
     """
     try:
@@ -67,11 +71,38 @@ def run(
         _say(str(error), None)
         return 1
     except Exception as error:
+        missing = _missing(error, name, extra)
+        if missing is not None:
+            _say(missing.message, missing.hint)
+            return missing.exit_status
         if os.environ.get("KONGMING_DEBUG", "0") not in ("", "0"):
             click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
         _say(*unforeseen(error, name))
         return 1
     return result if type(result) is int else 0
+
+
+def start(name: str, module: str, extra: str) -> None:
+    """Call ``main`` of ``module``, for the console script of a program that imports at its start
+    what only ``extra`` of our package brings; ends with a sentence where that is not installed."""
+    try:
+        main = importlib.import_module(module).main
+    except ModuleNotFoundError as error:
+        missing = _missing(error, name, extra)
+        if missing is None:
+            raise
+        _say(missing.message, missing.hint)
+        sys.exit(missing.exit_status)
+    main()
+
+
+def _missing(error: Exception, name: str, extra: str) -> MissingExtraError | None:
+    """The error for a module of somebody else that is not installed; else None."""
+    module = (getattr(error, "name", None) or "").partition(".")[0]
+    ours = module.startswith("kongming")
+    if not (isinstance(error, ModuleNotFoundError) and extra and module) or ours:
+        return None
+    return MissingExtraError(name, extra, module)
 
 
 def unforeseen(error: Exception, name: str) -> tuple[str, str]:

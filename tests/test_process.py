@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
+from pathlib import Path
+
 import click
 import pytest
 
-from kongming.process import run
+from kongming.process import run, start
 from kongming.records.errors import InputError
 
 
@@ -64,3 +67,28 @@ def test_a_traceback_is_shown_where_it_is_asked_for(
     monkeypatch.setenv("KONGMING_DEBUG", "1")
     assert run(program, "daemon", ["divide", "0"]) == 1
     assert "Traceback (most recent call last)" in capsys.readouterr().err
+
+
+def test_a_program_without_its_extra_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "lacking_wire.py").write_text("import wire_of_somebody.else_\n")
+    (tmp_path / "lacking_ours.py").write_text("import kongming_nowhere\n")
+    with pytest.raises(SystemExit) as ended:
+        start("kongming-agent", "lacking_wire", "agent")
+    assert ended.value.code == 2
+    assert capsys.readouterr().err == (
+        "error: kongming-agent needs wire_of_somebody, which is not installed.\n"
+        "hint: Install it with: pip install 'kongming[agent]'\n"
+    )
+    # A fault of ours is none of the installation.
+    with pytest.raises(ModuleNotFoundError):
+        start("kongming-agent", "lacking_ours", "agent")
+
+    @click.command()
+    def late() -> None:
+        importlib.import_module("lacking_wire")
+
+    assert run(late, "kongming-slurm", [], extra="slurm") == 2
+    assert "pip install 'kongming[slurm]'" in capsys.readouterr().err

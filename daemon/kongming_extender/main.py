@@ -125,7 +125,7 @@ def _log_to_stderr(level: str) -> None:
 
 def run(args: Sequence[str]) -> int:
     """Run ``kongming-extender ARGS`` and return its exit status; errors are printed, not raised."""
-    return entry.run(cli, "kongming-extender", args)
+    return entry.run(cli, "kongming-extender", args, extra="extender")
 
 
 def main() -> None:

@@ -127,4 +127,4 @@ def _bridge(settings: Settings, *, once: bool, reset: bool) -> int:
 
 def run(arguments: Sequence[str]) -> int:
     """Run ``kongming-slurm ARGUMENTS`` and return its exit status; errors are printed."""
-    return entry.run(cli, "kongming-slurm", arguments, failures=(OSError,))
+    return entry.run(cli, "kongming-slurm", arguments, failures=(OSError,), extra="slurm")
