@@ -191,6 +191,10 @@ def test_a_trace_of_the_archive(tmp_path: Path) -> None:
     path.write_text(SWF + "6 1 2\n")
     with pytest.raises(InputError, match="line 8"):
         read_swf(path)
+    for wrong in ("1.5", "1e300"):
+        path.write_text(SWF.replace(" 4  120", f" {wrong}  120"))
+        with pytest.raises(InputError, match="line 7"):
+            read_swf(path)
     path.write_text("".join(SWF.splitlines(keepends=True)[i] for i in (0, 1, 5)))
     with pytest.raises(InputError, match="1 without"):
         read_swf(path)
@@ -241,6 +245,7 @@ def test_traces_of_both_formats(kongming: Kongming, tmp_path: Path) -> None:
         (("--limits", "usr"), "user"),
         (("--synthetic", "daily"), "--limits"),
         (("--seeds", "3"), "--limits"),
+        (("--limits", "all", "--zipf", "nan"), "zipf"),
         (("--limits", "all", "--trace", "none.swf"), "none.swf"),
         (("--limits", "all", "--trace", "none.swf", "--seeds", "3"), "--seeds"),
     ],

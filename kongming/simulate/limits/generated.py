@@ -54,6 +54,8 @@ class Generated:
             ("jobs", self.jobs, self.jobs >= 1, "1 or more"),
             ("load", self.load, 0.0 < self.load < math.inf, "above 0"),
             ("capacity", self.capacity, self.capacity >= 4, "4 processors or more"),
+            ("zipf", self.zipf, 0.0 <= self.zipf < math.inf, "0 or more"),
+            ("burst", self.burst, 1.0 <= self.burst < math.inf, "1 or more"),
             ("apps", self.apps, self.apps >= 1, "1 or more"),
         ):
             if not valid:

@@ -14,6 +14,8 @@ from kongming.simulate.limits.jobs import LimitedJobs
 
 _FIELDS = 18
 _SUBMIT, _WAIT, _RUN, _ALLOCATED, _REQUESTED, _LIMIT, _USER, _EXECUTABLE = 1, 2, 3, 4, 7, 8, 11, 13
+_MOST_PROCESSORS = 999_999_999
+"""Of one job: what the header's MaxProcs can say."""
 _CAPACITY = re.compile(r";\s*MaxProcs:\s*([0-9]{1,9})\b", re.IGNORECASE)
 
 
@@ -81,6 +83,13 @@ def _rows(path: Path, lines: Iterable[str]) -> tuple[list[list[float]], int, int
         if min(fields[_RUN], fields[_LIMIT]) <= 0.0 or processors < 1.0 or fields[_SUBMIT] < 0.0:
             skipped += 1
             continue
+        if processors % 1.0 or processors > _MOST_PROCESSORS:
+            raise InputError(
+                "is no number of processors.",
+                field=f"{path}: line {number}",
+                found=f"{processors:g}",
+                allowed=f"a whole number up to {_MOST_PROCESSORS}",
+            )
         program = fields[_EXECUTABLE] if fields[_EXECUTABLE] > 0.0 else -processors
         rows.append(
             [
