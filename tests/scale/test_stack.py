@@ -91,6 +91,17 @@ def test_a_cliff_at_few_machines_does_not_spoil_the_rest() -> None:
     assert model.predict(Configuration(6)).median == pytest.approx(147.0, rel=0.1)
 
 
+def test_without_evidence_the_answer_stays_near_relative_ernest() -> None:
+    """Of two configurations none can be left out: another form may not decide the answer."""
+    fit = fit_stack(measured(published("regression"), grid((2, 4), (1.0,)), 0.02), TERMS)
+    points = grid((8, 64), (1.0,))
+    assert len(fit.left) == 0
+    assert (fit.weights(points)[:, fit.anchor] >= 0.8).all()
+    way = fit.logs(points)[:, fit.anchor] - np.log(fit.predict(points))
+    apart = fit.logs(points)[:, fit.anchor, None] - fit.logs(points)
+    assert (np.abs(way) <= 0.2 * np.abs(apart).max(axis=1)).all()
+
+
 def test_outliers_among_the_repeats_count_little() -> None:
     runs = measured(published("regression"), grid(scales=(1.0,), repeats=5), 0.02)
     slow = runs.seconds.copy()

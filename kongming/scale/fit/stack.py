@@ -45,7 +45,7 @@ CLIPPED = 1.0
 """Errors (in logs) above this are alike: the form is wrong there."""
 
 ANCHOR = "ernest-relative"
-TRUST, TRUST_SIZE = 0.35, 0.03
+TRUST, TRUST_SIZE = 0.2, 0.03
 """Share of the way from the anchor to the average that is taken without evidence, and the squared
 distance between the two (in logs) on left-out configurations that weighs as much."""
 
