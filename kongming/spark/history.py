@@ -11,6 +11,7 @@ import numpy as np
 
 from kongming.arrays import Floats
 from kongming.records.errors import InputError
+from kongming.scale.fit.spark_replay import RESIDUAL_PRIOR
 from kongming.spark.application import Application
 from kongming.spark.model.cluster import asked_cluster
 from kongming.spark.model.corrections.growth import Growth
@@ -88,8 +89,7 @@ def learn_residual(doublings: Floats, logs: Floats) -> Residual:
     ``doublings`` (n,): of the slots from the recorded size; ``logs`` (n,): measured over replayed.
     """
     A = np.column_stack([np.ones(len(doublings)), doublings])
-    # A run says as much of the level as the prior; of the slope, a run one doubling away.
-    weights = np.diag([0.25, 0.5])
+    weights = np.diag(RESIDUAL_PRIOR)
     level, slope = np.linalg.solve(A.T @ A + weights, A.T @ logs).tolist()
     left = logs - A @ np.array([level, slope])
     deviation = float(np.sqrt(np.sum(left**2) / max(len(logs) - 1, 1)))

@@ -66,6 +66,7 @@ def scale_model(estimator: Estimator, estimates: Sequence[Estimate]) -> ScaleMod
             "recorded": {
                 "executors": workload.cluster.executors,
                 "cores": workload.cluster.cores,
+                "slots": workload.cluster.slots,
                 "seconds": workload.measured_s,
             },
             "warnings": sorted({reason for each in own for reason in each.reasons}),

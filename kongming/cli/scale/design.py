@@ -258,7 +258,8 @@ def next_experiment(
     as_json: bool,
 ) -> None:
     """Fit the runs so far; stop, or name the experiment that narrows the interval at the target
-    most.
+    most. RUNS.csv may also be a replay that 'kongming spark estimate --save' wrote: then machines
+    are executors, and --runs of that command takes the new run.
     """
     from kongming.scale.design.candidates import next_best
     from kongming.scale.design.planning import configuration, experiments_of
@@ -275,40 +276,52 @@ def next_experiment(
             model.at(given).predict(aim), contexts.rows(model, chosen)[0], stop_at, as_json
         )
         return
-    plan, warnings = experiments_of(
-        machines=machines,
-        scales_text=scale_range,
-        in_seconds=per_cost,
-        cost_file=cost_file,
-        model=None,
-        done=runs,
-        terms=terms,
-        items=items,
-    )
-    assert plan.runs is not None
-    fitted = fit_runs(
-        plan.runs, Settings(read_terms(terms, items=items), items=items, kind="ernest-relative")
-    )
-    prediction = fitted.predict(aim)
+    if _is_document(runs):
+        from kongming.scale.design.candidates import candidates
+        from kongming.scale.design.replay_next import next_run
+        from kongming.scale.ranges import machine_counts, scales
+
+        replay = load(str(runs), None).one()
+        points = candidates(machine_counts(machines), scales(scale_range))
+        best, now, after = next_run(replay, points, aim, per_cost=per_cost)
+        prediction = replay.predict(aim)
+        warnings, settled = list(prediction.reasons), True
+    else:
+        plan, warnings = experiments_of(
+            machines=machines,
+            scales_text=scale_range,
+            in_seconds=per_cost,
+            cost_file=cost_file,
+            model=None,
+            done=runs,
+            terms=terms,
+            items=items,
+        )
+        assert plan.runs is not None
+        fitted = fit_runs(
+            plan.runs, Settings(read_terms(terms, items=items), items=items, kind="ernest-relative")
+        )
+        prediction = fitted.predict(aim)
+        # The width of an interval from too few runs is random.
+        settled = plan.runs.count > len(plan.experiments.terms)
+        best, now, after = next_best(plan.experiments, aim)
     reach = 100.0 * (prediction.upper / prediction.median - 1.0)
-    # The width of an interval from too few runs is random.
-    enough = reach <= 100.0 * stop_at and plan.runs.count > len(plan.experiments.terms)
+    enough = settled and reach <= 100.0 * stop_at
     document: dict[str, Any] = {
         "stop": enough,
         "runtime_s": prediction.runtime_s,
         "reach_pct": reach,
         "stop_at_pct": 100.0 * stop_at,
-        "next": None,
-        "warnings": warnings,
-    }
-    if not enough:
-        best, now, after = next_best(plan.experiments, aim)
-        document["next"] = {
+        "next": None
+        if enough
+        else {
             "machines": int(best.machines),
             "scale": best.scale,
             "variance_now": now,
             "variance_after": after,
-        }
+        },
+        "warnings": warnings,
+    }
     if as_json:
         output.emit_json(document)
         return
@@ -327,6 +340,15 @@ def next_experiment(
             f"reaches {reach:.1f}% above the median; the limit is {100.0 * stop_at:g}%).",
             markup=False,
         )
+
+
+def _is_document(path: Path) -> bool:
+    """Is it a saved model, not a table of runs?"""
+    try:
+        with path.open("rb") as file:
+            return file.read(64).lstrip().startswith(b"{")
+    except OSError:
+        return False  # the table's reader names it
 
 
 def _show(document: dict[str, Any]) -> None:

@@ -18,6 +18,10 @@ from kongming.arrays import Floats
 from kongming.records.errors import CannotAnswerError
 from kongming.scale.points import Points
 
+RESIDUAL_PRIOR = 0.25, 0.5
+"""Weight, in runs, of the prior on the level and on the slope of the log of measured over replayed:
+a run says four times as much of the level, and twice as much of the slope if a doubling away."""
+
 MOST_TASKS = 512
 """Tasks kept of a stage: more are thinned, each standing for several."""
 

@@ -145,6 +145,14 @@ def test_a_saved_replay_is_a_scale_model(kongming: Kongming, log: Path, tmp_path
     scale("predict", model, "--machines", "6", "--scale", "0.5", status=3)
     curve = scale("curve", model, "--machines", "1..12")["curve"]
     assert len(curve) == 12
+    there = "--scale", "1", "--target", "12@1"
+    # No run tells more of the largest size than a run of it.
+    told = scale("next", model, "--machines", "1..12", *there, "--per-run")
+    assert told["stop"] is False
+    assert told["next"]["machines"] == 12
+    assert told["next"]["variance_after"] < 0.5 * told["next"]["variance_now"]
+    assert told["runtime_s"]["median"] == pytest.approx(at[12]["median"])
+    scale("next", model, "--machines", "2..8", "--scale", "0.5", "--target", "8@1", status=3)
     best = scale("recommend", model, "--deadline", f"{at[4]['upper'] * 1.1}s")
     assert best["machines"] <= 4
 
