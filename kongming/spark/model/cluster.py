@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -98,7 +99,8 @@ def asked_cluster(
 
 
 def dynamic_allocation(application: Application, least: int, most: int) -> Dynamic:
-    """Return dynamic allocation with the log's timeouts; executors start as fast as its first."""
+    """Return dynamic allocation with the log's timeouts. Executors start as fast as those that a
+    job's backlog had asked for; where there are none as the first, with the driver's own start."""
     settings = application.settings
 
     def seconds(name: str, default: float) -> float:
@@ -109,7 +111,13 @@ def dynamic_allocation(application: Application, least: int, most: int) -> Dynam
             return default
 
     backlog = seconds("schedulerBacklogTimeout", 1.0)
-    first = min((each.added_s for each in application.executors), default=3.0)
+    added = [each.added_s for each in application.executors]
+    first = min(added, default=3.0)
+    if settings.get("spark.dynamicAllocation.enabled", "").lower() == "true":
+        submitted = [job.submitted_s for job in application.jobs]
+        after = [time for time in added if time > min(submitted, default=math.inf)]
+        waits = [time - max(at for at in submitted if at < time) for time in after]
+        first = min([first, *(wait - backlog for wait in waits)])
     return Dynamic(
         least=least,
         most=most,

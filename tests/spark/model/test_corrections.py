@@ -10,7 +10,7 @@ import pytest
 from kongming.records.errors import ExtrapolationError, InputError, UnknownNameError
 from kongming.spark.application import Application, Rdd
 from kongming.spark.estimation import Estimator, Size, recommend
-from kongming.spark.model.cluster import Cluster, Dynamic, asked_cluster
+from kongming.spark.model.cluster import Cluster, Dynamic, asked_cluster, dynamic_allocation
 from kongming.spark.model.corrections.contention import learn_contention
 from kongming.spark.model.corrections.correction import Change
 from kongming.spark.model.corrections.first_tasks import first_of_application
@@ -324,3 +324,13 @@ def test_the_knee_does_not_lie_beyond_the_fastest() -> None:
     chosen = recommend(estimator.estimates([Size(count) for count in range(1, 17)]))
     assert chosen.fastest.executors <= 8
     assert chosen.knee.executors <= chosen.fastest.executors
+
+
+def test_executors_start_as_fast_as_those_that_tasks_waited_for() -> None:
+    application = read(LOGS / "spark-4-dynamic.zstd")
+    first = min(each.added_s for each in application.executors)
+    last = max(each.added_s for each in application.executors)
+    wait = last - min(job.submitted_s for job in application.jobs)
+    start_s = dynamic_allocation(application, 1, 2).start_s
+    assert start_s == pytest.approx(wait - 1.0)
+    assert start_s < first
