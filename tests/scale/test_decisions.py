@@ -175,6 +175,7 @@ def test_extras_buy_the_target() -> None:
 
 def test_ranges() -> None:
     assert machine_counts("1..4,8,16..32:8") == (1, 2, 3, 4, 8, 16, 24, 32)
+    assert machine_counts("2,2,1..2") == (1, 2)
     assert scales("0.01..0.1")[0] == 0.01
     assert len(scales("0.01..0.1")) == 10
     assert scales("0.5,0.1..0.3:3") == (0.1, 0.2, 0.3, 0.5)

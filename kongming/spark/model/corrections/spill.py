@@ -107,7 +107,9 @@ class Spill:
 
 def learn_spill(workload: Workload, memory: Memory) -> Spill:
     """Learn the rate from stages in which some tasks spilled more than others."""
-    y, spilled, read = [], [], []
+    y: list[Floats] = []
+    spilled: list[Floats] = []
+    read: list[Floats] = []
     for stage in workload.stages:
         good = (stage.tasks["status"] == SUCCEEDED) & ~stage.first_of_stage
         own = stage.tasks["memory_spill_bytes"][good].astype(np.float64)
@@ -119,7 +121,7 @@ def learn_spill(workload: Workload, memory: Memory) -> Spill:
         )
         for values, into in ((stage.lengths[good], y), (own, spilled), (bytes_read, read)):
             into.append(values - np.mean(values))
-    if sum(map(len, y)) < LEAST_TASKS:
+    if sum(len(own) for own in y) < LEAST_TASKS:
         return Spill(workload, memory, 0.0)
     A = np.column_stack([np.concatenate(spilled), np.concatenate(read)])
     scale = np.maximum(np.abs(A).max(axis=0), 1.0)
