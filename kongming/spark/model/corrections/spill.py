@@ -3,7 +3,7 @@
 A task can use the unified memory, less what cached blocks are sure of, divided by the tasks that
 run on its executor (UnifiedMemoryManager, ExecutionMemoryPool). What it needs is its peak and the
 bytes that it spilled all the same. The seconds that a spilled byte takes are the slope of the
-tasks' lengths over their spilled bytes within each stage, beside the bytes that they read.
+tasks' lengths over their spilled bytes within each stage, with the bytes that they read.
 """
 
 from __future__ import annotations
