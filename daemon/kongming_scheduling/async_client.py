@@ -103,14 +103,15 @@ class AsyncClient:
     async def resident_slowdowns(
         self, questions: Sequence[Question]
     ) -> list[dict[str, float] | None]:
-        """Return for each question the slowdown of each resident by assignment id; None without an
-        answer."""
+        """Return for each question the slowdown of each resident that the newcomer would slow, by
+        assignment id; None without an answer."""
         return [
             None
             if isinstance(answer, KongmingError)
             else {
                 assignment_id: impact.slowdown_then.median
                 for assignment_id, impact in answer.residents.items()
+                if impact.slowdown_then.median > impact.slowdown_now.median
             }
             for answer in await self.send(calls.predict(questions))
         ]

@@ -79,9 +79,11 @@ def test_slowdowns_of_residents_are_by_assignment_and_none_without_an_answer() -
         prediction.basis = predictor_pb2.BASIS_MODEL
         interval = {"lower": 1.0, "median": 1.2, "upper": 1.5, "level": 0.9}
         prediction.slowdown.CopyFrom(predictor_pb2.Prediction().slowdown.__class__(**interval))
-        resident = prediction.residents["uid-1"]
-        resident.slowdown_now.CopyFrom(prediction.slowdown)
-        resident.slowdown_then.CopyFrom(prediction.slowdown)
+        for uid, now in (("uid-1", 1.1), ("uid-2", 1.2)):
+            resident = prediction.residents[uid]
+            resident.slowdown_now.CopyFrom(prediction.slowdown)
+            resident.slowdown_now.median = now
+            resident.slowdown_then.CopyFrom(prediction.slowdown)
         response.answers.add().failure.message = "untrained"
         return response
 
