@@ -166,8 +166,7 @@ def _tell(assignment: Assignment, as_json: bool, node: str) -> None:
     expires = _expires(assignment, time.time())
     until = f", for {expires} unless it is bound" if expires else ""
     output.console().print(
-        f"{assignment.assignment_id}: {assignment.app} is {assignment.state} on "
-        f"{node}{until}",
+        f"{assignment.assignment_id}: {assignment.app} is {assignment.state} on {node}{until}",
         markup=False,
     )
 
