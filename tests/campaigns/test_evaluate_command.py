@@ -42,6 +42,7 @@ def asked(kongming: Kongming, tmp_path: Path, hasty: Path) -> Json:
     return answer
 
 
+@pytest.mark.thorough
 def test_pairs_stop_at_a_budget_resume_and_are_not_run_again(
     asked: Json, kongming: Kongming, tmp_path: Path, one_cpu: None
 ) -> None:

@@ -91,7 +91,9 @@ def test_when_one_dies_its_agents_go_on_with_the_other(pair: Pair) -> None:
     assert list(survivor.report_runs([run]).accepted) == [run.id]
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGQUIT])
+@pytest.mark.parametrize(
+    "how", [pytest.param(signal.SIGINT, marks=pytest.mark.thorough), signal.SIGQUIT]
+)
 def test_a_database_that_restarts_under_load_loses_nothing_acknowledged(
     start_server: StartServer, how: signal.Signals
 ) -> None:

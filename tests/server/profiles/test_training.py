@@ -96,6 +96,7 @@ def test_a_first_training_goes_into_service_and_is_kept(store_url: str, store: S
     assert (row.state, row.progress) == ("done", 1.0)
 
 
+@pytest.mark.thorough
 def test_no_application_named_means_all_with_new_runs(store_url: str, store: Store) -> None:
     keep(store, campaign("prog") + campaign("other", seed=1))
 
@@ -317,6 +318,7 @@ def test_cancelling_twice_or_before_it_began_is_harmless(store_url: str, store: 
     assert [row.state for row in store.operations()] == ["cancelled"] * 3
 
 
+@pytest.mark.thorough
 def test_several_workers_share_an_operation(store_url: str, store: Store) -> None:
     keep(store, [r for n in range(4) for r in campaign(f"prog{n}", seed=n)])
 

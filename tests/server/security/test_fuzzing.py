@@ -26,7 +26,7 @@ from tests.server.messages import messages
 from tests.server.stand import Stand, call, message_class, rpcs
 
 FUZZ = settings(
-    max_examples=100,
+    max_examples=50,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
@@ -118,7 +118,7 @@ def test_any_record_is_read_or_names_what_is_wrong(
     kind: Any, read: Callable[[Any], Any], write: Callable[[Any], Any]
 ) -> None:
     # To draw a run is dear; the fingerprints in it are drawn by themselves too.
-    @settings(FUZZ, max_examples=40 if kind.DESCRIPTOR.name == "Run" else 100)
+    @settings(FUZZ, max_examples=20 if kind.DESCRIPTOR.name == "Run" else 50)
     @given(message=messages(kind.DESCRIPTOR))
     def check(message: Any) -> None:
         record, error = _attempt(lambda: read(message), InputError)
@@ -161,7 +161,7 @@ _JUNK = st.one_of(
 )
 
 
-@settings(FUZZ, max_examples=200)
+@settings(FUZZ, max_examples=100)
 @given(data=st.data())
 def test_a_model_that_was_tampered_with_is_refused(
     document: dict[str, Any], data: st.DataObject
@@ -173,7 +173,7 @@ def test_a_model_that_was_tampered_with_is_refused(
         persist.read(changed)
 
 
-@settings(FUZZ, max_examples=300)
+@settings(FUZZ, max_examples=150)
 @given(data=st.data())
 def test_a_model_that_was_sealed_anew_is_whole_or_refused(
     document: dict[str, Any], data: st.DataObject
@@ -192,7 +192,7 @@ def test_a_model_that_was_sealed_anew_is_whole_or_refused(
         assert variant.chosen in variant.models
 
 
-@settings(FUZZ, max_examples=200)
+@settings(FUZZ, max_examples=100)
 @given(st.recursive(_JUNK, lambda inner: st.dictionaries(st.text(max_size=8), inner, max_size=4)))
 def test_anything_else_is_no_model(junk: Any) -> None:
     with pytest.raises(InputError):
