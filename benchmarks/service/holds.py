@@ -30,7 +30,14 @@ from typing import Any
 import grpc
 
 from benchmarks.service.echo_server import EchoServer
-from benchmarks.service.load import Agents, all_of, caught_up, measured_on
+from benchmarks.service.load import (
+    ONE_ADDRESS,
+    Agents,
+    all_of,
+    caught_up,
+    fleet_parser,
+    measured_on,
+)
 from benchmarks.service.rank import SETS, scale_file
 from benchmarks.service.watched_server import FILE
 from kongming.rpc.v1 import (
@@ -197,23 +204,13 @@ def _told(steps: list[dict[str, Any]], seconds: float) -> dict[str, Any]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--agents", type=int, default=10_000)
-    parser.add_argument("--apps", type=int, default=200)
+    parser = fleet_parser(__doc__, settle_s=1.0)
     parser.add_argument("--residents", type=int, default=2_000)
     parser.add_argument("--times", type=int, default=4, help="each request comes")
     parser.add_argument("--quiet", type=float, default=5.0, help="seconds without a request")
-    parser.add_argument("--settle", type=float, default=1.0, help="seconds before it is measured")
-    parser.add_argument("--connections", type=int, default=100)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--check", action="store_true", help="exit 4 above the limit")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="kongming-holds-") as name:
-        # All agents come from one address here, and none is told to wait.
-        settings = {"limits.rate_per_peer": 1e6, "limits.burst": 10**6}
-        server = WatchedServer(Path(name), settings)
+        server = WatchedServer(Path(name), ONE_ADDRESS)
         with Store.open(server.store_url) as store:
             store.put_model("scale:job", SCALE, "", SCALE, seal(scale_file()))
         figures = measured_on(server, options, measure)

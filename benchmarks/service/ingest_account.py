@@ -40,11 +40,13 @@ import psutil
 from benchmarks.service.echo_server import EchoServer
 from benchmarks.service.load import (
     CORE_LIMIT,
+    ONE_ADDRESS,
     REGISTERING,
     Agents,
     Cost,
     all_of,
     caught_up,
+    fleet_parser,
     measured_on,
     steady,
 )
@@ -132,24 +134,14 @@ async def measure(
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--agents", type=int, default=FLEET)
-    parser.add_argument("--apps", type=int, default=200)
+    parser = fleet_parser(__doc__, settle_s=1.0)
     parser.add_argument("--period", type=float, default=60.0, help="of fingerprints, in seconds")
     parser.add_argument("--heartbeat", type=float, default=75.0, help="of heartbeats, in seconds")
     parser.add_argument("--seconds", type=float, default=15.0, help="of each of the two parts")
-    parser.add_argument("--settle", type=float, default=1.0, help="seconds before it is measured")
-    parser.add_argument("--connections", type=int, default=100)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--check", action="store_true", help="exit 4 when the limit is missed")
     options = parser.parse_args()
     begun = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="kongming-ingest-account-") as name:
-        # All agents come from one address here.
-        settings = {"limits.rate_per_peer": 1e6, "limits.burst": 10**6}
-        server = StagedServer(Path(name), settings)
+        server = StagedServer(Path(name), ONE_ADDRESS)
         figures = measured_on(server, options, measure)
     document = {
         "schema": 1,

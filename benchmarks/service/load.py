@@ -411,29 +411,40 @@ def measured_on(
         server.close()
 
 
-def main() -> int:
+ONE_ADDRESS: dict[str, Any] = {"limits.rate_per_peer": 1e6, "limits.burst": 10**6}
+"""Settings of a server all of whose agents come from one address: none is told to wait."""
+
+
+def fleet_parser(description: str | None, *, settle_s: float) -> argparse.ArgumentParser:
+    """Options that benchmarks of a fleet share; ``settle_s`` is the default of ``--settle``."""
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--agents", type=int, default=10_000)
     parser.add_argument("--apps", type=int, default=200)
+    parser.add_argument(
+        "--settle", type=float, default=settle_s, help="seconds before it is measured"
+    )
+    parser.add_argument("--connections", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--check", action="store_true", help="exit 4 when a limit is missed")
+    return parser
+
+
+def main() -> int:
+    parser = fleet_parser(__doc__, settle_s=3.0)
     parser.add_argument("--period", type=float, default=60.0, help="of fingerprints, in seconds")
     parser.add_argument("--heartbeat", type=float, default=75.0, help="of heartbeats, in seconds")
     parser.add_argument("--seconds", type=float, default=30.0, help="of the steady part")
     parser.add_argument("--burst", type=float, default=5.0, help="seconds of the burst")
-    parser.add_argument("--settle", type=float, default=3.0, help="seconds before it is measured")
-    parser.add_argument("--connections", type=int, default=100)
     parser.add_argument("--store", help="URL of an empty store (default: SQLite)")
     parser.add_argument(
         "--setting", action="append", default=[], metavar="KEY=VALUE", help="of the server, in TOML"
     )
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--check", action="store_true", help="exit 4 when a limit is missed")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="kongming-load-") as name:
         folder = Path(name)
-        # All agents come from one address here.
-        settings: dict[str, Any] = {"limits.rate_per_peer": 1e6, "limits.burst": 10**6}
+        settings = dict(ONE_ADDRESS)
         for key, _, value in (each.partition("=") for each in options.setting):
             settings |= {key: tomllib.loads(f"value = {value}")["value"]}
         server = ServerProcess(folder, store_url=options.store, settings=settings)

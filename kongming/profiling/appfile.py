@@ -60,18 +60,16 @@ def load(path: str | Path) -> dict[str, Application]:
         raise ApplicationFileError(
             f"{file}, line {line}, column {column}: this is not valid TOML: {cause}."
         ) from error
-    if not document:
-        raise ApplicationFileError(
-            f"{file} names no applications.", hint="Begin one with a line such as [apps.sort]."
-        )
-    return parse(document, folder=file.absolute().parent)
+    return parse(document, folder=file.absolute().parent, name=str(file))
 
 
-def parse(document: Mapping[str, Any], *, folder: Path | None = None) -> dict[str, Application]:
+def parse(
+    document: Mapping[str, Any], *, folder: Path | None = None, name: str = "The file"
+) -> dict[str, Application]:
     """Parse the applications of a TOML document. Pure.
 
     ``folder`` is the base of a relative ``workdir``, and its default; None leaves ``workdir``
-    unchanged (and applications run in the current directory).
+    unchanged (and applications run in the current directory). ``name`` is the document's in errors.
 
     Raises:
         ApplicationFileError: as for ``load``.
@@ -81,7 +79,7 @@ def parse(document: Mapping[str, Any], *, folder: Path | None = None) -> dict[st
     tables = document.get("apps")
     if tables is None:
         raise ApplicationFileError(
-            "The file names no applications.", hint="Begin one with a line such as [apps.sort]."
+            f"{name} names no applications.", hint="Begin one with a line such as [apps.sort]."
         )
     if not isinstance(tables, Mapping):
         raise ApplicationFileError(
@@ -89,7 +87,7 @@ def parse(document: Mapping[str, Any], *, folder: Path | None = None) -> dict[st
         )
     if not tables:
         raise ApplicationFileError("names no applications.", field="apps", allowed="[apps.NAME]")
-    return {name: _application(name, table, folder) for name, table in tables.items()}
+    return {app: _application(app, table, folder) for app, table in tables.items()}
 
 
 def select(apps: Mapping[str, Application], names: Iterable[str]) -> dict[str, Application]:
