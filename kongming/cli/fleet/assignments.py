@@ -13,6 +13,7 @@ from kongming.cli.examples import examples
 from kongming.cli.fleet.nodes import ago
 from kongming.cli.fleet.serving import Server, remote, server_options
 from kongming.cli.predict.trained import placement_of_model
+from kongming.records.errors import KongmingError
 
 if TYPE_CHECKING:
     from kongming.records.answers import Assignment
@@ -134,7 +135,8 @@ def bind(assignment_id: str, app: str, node: str, server: Server, as_json: bool)
     """Tell that the application of ID has started."""
     with remote(server) as service:
         made = service.bind(assignment_id, app=app, node=node)
-        node = node or _name_of(service, made.node_id)
+        if not node and not _wants_json(as_json):
+            node = _name_of(service, made.node_id)
     _tell(made, as_json, node)
 
 
@@ -147,20 +149,29 @@ def release(assignment_id: str, server: Server, as_json: bool) -> None:
     """Tell that the application of ID has ended, or never came."""
     with remote(server) as service:
         made = service.release(assignment_id)
-        node = _name_of(service, made.node_id)
+        node = "" if _wants_json(as_json) else _name_of(service, made.node_id)
     _tell(made, as_json, node)
 
 
 def _name_of(service: RemoteService, node_id: str) -> str:
-    """The node's name, or the beginning of its id where it has gone meanwhile."""
-    names = {report.facts.id: report.facts.name for report in service.nodes()}
-    return names.get(node_id, node_id[:12])
+    """The node's name; the beginning of its id where it has none, or the caller may not list nodes:
+    what was asked for is done all the same."""
+    try:
+        names = {report.facts.id: report.facts.name for report in service.nodes()}
+    except KongmingError:
+        names = {}
+    return names.get(node_id) or node_id[:12]
+
+
+def _wants_json(as_json: bool) -> bool:
+    """Of the command or of the group before it."""
+    group = click.get_current_context().parent
+    return as_json or (group is not None and bool(group.params.get("as_json")))
 
 
 def _tell(assignment: Assignment, as_json: bool, node: str) -> None:
     """Print the assignment; ``node`` is the name by which it is told."""
-    group = click.get_current_context().parent
-    if as_json or (group is not None and group.params.get("as_json")):
+    if _wants_json(as_json):
         output.emit_json(assignment.to_dict())
         return
     expires = _expires(assignment, time.time())
