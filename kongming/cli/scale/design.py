@@ -276,6 +276,7 @@ def next_experiment(
             model.at(given).predict(aim), contexts.rows(model, chosen)[0], stop_at, as_json
         )
         return
+    run = None
     if _is_document(runs):
         from kongming.scale.design.candidates import candidates
         from kongming.scale.design.replay_next import next_run
@@ -283,7 +284,8 @@ def next_experiment(
 
         replay = load(str(runs), None).one()
         points = candidates(machine_counts(machines), scales(scale_range))
-        best, now, after = next_run(replay, points, aim, per_cost=per_cost)
+        # At once, since it refuses models that are no replay.
+        run = next_run(replay, points, aim, per_cost=per_cost)
         prediction = replay.predict(aim)
         warnings, settled = list(prediction.reasons), True
     else:
@@ -304,7 +306,6 @@ def next_experiment(
         prediction = fitted.predict(aim)
         # The width of an interval from too few runs is random.
         settled = plan.runs.count > len(plan.experiments.terms)
-        best, now, after = next_best(plan.experiments, aim)
     reach = 100.0 * (prediction.upper / prediction.median - 1.0)
     enough = settled and reach <= 100.0 * stop_at
     document: dict[str, Any] = {
@@ -312,16 +313,17 @@ def next_experiment(
         "runtime_s": prediction.runtime_s,
         "reach_pct": reach,
         "stop_at_pct": 100.0 * stop_at,
-        "next": None
-        if enough
-        else {
+        "next": None,
+        "warnings": warnings,
+    }
+    if not enough:
+        best, now, after = run or next_best(plan.experiments, aim)
+        document["next"] = {
             "machines": int(best.machines),
             "scale": best.scale,
             "variance_now": now,
             "variance_after": after,
-        },
-        "warnings": warnings,
-    }
+        }
     if as_json:
         output.emit_json(document)
         return
