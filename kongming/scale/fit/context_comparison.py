@@ -75,8 +75,7 @@ def compare_own(
                 compare(i, part.take(low), left, of_left, (ends[0], most), np.full(left.count, -1))
     fits = tuple(fit_own(part, terms, items) for part in parts)
     if not rows:
-        none = np.empty(0)
-        return OwnFits(fits, np.empty((0, 4)), np.empty(0, np.intp), none, none), alone
+        return OwnFits.untested(fits), alone
     places, way, needed, owner, at = (np.concatenate(each) for each in zip(*rows, strict=True))
     own_fits = OwnFits(fits, places, owner, way, needed)
     residuals = alone[0].copy()

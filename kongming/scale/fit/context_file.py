@@ -113,8 +113,7 @@ def _cliff(document: Mapping[str, Any] | None, columns: tuple[Column, ...]) -> C
 def _own(document: Mapping[str, Any] | None, contexts: int) -> OwnFits:
     """Files of earlier models over contexts have no fits of each alone."""
     if document is None:
-        none = np.empty(0)
-        return OwnFits((None,) * contexts, np.empty((0, 4)), np.empty(0, np.intp), none, none)
+        return OwnFits.untested((None,) * contexts)
     fits = tuple(None if fit is None else read_ernest(fit) for fit in document["fits"])
     places = read_floats(document["places"]).reshape(-1, 4)
     owner = np.array(document["owner"], dtype=np.intp)

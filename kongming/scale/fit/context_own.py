@@ -16,15 +16,16 @@ import numpy as np
 
 from kongming.arrays import Floats
 from kongming.scale.fit.ernest import ErnestFit, fit_ernest
+from kongming.scale.fit.stack import beyond, share_of_way
 from kongming.scale.fit.terms import Term
 from kongming.scale.points import Integers, Points, Runs
 
 LEAST = 2
 """Minimum number of configurations of a context that is fitted alone."""
 
-TRUST, TRUST_SIZE = 0.5, 0.03
+TRUST = 0.5
 """Share of the way from a context's own fit to the model over all of them that is taken without
-evidence, and the squared distance between the two (in logs) that weighs as much."""
+evidence."""
 
 REACH = (0.3, 0.3, 0.3, 0.7)
 """Distances (in logs) at which what was left out counts half: of how far it was beyond the
@@ -34,7 +35,6 @@ configurations it was predicted from."""
 OTHER = 1.0
 """What was left out of another context counts as if it were so many of these away."""
 
-CLIPPED = 0.5
 HERE = 0.05
 """Distance (in logs) within which a configuration was run: its own runs tell it."""
 
@@ -51,15 +51,22 @@ class OwnFits:
     way: Floats
     needed: Floats
 
+    @classmethod
+    def untested(cls, fits: tuple[ErnestFit | None, ...]) -> OwnFits:
+        """Of which nothing was left out."""
+        none = np.empty(0)
+        return cls(fits, np.empty((0, 4)), np.empty(0, np.intp), none, none)
+
     def trust(self, places: Floats, owner: int) -> Floats:
         """(m,) share of the way at ``places`` (m, 4) of a context."""
-        return _trust(self._near(places, np.full(len(places), owner)), self.way, self.needed)
+        near = self._near(places, np.full(len(places), owner))
+        return share_of_way(near, self.way, self.needed, TRUST)
 
     def left_out(self) -> Floats:
         """(n,) the same for what was left out, learnt from all else."""
         near = self._near(self.places, self.owner)
         np.fill_diagonal(near, 0.0)
-        return _trust(near, self.way, self.needed)
+        return share_of_way(near, self.way, self.needed, TRUST)
 
     def _near(self, places: Floats, owner: Integers) -> Floats:
         steps = (places[:, None, :] - self.places[None, :, :]) / np.array(REACH)
@@ -76,12 +83,6 @@ class OwnFits:
         }
 
 
-def _trust(near: Floats, way: Floats, needed: Floats) -> Floats:
-    way, needed = (np.clip(each, -CLIPPED, CLIPPED) for each in (way, needed))
-    share = (near @ (way * needed) + TRUST * TRUST_SIZE) / (near @ way**2 + TRUST_SIZE)
-    return np.clip(share, 0.0, 1.0)
-
-
 def fit_own(runs: Runs, terms: Sequence[Term], items: float | None) -> ErnestFit | None:
     """Fit a context alone; None with too few runs."""
     if runs.count < LEAST or len(np.unique(runs.points.machines)) < 2:
@@ -96,16 +97,12 @@ def places_in(points: Points, own: Points, ranges: tuple[float, float]) -> Float
     at = np.log(points.machines)
     return np.column_stack(
         [
-            _beyond(at, float(machines.min()), float(machines.max())),
-            _beyond(at, float(np.log(ranges[0])), float(np.log(ranges[1]))),
-            _beyond(np.log(points.scale), float(scale.min()), float(scale.max())),
+            beyond(at, float(machines.min()), float(machines.max())),
+            beyond(at, float(np.log(ranges[0])), float(np.log(ranges[1]))),
+            beyond(np.log(points.scale), float(scale.min()), float(scale.max())),
             np.full(len(points), np.log(len(own))),
         ]
     )
-
-
-def _beyond(values: Floats, low: float, high: float) -> Floats:
-    return np.asarray(np.maximum(values - high, 0.0) - np.maximum(low - values, 0.0))
 
 
 def away_from(points: Points, own: Points) -> Floats:

@@ -257,8 +257,12 @@ def places_of(points: Points, ends: Floats) -> Floats:
     """(n, 4) logs of machines and scale, and how far (in logs) each is above (positive) or below
     (negative) the ``ends``."""
     logs = np.log(np.column_stack([points.machines, points.scale]))
-    beyond = np.maximum(logs - ends[1], 0.0) - np.maximum(ends[0] - logs, 0.0)
-    return np.column_stack([logs, beyond])
+    return np.column_stack([logs, beyond(logs, ends[0], ends[1])])
+
+
+def beyond(values: Floats, low: Floats | float, high: Floats | float) -> Floats:
+    """How far each of ``values`` is above ``high`` (positive) or below ``low`` (negative)."""
+    return np.asarray(np.maximum(values - high, 0.0) - np.maximum(low - values, 0.0))
 
 
 def averages(logs: Floats, weights: Floats) -> Floats:
@@ -288,10 +292,14 @@ def _trust(near: Floats, left: LeftOut, anchor: int) -> Floats:
     """(n,) share of the way from the anchor to the average that would have been best near each
     question."""
     own = left.errors[:, anchor]
-    way, needed = (
-        np.clip(each, -TRUST_CLIPPED, TRUST_CLIPPED) for each in (left.averaged - own, -own)
-    )
-    share = (near @ (way * needed) + TRUST * TRUST_SIZE) / (near @ way**2 + TRUST_SIZE)
+    return share_of_way(near, left.averaged - own, -own, TRUST)
+
+
+def share_of_way(near: Floats, way: Floats, needed: Floats, prior: float) -> Floats:
+    """(n,) share, 0 to 1, of the ``way`` (k,) that comes nearest to what was ``needed`` (k,) by the
+    weights ``near`` (n, k): a ridge regression through ``prior``."""
+    way, needed = (np.clip(each, -TRUST_CLIPPED, TRUST_CLIPPED) for each in (way, needed))
+    share = (near @ (way * needed) + prior * TRUST_SIZE) / (near @ way**2 + TRUST_SIZE)
     return np.clip(share, 0.0, 1.0)
 
 
