@@ -33,9 +33,12 @@ Progress = Callable[[str, int], None]
 """Called with what is simulated, and how many jobs have arrived."""
 
 
-def plan_of(name: str, jobs: LimitedJobs) -> tuple[Plan, Floats]:
+def plan_of(
+    name: str, jobs: LimitedJobs, quantiles: dict[float, Floats] | None = None
+) -> tuple[Plan, Floats]:
     """The times that one way of setting limits gives the scheduler, and the predictions (n,) behind
-    them in seconds, rounded up to minutes; NaN where there are none.
+    them in seconds, rounded up to minutes; NaN where there are none. ``quantiles`` keeps those of
+    these jobs, by share, from one way to the next.
 
     Raises:
         UnknownNameError: there is no such way.
@@ -43,8 +46,11 @@ def plan_of(name: str, jobs: LimitedJobs) -> tuple[Plan, Floats]:
     if name not in LIMITS:
         raise UnknownNameError("way to set limits", name, LIMITS)
     user = jobs.limit_s
-    quantile = predicted_quantiles(jobs, _SHARES.get(name, _UPPER))
-    predicted = _MINUTE_S * np.ceil(quantile / _MINUTE_S)
+    share = _SHARES.get(name, _UPPER)
+    quantiles = {} if quantiles is None else quantiles
+    if share not in quantiles:
+        quantiles[share] = predicted_quantiles(jobs, share)
+    predicted = _MINUTE_S * np.ceil(quantiles[share] / _MINUTE_S)
     shorter = np.where(predicted < user, predicted, user)
     plan = {
         "user": Plan(user, user, user),
@@ -108,8 +114,9 @@ def documented(
     """
     rows: dict[str, list[dict[str, float]]] = {name: [] for name in names}
     for number, jobs in enumerate(traces):
+        quantiles: dict[float, Floats] = {}
         for name in names:
-            plan, predicted = plan_of(name, jobs)
+            plan, predicted = plan_of(name, jobs, quantiles)
             text = f"{name}, trace {number + 1} of {len(traces)}"
             schedule = easy(jobs, plan, lambda arrived, text=text: progress(text, arrived))  # type: ignore[misc]
             rows[name].append(figures(jobs, schedule, predicted))
