@@ -6,14 +6,18 @@ application is bounded by the section ``series`` of the settings.
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.gc_collector import GCCollector
+from prometheus_client.metrics_core import Metric
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
+from prometheus_client.registry import Collector
 
 from kongming import __version__
 
@@ -296,6 +300,19 @@ class Metrics:
         kind = Counter if one.kind == "counter" else Gauge
         return kind(one.name, one.help, one.labels, registry=self.registry)
 
-    def text(self) -> tuple[bytes, str]:
-        """All of them in Prometheus' text format, and its content type."""
-        return generate_latest(self.registry), CONTENT_TYPE_LATEST
+    async def text(self) -> tuple[bytes, str]:
+        """All of them in Prometheus' text format, and its content type. They are read at once, and
+        written in a thread: those of a large fleet are thousands of lines."""
+        read = CollectorRegistry()
+        read.register(_Read(list(self.registry.collect())))
+        return await asyncio.to_thread(generate_latest, read), CONTENT_TYPE_LATEST
+
+
+class _Read(Collector):
+    """What was read of a registry."""
+
+    def __init__(self, families: Sequence[Metric]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterable[Metric]:
+        return self._families

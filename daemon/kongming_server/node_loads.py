@@ -45,26 +45,29 @@ class NodeLoads:
         self._bounds = bounds
         self._series = FleetSeries()
         self._windows: tuple[float, Sequence[NodeLoad]] | None = None
-        self._asking = asyncio.Lock()
+        self._asking, self._refreshing = asyncio.Lock(), asyncio.Lock()
         self._refreshed_at = -_KEPT_S
         metrics.registry.register(self._series)
 
     async def refresh(self) -> None:
         """Bring the series by node and by application up to date."""
-        now = self._now()
-        if now - self._refreshed_at >= _KEPT_S:
-            self._refreshed_at = now
+        # Whoever asks at the same time waits for the same answer.
+        async with self._refreshing:
+            now = self._now()
+            if now - self._refreshed_at < _KEPT_S:
+                return
             engine, series, bounds = self._engine, self._series, self._bounds
-            series.nodes = await with_pauses(engine.node_loads(now, most=bounds.nodes))
-            series.apps = await with_pauses(engine.app_slowdowns(now, bounds.apps))
+            nodes = await with_pauses(engine.node_loads(now, most=bounds.nodes))
+            apps = await with_pauses(engine.app_slowdowns(now, bounds.apps))
+            series.nodes, series.apps = nodes, apps
             series.left_out = {
                 "node": max(0, engine.node_count - bounds.nodes),
                 "app": max(0, engine.models_in_service - bounds.apps),
             }
+            self._refreshed_at = now
 
     async def windows(self) -> Sequence[NodeLoad]:
         """All nodes, with what was read in the last ``WINDOW_S``."""
-        # Whoever asks at the same time waits for the same answer.
         async with self._asking:
             now = self._now()
             if self._windows is None or now - self._windows[0] >= _KEPT_S:

@@ -89,7 +89,7 @@ def make_http(
 
     async def metrics_text(request: web.Request) -> web.Response:
         await fleet.refresh()
-        body, content_type = metrics.text()
+        body, content_type = await metrics.text()
         return web.Response(body=body, headers={"Content-Type": content_type})
 
     async def healthz(request: web.Request) -> web.Response:

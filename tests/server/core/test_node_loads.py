@@ -107,7 +107,7 @@ def test_series_are_bounded_and_what_is_left_out_is_counted(engine: Engine) -> N
     engine.refresh(NOW, 10.0)
     metrics = Metrics()
     asyncio.run(NodeLoads(engine, lambda: NOW, metrics, Series(nodes=2, apps=1)).refresh())
-    text = metrics.text()[0].decode()
+    text = asyncio.run(metrics.text())[0].decode()
     of_nodes = [line for line in text.splitlines() if line.startswith("kongming_server_node_")]
     assert {line.split('node="')[1].split('"')[0] for line in of_nodes} == {"name-n1", "name-n2"}
     value = metrics.registry.get_sample_value
