@@ -27,7 +27,10 @@ __all__ = ["FrozenModel", "ModelFile", "Selection", "Variant", "read", "seal"]
 _KIND = DocumentKind("kongming-model", 3, "model document", "train it again", "kongming train")
 """Version 2 has shrunk stacks of equal weights, of type ``consensus``, and ``awake``; 3 what each
 model is not clearly better than. Earlier ones are read as they are; any may lack ``repeats`` and
-``disagreements``."""
+``disagreements`` and ``worst``."""
+
+_FORMER_CEILING = math.log(10.0)
+"""What the upper bound lies above ``worst`` in a document without it."""
 
 _HALF_RANGE = NormalDist().inv_cdf(0.75)
 """Half the inter-quartile range of a normal distribution of standard deviation 1."""
@@ -44,7 +47,8 @@ class Selection:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class FrozenModel:
-    """One model of a variant. ``weights`` (p,) is how much each column can move the log slowdown;
+    """One model of a variant. ``bounds`` are those of its log slowdowns and ``worst`` the greatest
+    of a training run; ``weights`` (p,) is how much each column can move the log slowdown;
     ``residuals`` are those of its validation, over ``groups`` left-out groups, and ``errors`` what
     was to be expected of each (a standard deviation); ``scores`` its errors; ``not_better_than``
     the trivial answers that it is not clearly better than, None where that was not judged;
@@ -56,6 +60,7 @@ class FrozenModel:
     idle: Floats
     spread: Floats
     bounds: tuple[float, float]
+    worst: float
     weights: Floats
     residuals: Floats
     errors: Floats
@@ -63,11 +68,6 @@ class FrozenModel:
     scores: Mapping[str, float]
     not_better_than: tuple[str, ...] | None = None
     selection: Selection | None = None
-
-    @property
-    def worst(self) -> float:
-        """The greatest log slowdown of a training run."""
-        return self.bounds[1] - spaces.CEILING
 
     def log_slowdown(self, moved: Floats) -> Floats:
         """Return (n,) log slowdowns from ``moved`` (n, p): logs of readings over idle, in the
@@ -288,7 +288,10 @@ def _frozen_model(
     if space not in spaces.SPACES:
         raise ValueError("space")
     low, high = (finite(bound) for bound in document["bounds"])
-    if low > high:
+    # Earlier documents have none, and bounds that leave room for ten times as much.
+    worst = finite(document["worst"]) if "worst" in document else high - _FORMER_CEILING
+    high = min(high, worst + spaces.CEILING)
+    if not low <= worst <= high:
         raise ValueError("bounds")
     scale = "disagreements" if "disagreements" in document else "severities"
     residuals, errors = (
@@ -304,6 +307,7 @@ def _frozen_model(
         idle=idle,
         spread=spread,
         bounds=(low, high),
+        worst=worst,
         weights=_by_column(document["weights"], columns),
         residuals=residuals,
         errors=errors if scale == "disagreements" else SEVERITY_SHARE * errors,

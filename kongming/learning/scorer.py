@@ -35,8 +35,8 @@ _LEVELS = 16
 class Scores:
     """Of n environments: log slowdown (n,), the standard deviation (n,) of the model's error in it,
     whether each lies outside the training environments (n,), the log slowdown (n,) beyond which
-    nothing slows the program there, and whether the first is of the edge of the training
-    environments (n,)."""
+    nothing slows the program there, and whether the first is of the edge of what was trained on
+    (n,): of its environments, or of its slowdowns."""
 
     log_slowdown: Floats
     error: Floats
@@ -71,13 +71,13 @@ class Scorer:
         outside = np.asarray((beyond | (rows < self.log_floor)).any(axis=1))
         inside = np.minimum(rows, self.log_edge) - self.log_idle
         limit = self._limit(inside)
-        said, error = self._said(inside, moved)
+        said, error, capped = self._said(inside, moved)
         return Scores(
             with_awake_factor(np.minimum(said, limit), self.variant.awake, awake),
             error,
             outside,
             limit,
-            np.asarray((beyond & self.used).any(axis=1)),
+            np.asarray((beyond & self.used).any(axis=1) | capped),
         )
 
     def log_slowdown(self, rows: Floats, awake: Floats) -> Floats:
@@ -88,18 +88,22 @@ class Scorer:
             said = np.minimum(said, self._limit(inside))
         return with_awake_factor(said, self.variant.awake, awake)
 
-    def _said(self, inside: Floats, moved: Floats) -> tuple[Floats, Floats]:
-        """(n,) log slowdowns, and (n,) the standard deviation of each: how far the variant's
-        members disagree, or a share of the environment's severity where none could."""
-        members = self.variant.members
+    def _said(self, inside: Floats, moved: Floats) -> tuple[Floats, Floats, NDArray[np.bool_]]:
+        """(n,) log slowdowns; (n,) the standard deviation of each: how far the variant's members
+        disagree, or a share of the environment's severity where none could; and (n,) whether the
+        model, or half of its members, are at their upper bound."""
+        members, bound = self.variant.members, self.frozen.bounds[1]
         if members is None:
+            said = self.frozen.log_slowdown(inside)
             severity = intervals.severity_of(moved, self.variant.spread)
-            return self.frozen.log_slowdown(inside), intervals.SEVERITY_SHARE * severity
+            return said, intervals.SEVERITY_SHARE * severity, np.asarray(said >= bound)
         each = members.each(inside)
         error = np.asarray(each.std(axis=1, ddof=1), dtype=np.float64)
         if self.frozen.predictor is members:
-            return spaces.bounded(members.combined(each), self.frozen.bounds), error
-        return self.frozen.log_slowdown(inside), error
+            said = spaces.bounded(members.combined(each), self.frozen.bounds)
+            return said, error, np.asarray(2 * (each >= bound).sum(axis=1) >= each.shape[1])
+        said = self.frozen.log_slowdown(inside)
+        return said, error, np.asarray(said >= bound)
 
     def _limit(self, inside: Floats) -> Floats:
         """(n,): no program is slowed more than the resource that is slowed most, or than it was in

@@ -25,8 +25,10 @@ from kongming.learning.registry import Space
 
 SPACES: tuple[Space, ...] = ("raw", "log", "ratio")
 
-CEILING = math.log(10.0)
-"""Maximum distance of a prediction above the worst slowdown in training, in logs."""
+CEILING = math.log(1.25)
+"""Maximum distance of a prediction above the worst slowdown in training, in logs: what lies beyond
+was never seen, and a sum of terms has no end of its own. On the recordings of ``benchmarks`` no
+prediction needed more; with none at all, the few that rightly went beyond were cut."""
 
 _LEAST = 1e-6
 """Minimum of a credible predicted cost / solo; below it the bounds decide."""
@@ -61,7 +63,7 @@ def target(log_slowdown: Floats, space: Space) -> Floats:
 def log_slowdown(predicted: Floats, space: Space, bounds: tuple[float, float]) -> Floats:
     """Return (n,) log slowdowns from the estimator's predictions, limited to ``bounds``. Linear
     models extrapolate to runtimes that are negative or far too large. No prediction goes below the
-    fastest training run less the repeat noise, or above ten times the slowest
+    fastest training run less the repeat noise, or above the slowest by more than ``CEILING``
     (``credible_bounds``); so it is always finite and its runtime positive.
     """
     if space != "log":

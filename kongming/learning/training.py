@@ -191,6 +191,7 @@ def _model(kind: Kind, fitted: Fitted, data: Dataset, validation: Validation) ->
     return {
         "space": kind.space,
         "bounds": list(fitted.bounds),
+        "worst": float(data.y.max()),
         "frozen": fitted.estimator.freeze(),
         "weights": _named(data, _weights(fitted, data)),
         **findings,
@@ -206,6 +207,7 @@ def _stack(members: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
             min(model["bounds"][0] for model in models),
             max(model["bounds"][1] for model in models),
         ],
+        "worst": max(model["worst"] for model in models),
         "frozen": {"type": "consensus", "members": list(members)},
         "weights": {
             column: float(np.mean([model["weights"][column] for model in models]))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kongming.learning import model_file, predict
+from kongming.learning import model_file, predict, spaces
 from kongming.learning.scorer import Scorer, scorer_of
 from kongming.learning.training import train_application
 from tests.models import synthetic
@@ -62,6 +62,34 @@ def test_a_reading_beyond_the_edge_is_said_to_be_at_least_so_slow(
     assert any("at least so slow" in sentence for sentence in said.warnings)
     assert said.runtime_s.at_least
     assert inside.slowdown.median <= said.slowdown.median < 3.0
+
+
+@settings(deadline=None)
+@given(st.sampled_from(NAMES), st.lists(st.floats(-1.0, 12.0), min_size=15, max_size=15))
+def test_no_program_is_said_to_be_slowed_much_more_than_in_its_worst_training_run(
+    file: model_file.ModelFile, name: str, logs: list[float]
+) -> None:
+    one = scorer(file, name)
+    scores = one.score((one.log_idle + np.array(logs))[None, :], np.zeros(1))
+    worst = one.frozen.worst
+    assert scores.log_slowdown[0] <= worst + spaces.CEILING + 1e-12
+    if scores.log_slowdown[0] >= worst + spaces.CEILING:
+        assert scores.at_least[0]
+
+
+def test_a_document_without_its_worst_run_is_held_to_the_same_bound(
+    file: model_file.ModelFile,
+) -> None:
+    runs = synthetic.campaign("chaser", {"memory.random.128M": 0.7, "stream.triad": 0.2})
+    document = train_application(runs, models=("RIDGE",))
+    for variant in document["variants"].values():
+        for model in variant["models"].values():
+            model["bounds"][1] = model.pop("worst") + math.log(10.0)
+    del document["checksum"]
+    former = model_file.read(model_file.seal(document)).variants["full"].models["RIDGE"]
+    now = file.variants["full"].models["RIDGE"]
+    assert former.worst == pytest.approx(now.worst)
+    assert former.bounds == pytest.approx(now.bounds)
 
 
 def test_what_the_model_does_not_use_makes_nothing_at_least(file: model_file.ModelFile) -> None:
