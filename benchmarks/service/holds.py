@@ -27,6 +27,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import grpc
 
 from benchmarks.service.echo_server import EchoServer
@@ -86,7 +87,7 @@ class WatchedServer(ServerProcess):
         return found
 
 
-def requests(agents: Agents, channel: grpc.aio.Channel, apps: int) -> dict[str, Call]:
+def requests(agents: Agents, channel: grpc.aio.Channel, http: str, apps: int) -> dict[str, Call]:
     """The largest of each kind."""
     predictor = predictor_pb2_grpc.PredictorStub(channel)  # type: ignore[no-untyped-call]
     fleet = fleet_pb2_grpc.FleetStub(channel)  # type: ignore[no-untyped-call]
@@ -121,6 +122,11 @@ def requests(agents: Agents, channel: grpc.aio.Channel, apps: int) -> dict[str, 
 
     each = agents._report(0, 1).ByteSize()
 
+    async def get(path: str) -> None:
+        async with aiohttp.ClientSession() as session, session.get(f"http://{http}{path}") as said:
+            said.raise_for_status()
+            await said.read()
+
     return {
         "rank_10": rank(limit=10),
         "rank_all": rank(limit=len(nodes)),
@@ -143,6 +149,9 @@ def requests(agents: Agents, channel: grpc.aio.Channel, apps: int) -> dict[str, 
         "list_applications": lambda: profiles.ListApplications(
             profiles_pb2.ListApplicationsRequest()
         ),
+        "metrics": lambda: get("/metrics"),
+        "watcher": lambda: get("/watcher"),
+        "watcher_host": lambda: get(f"/watcher?host={agents.facts[0].name}"),
         "report": lambda: agents.report(0, int(0.9 * _MESSAGE_BYTES / each)),
     }
 
@@ -177,13 +186,15 @@ async def measure(
             await server.longest()
             await asyncio.sleep(options.quiet)
             found["quiet"] = _told([await server.longest()], 0.0)
-            for kind, ask in requests(agents, channel, options.apps).items():
+            for kind, ask in requests(agents, channel, server.http, options.apps).items():
                 steps, begun = [], time.perf_counter()
                 for _ in range(options.times):
                     try:
                         await asyncio.wait_for(ask(), 300.0)
                     except grpc.aio.AioRpcError as error:
                         raise SystemExit(f"{kind}: {error.code().name} {error.details()}") from None
+                    except aiohttp.ClientError as error:
+                        raise SystemExit(f"{kind}: {error}") from None
                     steps.append(await server.longest())
                 found[kind] = _told(steps, (time.perf_counter() - begun) / options.times)
                 print(f"{kind}: {found[kind]}", file=sys.stderr)

@@ -121,8 +121,7 @@ def make_http(
             found = [read[host]]
             return json_answer(load_watcher.document(found, time.time(), WINDOW_S))
         if written is None or written[0] is not loads:
-            document = load_watcher.document(loads, time.time(), WINDOW_S)
-            written = (loads, await asyncio.to_thread(json_bytes, document))
+            written = (loads, await asyncio.to_thread(_watched, loads))
         return web.Response(body=written[1], content_type="application/json")
 
     async def openapi_json(request: web.Request) -> web.Response:
@@ -250,3 +249,7 @@ def _certificate(request: web.Request) -> bytes | None:
     tls = None if transport is None else transport.get_extra_info("ssl_object")
     shown = None if tls is None else tls.getpeercert(binary_form=True)
     return shown if isinstance(shown, bytes) else None
+
+
+def _watched(loads: Sequence[NodeLoad]) -> bytes:
+    return json_bytes(load_watcher.document(loads, time.time(), WINDOW_S))
