@@ -280,10 +280,12 @@ class Bridge:
         """Raises KongmingError where Slurm is away; a job that cannot be changed is skipped."""
         changes_left = self._settings.pending.most_changes
         for job in self._slurm.pending_jobs():
-            names = self._exclusions(job)
+            own = _own(job)
+            places = None if own is None else self._divided(job, own)
+            names = None if own is None else self._exclusions(job, own, places)
             if names is not None and frozenset(names) == job.excluded:
                 names = None
-            least = self._time_min(job, nodes)
+            least = self._time_min(job, nodes, places)
             if least and not job.time_min and wants_no_time(self._slurm.comment(job.array)):
                 least = None
             if names is None and least is None:
@@ -303,23 +305,26 @@ class Bridge:
                 _log.debug("%s", error)
         return True
 
-    def _exclusions(self, job: PendingJob) -> tuple[str, ...] | None:
-        """All nodes that the job must not get; None to leave it as it is."""
-        try:
-            own = tuple(expand(job.note.own))
-        except KongmingError:
+    def _divided(self, job: PendingJob, own: Sequence[str]) -> policy.Division | None:
+        if self._rankings is None:
             return None
-        if self._rankings is None or self._is_overdue(job):
-            return own
-        slow = policy.exclusions(self._rankings, job.note, job.partitions, own)
-        return own if slow is None else tuple(dict.fromkeys((*own, *slow)))
+        return policy.divided(self._rankings, job.note, job.partitions, own)
+
+    def _exclusions(
+        self, job: PendingJob, own: Sequence[str], places: policy.Division | None
+    ) -> tuple[str, ...]:
+        """All nodes that the job must not get."""
+        slow = () if places is None or self._is_overdue(job) else places.names
+        return tuple(dict.fromkeys((*own, *slow)))
 
     def _is_overdue(self, job: PendingJob) -> bool:
         """Whether it has waited so long that it may have any node."""
         longest_s = self._settings.pending.longest_s
         return bool(longest_s) and job.waited_s > longest_s
 
-    def _time_min(self, job: PendingJob, nodes: SlurmNodes) -> int | None:
+    def _time_min(
+        self, job: PendingJob, nodes: SlurmNodes, places: policy.Division | None
+    ) -> int | None:
         """The --time-min to set, 0 for none; None to leave the job as it is."""
         if not job.note.limit_min or job.limit_min != job.note.limit_min:
             # Its user has changed the limit since.
@@ -331,15 +336,10 @@ class Bridge:
         longest = [nodes.longest_min.get(name, math.inf) for name in job.partitions]
         if rankings is None or seconds is None or min(longest) < job.limit_min:
             return time_limits.changed_time_min(job.time_min, None)
-        try:
-            own = expand(job.note.own)
-        except KongmingError:
-            return None
-        places = policy.divided(rankings, job.note, job.partitions, own)
         if places is None:
             return None
-        excluded, remaining = places
-        possible = [*excluded, *remaining] if self._is_overdue(job) else remaining
+        overdue = self._is_overdue(job)
+        possible = [*places.excluded, *places.remaining] if overdue else places.remaining
         new = time_limits.time_min([seconds[place] for place in possible], job.limit_min)
         return time_limits.changed_time_min(job.time_min, new)
 
@@ -408,6 +408,14 @@ def slowdowns(
         if node.name in alone:
             by_name[node.name] = NEVER if over else node.slowdown.median
     return _in_order(by_name, names)
+
+
+def _own(job: PendingJob) -> tuple[str, ...] | None:
+    """The nodes that its user excludes; None where these cannot be read."""
+    try:
+        return tuple(expand(job.note.own))
+    except KongmingError:
+        return None
 
 
 def _general_slowdowns(reports: Sequence[NodeReport], names: Sequence[str]) -> dict[str, float]:

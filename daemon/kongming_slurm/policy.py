@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from kongming_slurm.ranking_file import RankingFile
 from kongming_slurm.tags import Note
@@ -46,23 +47,23 @@ def excluded(
     return frozenset(place for _, place in over[first:])
 
 
-def exclusions(
-    rankings: RankingFile, note: Note, partitions: Iterable[str], own: Iterable[str]
-) -> tuple[str, ...] | None:
-    """Names of the nodes to exclude for a pending job, in the order of the rankings.
+class Division(NamedTuple):
+    """The places to exclude for a pending job, with their ``names``, and the ``remaining`` ones,
+    which it may get; all in the order of the rankings."""
 
-    None where the application or a partition is not known any more, or too few nodes could serve
-    the job.
-    """
-    places = divided(rankings, note, partitions, own)
-    return None if places is None else tuple(rankings.nodes[place] for place in places[0])
+    names: tuple[str, ...]
+    excluded: list[int]
+    remaining: list[int]
 
 
 def divided(
     rankings: RankingFile, note: Note, partitions: Iterable[str], own: Iterable[str]
-) -> tuple[list[int], list[int]] | None:
-    """The places to exclude for a pending job, and those that it may get, both ascending; None as
-    ``exclusions`` says."""
+) -> Division | None:
+    """Divide the places that could serve a pending job.
+
+    None where the application or a partition is not known any more, or too few nodes could serve
+    the job.
+    """
     slowdowns = rankings.apps.get(note.app)
     if slowdowns is None:
         return None
@@ -88,7 +89,8 @@ def divided(
         # The job needs enough places in each of its partitions.
         excluded_places |= slow_places
         kept_places |= set(places) - slow_places
-    return sorted(excluded_places - kept_places), sorted(kept_places)
+    over = sorted(excluded_places - kept_places)
+    return Division(tuple(rankings.nodes[place] for place in over), over, sorted(kept_places))
 
 
 def weight(current: int, slowdown: float | None, *, span: int, step: float) -> int:

@@ -248,9 +248,9 @@ def test_pending_jobs_get_the_exclusions_of_new_jobs(
     assert note is not None
     own = expand(note.own)
     partitions = str(job["partition"]).split(",")
-    pending = policy.exclusions(file, note, partitions, own)
+    pending = policy.divided(file, note, partitions, own)
     assert pending is not None
-    assert set(expand(submitted.excluded or "")) == {*own, *pending}
+    assert set(expand(submitted.excluded or "")) == {*own, *pending.names}
 
 
 @given(st.text(st.sampled_from("kongming:app=xz,limit1.20 \t,=+-_/é"), max_size=60))

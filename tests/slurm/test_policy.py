@@ -100,7 +100,8 @@ def note(**changed: object) -> Note:
 def test_exclusions_of_a_pending_job(
     job_note: Note, partitions: list[str], own: list[str], expected: tuple[str, ...] | None
 ) -> None:
-    assert policy.exclusions(rankings(), job_note, partitions, own) == expected
+    division = policy.divided(rankings(), job_note, partitions, own)
+    assert (division and division.names) == expected
 
 
 @given(
