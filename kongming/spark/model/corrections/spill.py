@@ -8,7 +8,7 @@ tasks' lengths over their spilled bytes within each stage, with the bytes that t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -38,6 +38,7 @@ class Spill:
     workload: Workload
     memory: Memory
     second_per_byte: float
+    _latest: dict[Change, list[Floats]] = field(default_factory=dict, init=False, repr=False)
 
     name = "spill"
 
@@ -51,14 +52,14 @@ class Spill:
         if not self.second_per_byte or self._same(change):
             return lengths
         corrected = []
-        for stage, own in zip(self.workload.stages, lengths, strict=True):
-            more = self._more(stage, change)
+        for more, own in zip(self._more(change), lengths, strict=True):
             if not more.any():
                 corrected.append(own)
                 continue
-            if len(more) != len(own):  # cut into another number of tasks
-                more = np.full(len(own), float(more.sum()) / max(len(own), 1))
-            seconds = own + self.second_per_byte * more
+            same_tasks = len(more) == len(own)  # else cut into another number of tasks
+            seconds = own + self.second_per_byte * (
+                more if same_tasks else more.sum() / max(len(own), 1)
+            )
             corrected.append(np.maximum(seconds, np.minimum(own, LEAST_LEFT * own)))
         return corrected
 
@@ -66,7 +67,7 @@ class Spill:
         """Return a sentence on tasks that spill at the asked size and did not, or less."""
         if self._same(change):
             return []
-        more = [self._more(stage, change) for stage in self.workload.stages]
+        more = self._more(change)
         tasks = sum(int((own > 0.0).sum()) for own in more)
         if not tasks:
             return []
@@ -81,20 +82,27 @@ class Spill:
 
     def remarks(self, change: Change) -> list[str]:
         remarks = self.cliffs(change)
-        if not self._same(change) and not self.second_per_byte:
-            more = [self._more(stage, change) for stage in self.workload.stages]
-            if any((own < 0.0).any() for own in more):
-                remarks.append(
-                    "tasks spill less here: they may be faster, by how much the log does not tell"
-                )
+        if self._same(change) or self.second_per_byte:
+            return remarks
+        if any((own < 0.0).any() for own in self._more(change)):
+            remarks.append(
+                "tasks spill less here: they may be faster, by how much the log does not tell"
+            )
         return remarks
 
     def _same(self, change: Change) -> bool:
         before, after = self.room(change.recorded), self.room(change.asked)
         return not before or abs(after - before) < 1e-9 * before
 
-    def _more(self, stage: StageWork, change: Change) -> Floats:
-        """(n,) bytes that each task spills more at the asked size than as recorded."""
+    def _more(self, change: Change) -> list[Floats]:
+        """(n,) bytes of each stage that its tasks spill more at the asked size than as recorded."""
+        if change not in self._latest:
+            # All questions on one size come one after the other.
+            self._latest.clear()
+            self._latest[change] = [self._of(stage, change) for stage in self.workload.stages]
+        return self._latest[change]
+
+    def _of(self, stage: StageWork, change: Change) -> Floats:
         spilled = stage.tasks["memory_spill_bytes"].astype(np.float64)
         needed = stage.tasks["peak_execution_bytes"].astype(np.float64) + spilled
         before, after = self.room(change.recorded), self.room(change.asked)
