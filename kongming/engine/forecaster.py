@@ -22,7 +22,7 @@ from kongming.engine.scoring import Served
 from kongming.engine.state import World
 from kongming.learning.awake import together
 from kongming.learning.estimate import Asked, runtime_of
-from kongming.records.answers import Forecast, ResidentImpact
+from kongming.records.answers import OUT_OF_SERVICE, Forecast, ResidentImpact
 from kongming.records.errors import (
     CannotAnswerError,
     InputError,
@@ -327,7 +327,7 @@ class Forecaster:
         slots = self._world.slots
         warnings = forecast.warnings
         state, reason = self._world.nodes.state(found.view, now)
-        if state in ("silent", "suspect"):
+        if state in OUT_OF_SERVICE:
             warnings = (*warnings, f"The node is {state}: {reason}")
         if age is None:
             notes = (*forecast.notes, "No live fingerprint: predicted from the idle reference.")

@@ -7,15 +7,13 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from kongming.records.answers import NodeReport, RankedNode
+from kongming.records.answers import OUT_OF_SERVICE, NodeReport, RankedNode
 
 NodeOf = Mapping[str, str] | Callable[[str], str | None]
 """The node's name at the server by the framework's id, name or host name of a member."""
 
 RESOURCE = "kongming:"
 """A custom resource of this prefix names the node, as ``kongming:n1``."""
-
-_NO_SERVICE = ("silent", "suspect")
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +107,7 @@ def _names(member: Member, node_of: NodeOf | None) -> Iterable[str]:
 
 def _ids(reports: Sequence[NodeReport]) -> dict[str, str | None]:
     """Node ids by name, by id and by the first part of a name; None where several are meant."""
-    in_service = [report.facts for report in reports if report.state not in _NO_SERVICE]
+    in_service = [report.facts for report in reports if report.state not in OUT_OF_SERVICE]
     exact: dict[str, str | None] = {}
     short: dict[str, str | None] = {}
     for facts in in_service:

@@ -24,6 +24,9 @@ NodeState = Literal["ready", "unreferenced", "silent", "suspect", "stored"]
 is slow on it cannot be told, or only over like nodes. silent: no report within the timeout.
 suspect: it reported implausible values. stored: no agent is known, only stored measurements."""
 
+OUT_OF_SERVICE: tuple[NodeState, ...] = ("silent", "suspect")
+"""States in which nothing is to be placed on a node, and what is known of it may be wrong."""
+
 
 class Answer:
     """A record with a JSON form."""

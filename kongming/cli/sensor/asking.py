@@ -12,6 +12,7 @@ import click
 
 from kongming.cli.durations import DURATION
 from kongming.doors.node_figures import NodeFigures, attribute, figures
+from kongming.records.answers import OUT_OF_SERVICE
 from kongming.records.errors import CannotAnswerError, InputError, UnknownNameError
 from kongming.records.questions import RankQuestion
 
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from kongming.records.answers import RankedNode
     from kongming.rpc.protocol import Oracle
 
-_GONE = ("silent", "suspect")
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -91,7 +91,7 @@ def ask(service: Oracle, asked: Asked) -> NodeFigures:
         names = {one.facts.name for one in nodes}
         raise UnknownNameError("node", asked.node, names, hint="List them: kongming nodes")
     # A machine that was set up anew has an id of its own next to the silent one of its name.
-    report = min(found, key=lambda one: (one.facts.id != asked.node, one.state in _GONE))
+    report = min(found, key=lambda one: (one.facts.id != asked.node, one.state in OUT_OF_SERVICE))
     apps = {app: _ranked(service, app, report.facts.id) for app in asked.apps}
     return figures(report, apps, time.time(), asked.max_age_s)
 
