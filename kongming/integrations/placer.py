@@ -16,9 +16,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from itertools import islice
-from pathlib import Path
 from threading import Lock
-from typing import Any, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 from kongming.backoff import Backoff
 from kongming.integrations.owner import new_id
@@ -34,7 +33,7 @@ from kongming.records.errors import (
     UnknownNameError,
 )
 from kongming.records.questions import RankQuestion
-from kongming.rpc.channel import Connection, read_token
+from kongming.rpc.channel import Connection, connection_from_settings
 from kongming.rpc.client import RemoteService
 
 _log = logging.getLogger("kongming.integrations")
@@ -297,6 +296,16 @@ class Placer(ABC):
         return answer
 
 
+class _Server(NamedTuple):
+    """As the section ``server`` of a program's settings."""
+
+    address: str
+    ca: str
+    cert: str
+    key: str
+    token_file: str
+
+
 def _connection(
     server: str | Connection | None, token: str | None, timeout_s: float
 ) -> Connection | None:
@@ -306,19 +315,8 @@ def _connection(
     target = server or os.environ.get("KONGMING_SERVER")
     if not target:
         return None
-
-    def file(name: str) -> Path | None:
-        path = os.environ.get(f"KONGMING_{name}")
-        return Path(path) if path else None
-
-    token_file = file("TOKEN_FILE")
-    if token is None and token_file is not None:
-        token = read_token(token_file)
-    return Connection(
-        target,
-        ca=file("CA"),
-        cert=file("CERT"),
-        key=file("KEY"),
-        token=token,
-        timeout_s=timeout_s,
-    )
+    files = {
+        name: os.environ.get(f"KONGMING_{name.upper()}", "")
+        for name in ("ca", "cert", "key", "token_file")
+    }
+    return connection_from_settings(_Server(target, **files), timeout_s, token)

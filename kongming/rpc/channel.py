@@ -133,8 +133,10 @@ class ServerSettings(Protocol):
     def token_file(self) -> str: ...
 
 
-def connection_from_settings(settings: ServerSettings, timeout_s: float) -> Connection:
-    """Read the token; the other files are read when the connection is opened.
+def connection_from_settings(
+    settings: ServerSettings, timeout_s: float, token: str | None = None
+) -> Connection:
+    """Read the token, unless one is given; the other files are read when the connection is opened.
 
     Raises:
         InputError: a setting or the file of the token cannot be used.
@@ -149,7 +151,7 @@ def connection_from_settings(settings: ServerSettings, timeout_s: float) -> Conn
         ca=path(settings.ca),
         cert=path(settings.cert),
         key=path(settings.key),
-        token=None if token_file is None else read_token(token_file),
+        token=read_token(token_file) if token is None and token_file is not None else token,
         timeout_s=timeout_s,
     )
 
