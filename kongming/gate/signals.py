@@ -11,7 +11,7 @@ from typing import Any
 
 from kongming.gate.processes import TICKS_PER_S, Process, competing, own_ticks, processes
 from kongming.probes.cgroups import read_int, read_text
-from kongming.probes.passive import Snapshot, difference, snapshot
+from kongming.probes.passive import CpuTicks, Snapshot, cpu_ticks, difference, snapshot
 from kongming.records import moments
 
 _SYSTEM = Path("/")
@@ -21,14 +21,13 @@ NAMED = 3
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """The machine's counters at one moment. ``busy`` are the ticks of each CPU in which something
-    ran, ``stolen`` those that the hypervisor took; ``overheated`` counts thermal throttling."""
+    """The machine's counters at one moment. ``ticks`` are those of each CPU; ``overheated`` counts
+    thermal throttling."""
 
     at: str
     unix_s: float
     passive: Snapshot
-    busy: Mapping[int, int]
-    stolen: Mapping[int, int]
+    ticks: Mapping[int, CpuTicks]
     overheated: int | None
     hz: Mapping[int, float]
     uptime_s: float
@@ -88,16 +87,7 @@ class Signals:
 
 def state(root: Path = _SYSTEM) -> State:
     """Read the machine whose /proc and /sys are under ``root``."""
-    busy: dict[int, int] = {}
-    stolen: dict[int, int] = {}
-    for line in (read_text(root / "proc/stat") or "").splitlines():
-        key, *fields = line.split()
-        if key.startswith("cpu") and key != "cpu":
-            ticks = [int(field) for field in fields[:8]]
-            ticks += [0] * (8 - len(ticks))
-            # user, nice, system, irq, softirq: without idle, iowait and steal.
-            busy[int(key[3:])] = sum(ticks[:3]) + ticks[5] + ticks[6]
-            stolen[int(key[3:])] = ticks[7]
+    ticks = cpu_ticks(root)
     overheated = [
         count
         for path in (root / "sys/devices/system/cpu").glob("cpu[0-9]*/thermal_throttle")
@@ -105,7 +95,7 @@ def state(root: Path = _SYSTEM) -> State:
     ]
     hz = {
         cpu: khz * 1000.0
-        for cpu in busy
+        for cpu in ticks
         if (khz := read_int(root / f"sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_cur_freq"))
     }
     uptime = (read_text(root / "proc/uptime") or "0").split()[0]
@@ -113,8 +103,7 @@ def state(root: Path = _SYSTEM) -> State:
         at=moments.now(),
         unix_s=time.time(),
         passive=snapshot(root),
-        busy=busy,
-        stolen=stolen,
+        ticks=ticks,
         overheated=sum(overheated) if overheated else None,
         hz=hz,
         uptime_s=float(uptime),
@@ -130,8 +119,13 @@ def between(before: State, after: State, cpus: Collection[int], pid: int | None 
     if seconds <= 0.0:
         return Signals(before.at, 0.0, len(cpus))
     ticks = seconds * TICKS_PER_S
-    used = {cpu: after.busy[cpu] - before.busy[cpu] for cpu in cpus if cpu in before.busy}
-    taken = {cpu: after.stolen[cpu] - before.stolen[cpu] for cpu in used}
+    # A CPU may have been switched on or off meanwhile.
+    used = {
+        cpu: after.ticks[cpu].busy - before.ticks[cpu].busy
+        for cpu in cpus
+        if cpu in before.ticks and cpu in after.ticks
+    }
+    taken = [after.ticks[cpu].stolen - before.ticks[cpu].stolen for cpu in used]
     others = None
     if pid in after.processes and used:
         ours = own_ticks(after.processes, pid) - own_ticks(before.processes, pid)
@@ -154,7 +148,7 @@ def between(before: State, after: State, cpus: Collection[int], pid: int | None 
         since=before.at,
         seconds=seconds,
         cpus=len(used),
-        steal=sum(taken.values()) / (ticks * len(used)) if used else None,
+        steal=sum(taken) / (ticks * len(used)) if used else None,
         others=others,
         seen=seen,
         throttled=None if throttled is None else throttled / seconds,

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from kongming.probes.cgroups import cgroup_facts, read_int, read_text
+from kongming.probes.passive import cpu_ticks
 from kongming.probes.topology import known_siblings
 from kongming.records.errors import InputError
 from kongming.records.fingerprint import NodeFacts
@@ -171,9 +172,7 @@ def _online(root: Path) -> tuple[int, ...]:
     text = read_text(root / "sys/devices/system/cpu/online")
     if text:
         return parse_cpu_list(text)
-    stat = (read_text(root / "proc/stat") or "").splitlines()
-    cpus = [line.split()[0][3:] for line in stat if line.startswith("cpu")]
-    return tuple(sorted(int(cpu) for cpu in cpus if cpu)) or (0,)
+    return tuple(sorted(cpu_ticks(root))) or (0,)
 
 
 def _core(root: Path, cpu: int) -> int:

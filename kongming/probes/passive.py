@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +25,26 @@ class Snapshot:
     monotonic_s: float
     counters: Mapping[str, float]
     levels: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class CpuTicks:
+    """Ticks since boot in which a CPU ran something, waited for I/O, or was taken away by the
+    hypervisor, and all of them."""
+
+    busy: int
+    iowait: int
+    stolen: int
+    total: int
+
+
+def cpu_ticks(root: Path = _SYSTEM) -> dict[int, CpuTicks]:
+    """The ticks of each logical CPU that is online."""
+    return {
+        int(name[3:]): _ticks(values)
+        for name, *values in map(str.split, (read_text(root / "proc/stat") or "").splitlines())
+        if name.startswith("cpu") and name[3:].isdigit()
+    }
 
 
 def snapshot(root: Path = _SYSTEM) -> Snapshot:
@@ -105,17 +125,23 @@ def _pressure(root: Path, resource: str) -> dict[str, float]:
     return stalled_us
 
 
+def _ticks(values: Sequence[str]) -> CpuTicks:
+    # Guest time is already included in user and nice; older kernels have fewer fields.
+    user, nice, system, idle, iowait, irq, softirq, stolen = (*map(int, values[:8]), *[0] * 8)[:8]
+    busy = user + nice + system + irq + softirq
+    return CpuTicks(busy, iowait, stolen, busy + idle + iowait + stolen)
+
+
 def _stat(root: Path, counters: dict[str, float], levels: dict[str, float]) -> None:
     for line in (read_text(root / "proc/stat") or "").splitlines():
         key, *values = line.split()
         if key == "cpu":
-            # Guest time is already included in user and nice.
-            ticks = [float(value) for value in values[:8]]
-            idle, iowait = ticks[3], ticks[4]
-            counters["ticks_total"] = sum(ticks)
-            counters["ticks_iowait"] = iowait
-            counters["ticks_steal"] = ticks[7] if len(ticks) > 7 else 0.0
-            counters["ticks_cpu_busy"] = sum(ticks) - idle - iowait
+            ticks = _ticks(values)
+            counters["ticks_total"] = ticks.total
+            counters["ticks_iowait"] = ticks.iowait
+            counters["ticks_steal"] = ticks.stolen
+            # Steal time counts as busy, since it is not available.
+            counters["ticks_cpu_busy"] = ticks.busy + ticks.stolen
         elif key == "ctxt":
             counters["context_switches"] = float(values[0])
         elif key == "procs_running":

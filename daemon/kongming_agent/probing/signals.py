@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kongming.probes.cgroups import membership, read_text
-from kongming.probes.passive import Snapshot, difference, snapshot
+from kongming.probes.passive import CpuTicks, Snapshot, cpu_ticks, difference, snapshot
 
 _SYSTEM = Path("/")
 _MOST_GROUPS = 32
@@ -19,14 +19,6 @@ _MOST_DEVICES = 64
 _SECTOR_BYTES = 512
 _LEAST_FREE_BYTES = 2 << 30
 _LEAST_FREE_SHARE = 0.10
-
-
-@dataclass(frozen=True, slots=True)
-class CpuTicks:
-    """Busy and all ticks of one logical CPU since boot."""
-
-    busy: float
-    total: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +77,7 @@ def sample(root: Path = _SYSTEM) -> Sample:
     return Sample(
         at=time.monotonic(),
         system=snapshot(root),
-        cpus=_cpus(root),
+        cpus=cpu_ticks(root),
         devices=_devices(root),
         groups=_groups(root),
         oom_kills=_oom_kills(root),
@@ -100,8 +92,12 @@ def between(before: Sample, after: Sample) -> Signals:
     cpus = {}
     for cpu, now in after.cpus.items():
         then = before.cpus.get(cpu)
-        if then is not None and now.total > then.total and now.busy >= then.busy:
-            cpus[cpu] = min(1.0, (now.busy - then.busy) / (now.total - then.total))
+        if then is None or now.total <= then.total:
+            continue
+        # Steal time counts as busy, since it is not available.
+        busy = now.busy + now.stolen - then.busy - then.stolen
+        if busy >= 0:
+            cpus[cpu] = min(1.0, busy / (now.total - then.total))
     kills = 0.0
     if before.oom_kills is not None and after.oom_kills is not None:
         kills = max(0.0, after.oom_kills - before.oom_kills)
@@ -204,19 +200,6 @@ def disk_room(folder: Path) -> tuple[float | None, float | None]:
 def idlest(cpus: tuple[int, ...], busy: Mapping[int, float]) -> int:
     """Return the least busy of ``cpus``, the first among equals; unknown ones count as idle."""
     return min(cpus, key=lambda cpu: (round(busy.get(cpu, 0.0), 2), cpu))
-
-
-def _cpus(root: Path) -> dict[int, CpuTicks]:
-    found = {}
-    for line in (read_text(root / "proc/stat") or "").splitlines():
-        name, *values = line.split()
-        if not name.startswith("cpu"):
-            break
-        if name != "cpu" and name[3:].isdigit() and len(values) >= 5:
-            ticks = [float(value) for value in values[:8]]
-            # Steal time counts as busy, since it is not available.
-            found[int(name[3:])] = CpuTicks(sum(ticks) - ticks[3] - ticks[4], sum(ticks))
-    return found
 
 
 def _devices(root: Path) -> dict[str, Device]:
