@@ -111,6 +111,8 @@ def _run(python: str, words: list[str], folder: Path, settings: Mapping[str, str
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_LOCAL_HOSTNAME": "localhost",
         "SPARK_USER": "user",
+        # A JVM that is killed leaves its native libraries there.
+        "JAVA_TOOL_OPTIONS": f"-Djava.io.tmpdir={folder}",
     }
     # Where it is set for another Spark.
     environment.pop("SPARK_HOME", None)
