@@ -72,6 +72,11 @@ def test_what_it_cannot_do_is_said(kongming: Kongming, tmp_path: Path) -> None:
     hung = kongming("audit", "gate", "--command", later, "--budget", "1s")
     assert hung.returncode == 1
     assert "within 1 s" in hung.stderr
+    empty = kongming("audit", "gate", "--command", " ", "--json")
+    assert empty.returncode == 2
+    error = json.loads(empty.stdout)["error"]
+    assert error["message"] == "--command: has no program. Found ' '. Allowed: a shell line."
+    assert "Leave it out" in error["hint"]
 
 
 def test_one_measurement_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -95,7 +95,16 @@ def command(
     """
     from kongming.gate.noise import Goal
     from kongming.gate.session import Settings, ask
+    from kongming.records.errors import InputError
 
+    if line is not None and not line.strip():
+        raise InputError(
+            "has no program.",
+            field="--command",
+            found=line,
+            allowed="a shell line",
+            hint="Leave it out to measure the surrogates alone.",
+        )
     settings = Settings(Goal(effect, false_positives, power), line, budget, cpu, most)
     if as_json:
         answer = ask(settings)
