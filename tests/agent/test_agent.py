@@ -25,6 +25,7 @@ from tests import warm_start
 from tests.agent.conftest import FAST, Agent, agent_command, log_of, wait_until
 from tests.agent.fleet import Fleet
 from tests.agent.spooled import record_of
+from tests.ports import free_port
 
 APPS = """
 [apps.nap]
@@ -117,8 +118,7 @@ def test_it_probes_reports_serves_metrics_and_ends_in_order(
     fleet: tuple[Fleet, str], agent_process: Agent, tmp_path: Path
 ) -> None:
     servicer, address = fleet
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     text = tmp_path / "textfile" / "kongming.prom"
     settings = FAST + f"[metrics]\ntextfile = '{text}'\ntextfile_s = 0.3\n"
     process = agent_process(

@@ -8,7 +8,6 @@ import itertools
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -27,6 +26,7 @@ from kongming.rpc.v1 import assignments_pb2, predictor_pb2, predictor_pb2_grpc
 from tests import builders, warm_start
 from tests.agent.conftest import FAST, ROOT
 from tests.kubernetes import clusters
+from tests.ports import free_port
 from tests.server.credentials import Shows, code_of
 from tests.server.fleet import FakeAgent, moment
 from tests.server.process import ServerProcess, eventually
@@ -165,7 +165,7 @@ def _agent(folder: Path, server: ServerProcess, token: Path, undo: ExitStack) ->
     fake.chmod(0o755)
     config = folder / "agent.toml"
     config.write_text(FAST.replace("period_s = 0.3", "period_s = 2.0"))
-    address = _free_address()
+    address = f"127.0.0.1:{free_port()}"
     _start(
         folder,
         undo,
@@ -178,7 +178,7 @@ def _agent(folder: Path, server: ServerProcess, token: Path, undo: ExitStack) ->
 
 
 def _extender(folder: Path, server: ServerProcess, token: Path, undo: ExitStack) -> str:
-    address = _free_address()
+    address = f"127.0.0.1:{free_port()}"
     _start(
         folder,
         undo,
@@ -201,7 +201,7 @@ def _prometheus(folder: Path, targets: Mapping[str, str], token: Path, undo: Exi
             del job["tls_config"]
     file = folder / "prometheus.yml"
     file.write_text(yaml.safe_dump(config))
-    address = _free_address()
+    address = f"127.0.0.1:{free_port()}"
     with (folder / "prometheus.log").open("w") as log:
         process = subprocess.Popen(
             [
@@ -247,12 +247,6 @@ def _evaluated(prometheus: Prometheus) -> bool:
     )
     rising = "rate(kongming_extender_failed_open_total[5s]) > 0"
     return all(prometheus.query(one) for one in (*wanted, rising))
-
-
-def _free_address() -> str:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{taken.getsockname()[1]}"
 
 
 def _start(

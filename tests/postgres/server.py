@@ -13,12 +13,13 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
+
+from tests.ports import free_port
 
 START_S = 100.0
 
@@ -76,7 +77,7 @@ class PostgresServer:
         # Not below pytest's own folder, which the other user may not enter.
         self.folder = Path(tempfile.mkdtemp(prefix="kongming-postgres-"))
         os.chown(self.folder, self._user.pw_uid, self._user.pw_gid)
-        self.port = _free_port()
+        self.port = free_port()
         made = subprocess.run(
             self._command(
                 "initdb",
@@ -165,13 +166,6 @@ class PostgresServer:
     def remove(self) -> None:
         self.stop(signal.SIGQUIT)
         shutil.rmtree(self.folder, ignore_errors=True)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def started(*, durable: bool = False) -> PostgresServer | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import socket
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ import pytest
 from kongming.profiling.appfile import KEYS, load
 from kongming.profiling.runs.runner import open_runner
 from tests.conftest import Kongming
+from tests.ports import free_port
 
 
 def test_it_writes_an_example_and_does_not_overwrite(kongming: Kongming, tmp_path: Path) -> None:
@@ -69,9 +69,3 @@ def test_its_applications_work(kongming: Kongming, tmp_path: Path, name: str) ->
         outcome = runner.run((0,))
     assert outcome.error is None
     assert outcome.metric
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
