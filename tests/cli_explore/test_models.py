@@ -10,8 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from kongming.cli.explore import options
+from kongming.cli.explore.report import MODEL_WORDS, POLICY_WORDS
 from kongming.explore import Space
+from kongming.explore.learners import LEARNERS
 from kongming.explore.model_file import KIND
+from kongming.explore.profiler import POLICIES
 from tests.conftest import Kongming
 
 SPACE = """
@@ -55,6 +59,11 @@ def answer(kongming: Kongming, *args: str | Path, status: int = 0) -> dict[str, 
     return document
 
 
+def test_every_name_has_its_words() -> None:
+    assert {*MODEL_WORDS} == {*LEARNERS} == {*options.MODELS} - {"auto", "paper"}
+    assert {*POLICY_WORDS} == {*options.POLICIES} == {*POLICIES}
+
+
 AT = "nodes=4,mem=8,codec=gz,level=3,fast=true"
 
 
@@ -72,6 +81,10 @@ def test_fit_predict_show_plot(kongming: Kongming, runs: Path, tmp_path: Path) -
     again = answer(kongming, "predict", "m.json", "--at", AT)
     for name, value in again["predictions"][0].items():
         assert value == (first[name] if name == "at" else pytest.approx(first[name]))
+    told = " ".join(kongming("explore", "show", "m.json").stdout.split())
+    assert "40 runs of seconds; model: least squares" in told
+    assert "points those that remove most of the error" in told
+    assert "_" not in told
     shown = answer(kongming, "show", "m.json")
     shares = shown["importances"]
     assert set(shares) == {"nodes", "mem", "codec", "level", "fast"}

@@ -137,6 +137,8 @@ def command(
 
 
 def _show(document: dict[str, Any], repeats: int) -> None:
+    from kongming.cli.explore.report import MODEL_WORDS
+
     columns = ("policy", "MSE", "MAE", "error", "unseen", "coverage", "cost", "failed", "model")
     rows = [
         (
@@ -148,7 +150,7 @@ def _show(document: dict[str, Any], repeats: int) -> None:
             None if seen["coverage"] is None else f"{100 * seen['coverage']:.0f} %",
             _number(seen["cost"]),
             _number(seen["failed_runs"]),
-            next(iter(seen["models"])),
+            MODEL_WORDS[next(iter(seen["models"]))],
         )
         for policy, seen in document["policies"].items()
     ]

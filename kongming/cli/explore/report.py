@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from kongming.cli import output
@@ -10,29 +10,58 @@ from kongming.cli import output
 if TYPE_CHECKING:
     from kongming.explore.model_file import ExploreModel
 
+MODEL_WORDS = {
+    "tree": "tree",
+    "lines": "least squares",
+    "bagged_lines": "bagged lines",
+    "perceptrons": "perceptrons",
+    "pairs": "pairwise terms",
+    "gaussian_process": "Gaussian process",
+    "forest": "forest",
+    "boosting": "boosting",
+}
+"""What docs/explore.md calls the kinds of models."""
+
+POLICY_WORDS = {
+    "auto": "those that remove most of the error over the whole space",
+    "dta": "by a tree: leaves whose lines err, or that are large, get more",
+    "actl": "the most uncertain first",
+    "panic": "corners, then midpoints of the two runs that differ most",
+    "uni": "uniform draws",
+}
+
 
 def print_report(model: ExploreModel, report: Mapping[str, Any]) -> None:
     """Print the runs, the kind of model and its errors, one fact a line."""
     console = output.console()
-    console.print(
-        f"{report['runs']} runs, {model.target}: model {model.profiler.model_name}", markup=False
+    kind = MODEL_WORDS[model.profiler.model_name]
+    console.print(f"{report['runs']} runs of {model.target}; model: {kind}", markup=False)
+    console.print(output.table(("fact", "value"), list(_facts(report))))
+
+
+def _facts(report: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    yield "failed", f"{report['failed']} runs"
+    if report["pending"]:
+        yield "without a value yet", f"{report['pending']} runs"
+    budget, spent, unit = report["budget"], report["spent"], report["budget_in"]
+    yield "spent", f"{spent:.4g} of a budget of {budget:.4g} ({unit})"
+    if report["stopped"]:
+        yield "stopped", "before the budget was spent"
+    yield "points", POLICY_WORDS[report["policy"]]
+    if report["metric"] != "value":
+        yield "points chosen for", report["metric"]
+    yield "fitted to", "logarithms" if report["log_target"] else "plain values"
+    error = report["error"]
+    yield "error of left-out runs", _of(error["rmse"], error["mre_pct"])
+    yield "noise floor", _of(error["noise_rmse"], error["noise_pct"])
+    kinds = sorted(error["of_learners_rmse"].items(), key=lambda item: float(item[1]))
+    if len(kinds) > 1:
+        yield "RMSE by kind", ", ".join(f"{MODEL_WORDS[name]} {rmse:.4g}" for name, rmse in kinds)
+
+
+def _of(rmse: float | None, per_cent: float | None) -> str:
+    parts = (
+        None if per_cent is None else f"{per_cent:.1f} % on average",
+        None if rmse is None else f"RMSE {rmse:.4g}",
     )
-    rows = [
-        (name.replace("_", " "), text)
-        for name, value in report.items()
-        if name not in ("runs", "model", "importances") and (text := _text(value)) is not None
-    ]
-    console.print(output.table(("fact", "value"), rows))
-
-
-def _text(value: object) -> str | None:
-    if isinstance(value, bool) or value is None:
-        return None if value is None else ("yes" if value else "no")
-    if isinstance(value, float):
-        return f"{value:.4g}"
-    if isinstance(value, int | str):
-        return str(value)
-    if isinstance(value, Mapping):
-        parts = [f"{key} {text}" for key, each in value.items() if (text := _text(each))]
-        return ", ".join(parts) or None
-    return None
+    return ", ".join(part for part in parts if part) or "unknown: no point was run twice"
