@@ -3,6 +3,7 @@ of everything behind the gate."""
 
 from __future__ import annotations
 
+import http.client
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -17,12 +18,14 @@ from kongming_server.main import run
 from kongming_server.security.certificates import init_tls
 from kongming_server.security.commands import token
 
+from tests.docs.tables import ROOT
 from tests.server.fleet import FakeAgent
 from tests.server.messages import messages
 from tests.server.process import ServerProcess, eventually
 from tests.server.stand import call, rpcs
 
 LIST = "/kongming.rpc.v1.Fleet/ListNodes"
+UNKNOWN, FORBIDDEN = "| `UNAUTHENTICATED` | 401 |", "| `PERMISSION_DENIED` | 403 |"
 START = Callable[..., ServerProcess]
 
 
@@ -42,17 +45,34 @@ def code_of(channel: grpc.Channel, method: str, **options: Any) -> grpc.StatusCo
     return grpc.StatusCode.OK
 
 
+def refusal(server: ServerProcess, channel: grpc.Channel, token: str | None = None) -> str:
+    """The codes of a call by gRPC and of one by HTTP, as a table's last cells."""
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    connection = http.client.HTTPConnection(server.http, timeout=60)
+    headers["Content-Type"] = "application/json"
+    connection.request("POST", "/v1/rank", body=b"{}", headers=headers)
+    status = connection.getresponse().status
+    connection.close()
+    return f"| `{code_of(channel, LIST, token=token).name}` | {status} |"
+
+
 def test_a_token_is_heeded_and_revoked_while_the_server_runs(start_server: START) -> None:
     server = start_server(
         settings={"security.authenticate": "always", "security.tokens_period_s": 0.05}
     )
     channel = server.channel()
     assert code_of(channel, LIST) is grpc.StatusCode.UNAUTHENTICATED
+    monitor = token_command("add", "--role", "monitor", "--store", server.store_url)["token"]
     made = token_command("add", "--role", "scheduler", "--store", server.store_url)
     secret = made["token"]
     eventually(lambda: code_of(channel, LIST, token=secret) is grpc.StatusCode.OK)
     token_command("revoke", made["id"], "--store", server.store_url)
     eventually(lambda: code_of(channel, LIST, token=secret) is grpc.StatusCode.UNAUTHENTICATED)
+    # As docs/security.md has them, for each kind of caller.
+    assert refusal(server, channel) == refusal(server, channel, secret) == UNKNOWN
+    assert refusal(server, channel, monitor) == FORBIDDEN
+    page = (ROOT / "docs/security.md").read_text(encoding="utf-8")
+    assert [page.count(one) for one in (UNKNOWN, FORBIDDEN)] == [2, 1]
     assert server.get("/healthz")["alive"] is True
     assert secret not in server.log.read_text()
     assert secret.split("_", 2)[2] not in server.log.read_text()
