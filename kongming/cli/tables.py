@@ -1,8 +1,8 @@
 """Tables for people that never shorten a name or a number, however narrow the terminal is.
 
 Where a table is too wide, its headings and its prose are folded, then the least important columns
-are left out, which is said below it, and at last each row is printed as lines of its own. What is
-shown is shown whole. ``--wide`` prints all columns next to each other, whatever the width.
+are left out, which is said below it, and at last each row is printed as a few lines of its own.
+What is shown is shown whole. ``--wide`` prints all columns next to each other, whatever the width.
 """
 
 from __future__ import annotations
@@ -27,6 +27,9 @@ _PROSE = 24
 
 _FOLDED = 20
 """Prose is not folded to fewer columns than this."""
+
+_LINES = 4
+"""Lines that a row of its own lines is brought down to, where enough columns may be left out."""
 
 _BETWEEN, _EDGES = 3, 2
 """Columns that rich puts between two columns, and around a table."""
@@ -69,9 +72,7 @@ def layout(
     """Width of each column that is shown, by its place; None where not even the important ones fit
     next to each other. ``minor`` are places, the least important first. Pure."""
     shown = list(range(len(columns)))
-    # A column without content goes before any other.
-    leaving = [place for place in minor if columns[place].empty]
-    leaving += [place for place in minor if not columns[place].empty]
+    leaving = _leaving(columns, minor)
     while True:
         widths = _fitted([columns[place] for place in shown], available)
         if widths is not None:
@@ -79,6 +80,11 @@ def layout(
         if not leaving:
             return None
         shown.remove(leaving.pop(0))
+
+
+def _leaving(columns: Sequence[Column], minor: Sequence[int]) -> list[int]:
+    """The places of ``minor`` in the order in which they leave: first those without content."""
+    return sorted(minor, key=lambda place: not columns[place].empty)
 
 
 def _fitted(columns: Sequence[Column], available: int) -> list[int] | None:
@@ -121,10 +127,15 @@ class Table:
         minor = [self.columns.index(name) for name in self.minor]
         widths = layout(columns, minor, options.max_width)
         if widths is None:
-            yield from self._stacked(options.max_width)
-            return
-        yield self._side_by_side(widths)
-        left_out = [name for place, name in enumerate(self.columns) if name and place not in widths]
+            # Columns without content take no line.
+            filled = [place for place, one in enumerate(columns) if not one.empty]
+            leaving = [place for place in minor if place in filled][: max(0, len(filled) - _LINES)]
+            shown = [place for place in filled if place not in leaving]
+            yield from self._stacked(options.max_width, shown)
+        else:
+            leaving = [p for p in range(len(columns)) if p not in widths]
+            yield self._side_by_side(widths)
+        left_out = [self.columns[place] for place in sorted(leaving) if self.columns[place]]
         if left_out:
             yield Text(f"Not shown: {', '.join(left_out)}. --wide shows all.", style="dim")
 
@@ -172,18 +183,18 @@ class Table:
             made.add_row(*(row[place] for place in widths))
         return made
 
-    def _stacked(self, available: int) -> Iterable[RenderableType]:
+    def _stacked(self, available: int, shown: Sequence[int]) -> Iterable[RenderableType]:
         from rich.table import Table as RichTable
         from rich.text import Text
 
         if self.title:
             yield Text(self.title, style="italic", overflow="fold")
-        longest = max(len_of(name) for name in self.columns)
+        longest = max((len_of(self.columns[place]) for place in shown), default=0)
         for row in self.rows:
             grid = RichTable.grid(padding=(0, 2, 0, 0))
             grid.add_column(max_width=min(longest, available // 2), style="bold", overflow="fold")
             grid.add_column(overflow="fold")
-            for name, cell in zip(self.columns, row, strict=True):
+            for name, cell in ((self.columns[place], row[place]) for place in shown):
                 if not (isinstance(cell, Text) and cell.plain in ("", "-")):
                     grid.add_row(Text(name), cell)
             yield grid

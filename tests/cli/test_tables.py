@@ -83,6 +83,17 @@ def test_the_least_important_columns_go_first_and_empty_ones_before_them() -> No
     assert re.search(r"identity +0123456789abcdef", stacked)
 
 
+def test_rows_of_own_lines_have_few_of_them() -> None:
+    columns = ("one", "two", "three", "four", "five", "six", "")
+    rows = [(*(f"{name}-{10**12}" for name in columns[:-1]), "picked")] * 2
+    printed_rows = printed(output.table(columns, rows, minor=("six", "two", "five")), 40)
+    for lines in printed_rows.split("\n\n")[:2]:
+        assert [line.split()[0] for line in lines.strip().splitlines()] == [
+            *("one", "three", "four", "picked"),
+        ]
+    assert "Not shown: two, five, six." in printed_rows
+
+
 def test_wide_shows_every_column_on_any_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "40")
 

@@ -121,7 +121,8 @@ def _show(document: Mapping[str, Any]) -> None:
                 ),
             ]
         )
-    console.print(output.table(columns, rows, minor=("backfilled", "lost", "p95")))
+    minor = ("backfilled", "lost", "p95", "by prediction", "useful", "used", "wide x user")
+    console.print(output.table(columns, rows, minor=minor))
     console.print(
         "x user: mean waiting over that with users' limits, with a 95 % interval over seeds; wide "
         "x user: of the tenth of the jobs that takes the most processors. Useful: used, and not "

@@ -18,12 +18,11 @@ def show(document: Mapping[str, Any]) -> None:
         f"{trace['offered_load']:.2f}",
         markup=False,
     )
-    console.print(
-        output.table(*_policies(document["policies"]), minor=("x oracle", "x random", "p95"))
-    )
-    console.print(
-        output.table(*_utilisation(document["policies"]), minor=("forced", "below alone"))
-    )
+    for table, minor in (
+        (_policies, ("x oracle", "x random", "p95", "stretch", "makespan")),
+        (_utilisation, ("forced", "below alone", "shared")),
+    ):
+        console.print(output.table(*table(document["policies"]), minor=minor))
     console.print(
         "Undegraded: jobs at 95 % of their speed alone or more. Below alone: how far the mean "
         "speed is below it. Forced: jobs that took a slot beyond the limits, after waiting."

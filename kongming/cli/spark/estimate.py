@@ -420,9 +420,10 @@ def _show(
             ]
         )
     columns = ["executors", "cores", "runtime", "from", "to", "constant", "cost", "used", ""]
-    console.print(
-        output.table(columns, rows, right=columns[:-1], minor=("from", "to", "constant", "used"))
-    )
+    # Rows that differ in their cores cannot be told apart without them.
+    last = "cores" if len({each.cores for each in estimates}) == 1 else "cost"
+    minor = ("from", "to", "constant", "used", last)
+    console.print(output.table(columns, rows, right=columns[:-1], minor=minor))
     for execution in answer["executions"]:
         times = ", ".join(
             f"{each['executors']}: {output.format_seconds(each['runtime_s']['median'])}"
