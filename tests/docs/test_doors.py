@@ -1,0 +1,25 @@
+"""docs/doors.md names every state of a node, and which of them have numbers."""
+
+from __future__ import annotations
+
+import re
+from typing import get_args
+
+from kongming.doors.node_figures import figures
+from kongming.records.answers import NodeReport, NodeState
+from tests import builders
+from tests.docs import tables
+
+PAGE = (tables.ROOT / "docs/doors.md").read_text(encoding="utf-8")
+
+
+def test_the_states_of_a_node_and_whether_their_numbers_are_told() -> None:
+    section = PAGE.split("## States of a node")[1].split("\n## ")[0]
+    said = dict(re.findall(r"^\| `(\w+)` \|.*\| (told|left out) \|$", section, re.MULTILINE))
+    assert said == {state: "told" if _told(state) else "left out" for state in get_args(NodeState)}
+
+
+def _told(state: NodeState) -> bool:
+    """Whether numbers of a fresh fingerprint are told of a node in this state."""
+    report = NodeReport(builders.node(), state, last_fingerprint_at=99.0, general_slowdown=2.0)
+    return figures(report, {}, 100.0, 60.0).slowdown is not None
