@@ -198,8 +198,6 @@ class Engine:
             CannotAnswerError: nothing was read on the node yet, or, of a job on several machines,
                 it is beyond what the scale model can say.
         """
-        if question.scaling is None:
-            return self._forecast(question, now)
         return finish(self.predict_in_steps(question, now))
 
     def predict_in_steps(self, question: Question, now: float) -> Steps[Forecast]:

@@ -77,8 +77,6 @@ class PredictorService(predictor_pb2_grpc.PredictorServicer):
         """One question's answer, or why it has none."""
         try:
             question = codec.question_from_message(message)
-            if question.scaling is None:
-                return self._engine.predict(question, self._now())
             return await with_pauses(self._engine.predict_in_steps(question, self._now()))
         except KongmingError as error:
             # One question that cannot be answered leaves the others theirs.
