@@ -62,6 +62,23 @@ anyway_option = click.option(
 )
 """``--anyway``: parameter ``anyway`` (bool)."""
 
+scratch_option = click.option(
+    "--dir",
+    "directory",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=None,
+    help="Folder for scratch files and I/O surrogates: on the disk that matters.",
+)
+"""``--dir``: parameter ``directory`` (Path, or None)."""
+
+order_option = click.option(
+    "--seed",
+    type=int,
+    default=None,
+    help="Seed of the order of the runs (default: random, stored).",
+)
+"""``--seed``: parameter ``seed`` (int, or None)."""
+
 placement_option = click.option(
     "--placement",
     type=click.Choice(PLACEMENTS),

@@ -211,13 +211,7 @@ class Request:
     default=None,
     help="Seed of the order of the runs (default: random, stored); of models: 0.",
 )
-@click.option(
-    "--dir",
-    "directory",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=None,
-    help="Folder for scratch files and I/O surrogates: on the disk that matters.",
-)
+@options.scratch_option
 @options.store_option
 @options.wide_option
 @options.json_option

@@ -108,19 +108,8 @@ def _tags(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> 
     default=None,
     help="Use the CPUs that 'kongming profile' uses; no neighbour is started.",
 )
-@click.option(
-    "--seed",
-    type=int,
-    default=None,
-    help="Seed of the order of the runs (default: random, stored).",
-)
-@click.option(
-    "--dir",
-    "directory",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=None,
-    help="Folder for scratch files and I/O surrogates: on the disk that matters.",
-)
+@options.order_option
+@options.scratch_option
 @options.json_option
 def command(
     file: Path,

@@ -84,19 +84,8 @@ if TYPE_CHECKING:
 )
 @click.option("--again", is_flag=True, help="Repeat a complete measurement.")
 @options.anyway_option
-@click.option(
-    "--seed",
-    type=int,
-    default=None,
-    help="Seed of the order of the runs (default: random, stored).",
-)
-@click.option(
-    "--dir",
-    "directory",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=None,
-    help="Folder for scratch files and I/O surrogates: on the disk that matters.",
-)
+@options.order_option
+@options.scratch_option
 @click.option(
     "--journal",
     metavar="DIR",
