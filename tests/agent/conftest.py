@@ -15,9 +15,11 @@ from kongming_agent.reporting.spool import Spool
 
 from tests import warm_start
 from tests.agent.fleet import Fleet, serve
+from tests.probes.conftest import fake
+
+__all__ = ["fake"]
 
 ROOT = Path(__file__).resolve().parents[2]
-_FAKE = ROOT / "tests/probes/fake_microbench.py"
 
 
 @pytest.fixture(autouse=True)
@@ -28,17 +30,6 @@ def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
     path = [str(ROOT / "daemon"), str(ROOT), os.environ.get("PYTHONPATH", "")]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, path)))
-
-
-@pytest.fixture
-def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A binary that answers at once with made-up numbers; FAKE_MODE picks how it misbehaves."""
-    path = tmp_path / "kongming-microbench"
-    path.write_text(f'#!/bin/sh\nexec "{sys.executable}" -SE "{_FAKE}" "$@"\n')
-    path.chmod(0o755)
-    monkeypatch.setenv("KONGMING_MICROBENCH", str(path))
-    monkeypatch.delenv("FAKE_MODE", raising=False)
-    return path
 
 
 @pytest.fixture

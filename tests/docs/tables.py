@@ -6,8 +6,7 @@ python -m tests.docs.tables    writes them anew into the page
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from kongming_server import settings as server_settings
 from kongming_server.security.roles import PERMISSIONS, PUBLIC, Role
 
 from kongming import settings as declared
+from tests.docs.marked_tables import replaced, table
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs/operations.md"
@@ -28,35 +28,35 @@ RULES = ROOT / "daemon/deploy/prometheus/kongming.rules.yml"
 def tables() -> dict[str, str]:
     """The text of each table by its name in the page."""
     return {
-        "settings of kongming-server": _table(
+        "settings of kongming-server": table(
             ("setting", "default", "allowed", "unit", "what it does"),
             (
                 (f"`{one.key}`", _code(one.default), one.allowed, one.unit, one.help)
                 for one in declared.table(server_settings.Config)
             ),
         ),
-        "settings of kongming-agent": _table(
+        "settings of kongming-agent": table(
             ("setting", "default", "allowed", "what it does"),
             (
                 (f"`{row.key}`", _code(row.default), row.allowed, row.help)
                 for row in declared.table(agent_config.Settings)
             ),
         ),
-        "metrics of kongming-server": _table(
+        "metrics of kongming-server": table(
             ("metric", "kind", "labels", "what it says"),
             (
                 (f"`{one.name}`", one.kind, ", ".join(one.labels), one.help)
                 for one in (*server_metrics.DECLARED, *server_metrics.FLEET_FAMILIES)
             ),
         ),
-        "alerts": _table(
+        "alerts": table(
             ("alert", "fires where", "for", "means", "do"),
             (
                 (f"`{one['alert']}`", f"`{one['expr']}`", one["for"], *_said(one["annotations"]))
                 for one in alerts()
             ),
         ),
-        "metrics of kongming-agent": _table(
+        "metrics of kongming-agent": table(
             ("metric", "kind", "labels", "what it says"),
             (
                 (
@@ -68,7 +68,7 @@ def tables() -> dict[str, str]:
                 for one in agent_metrics.METRICS
             ),
         ),
-        "roles": _table(
+        "roles": table(
             ("call", *(role.value for role in Role)),
             (
                 (f"`{method.removeprefix('/')}`", *("yes" if r in who else "" for r in Role))
@@ -92,26 +92,11 @@ def _said(annotations: Mapping[str, str]) -> tuple[str, str]:
 
 
 def with_tables(page: str) -> str:
-    """``page`` with each table between its two marks as it has to be now."""
-    for name, text in tables().items():
-        begin, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
-        pattern = re.compile(f"{re.escape(begin)}.*?{re.escape(end)}", re.DOTALL)
-        if len(pattern.findall(page)) != 1:
-            raise ValueError(f"{PAGE.name} needs '{begin}' and '{end}' once each.")
-        made = f"{begin}\n\n{text}\n{end}"
-        page = pattern.sub(lambda _, made=made: made, page)
-    return page
+    return replaced(page, tables())
 
 
 def _code(value: object) -> str:
     return f"`{json.dumps(value)}`"
-
-
-def _table(heads: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
-    lines = [heads, tuple("---" for _ in heads), *rows]
-    # A bar would end the cell.
-    cells = (" | ".join(cell.replace("|", "\\|") for cell in line) for line in lines)
-    return "".join(f"| {line} |\n" for line in cells)
 
 
 if __name__ == "__main__":
