@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from kongming.missing_file import did_you_mean
 from kongming.records.errors import InputError
 
 
@@ -98,7 +99,7 @@ def read_rows(
             separator = max(separators, key=header.count)
             yield from _rows(str(path), lines, separator, required, known, hints or {})
     except FileNotFoundError as error:
-        raise InputError(f"There is no file {path}.") from error
+        raise InputError(f"There is no file {path}.", hint=did_you_mean(path)) from error
     except UnicodeDecodeError as error:
         raise InputError(
             f"{path} is not UTF-8 text (at byte {error.start}), which a table has to be."

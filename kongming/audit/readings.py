@@ -32,6 +32,7 @@ import pyarrow.compute as compute
 import pyarrow.parquet as parquet
 
 from kongming.atomic_file import replacing
+from kongming.missing_file import did_you_mean
 from kongming.records.errors import MALFORMED, IncompatibleError, InputError, StoreError
 
 FORMAT = 1
@@ -201,7 +202,7 @@ def machine_of(session: Session) -> dict[str, Any]:
 
 def _read(path: Path) -> tuple[dict[str, Any], pyarrow.Table]:
     if not path.is_file():
-        raise InputError(f"There is no file {path}.")
+        raise InputError(f"There is no file {path}.", hint=did_you_mean(path))
     try:
         # The file is opened here: pyarrow would treat a name as a data set with partitions.
         with path.open("rb") as file, parquet.ParquetFile(file) as opened:

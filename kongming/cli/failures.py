@@ -13,7 +13,7 @@ import click
 
 from kongming.cli.extras import missing_extra
 from kongming.process import unforeseen
-from kongming.records.errors import KongmingError, UnknownNameError
+from kongming.records.errors import InputError, KongmingError, UnknownNameError
 
 _document = {"written": False}
 
@@ -34,7 +34,22 @@ def wants_json(args: Sequence[str]) -> bool:
     return "--json" in (options[: options.index("--")] if "--" in options else options)
 
 
-def unknown_command(name: str, known: Iterable[str]) -> UnknownNameError:
+_PROGRAMS = {
+    "agent": "kongming-agent",
+    "server": "kongming-server",
+    "token": "kongming-server token",
+    "slurm": "kongming-slurm",
+    "extender": "kongming-extender",
+}
+"""Words that are no command of ``kongming``, and the program that each belongs to."""
+
+
+def unknown_command(name: str, known: Iterable[str]) -> KongmingError:
+    if name in _PROGRAMS:
+        return InputError(
+            f"There is no command named {name!r}.",
+            hint=f"That is a program of its own: {_PROGRAMS[name]} --help",
+        )
     return UnknownNameError("command", name, known, hint="See 'kongming --help'.")
 
 

@@ -17,6 +17,7 @@ from kongming.explore.dimensions import Dimension, Value, read
 from kongming.explore.errors import ExploreError
 from kongming.explore.sampling import MOST_LISTED, Group, Judge, first_of_each, groups
 from kongming.expressions import Expression, parse_condition
+from kongming.missing_file import did_you_mean
 from kongming.records.errors import InputError
 
 Point = Mapping[str, Value]
@@ -108,9 +109,14 @@ class Space:
         try:
             document = tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))
         except FileNotFoundError as error:
-            raise ExploreError(f"There is no file {path}.") from error
+            raise ExploreError(
+                f"There is no file {path}.", hint=did_you_mean(Path(path))
+            ) from error
         except (OSError, ValueError) as error:
-            raise ExploreError(f"{path} cannot be read: {error}.") from error
+            raise ExploreError(
+                f"{path} cannot be read as a space: {error}.",
+                hint="Give a TOML file of parameters, SPACE.toml, before the table of runs.",
+            ) from error
         forbid = document.pop("forbid", [])
         inner = document.get("dimensions")
         if isinstance(inner, Mapping) and len(document) == 1:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from kongming.missing_file import did_you_mean
 from kongming.profiling._appkeys import Table
 from kongming.records.application import Application
 from kongming.records.errors import ApplicationFileError, UnknownNameError
@@ -33,6 +34,18 @@ KEYS = (
 )
 
 
+def _instead(file: Path) -> str:
+    """Return the way out where there is no applications file of this name."""
+    if near := did_you_mean(file):
+        return near
+    if file.suffix:
+        return f"'kongming init {file}' writes an example."
+    return (
+        f"'kongming init {file}.toml' writes an example; one application of a file is chosen by "
+        f"--app {file.name}."
+    )
+
+
 def load(path: str | Path) -> dict[str, Application]:
     """Load the applications of a file by name, in its order. ``workdir`` is relative to its folder.
 
@@ -45,9 +58,7 @@ def load(path: str | Path) -> dict[str, Application]:
         text = file.read_bytes().decode("utf-8")
         document = tomllib.loads(text)
     except FileNotFoundError as error:
-        raise ApplicationFileError(
-            f"There is no file {file}.", hint=f"'kongming init {file}' writes an example."
-        ) from error
+        raise ApplicationFileError(f"There is no file {file}.", hint=_instead(file)) from error
     except OSError as error:
         raise ApplicationFileError(f"{file} cannot be read: {error.strerror}.") from error
     except UnicodeDecodeError as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import os
 import re
@@ -17,6 +16,7 @@ from typing import Any, Self, TypeVar
 import sqlalchemy as sa
 from sqlalchemy import event, exc
 
+from kongming.missing_file import did_you_mean
 from kongming.records.errors import InputError, KongmingError, StoreError
 from kongming.settings import url_in_file
 from kongming.store.schema import HEAD, VERSION_TABLE
@@ -279,20 +279,10 @@ def _missing_file(store_url: str) -> Path | None:
 
 
 def _no_such_file(path: Path) -> InputError:
-    """Return the error for a store that a command only reads, with the nearest names next to it."""
-    with suppress(OSError):
-        there = [entry.name for entry in path.parent.iterdir() if entry.suffix == path.suffix]
-        near = difflib.get_close_matches(path.name, there, n=3, cutoff=0.5)
-        if near:
-            names = " or ".join(str(path.with_name(name)) for name in near)
-            return InputError(
-                "does not exist.", field="store", found=str(path), hint=f"Did you mean {names}?"
-            )
+    """Return the error for a store that a command only reads."""
     return InputError(
-        "does not exist.",
-        field="store",
-        found=str(path),
-        hint="'kongming profile' and 'kongming import' create it.",
+        f"The store {path} does not exist.",
+        hint=did_you_mean(path) or "'kongming profile' and 'kongming import' create it.",
     )
 
 

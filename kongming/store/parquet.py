@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from kongming.atomic_file import replacing
+from kongming.missing_file import did_you_mean
 from kongming.records.errors import IncompatibleError, InputError, MissingExtraError, StoreError
 from kongming.store import Store, rows
 
@@ -81,7 +82,7 @@ def read_export(path: str | Path) -> dict[str, list[Any]]:
 def _read(path: Path) -> list[rows.Row]:
     arrow, parquet = _pyarrow("The import")
     if not path.is_file():
-        raise InputError(f"There is no file {path}.")
+        raise InputError(f"There is no file {path}.", hint=did_you_mean(path))
     try:
         table = parquet.read_table(path, partitioning=None)
     except (OSError, arrow.ArrowException) as error:

@@ -65,6 +65,21 @@ def test_unknown_command_suggests_the_nearest(kongming: Kongming) -> None:
     assert "fingerprint" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("word", "program"),
+    [
+        ("server", "kongming-server"),
+        ("token", "kongming-server token"),
+        ("agent", "kongming-agent"),
+    ],
+)
+def test_the_word_of_another_program_names_it(kongming: Kongming, word: str, program: str) -> None:
+    done = kongming(word)
+    assert done.returncode == 2
+    assert f"There is no command named '{word}'" in done.stderr
+    assert f"{program} --help" in done.stderr
+
+
 @pytest.mark.parametrize("args", [["runs", "--limt", "3"], ["runs", "--limit", "x"], ["--wrong"]])
 def test_usage_errors_end_with_2(kongming: Kongming, args: list[str]) -> None:
     done = kongming(*args)

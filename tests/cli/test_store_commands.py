@@ -160,6 +160,8 @@ def test_export_and_import(kongming: Kongming, tmp_path: Path) -> None:
         (["export", "--out", "x.parquet", "--app", "srot"], 2, "Did you mean sort?"),
         (["export", "--out", "nowhere/x.parquet"], 1, "cannot be written"),
         (["import", "nothing.parquet"], 2, "There is no file"),
+        (["profile", "sort"], 2, "--app sort"),
+        (["profile", "app.toml"], 2, "Did you mean apps.toml?"),
         (["import", "store.db"], 2, "is not a Parquet file"),
         (["runs", "--store", "store.db"], 2, "not a database URL"),
         (["runs", "--store", "mongodb://host/x"], 2, "unknown kind"),
@@ -174,6 +176,7 @@ def test_bad_input_gets_a_sentence(
     kongming: Kongming, tmp_path: Path, args: list[str], status: int, told: str
 ) -> None:
     (tmp_path / "letter.txt").write_text("Dear reader, " * 100)
+    (tmp_path / "apps.toml").touch()
     done = kongming(*args)
     assert done.returncode == status, done.stderr
     assert told in done.stderr
