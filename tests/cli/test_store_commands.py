@@ -93,6 +93,19 @@ def test_apps(kongming: Kongming) -> None:
     assert profile["node"] == "example"
 
 
+def test_apps_say_of_a_profile_what_profiling_said(kongming: Kongming, store_url: str) -> None:
+    """That somebody else slowed the processor is seen in the fingerprints alone."""
+    with Store.open(store_url) as store:
+        for seconds in (1e-9, 1e-9, 2e-9, 2e-9):
+            before = builders.fingerprint({"compute.int": seconds})
+            store.add_run(builders.run("sort", 1.0, TIMES, before=before))
+        store.add_run(builders.run("sort", 2.0, TIMES, levels=(builders.level(),)))
+    [sort] = listed(kongming, "apps")["apps"]
+    judged = sort["profiles"][0]["judged"]
+    assert judged["verdict"] == "usable"
+    assert any("during 2 of 5 runs" in reason for reason in judged["reasons"])
+
+
 @pytest.mark.usefixtures("filled")
 def test_models(kongming: Kongming) -> None:
     [model] = listed(kongming, "models")["models"]
@@ -200,4 +213,4 @@ def test_rank_before_anything_was_measured_is_no_answer(kongming: Kongming, tmp_
         store.put_node(builders.node())
     done = kongming("rank", "sort", "--store", "sqlite:///new.db")
     assert (done.returncode, done.stderr) == (3, "")
-    assert "nothing was measured there yet" in " ".join(done.stdout.split())
+    assert "was not measured yet (on it: kongming fingerprint" in " ".join(done.stdout.split())

@@ -141,7 +141,8 @@ def _near(service: Oracle, app: str) -> tuple[str, ...]:
 
 
 _REASONS = {
-    "no_fingerprint": "nothing was measured there yet",
+    "no_fingerprint": "how loaded it is now was not measured yet (on it: kongming fingerprint, or "
+    "an agent)",
     "unpredictable": "for them there is no fingerprint, no idle reference or no compatible model",
     "slowdown_limit": "the application would be slowed by more than --slowdown-limit",
     "resident_slowdown_limit": "a program there would be slowed by more than "
