@@ -116,6 +116,8 @@ def test_killed_and_interrupted(
         wait_for(lambda own=own: not any(each.is_running() for each in own), 5.0)
         if end == signal.SIGINT:
             assert "Interrupted" in said
+            assert f"{len(rows(out))} runs are kept" in said
+            assert "the same command goes on" in said
             assert list((tmp_path / "io").iterdir()) == []
     with out.open("a") as file:
         file.write("3,gz,0.5")  # what a process that was killed may leave

@@ -13,6 +13,7 @@ from kongming.cli import options, output, runners
 from kongming.cli.durations import DURATION
 from kongming.cli.examples import examples
 from kongming.cli.explore import options as explore_options
+from kongming.quantities import count
 
 if TYPE_CHECKING:
     from kongming.campaigns.point_runners import PointRunner
@@ -182,6 +183,13 @@ def command(
             began = time.time()
             campaign.drive(running, lambda: shown.update(profiler.spent, text=name))
             other = disturbed_since(began, cpus)
+    except KeyboardInterrupt:
+        output.error_console().print(
+            f"{count(len(table.runs), 'run')} {'is' if len(table.runs) == 1 else 'are'} kept in "
+            f"{out}; the same command goes on from there.",
+            markup=False,
+        )
+        raise
     finally:
         table.close()
     warnings = runners.disturbed_warnings(other)
@@ -208,7 +216,7 @@ def command(
         return
     console = output.console()
     console.print(
-        f"{len(campaign.measured)} runs measured, {campaign.resumed} were already there, "
+        f"{count(len(campaign.measured), 'run')} measured, {campaign.resumed} already there, "
         f"{len(failed)} failed: {out}",
         markup=False,
     )
