@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from kongming.quantities import count
 from kongming.records.errors import InputError
 from kongming.scale.fit.ernest import fit_ernest
 from kongming.scale.fit.terms import DEFAULT, term
@@ -98,9 +99,13 @@ def evaluate(
     sizes = sorted({key for key, _ in runs}, key=lambda key: (key[0] * key[1], key))
     if len(sizes) < 2:
         raise InputError(
-            f"{len(applications)} logs are of one size: there is nothing to compare.",
+            "One log, or logs of one size: there is nothing to compare.",
             field="LOGS",
-            found=f"{sizes[0][0]} executors of {sizes[0][1]} cores" if sizes else "none",
+            found=(
+                f"{count(sizes[0][0], 'executor')} of {count(sizes[0][1], 'core')}"
+                if sizes
+                else "none"
+            ),
             hint="Give logs of the same application at two sizes or more.",
         )
     ernest = {

@@ -250,16 +250,21 @@ def _sizes(
     from kongming.records.errors import InputError
     from kongming.scale.ranges import machine_counts
     from kongming.spark.estimation import FAR, Size
-    from kongming.spark.model.cluster import size_bytes
+    from kongming.spark.model.cluster import LEAST_MEMORY, size_bytes
 
     recorded = estimator.workload.cluster
     each = [None] if cores is None else list(machine_counts(cores, field="--cores"))
     room = None
     if memory is not None:
         room = size_bytes(memory)
-        if room is None:
+        if room is None or room < LEAST_MEMORY:
             raise InputError(
-                "is not a size.", field="--memory", found=memory, allowed="as 8g or 512m"
+                "is not a size."
+                if room is None
+                else "is less than Spark starts an executor with (a number alone is MiB).",
+                field="--memory",
+                found=memory,
+                allowed="450m or more, as 8g or 512m",
             )
     if dynamic is not None:
         if executors is not None:

@@ -142,6 +142,11 @@ def task_cpus(application: Application) -> float:
 _UNITS = {"b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
+LEAST_MEMORY = 450 * 1024.0**2
+"""Bytes of heap below which Spark refuses to start an executor: one and a half times the 300 MiB
+that it reserves (UnifiedMemoryManager)."""
+
+
 def size_bytes(text: str, unit: str = "m") -> float | None:
     """Parse Spark's sizes: 8g, 512m, 1024 (of ``unit``); None for what is none (redacted)."""
     plain = text.strip().lower().removesuffix("b") if text.strip().lower() != "b" else ""

@@ -96,6 +96,7 @@ def test_prices_cores_and_strict(kongming: Kongming, log: Path, tmp_path: Path) 
     [
         (("--executors", "0"), "--executors"),
         (("--memory", "lots"), "--memory"),
+        (("--memory", "4"), "450m or more"),
         (("--dynamic", "1..4", "--executors", "3"), "not both"),
         (("--dynamic", "1..100000000"), "cores in all"),
         (("--executors", "10000", "--cores", "1000000"), "cores in all"),
