@@ -11,6 +11,7 @@ import click
 from kongming.cli import options, output
 from kongming.cli.examples import examples
 from kongming.cli.shares import FRACTION
+from kongming.quantities import count
 
 if TYPE_CHECKING:
     from kongming.audit.analysis.comparison import Comparison, Estimate
@@ -163,7 +164,7 @@ def _verdict(comparison: Comparison) -> str:
         return comparison.verdict
     if comparison.more is None:
         return "cannot tell (the difference is close to the tolerance)"
-    return f"cannot tell (about {comparison.more} more readings per side needed)"
+    return f"cannot tell (needs about {count(comparison.more, 'reading')} more per side)"
 
 
 def _value(value: float | None, unit: str) -> str:

@@ -15,6 +15,7 @@ from kongming.cli.fleet.serving import Server, changes_server, remote, server_op
 from kongming.cli.help_groups import GroupedCommand
 from kongming.cli.predict.errors_view import chosen_lines, distinct, errors_table, percent
 from kongming.learning.registry import AUTO, model_kind, model_names
+from kongming.quantities import count
 from kongming.records.errors import InputError
 
 if TYPE_CHECKING:
@@ -297,7 +298,8 @@ def _show(entry: Mapping[str, Any], *, verbose: bool) -> None:
         console.print(f"! {warning}", markup=False)
     if runs["dropped"]:
         console.print(
-            f"{len(runs['dropped'])} runs were left out; --json shows the reasons.", markup=False
+            f"{count(len(runs['dropped']), 'run')} left out of training; --json shows the reasons.",
+            markup=False,
         )
     if not verbose:
         return
