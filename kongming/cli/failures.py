@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import sys
 import traceback
 from collections.abc import Iterable, Sequence
@@ -82,7 +83,7 @@ def _described(error: Exception) -> tuple[str, str | None, int]:
         return error.message, error.hint, error.exit_status
     if isinstance(error, click.UsageError):
         path = "kongming" if error.ctx is None else error.ctx.command_path
-        return error.format_message(), f"See '{path} --help'.", 2
+        return _plain(error.format_message()), f"See '{path} --help'.", 2
     if isinstance(error, click.ClickException):
         return error.format_message(), None, error.exit_code
     if isinstance(error, OSError) and error.strerror:
@@ -90,6 +91,13 @@ def _described(error: Exception) -> tuple[str, str | None, int]:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         return f"{error.strerror}{where}.", "Free some space, and try again." if full else None, 1
     return *unforeseen(error, "kongming"), 1
+
+
+def _plain(message: str) -> str:
+    """Name a number by what it is, and not by the type that reads it."""
+    for kind, number in (("float", "number (as 1.2)"), ("integer", "whole number")):
+        message = re.sub(rf"is not a valid {kind}(?: range)?\.", f"is not a {number}.", message)
+    return message
 
 
 def _say(message: str, hint: str | None, kind: str, as_json: bool) -> None:

@@ -30,6 +30,22 @@ def keep_existing(out: Path, *, force: bool) -> None:
         )
 
 
+_OF_OTHERS = (".csv", ".json", ".tsv", ".txt", ".xlsx")
+
+
+def parquet_out(ctx: click.Context, param: click.Parameter, value: Path) -> Path:
+    """Return ``--out`` of a command that writes Parquet, unless its name says another format: who
+    opens it by its name would find it damaged."""
+    if value.suffix.lower() in _OF_OTHERS:
+        raise click.BadParameter(
+            f"{str(value)!r} would hold Parquet. Allowed: a name such as "
+            f"{value.with_suffix('.parquet')}.",
+            ctx,
+            param,
+        )
+    return value
+
+
 def _note_wide(ctx: click.Context, _: click.Parameter, value: bool) -> None:
     if value:
         ctx.meta[WIDE] = True

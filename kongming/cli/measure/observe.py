@@ -67,6 +67,7 @@ def _tags(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> 
     required=True,
     metavar="FILE.parquet",
     type=click.Path(dir_okay=False, path_type=Path),
+    callback=options.parquet_out,
     help="Output file; FILE.parquet.part exists until the time is over.",
 )
 @click.option("--app", "names", metavar="NAME", multiple=True, help="Only this one (repeatable).")

@@ -32,6 +32,7 @@ from kongming.quantities import count
     required=True,
     metavar="FILE.parquet",
     type=click.Path(dir_okay=False, path_type=Path),
+    callback=options.parquet_out,
     help="The file to write.",
 )
 @click.option("--anonymise", is_flag=True, help="Leave out names, ids, paths, commands and tags.")

@@ -22,6 +22,7 @@ from kongming.cli.extras import require
     required=True,
     metavar="FILE.parquet",
     type=click.Path(dir_okay=False, path_type=Path),
+    callback=options.parquet_out,
     help="The file to write.",
 )
 @click.option("--app", "apps", metavar="NAME", multiple=True, help="Only this one (repeatable).")
