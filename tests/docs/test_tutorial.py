@@ -1,4 +1,4 @@
-"""Every command of the tutorial and of the README's own program runs, in the order printed."""
+"""Every command of the pages that say so runs, in the order printed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kongming.profiling.plans.placement import available
 from tests.docs import commands
 from tests.docs.tables import ROOT
 
-PAGES = (ROOT / "docs" / "tutorial.md", ROOT / "README.md")
+PAGES = (ROOT / "docs" / "tutorial.md", ROOT / "docs" / "explore.md", ROOT / "README.md")
 _BLOCK = re.compile(r"^<!-- run(?:: once)? -->\n```\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
