@@ -167,7 +167,7 @@ def _ratios(times: Times, like: Times) -> dict[str, tuple[float, float]]:
 def _named(signals: Signals) -> str:
     if not signals.seen:
         return ", none of which can be seen from here (another container or user)"
-    each = [
-        f"{one.name} {one.cpus:.2f} (process {one.pid} since {one.since})" for one in signals.seen
-    ]
+    # What rounds to 0.00 explains nothing, unless it is all that was seen.
+    seen = [one for one in signals.seen if one.cpus >= 0.005] or signals.seen[:1]
+    each = [f"{one.name} {one.cpus:.2f} (process {one.pid} since {one.since})" for one in seen]
     return f": {', '.join(each)}"

@@ -60,7 +60,7 @@ def test_signals_of_a_made_up_machine(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_each_signal_is_a_reason_of_its_own() -> None:
     assert from_signals(QUIET, 0.02) == []
-    seen = (Competitor(7, "make", 0.9, AT),)
+    seen = (Competitor(7, "make", 0.9, AT), Competitor(8, "init", 0.001, AT))
     loud = Signals(
         AT, 10.0, 2, steal=0.02, others=0.9, seen=seen, throttled=0.1, throttled_periods=12,
         overheated=1, memory=0.2,
@@ -68,6 +68,7 @@ def test_each_signal_is_a_reason_of_its_own() -> None:
     reasons = {reason.resource: str(reason) for reason in from_signals(loud, 0.02)}
     assert list(reasons) == ["steal", "processes", "quota", "heat", "memory-pressure"]
     assert "0.90 of 2 CPUs: make 0.90 (process 7 since 2026-01-31" in reasons["processes"]
+    assert "init" not in reasons["processes"]
     assert "12 periods, for 10 % of the time" in reasons["quota"]
     # A larger effect bears more.
     assert "steal" not in {reason.resource for reason in from_signals(loud, 0.1)}
