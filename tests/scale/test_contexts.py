@@ -271,7 +271,7 @@ def test_a_cliff_is_met_by_an_input_that_no_run_took_across() -> None:
     rows = [
         (m, size, k, time(m, size, k) * float(np.exp(0.03 * random.standard_normal())))
         for size in (8.0, 16.0, 32.0, 64.0)
-        for k in (2.0, 4.0)
+        for k in (2.0, 4.0, 8.0)
         for m in (1.0, 2.0, 4.0, 8.0, 16.0)
         # Of the largest input nothing was run where memory ends.
         if size < 64.0 or m >= 8.0
@@ -308,6 +308,34 @@ def test_contexts_that_say_nothing_about_each_other_do_no_harm() -> None:
         ours.append(abs(answer.median / seconds - 1.0))
         alone.append(abs(float(plain[0]) / seconds - 1.0))
     assert np.mean(ours) <= 1.1 * np.mean(alone) + 0.01
+
+
+def test_a_cliff_that_other_contexts_have_widens_and_does_not_move_the_answer() -> None:
+    """On one machine every second context takes six times as long, which no column says; of the
+    last two contexts that was not run."""
+    random = np.random.default_rng(5)
+
+    def time(m: float, size: float, *, cliff: bool) -> float:
+        noise = float(np.exp(0.02 * random.standard_normal()))
+        return (10.0 + 60.0 * size / m) * (6.0 if cliff and m == 1.0 else 1.0) * noise
+
+    rows = [
+        (m, size, 1.0, time(m, size, cliff=i % 2 == 0))
+        for i, size in enumerate((8.0, 9.0, 10.0, 11.0, 12.0, 13.0, 14.0, 15.0))
+        for m in (1.0, 2.0, 4.0, 6.0, 8.0, 12.0)
+        if m > 1.0 or size < 14.0
+    ]
+    of = fit_contexts(table_of(rows), Settings(read_terms("default", items=None)))
+    for size in (14.0, 15.0):
+        at = of.at({"size": str(size)})
+        answer, known = at.predict(Configuration(1)), at.predict(Configuration(3))
+        usual = 10.0 + 60.0 * size
+        assert answer.median == pytest.approx(usual, rel=0.3)
+        assert answer.lower < usual
+        assert answer.upper > 6.0 * usual
+        assert "memory may end below the machines that were run" in answer.reasons
+        assert at.probability(answer, 3.0 * answer.median) < 0.9
+        assert known.upper < 2.0 * known.lower
 
 
 def test_columns_that_changed_together_are_told() -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kongming.arrays import Floats
-from kongming.scale.fit.context_cliff import steps
+from kongming.scale.fit.context_cliff import ContextCliff, step_at, steps
 from kongming.scale.fit.context_common import Together, fit_common
 from kongming.scale.fit.context_own import LEAST, OwnFits, fit_own, places_in
 from kongming.scale.fit.context_process import Process
@@ -16,9 +17,16 @@ from kongming.scale.points import Integers, Runs
 
 FOLDS = 8
 
+GROUPS = 4
+"""Groups of contexts whose fewest machines are left out together."""
+
 
 def compare_own(
-    data: Together, parts: Sequence[Runs], place: Integers, process: Process
+    data: Together,
+    parts: Sequence[Runs],
+    place: Integers,
+    cliff: ContextCliff | None,
+    process: Process,
 ) -> tuple[OwnFits, tuple[Floats, Floats]]:
     """Fit each context alone, and compare that with the model over all of them on what is left out.
 
@@ -33,14 +41,21 @@ def compare_own(
     starts = np.concatenate([[0], np.cumsum([part.count for part in parts])])
 
     def compare(
-        i: int, training: Runs, left: Runs, common: Floats, ends: tuple[float, float], at: Integers
+        i: int,
+        training: Runs,
+        left: Runs,
+        common: Floats,
+        ends: tuple[float, float],
+        at: Integers,
+        cliff: ContextCliff | None,
     ) -> None:
         """``common`` (n,) logs of the common model's prediction over the typical time."""
         fit = fit_own(training, terms, items)
         if fit is not None:
             points = left.configurations
             needed = np.log(left.typical / fit.predict(points))
-            places = places_in(points, training.configurations, ends)
+            step = step_at(cliff, data.contexts[i])
+            places = places_in(points, training.configurations, ends, step)
             rows.append((places, common + needed, needed, np.full(len(points), i), at))
 
     for i, part in enumerate(parts):
@@ -50,35 +65,50 @@ def compare_own(
         for fold in folds_of(part.count, FOLDS):
             at = own[fold]
             residual = process.left_out_fold(at)[0]
-            compare(i, part.without(fold), part.within(fold), -residual, ends, at)
+            compare(i, part.without(fold), part.within(fold), -residual, ends, at, cliff)
         for training, left in largest_out(part, most=2):
             at = own[np.isin(part.configurations.machines, np.unique(left.points.machines))]
             residual = process.left_out_fold(at)[0]
-            compare(i, training, left, -residual, ends, np.full(len(at), -1))
+            compare(i, training, left, -residual, ends, np.full(len(at), -1), cliff)
+
+    def refit(left: NDArray[np.bool_], ends: tuple[float, float]) -> None:
+        """Compare on the configurations ``left`` (n,) of a common model that never saw them."""
+        trend, cliff, rest = fit_common(data.take(~left), process.take(~left))
+        out = data.take(left)
+        common = np.log(trend.predict(out.points) / out.seconds)
+        common += steps(cliff, data.contexts, out.points, out.inputs.owner) + rest.mean(out.inputs)
+        for i in np.unique(out.inputs.owner).tolist():
+            own = place[starts[i] : starts[i + 1]]
+            if (own < 0).any() or left[own].all():
+                continue
+            mine, part = left[own], parts[i]
+            training, asked = part.within(np.flatnonzero(~mine)), part.within(np.flatnonzero(mine))
+            of_left = common[out.inputs.owner == i]
+            compare(i, training, asked, of_left, ends, np.full(len(of_left), -1), cliff)
+
     for count in counts[::-1][:2]:
         # What the common model says of machine counts that no context has.
-        small = data.points.machines < count
-        if len(np.unique(data.points.machines[small])) < 2:
+        below = data.points.machines < count
+        if len(np.unique(data.points.machines[below])) < 2:
             break
-        trained = data.take(small)
-        trend, cliff, rest = fit_common(trained, process.take(small))
-        big = data.take(~small)
-        common = np.log(trend.predict(big.points) / big.seconds)
-        common += steps(cliff, data.contexts, big.points, big.inputs.owner) + rest.mean(big.inputs)
-        most = float(trained.points.machines.max())
-        for i, part in enumerate(parts):
-            mine, low = big.inputs.owner == i, part.points.machines < count
-            at = place[starts[i] : starts[i + 1]]
-            if mine.any() and (at >= 0).all() and low.any():
-                of_left = common[mine]
-                left = part.take(~low)
-                compare(i, part.take(low), left, of_left, (ends[0], most), np.full(left.count, -1))
+        refit(~below, (ends[0], float(data.points.machines[below].max())))
+    # A cliff shows itself at the fewest machines: what the common model says of those of a context
+    # when the cliff was found without them.
+    fewest = np.full(len(parts), np.inf)
+    np.minimum.at(fewest, data.inputs.owner, data.points.machines)
+    smallest = data.points.machines <= fewest[data.inputs.owner]
+    for group in range(GROUPS):
+        left = smallest & (data.inputs.owner % GROUPS == group)
+        if left.any() and len(np.unique(data.points.machines[~left])) > 1:
+            refit(left, ends)
     fits = tuple(fit_own(part, terms, items) for part in parts)
     if not rows:
         return OwnFits.untested(fits), alone
     places, way, needed, owner, at = (np.concatenate(each) for each in zip(*rows, strict=True))
     own_fits = OwnFits(fits, places, owner, way, needed)
-    residuals = alone[0].copy()
-    drawn, single = needed - own_fits.left_out() * way, at >= 0
+    residuals, variances = (each.copy() for each in alone)
+    drawn, unsure = own_fits.left_out()
+    single = at >= 0
     residuals[at[single]] = drawn[single]
-    return own_fits, (residuals, alone[1])
+    variances[at[single]] += unsure[single]
+    return own_fits, (residuals, variances)

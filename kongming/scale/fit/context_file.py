@@ -11,7 +11,7 @@ from kongming.arrays import Floats
 from kongming.scale.fit.context_cliff import ContextCliff
 from kongming.scale.fit.context_columns import Column, Value
 from kongming.scale.fit.context_model import ContextModel, ContextSpread, inputs_of
-from kongming.scale.fit.context_own import OwnFits
+from kongming.scale.fit.context_own import REACH, OwnFits
 from kongming.scale.fit.context_process import START, Process
 from kongming.scale.fit.fit_file import read_ernest, read_floats, read_ranges
 from kongming.scale.points import Points
@@ -115,11 +115,17 @@ def _own(document: Mapping[str, Any] | None, contexts: int) -> OwnFits:
     if document is None:
         return OwnFits.untested((None,) * contexts)
     fits = tuple(None if fit is None else read_ernest(fit) for fit in document["fits"])
-    places = read_floats(document["places"]).reshape(-1, 4)
     owner = np.array(document["owner"], dtype=np.intp)
+    places = read_floats(document["places"])
+    places = places.reshape(-1, places.size // len(owner) if len(owner) else len(REACH))
+    if places.shape[1] == len(REACH) - 1:
+        # Files of earlier models do not tell the step across a cliff.
+        places = np.column_stack([places, np.zeros(len(owner))])
     way, needed = read_floats(document["way"]), read_floats(document["needed"])
-    if len(fits) != contexts or {len(places), len(owner), len(way)} != {len(needed)}:
+    if len(fits) != contexts or {len(owner), len(way)} != {len(needed)}:
         raise ValueError("own")
+    if places.shape[1] != len(REACH):
+        raise ValueError("places")
     return OwnFits(fits, places, owner, way, needed)
 
 

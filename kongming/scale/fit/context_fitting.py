@@ -84,7 +84,7 @@ def _fit(table: ContextTable, settings: Settings) -> ContextModel:
     without = process.left_out(groups)
     place = np.full(len(points), -1)
     place[kept] = np.arange(len(kept))
-    own, alone = compare_own(data, parts, place, process)
+    own, alone = compare_own(data, parts, place, cliff, process)
     report = _report(table, columns, parts, owner, alone[0], without[0], trend, settings)
     single = _single_runs(parts, place, process)
     known, new = _spread(alone, single, len(owner)), _spread(without, single, len(groups))

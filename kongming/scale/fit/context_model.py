@@ -11,6 +11,7 @@ import numpy as np
 from scipy.special import stdtr, stdtrit
 
 from kongming.arrays import Floats
+from kongming.scale.fit import low_end
 from kongming.scale.fit.context_cliff import ContextCliff, Step, step_at
 from kongming.scale.fit.context_columns import (
     Column,
@@ -20,14 +21,13 @@ from kongming.scale.fit.context_columns import (
     describe,
     show,
 )
-from kongming.scale.fit.context_own import OwnFits, away_from, places_in
+from kongming.scale.fit.context_own import Furthest, OwnFits, away_from, disagreement, places_in
 from kongming.scale.fit.context_process import Inputs, Process
 from kongming.scale.fit.ernest import ErnestFit
 from kongming.scale.fit.model import Ranges, ScaleModel
 from kongming.scale.fit.spread import LEAST, WIDEST
-from kongming.scale.fit.stack import WIDEST_APART
 from kongming.scale.fit.validation import Fit
-from kongming.scale.points import Integers, Points
+from kongming.scale.points import Configuration, Integers, Points
 
 FREEDOM = 4.0
 BEYOND = 0.08
@@ -54,11 +54,18 @@ class Own:
     owner: int
     fits: OwnFits
     ends: tuple[float, float]
+    step: Step | None
+    furthest: Furthest
+    chance: float
 
-    def untrusted(self, points: Points) -> Floats:
-        """(n,) share of the way back from the common model to the own fit."""
-        trusted = self.fits.trust(places_in(points, self.points, self.ends), self.owner)
-        return (1.0 - trusted) * away_from(points, self.points)
+    def untrusted(self, points: Points, common: Floats) -> tuple[Floats, Floats]:
+        """Return the way (n,) back from the common model to the own fit, in logs of predictions,
+        and the share (n,) of it that is taken."""
+        way = common - np.log(self.fit.predict(points))
+        places = places_in(points, self.points, self.ends, self.step)
+        most = self.furthest.at(places) / np.maximum(np.abs(way), 1e-9)
+        trusted = np.minimum(self.fits.trust(places, self.owner), most)
+        return -way, (1.0 - trusted) * away_from(points, self.points)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -88,14 +95,20 @@ class ContextFit:
         """(n,) seconds per iteration."""
         common = np.log(self._common(points)) + self.process.mean(self.inputs(points))
         if self.own is not None:
-            common = common + self.own.untrusted(points) * self._to_own(points, common)
+            way, share = self.own.untrusted(points, common)
+            common = common + share * way
         least, most = self.limits(points)
         return np.clip(np.exp(np.clip(common, -600, 600)), least, most)
 
-    def _to_own(self, points: Points, common: Floats) -> Floats:
-        """(n,) logs of the own fit's prediction over the common model's, given in logs."""
-        assert self.own is not None
-        return np.asarray(np.log(self.own.fit.predict(points)) - common)
+    def chance_of_cliff(self, at: Configuration) -> float:
+        """Probability that memory does not suffice where fewer machines have more to hold than any
+        that were run in this context; 0 without its runs."""
+        if self.own is None:
+            return 0.0
+        known = self.own.points
+        beyond = np.log(min(known.machines.min(), at.scale / known.load.max()) / at.machines)
+        share = self.own.chance / low_end.CHANCE
+        return share * low_end.chance_of_cliff(beyond) if beyond > 0.0 else 0.0
 
     def _common(self, points: Points) -> Floats:
         """(n,) seconds of the terms and the cliff."""
@@ -118,11 +131,10 @@ class ContextFit:
             share = self.step.share(points)
             unsure = self.step.jump**2 * share * (1.0 - share)
         if self.own is not None:
-            # The two disagree: either may be right.
             common = np.log(self._common(points)) + self.process.mean(at)
-            apart = np.minimum(np.abs(self._to_own(points, common)), WIDEST_APART)
-            share = self.own.untrusted(points)
-            unsure = unsure + share * (1.0 - share) * apart**2
+            way, share = self.own.untrusted(points, common)
+            away = away_from(points, self.own.points)
+            unsure = unsure + away * disagreement(way, 1.0 - share)
         return np.asarray(self.process.variance(at) + noise + BEYOND * beyond**2 + unsure)
 
     def document(self) -> dict[str, Any]:
@@ -210,16 +222,27 @@ class ContextModel:
             self.center,
             numbers,
             owner,
-            self._own_at(owner),
+            self._own_at(owner, step),
             beyond,
         )
 
-    def _own_at(self, owner: int) -> Own | None:
+    def _own_at(self, owner: int, step: Step | None) -> Own | None:
         fit = None if owner < 0 else self.own.fits[owner]
         if fit is None:
             return None
         mine = self.points.take(self.process.inputs.owner == owner)
-        return Own(fit, mine, owner, self.own, self.ranges.machines) if len(mine) else None
+        if not len(mine):
+            return None
+        return Own(
+            fit,
+            mine,
+            owner,
+            self.own,
+            self.ranges.machines,
+            step,
+            self.own.furthest(),
+            self.own.chance_of_cliff(),
+        )
 
     def _varies(self, place: int) -> bool:
         return len({context[place] for context in self.contexts}) > 1

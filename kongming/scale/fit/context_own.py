@@ -3,7 +3,9 @@
 A context with runs is answered between plain Ernest in relative errors, fitted to it alone, and the
 model over all contexts: as far along as the latter was nearer to what was left out, of this context
 and of others with as many runs, as far beyond them (a ridge regression through ``TRUST``, as of a
-stack's forms). So contexts that say nothing about each other do no harm.
+stack's forms), less ``ERRORS`` standard errors of that share, which contexts are the clusters of
+(Liang and Zeger 1986), and no farther than most of what was tested. So contexts that say nothing
+about each other do no harm, nor does a cliff that only some of them have.
 """
 
 from __future__ import annotations
@@ -15,22 +17,48 @@ from typing import Any
 import numpy as np
 
 from kongming.arrays import Floats
+from kongming.scale.fit.context_cliff import JUMP, Step
 from kongming.scale.fit.ernest import ErnestFit, fit_ernest
-from kongming.scale.fit.stack import beyond, share_of_way
+from kongming.scale.fit.low_end import CHANCE
+from kongming.scale.fit.stack import (
+    TRUST_SIZE,
+    WIDEST_APART,
+    beyond,
+    clipped,
+    share_of_way,
+)
 from kongming.scale.fit.terms import Term
 from kongming.scale.points import Integers, Points, Runs
 
 LEAST = 2
 """Minimum number of configurations of a context that is fitted alone."""
 
-TRUST = 0.5
+TRUST = 0.2
 """Share of the way from a context's own fit to the model over all of them that is taken without
 evidence."""
 
-REACH = (0.3, 0.3, 0.3, 0.7)
+ERRORS = 1.5
+"""Standard errors that this share is lowered by."""
+
+FURTHER, FURTHER_RANK = 0.05, 0.75
+"""An answer is at most this far (in logs) from the own fit, and as much farther as this quantile of
+the common model's distances from it on what was left out."""
+
+MISSES, UNMET = 4.0, 0.5
+"""And it is farther by a share of a step across a cliff that the own fit has not seen: all of it
+but so many times the share of such steps that were not met when left out, to which so many are
+added. Twenty that were all met allow 90 % of the step, a quarter missed none of it."""
+
+LEAST_UNSURE = 0.1
+"""Least share of the squared distance between own fit and common model that is their variance."""
+
+PRIOR_COUNT = 4.0
+"""Number of left-out fewest machines that the assumed chance of a cliff counts as."""
+
+REACH = (0.15, 0.15, 0.3, 0.7, 0.5)
 """Distances (in logs) at which what was left out counts half: of how far it was beyond the
-context's machines, beyond those of all contexts, and beyond its scales, and of the number of
-configurations it was predicted from."""
+context's machines, beyond those of all contexts, and beyond its scales, of the number of
+configurations it was predicted from, and of the step across a cliff that these had not."""
 
 OTHER = 1.0
 """What was left out of another context counts as if it were so many of these away."""
@@ -38,10 +66,26 @@ OTHER = 1.0
 HERE = 0.05
 """Distance (in logs) within which a configuration was run: its own runs tell it."""
 
+STEP = len(REACH) - 1
+"""Column of the places that has the step across a cliff."""
+
+
+@dataclass(frozen=True, slots=True)
+class Furthest:
+    """Largest distance (in logs) of an answer from the own fit, and the share of a step across a
+    cliff by which it may be farther."""
+
+    distance: float
+    share: float
+
+    def at(self, places: Floats) -> Floats:
+        """(n,) largest distances at ``places`` (n, 5)."""
+        return np.asarray(self.distance + self.share * np.abs(places[:, STEP]))
+
 
 @dataclass(frozen=True, eq=False, slots=True)
 class OwnFits:
-    """``fits`` (contexts,) are None for those with too few runs; ``places`` (n, 4) as in ``REACH``
+    """``fits`` (contexts,) are None for those with too few runs; ``places`` (n, 5) as in ``REACH``
     of what was left out of the contexts ``owner`` (n,); ``way`` and ``needed`` (n,) are logs of the
     common model's prediction and of the typical time over the own fit's prediction."""
 
@@ -55,18 +99,48 @@ class OwnFits:
     def untested(cls, fits: tuple[ErnestFit | None, ...]) -> OwnFits:
         """Of which nothing was left out."""
         none = np.empty(0)
-        return cls(fits, np.empty((0, 4)), np.empty(0, np.intp), none, none)
+        return cls(fits, np.empty((0, len(REACH))), np.empty(0, np.intp), none, none)
 
     def trust(self, places: Floats, owner: int) -> Floats:
-        """(m,) share of the way at ``places`` (m, 4) of a context."""
-        near = self._near(places, np.full(len(places), owner))
-        return share_of_way(near, self.way, self.needed, TRUST)
+        """(m,) share of the way at ``places`` (m, 5) of a context."""
+        return self._share(self._near(places, np.full(len(places), owner)))
 
-    def left_out(self) -> Floats:
-        """(n,) the same for what was left out, learnt from all else."""
+    def left_out(self) -> tuple[Floats, Floats]:
+        """Return logs (n,) of typical over predicted time of what was left out, learnt from all
+        else, and the variance (n,) of ``disagreement``."""
         near = self._near(self.places, self.owner)
         np.fill_diagonal(near, 0.0)
-        return share_of_way(near, self.way, self.needed, TRUST)
+        most = self.furthest().at(self.places)
+        share = np.minimum(self._share(near), most / np.maximum(np.abs(self.way), 1e-9))
+        return self.needed - share * self.way, disagreement(self.way, share)
+
+    def furthest(self) -> Furthest:
+        """Return how far from the own fit answers may be."""
+        if not len(self.way):
+            return Furthest(WIDEST_APART, 0.0)
+        tested = float(np.quantile(np.abs(self.way), FURTHER_RANK))
+        step = self.places[:, STEP]
+        across = np.abs(step) > JUMP
+        met = (self.needed * np.sign(step) > 0.5 * np.abs(step))[across]
+        missed = 1.0 - met.sum() / (len(met) + UNMET)
+        return Furthest(FURTHER + tested, max(1.0 - MISSES * float(missed), 0.0))
+
+    def chance_of_cliff(self) -> float:
+        """Return how often times below a context's fewest machines were longer than its own fit
+        and the common model say, by a factor that is taken for a cliff."""
+        below = self.places[:, 0] < 0.0
+        unforeseen = np.minimum(self.needed, self.needed - self.way)[below] > JUMP
+        return float((unforeseen.sum() + PRIOR_COUNT * CHANCE) / (below.sum() + PRIOR_COUNT))
+
+    def _share(self, near: Floats) -> Floats:
+        share = share_of_way(near, self.way, self.needed, TRUST)
+        if not len(self.way):
+            return share
+        way, needed = clipped(self.way), clipped(self.needed)
+        of_context = (self.owner[:, None] == np.unique(self.owner)).astype(np.float64)
+        away = near * (way * (needed - share[:, None] * way)) @ of_context
+        error = np.sqrt(np.sum(away**2, axis=1)) / (near @ way**2 + TRUST_SIZE)
+        return np.asarray(np.maximum(share - ERRORS * error, 0.0))
 
     def _near(self, places: Floats, owner: Integers) -> Floats:
         steps = (places[:, None, :] - self.places[None, :, :]) / np.array(REACH)
@@ -83,6 +157,13 @@ class OwnFits:
         }
 
 
+def disagreement(way: Floats, share: Floats) -> Floats:
+    """(n,) variance (of logs) of an answer at a ``share`` of the ``way`` (n,) from the own fit to
+    the common model: either may be right."""
+    apart = np.minimum(np.abs(way), WIDEST_APART)
+    return np.asarray(np.maximum(share * (1.0 - share), LEAST_UNSURE) * apart**2)
+
+
 def fit_own(runs: Runs, terms: Sequence[Term], items: float | None) -> ErnestFit | None:
     """Fit a context alone; None with too few runs."""
     if runs.count < LEAST or len(np.unique(runs.points.machines)) < 2:
@@ -90,9 +171,15 @@ def fit_own(runs: Runs, terms: Sequence[Term], items: float | None) -> ErnestFit
     return fit_ernest(runs, terms, items, relative=True, rounds=0)
 
 
-def places_in(points: Points, own: Points, ranges: tuple[float, float]) -> Floats:
-    """(n, 4) places as in ``REACH`` of points in a context with these ``own`` configurations;
-    ``ranges``: the fewest and most machines of all contexts."""
+def places_in(
+    points: Points, own: Points, ranges: tuple[float, float], step: Step | None
+) -> Floats:
+    """(n, 5) places as in ``REACH`` of points in a context with these ``own`` configurations;
+    ``ranges``: the fewest and most machines of all contexts; ``step``: the context's cliff."""
+    jumps, known = (
+        np.zeros(len(each)) if step is None else step.jump * step.share(each)
+        for each in (points, own)
+    )
     machines, scale = np.log(own.machines), np.log(own.scale)
     at = np.log(points.machines)
     return np.column_stack(
@@ -101,6 +188,7 @@ def places_in(points: Points, own: Points, ranges: tuple[float, float]) -> Float
             beyond(at, float(np.log(ranges[0])), float(np.log(ranges[1]))),
             beyond(np.log(points.scale), float(scale.min()), float(scale.max())),
             np.full(len(points), np.log(len(own))),
+            beyond(jumps, float(known.min()), float(known.max())),
         ]
     )
 

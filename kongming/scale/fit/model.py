@@ -96,6 +96,9 @@ class Limited(Protocol):
     def limits(self, points: Points) -> tuple[Floats, Floats]:
         """(n,) least and most seconds per iteration."""
 
+    def chance_of_cliff(self, at: Configuration) -> float:
+        """Probability that memory does not suffice at fewer machines than were run."""
+
 
 class Uncertainty(Protocol):
     """How far a run may be from its prediction, in logs."""
@@ -227,10 +230,12 @@ class ScaleModel:
         than ever; 0 where it is known that it does."""
         below = self.ranges.machines[0] / at.machines
         beyond = min(below, at.scale / at.machines / self.ranges.load[1])
-        if beyond <= 1.0 or self.memory_load is not None:
+        if self.memory_load is not None:
             return 0.0
-        meets = isinstance(self.fit, StackFit | Limited)
-        return low_end.chance_of_cliff(float(np.log(beyond))) if meets else 0.0
+        meets = beyond > 1.0 and isinstance(self.fit, StackFit | Limited)
+        chance = low_end.chance_of_cliff(float(np.log(beyond))) if meets else 0.0
+        own = self.fit.chance_of_cliff(at) if isinstance(self.fit, Limited) else 0.0
+        return max(chance, own)
 
     def _upper(self, deviation: float, level: float, chance: float) -> float:
         usual = float(np.log(self.spread.factor(deviation, level)))

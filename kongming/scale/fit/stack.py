@@ -298,9 +298,14 @@ def _trust(near: Floats, left: LeftOut, anchor: int) -> Floats:
 def share_of_way(near: Floats, way: Floats, needed: Floats, prior: float) -> Floats:
     """(n,) share, 0 to 1, of the ``way`` (k,) that comes nearest to what was ``needed`` (k,) by the
     weights ``near`` (n, k): a ridge regression through ``prior``."""
-    way, needed = (np.clip(each, -TRUST_CLIPPED, TRUST_CLIPPED) for each in (way, needed))
+    way, needed = clipped(way), clipped(needed)
     share = (near @ (way * needed) + prior * TRUST_SIZE) / (near @ way**2 + TRUST_SIZE)
     return np.clip(share, 0.0, 1.0)
+
+
+def clipped(logs: Floats) -> Floats:
+    """Return distances (in logs) as they count for a share of the way."""
+    return np.clip(logs, -TRUST_CLIPPED, TRUST_CLIPPED)
 
 
 def _uncertainty(
