@@ -184,11 +184,14 @@ def context_table(made: GeneratedContexts) -> ContextTable:
 def of_contexts(made: Iterable[GeneratedContexts], seed: int) -> dict[str, Any]:
     """Leave the largest machine counts out of all contexts or of one, the smallest or one between
     out of one, and one context but for none or three of its configurations. ``over_alone``: the
-    ratio to the error of relative Ernest fitted to the same context alone."""
+    ratio to the error of relative Ernest fitted to the same context alone; ``all_questions``: of
+    the means over all that was asked of a table."""
     rows: dict[str, list[list[dict[str, float]]]] = defaultdict(list)
+    by_table: list[dict[str, float]] = []
     for number, each in enumerate(made):
         random = np.random.default_rng(seed + number)
         whole = context_table(each)
+        judged_here: list[dict[str, float]] = []
         for kind, learn in context_questions(whole, random):
             model = _fitted(whole, learn)
             of_table = [
@@ -196,7 +199,13 @@ def of_contexts(made: Iterable[GeneratedContexts], seed: int) -> dict[str, Any]:
                 for i in np.unique(whole.owner[~learn]).tolist()
             ]
             rows[kind].append(of_table)
+            judged_here += [row for row in of_table if "ernest-relative" in row]
+        if judged_here:
+            names = ("stack", "ernest-relative")
+            by_table.append({name: _mean(judged_here, name) for name in names})
     document: dict[str, Any] = {}
+    if by_table:
+        document["all_questions"] = {"tables": len(by_table), "over_alone": ratios(by_table)}
     for kind, tables in rows.items():
         flat = [row for table in tables for row in table]
         both = [[row for row in table if "ernest-relative" in row] for table in tables]
