@@ -124,6 +124,20 @@ def test_a_saved_model_answers_the_same(without: ContextModel, tmp_path: Path) -
         again.one()
 
 
+def test_a_file_without_steps_across_cliffs_is_read(without: ContextModel) -> None:
+    from kongming.sealed_document import checksum
+
+    document = model_file.seal(ScaleFile("job", "now", (), contexts=(without,)))
+    old = {key: value for key, value in document.items() if key != "checksum"}
+    own = old["contexts"][0]["own"]
+    own["places"] = [row[:4] for row in own["places"]]
+    old["checksum"] = checksum(old)
+    known = {**GIVEN, "k": "3"}
+    (other,) = model_file.read(old).at_context(known).models
+    answer, expected = (each.predict(Configuration(5)) for each in (other, without.at(known)))
+    assert answer.median == pytest.approx(expected.median, rel=0.05)
+
+
 def test_a_file_of_version_1_is_read() -> None:
     from kongming.sealed_document import checksum
     from tests.scale.shapes import fitted, grid, measured, published
