@@ -21,7 +21,7 @@ from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescript
 from google.protobuf.message import Message
 
 from kongming.records.errors import InputError
-from kongming.records.prediction import Interval
+from kongming.records.prediction import Driver, Interval
 from kongming.rpc import value_codec as values
 from kongming.rpc.record_codec import node_from_message, node_to_message
 
@@ -223,12 +223,16 @@ def _same(value: Any) -> Any:
 
 _KNOWN: Mapping[str, tuple[_Encode, _Decode]] = {
     "kongming.rpc.v1.NodeFacts": (node_to_message, lambda value, path: node_from_message(value)),
+    "kongming.rpc.v1.Driver": (
+        Driver.to_dict,
+        lambda value, path: Driver(value.family, value.share),
+    ),
     "kongming.rpc.v1.Interval": (Interval.to_dict, values.interval_from_message),
-    "google.protobuf.Duration": (values.duration, lambda value, path: values.seconds(value)),
+    "google.protobuf.Duration": (values.duration_fields, lambda value, path: values.seconds(value)),
     "google.protobuf.Struct": (
         lambda value: values.struct(value, "document"),
         lambda value, path: values.json_object(value, path),
     ),
-    "google.protobuf.Timestamp": (values.timestamp, lambda value, path: values.unix(value)),
+    "google.protobuf.Timestamp": (values.timestamp_fields, lambda value, path: values.unix(value)),
 }
 """Messages that stand for one value."""

@@ -56,11 +56,11 @@ def rank_from_message(message: predictor_pb2.RankNodesRequest) -> RankQuestion:
 # -- answers -----------------------------------------------------------------------------------
 
 
-def answer_to_message(answer: Forecast | KongmingError) -> predictor_pb2.PredictAnswer:
+def answer_fields(answer: Forecast | KongmingError) -> dict[str, Any]:
+    """What a PredictAnswer is made of, for ``answers.add``: one that is made first is copied."""
     if isinstance(answer, KongmingError):
-        return predictor_pb2.PredictAnswer(failure=failure_message(answer))
-    prediction: Any = as_fields(answer, predictor_pb2.Prediction)
-    return predictor_pb2.PredictAnswer(prediction=prediction)
+        return {"failure": failure_message(answer)}
+    return {"prediction": as_fields(answer, predictor_pb2.Prediction)}
 
 
 def answer_from_message(message: predictor_pb2.PredictAnswer) -> Forecast | KongmingError:

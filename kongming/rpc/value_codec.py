@@ -169,10 +169,19 @@ def timestamp(moment: float | str, field: str = "started_at") -> Timestamp:
         made = Timestamp()
         made.FromDatetime(moments.parse(moment, field))
         return made
+    return Timestamp(**timestamp_fields(moment, field))
+
+
+def timestamp_fields(moment: float, field: str = "started_at") -> dict[str, int]:
+    """What ``timestamp`` of unix seconds is made of, to be put into a larger message.
+
+    Raises:
+        InputError: it lies outside the years 1 to 9999.
+    """
     if not -_LATEST_S <= moment <= _LATEST_S:
         raise InputError("is no time.", field=field, found=moment, allowed="unix seconds")
     seconds, micros = divmod(round(moment * 1e6), 1_000_000)
-    return Timestamp(seconds=seconds, nanos=micros * 1000)
+    return {"seconds": seconds, "nanos": micros * 1000}
 
 
 def unix(message: Timestamp) -> float:
@@ -198,10 +207,15 @@ def iso(message: Timestamp, field: str = "started_at") -> str:
 
 def duration(seconds: float) -> Duration:
     """Of seconds, to the microsecond."""
+    return Duration(**duration_fields(seconds))
+
+
+def duration_fields(seconds: float) -> dict[str, int]:
+    """What ``duration`` is made of, to be put into a larger message."""
     micros = round(seconds * 1e6)
     whole, rest = divmod(abs(micros), 1_000_000)
     sign = -1 if micros < 0 else 1
-    return Duration(seconds=sign * whole, nanos=sign * rest * 1000)
+    return {"seconds": sign * whole, "nanos": sign * rest * 1000}
 
 
 def seconds(message: Duration) -> float:

@@ -39,7 +39,7 @@ class PredictorService(predictor_pb2_grpc.PredictorServicer):
         response = predictor_pb2.PredictResponse(request_id=request.request_id)
         pauses = Pauses()
         for question in request.questions:
-            response.answers.append(codec.answer_to_message(await self.answer(question)))
+            response.answers.add(**codec.answer_fields(await self.answer(question)))
             await pauses.due()
         return response
 
