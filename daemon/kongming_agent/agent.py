@@ -106,6 +106,7 @@ class Agent:
         self._alive_at = 0.0
         self._busy_since: float | None = None
         self._busy_said = 0.0
+        self._couple_at: dict[int, float] = {}
         # Shared with the link's thread.
         self._signals: signals.Signals | None = None
         self.totals = figures.Totals()
@@ -270,17 +271,21 @@ class Agent:
         place, cpus = self.domains[probe.domain]
         busy = self._signals.cpu_busy if self._signals is not None else {}
         cpu = signals.idlest(cpus, busy)
+        # Less often than fingerprints are taken, to leave them the budget.
+        coupling = time.monotonic() >= self._couple_at.get(place, 0.0)
         self._account(time.monotonic())
         self._probing = True
         try:
             with measuring("kongming-agent", (cpu,), patience_s=patience_s):
-                taken = self._prober.take(probe, cpu, self._alive)
+                taken = self._prober.take(probe, cpu, self._alive, coupling=coupling)
         finally:
             self._probing = False
         self._busy_since = None
         if self._stopping:
             return
         now = time.monotonic()
+        if coupling:
+            self._couple_at[place] = now + self.settings.probing.coupling_s
         self._bytes_seen += taken.cost.written_bytes
         self.schedule.probed(probe, taken.cost, now, ok=bool(taken.fingerprint.times()))
         self.totals.probed(probe.suite, taken.cost, taken.peak_bytes)

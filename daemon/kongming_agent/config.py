@@ -137,6 +137,12 @@ class Probing:
         "and marked when the write budget is spent.",
         NOT_NEGATIVE,
     )
+    coupling_s: float = setting(
+        300.0,
+        "Minimum time in seconds between two measurements of what one CPU does to another that "
+        "shares its cache; only on idle CPUs.",
+        ABOVE_ZERO,
+    )
     memory_pressure: float = setting(
         0.1,
         "Share of time in which all tasks wait for memory, above which probing backs off.",

@@ -178,7 +178,7 @@ def _rank(block: Document, model: str) -> tuple[float, float]:
 
 
 def remarks(block: Document) -> list[str]:
-    """Sentences on noise, coverage, marked runs and missing predictions."""
+    """Sentences on noise, coverage, marked runs, coupling and missing predictions."""
     sentences = []
     if block.get("preregistered"):
         sentences.append(_preregistered(block["preregistered"]))
@@ -220,6 +220,8 @@ def remarks(block: Document) -> list[str]:
             f"The node visibly changed during {100 * marked['share']:.0f} % of the runs. "
             f"Geo.mean without them: {errors} (noise floor {_number(marked['noise_floor_pct'])})."
         )
+    if block.get("coupling"):
+        sentences += _coupling(block["coupling"])
     if block.get("unmeasured"):
         names = ", ".join(f"{app} next to {other}" for app, other in block["unmeasured"])
         sentences.append(f"Not scored, as every repeat failed: {names}.")
@@ -235,6 +237,32 @@ def _preregistered(statement: Document) -> str:
         text += ", AFTER the first run"
     changed = ", ".join(statement["code_changed"])
     return f"{text}; code changed since in: {changed}." if changed else f"{text}; same code."
+
+
+def _coupling(section: Document) -> list[str]:
+    """Sentences on the coupling of pairs and profiles, and the errors by it."""
+
+    def summary(part: Document | None) -> str:
+        if part is None:
+            return "not measured"
+        return f"{part['median']:.2f} ({part['low']:.2f} to {part['high']:.2f}, {part['n']} read)"
+
+    sentences = [
+        "Coupling (times that a stream on the neighbour's CPU slows a pointer chase), median and "
+        f"range: pairs {summary(section['pairs'])}; profiles {summary(section['profiles'])}."
+    ]
+    for stratum in section["strata"]:
+        errors = ", ".join(f"{name} {_number(e)}" for name, e in stratum["error_pct"].items())
+        sentences.append(
+            f"At a coupling of {stratum['low']:.2f} to {stratum['high']:.2f}: {stratum['pairs']} "
+            f"pairs, slowed {stratum['slowdown']:.2f} times on average; log error in %: {errors}."
+        )
+    sentences += [
+        f"Warning: {app} was profiled at a coupling of {medians['profile']:.2f}, its pairs were "
+        f"run at {medians['pairs']:.2f}: the profile was made on a machine that couples otherwise."
+        for app, medians in section["unlike"].items()
+    ]
+    return sentences
 
 
 def _grid(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

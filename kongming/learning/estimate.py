@@ -10,6 +10,7 @@ import numpy as np
 
 from kongming.arrays import Floats
 from kongming.learning import intervals, usefulness
+from kongming.learning.coupling import unlike
 from kongming.learning.drivers import drivers
 from kongming.learning.intervals import UNWIDENED, Widening
 from kongming.learning.model_file import FrozenModel, ModelFile
@@ -17,7 +18,7 @@ from kongming.learning.readings import VariantName, check_suite, logs_of, varian
 from kongming.learning.scorer import Scorer, choose, scorer_of
 from kongming.quantities import count
 from kongming.records.errors import ExtrapolationError
-from kongming.records.fingerprint import Fingerprint
+from kongming.records.fingerprint import COUPLING, Fingerprint
 from kongming.records.prediction import Interval, Prediction
 
 Times = Mapping[str, float]
@@ -65,6 +66,13 @@ def estimate(file: ModelFile, environment: Fingerprint | Times, asked: Asked) ->
         check_suite(file, environment.suite_version, "The fingerprint")
         if environment.node.id != file.node_id:
             warnings.append("The fingerprint was taken on another node than the training runs.")
+        coupling = environment.passive.get(COUPLING)
+        if coupling is not None and file.coupling is not None and unlike(coupling, file.coupling):
+            warnings.append(
+                f"The fingerprint was taken at a coupling of {coupling:.2f}, the training runs at "
+                f"{file.coupling:.2f}: neighbours now disturb each other "
+                f"{'more' if coupling > file.coupling else 'less'}."
+            )
         times: Times = environment.times()
     else:
         times = environment

@@ -117,7 +117,8 @@ class Variant:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class ModelFile:
-    """A model document that was read and checked."""
+    """A model document that was read and checked. ``coupling`` is the median of its training runs;
+    None where none was read, as in earlier documents."""
 
     app: str
     identity: str
@@ -129,6 +130,7 @@ class ModelFile:
     cpu: int
     solo: SoloTime
     variants: Mapping[str, Variant]
+    coupling: float | None = None
 
     @property
     def solo_metric(self) -> float:
@@ -178,6 +180,7 @@ def _model_file(document: Mapping[str, Any]) -> ModelFile:
             int(solo["n"]),
         ),
         variants=variants,
+        coupling=positive(document["coupling"]) if "coupling" in document else None,
     )
 
 

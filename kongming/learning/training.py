@@ -15,6 +15,7 @@ from kongming.learning import dataset as datasets
 from kongming.learning import intervals
 from kongming.learning import model_file as persist
 from kongming.learning.columns import quick_columns as quick_columns_of
+from kongming.learning.coupling import typical
 from kongming.learning.dataset import Dataset
 from kongming.learning.estimators.stacking import disagreement, stacked
 from kongming.learning.fitting import Fitted, fit
@@ -79,6 +80,7 @@ def train_application(
             f"at least {LEAST_RUNS} are needed.",
             hint="Profile it: kongming profile APPS.toml --plan quick",
         )
+    coupling = typical(chosen_runs)
     quick = quick_columns_of(chosen_runs) if quick_columns is None else tuple(quick_columns)
     # One thread: more do not help on matrices of this size, and the number of threads must not
     # change the last digits.
@@ -103,6 +105,7 @@ def train_application(
                 "n": data.solo.n,
             },
             "awake": data.awake,
+            **({} if coupling is None else {"coupling": coupling}),
             "requested": model,
             "chosen": variants["full"]["chosen"],
             "random_state": random_state,

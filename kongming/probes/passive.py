@@ -47,6 +47,20 @@ def cpu_ticks(root: Path = _SYSTEM) -> dict[int, CpuTicks]:
     }
 
 
+def busy_shares(before: Mapping[int, CpuTicks], after: Mapping[int, CpuTicks]) -> dict[int, float]:
+    """The busy share of each CPU between two readings; a counter that went back is left out. Steal
+    time counts as busy, since it is not available."""
+    shares = {}
+    for cpu, now in after.items():
+        then = before.get(cpu)
+        if then is None or now.total <= then.total:
+            continue
+        busy = now.busy + now.stolen - then.busy - then.stolen
+        if busy >= 0:
+            shares[cpu] = min(1.0, busy / (now.total - then.total))
+    return shares
+
+
 def snapshot(root: Path = _SYSTEM) -> Snapshot:
     """Read the signals under ``root``; unsupported signals are absent, not 0."""
     counters: dict[str, float] = {}

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import json
 import os
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kongming.probes.binary import Event, Microbench
 from kongming.probes.folders import state_folder
+from kongming.probes.two_cpus import alone_and_beside
 from kongming.records import moments
 from kongming.records.errors import InputError, ProbeError
 
@@ -28,7 +27,6 @@ SHARES_CORE_RATIO = 1.25
 _ROUNDS = 3
 _ROUNDS_TO_CONFIRM = 12
 _SECONDS = 0.15
-_TIMEOUT_S = 30.0
 _SCHEMA = 1
 
 
@@ -75,12 +73,8 @@ def check_siblings(first: int, second: int, *, seconds: float = _SECONDS) -> Sib
     for round_number in range(_ROUNDS_TO_CONFIRM):
         if round_number >= _ROUNDS and not judge(pairs)[0]:
             break
-        alone = _time_per_op(first, seconds)
-        load = ["induce", "--cpu", str(second), "--seconds", str(10 * seconds + 10), SURROGATE]
-        with Microbench(load) as neighbour:
-            _wait_ready(neighbour)
-            together = _time_per_op(first, seconds)
-        pairs.append((alone, together))
+        alone, together = alone_and_beside(SURROGATE, first, SURROGATE, second, seconds=seconds)
+        pairs.append((alone.mean_s, together.mean_s))
     shares, ratio = judge(pairs)
     now = moments.now("seconds")
     return SiblingCheck(shares, round(ratio, 4), now)
@@ -153,36 +147,3 @@ def _check_allowed(first: int, second: int) -> None:
             raise InputError("is not allowed here.", field="cpu", found=cpu, allowed=allowed_list)
     if first == second:
         raise InputError("A CPU has no pair with itself.", field="cpu", found=second)
-
-
-def _time_per_op(cpu: int, seconds: float) -> float:
-    ops, total_ns = 0.0, 0
-    with Microbench(["probe", "--cpu", str(cpu), "--seconds", str(seconds), SURROGATE]) as probe:
-        for event in _events(probe, seconds + _TIMEOUT_S):
-            if event.get("event") == "chunk":
-                ops += float(event["ops"])
-                total_ns += int(event["ns"])
-            elif event.get("event") == "error":
-                raise ProbeError(str(event.get("error")))
-        probe.finish()
-    if ops <= 0.0:
-        raise ProbeError(f"{SURROGATE} gave no readings on CPU {cpu}.")
-    return total_ns / ops * 1e-9
-
-
-def _wait_ready(neighbour: Microbench) -> None:
-    for event in _events(neighbour, _TIMEOUT_S):
-        if event.get("event") == "ready":
-            return
-        if event.get("event") == "error":
-            raise ProbeError(str(event.get("error")))
-    raise ProbeError(neighbour.failure())
-
-
-def _events(running: Microbench, seconds: float) -> Iterator[Event]:
-    deadline = time.monotonic() + seconds
-    try:
-        while (event := running.read(max(0.0, deadline - time.monotonic()))) is not None:
-            yield event
-    except TimeoutError as error:
-        raise ProbeError(f"The check of two CPUs took more than {seconds:g} s.") from error

@@ -16,6 +16,7 @@ from kongming.profiling.events import Between, Doing, Dropped, Event, Measured, 
 from kongming.profiling.plans.campaign_plan import Plan, Step
 from kongming.profiling.plans.identity import identity
 from kongming.profiling.plans.placement import choose
+from kongming.profiling.runs.coupling import CouplingLog
 from kongming.profiling.runs.runner import AnyRunner, Outcome, open_runner
 from kongming.profiling.runs.settle import settle
 from kongming.profiling.runs.signature import needed_seconds, take_signature
@@ -64,6 +65,7 @@ class _Campaign:
     alone: dict[str, list[float]] = field(default_factory=dict)
     waits: dict[str, list[float]] = field(default_factory=dict)
     watch: control.Watch = field(default_factory=lambda: control.Watch(""))
+    couplings: CouplingLog = field(default_factory=CouplingLog)
     completed: int = 0
 
     def as_neighbour(self, app: str) -> AnyRunner:
@@ -189,6 +191,8 @@ def _timed_block(state: _Campaign, steps: Sequence[Step]) -> Iterator[Event]:
     with sharing(state.sites[steps[0].app]) as site, ExitStack() as stack:
         try:
             inducers = None
+            signals, site = state.couplings.read(site)
+            signals = {**signals, "settle_s": settled}
             if levels:
                 yield state.doing(f"starting {load}")
                 inducers = induce_all(
@@ -211,7 +215,7 @@ def _timed_block(state: _Campaign, steps: Sequence[Step]) -> Iterator[Event]:
                 yield state.doing(f"{remaining[0].app} under {load}", remaining[0].app)
                 # A quick suite serves as the quick fingerprint before the first run.
                 run, before = yield from _taken(
-                    state, remaining[0], site, before, level, settled, inducers
+                    state, remaining[0], site, before, level, signals, inducers
                 )
                 yield from _finish_step(state, remaining.pop(0), run, inducers)
                 if inducers is not None:
@@ -228,16 +232,17 @@ def _taken(
     site: Site,
     before: Fingerprint,
     level: Fingerprint,
-    settled: float,
+    signals: Mapping[str, float],
     inducers: Mix | None,
 ) -> Generator[Event, None, tuple[Run, Fingerprint]]:
     """Time one run between two quick fingerprints, again where somebody else was there; returns it
-    and the last fingerprint. ``level`` is of the plan's suite, under the same load."""
+    and the last fingerprint. ``level`` is of the plan's suite, under the same load; ``signals`` are
+    passive signals from before it."""
     takes: list[tuple[float, Run]] = []
     while True:
         # A quick suite serves as the quick fingerprint before the first run.
         fingerprint = before if state.plan.suite == QUICK else level
-        run = _timed_run(state, step, site, fingerprint, settled)
+        run = _timed_run(state, step, site, fingerprint, signals)
         after = _fingerprint(state, site, QUICK)
         excess = state.watch.excess(step.levels, (before, after))
         takes.append((excess, replace(run, before=before, after=after)))
@@ -312,7 +317,11 @@ def site_fingerprint(site: Site, suite: str, names: Sequence[str] | None = None)
 
 
 def _timed_run(
-    state: _Campaign, step: Step, site: Site, fingerprint: Fingerprint, settled: float
+    state: _Campaign,
+    step: Step,
+    site: Site,
+    fingerprint: Fingerprint,
+    earlier: Mapping[str, float],
 ) -> Run:
     runner = state.runners[step.app]
     limit = _cut_off_s(state, step)
@@ -337,7 +346,7 @@ def _timed_run(
         kind="induced" if step.levels else "solo",
         levels=step.levels,
         fingerprint=fingerprint,
-        passive={**signals, "settle_s": settled},
+        passive={**signals, **earlier},
         campaign=state.campaign,
         step=step.index,
     )
@@ -388,11 +397,13 @@ def _unmeasured(state: _Campaign, site: Site, step: Step, reason: str) -> Run:
     )
 
 
-def _with_waits(fingerprint: Fingerprint, waits: Sequence[float]) -> Fingerprint:
-    """Return the signature's fingerprint with how much the program waits, if that is known."""
-    if not waits:
-        return fingerprint
-    return replace(fingerprint, passive={**fingerprint.passive, WAITING_SHARE: median(waits)})
+def _with_signals(
+    fingerprint: Fingerprint, waits: Sequence[float], coupling: Mapping[str, float]
+) -> Fingerprint:
+    """Return the signature's fingerprint with how much the program waits, if that is known, and
+    the coupling before it."""
+    waiting = {WAITING_SHARE: median(waits)} if waits else {}
+    return replace(fingerprint, passive={**fingerprint.passive, **waiting, **coupling})
 
 
 def _signature_block(state: _Campaign, steps: Sequence[Step]) -> Iterator[Event]:
@@ -401,6 +412,7 @@ def _signature_block(state: _Campaign, steps: Sequence[Step]) -> Iterator[Event]
         yield state.doing(f"timing the suite co-located with {step.app}", step.app)
         takes: list[tuple[float, tuple[Fingerprint, int]]] = []
         with sharing(state.sites[step.app]) as site:
+            coupling, site = state.couplings.read(site)
             try:
                 while not takes or (takes[-1][0] > control.LIMIT and len(takes) < control.TAKES):
                     if takes:
@@ -428,7 +440,7 @@ def _signature_block(state: _Campaign, steps: Sequence[Step]) -> Iterator[Event]
             identity=state.identities[step.app],
             node_id=site.node.id,
             placement=site.placement,
-            fingerprint=_with_waits(fingerprint, state.waits.get(step.app, ())),
+            fingerprint=_with_signals(fingerprint, state.waits.get(step.app, ()), coupling),
             iterations=iterations,
             campaign=state.campaign,
             step=step.index,

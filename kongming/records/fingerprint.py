@@ -21,6 +21,11 @@ PLACEMENTS = ("same-core", "smt-sibling", "cross-core", "cross-socket")
 """Where a neighbour runs relative to the program. Everything learned is per placement."""
 
 
+COUPLING = "coupling"
+"""Name of the passive signal (of a run, or of a fingerprint) that says how many times longer a
+pointer chase over 8 MiB took next to a stream on a CPU that shares the last-level cache than alone,
+right before: what the machine coupled at that moment."""
+
 LEAST_S = 1e-12
 """No operation of a surrogate takes less: a processor at 5 GHz that retires eight in a cycle
 needs 25 ps, and the widest vectors a sixteenth of that."""

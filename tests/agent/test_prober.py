@@ -10,7 +10,9 @@ from kongming_agent.probing.schedule import Probe
 
 from kongming.probes.node import node_facts
 from kongming.probes.suite import Suite, load_suite
+from kongming.profiling.runs import coupling
 from kongming.records.errors import ProbeError
+from kongming.records.fingerprint import COUPLING
 from tests.builders import node
 
 WRITING = "iobench.write.4M"
@@ -60,6 +62,36 @@ def test_a_quick_fingerprint_has_every_surrogate_of_its_suite_and_a_cost(
     assert [WRITING in call for call in probes] == [False, True]
     seconds = [float(call[call.index("--seconds") + 1]) for call in probes]
     assert seconds == [0.5, 0.03]
+
+
+@pytest.mark.parametrize(("busy", "reason"), [(0.0, None), (0.5, "is not idle")])
+def test_the_coupling_is_measured_on_idle_cpus_only(
+    busy: float,
+    reason: str | None,
+    prober: Prober,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cpu = prober.node.cpus[0]
+    neighbours = coupling.neighbours_of(prober.node, cpu)
+    if not neighbours:
+        pytest.skip("no two cores share a cache")
+    shares = dict.fromkeys(prober.node.cpus, busy) | {cpu: 0.0}
+    monkeypatch.setattr(coupling, "busy_shares", lambda *_: shares)
+    monkeypatch.setenv("FAKE_LOG", str(tmp_path / "calls"))
+    # The made-up chase takes twice as long next to a load.
+    monkeypatch.setenv("FAKE_MODE", "shared")
+    fingerprint = prober.take(quick(writes=False), cpu, coupling=True).fingerprint
+    said = [words for words in fingerprint.warnings if "coupling" in words]
+    loads = [line for line in (tmp_path / "calls").read_text().splitlines() if '"induce"' in line]
+    if reason is None:
+        assert fingerprint.passive[COUPLING] == pytest.approx(2.0)
+        assert (said, len(loads)) == ([], 1)
+    else:
+        assert COUPLING not in fingerprint.passive
+        assert len(said) == 1
+        assert reason in said[0]
+        assert loads == []
 
 
 def test_without_writing_the_last_readings_are_repeated_and_marked(prober: Prober) -> None:

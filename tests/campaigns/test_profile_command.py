@@ -13,7 +13,7 @@ import pytest
 from kongming.profiling.plans.campaign_plan import SIGNATURE_ITERATIONS
 from kongming.profiling.plans.placement import available
 from kongming.profiling.runs.seat_groups import SiblingGroups
-from kongming.records.fingerprint import PLACEMENTS
+from kongming.records.fingerprint import COUPLING, PLACEMENTS
 from kongming.store import Store
 from tests.campaigns.conftest import LOADED, QUICK, Profiled, steps
 from tests.conftest import Kongming
@@ -64,6 +64,8 @@ def test_surrogates_of_full_size_measure_a_campaign(profiled_at_full_size: Profi
         assert all(run.fingerprint is not None and run.fingerprint.times() for run in runs)
         (signature,) = store.signatures()
         assert signature.fingerprint.times()
+        assert all(run.passive[COUPLING] > 0.0 for run in runs)
+        assert signature.fingerprint.passive[COUPLING] > 0.0
 
 
 def test_a_slowdown_is_above_one_for_worse_where_higher_is_better(profiled: Profiled) -> None:

@@ -15,6 +15,7 @@ import numpy as np
 
 from kongming.profiling.appfile import load
 from kongming.profiling.plans.identity import identity
+from kongming.records.fingerprint import COUPLING
 from kongming.records.run import Run
 from kongming.store import Store
 from tests import builders
@@ -38,6 +39,9 @@ ENVIRONMENTS: dict[str, tuple[str, dict[str, float]]] = {
     "quota-0.8": ("quota", {"compute": 0.3, "cache": 0.2}),
 }
 """By name: the kind of each, and what it slows."""
+
+COUPLED = {"chaser": {COUPLING: 4.0}, "writer": {COUPLING: 3.0}, "sums": {COUPLING: 1.1}}
+"""By neighbour: the coupling before a program is run next to it."""
 
 SUITE = "1-0123abcd"
 SOLO_S = 3.0
@@ -71,7 +75,7 @@ def fill_pairs(
         store.put_application(name, identities[name], app.to_dict())
         own = {"identity": identities[name], "campaign": profile.id}
         store.add_all(
-            runs=synthetic.campaign(name, powers, seed=number, **own),
+            runs=synthetic.campaign(name, powers, seed=number, passive={COUPLING: 1.2}, **own),
             signatures=[
                 synthetic.signature(name, loads, seed=seed, id=f"{name}-{seed}", **own)
                 for seed in range(3)
@@ -116,6 +120,7 @@ def _coruns(
             identity=identities[name],
             campaign=campaign,
             step=step,
+            passive=COUPLED.get(other or "", {}),
         )
 
 

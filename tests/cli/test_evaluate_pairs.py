@@ -118,6 +118,23 @@ def test_what_was_learned_under_load_holds_beside_programs(
     assert excess["AWAKE"] == excess["SOLO"]
 
 
+def test_pairs_are_divided_by_the_coupling_that_they_were_run_at(
+    folder: Path, documents: dict[str, dict[str, Any]]
+) -> None:
+    section = documents["bracketed"]["coupling"]
+    # Three pairs each next to those of 4, 3 and 1.1; nothing was read next to the fourth.
+    assert section["pairs"] == {"median": 3.0, "low": 1.1, "high": 4.0, "n": 9 * 4}
+    assert section["profiles"] == {"median": 1.2, "low": 1.2, "high": 1.2, "n": 4 * 28}
+    assert set(section["unlike"]) == set(evaluated.PROGRAMS)
+    low, high = section["strata"]
+    assert (low["pairs"], high["pairs"], low["low"], high["high"]) == (4, 5, 1.1, 4.0)
+    assert set(low["error_pct"]) == {"auto", "SOLO"}
+    assert high["error_pct"]["auto"] < high["error_pct"]["SOLO"]
+    table = (folder / "bracketed" / "table.md").read_text()
+    assert "pairs 3.00 (1.10 to 4.00, 36 read); profiles 1.20" in table
+    assert "Warning: sums was profiled at a coupling of 1.20" in table
+
+
 def test_each_predictor_has_the_minutes_of_its_measuring(
     documents: dict[str, dict[str, Any]],
 ) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from kongming.probes.fingerprinting import WINDOWS_S, Progress, take_fingerprint
 from kongming.probes.node import memory_limit_bytes
 from kongming.probes.suite import MEMORY_SHARE, Suite
+from kongming.profiling.runs.coupling import with_coupling
 from kongming.records.fingerprint import Fingerprint, NodeFacts, Reading
 from kongming_agent.probing.budget import Cost
 from kongming_agent.probing.schedule import Probe
@@ -71,9 +72,15 @@ class Prober:
         self._written: dict[int, tuple[float, dict[str, Reading]]] = {}
 
     def take(
-        self, probe: Probe, cpu: int, on_progress: Callable[[Progress], None] | None = None
+        self,
+        probe: Probe,
+        cpu: int,
+        on_progress: Callable[[Progress], None] | None = None,
+        *,
+        coupling: bool = False,
     ) -> Taken:
-        """Take a fingerprint; the calling thread must live until its end.
+        """Take a fingerprint, with the ``coupling`` to an idle CPU if that is true; the calling
+        thread must live until its end.
 
         Raises:
             ProbeError: nothing was measured.
@@ -84,6 +91,8 @@ class Prober:
             fingerprint = self._timed("standard", cpu, None, None, on_progress)
         else:
             fingerprint = self._quick(probe, cpu, on_progress)
+        if coupling:
+            fingerprint = with_coupling(fingerprint, self.suite, "kongming-agent")
         after = _spent()
         cost = Cost(
             after.cpu_s - before.cpu_s,

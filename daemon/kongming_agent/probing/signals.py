@@ -11,7 +11,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kongming.probes.cgroups import membership, read_text
-from kongming.probes.passive import CpuTicks, Snapshot, cpu_ticks, difference, snapshot
+from kongming.probes.passive import (
+    CpuTicks,
+    Snapshot,
+    busy_shares,
+    cpu_ticks,
+    difference,
+    snapshot,
+)
 
 _SYSTEM = Path("/")
 _MOST_GROUPS = 32
@@ -89,15 +96,6 @@ def between(before: Sample, after: Sample) -> Signals:
     out.
     """
     window = after.at - before.at
-    cpus = {}
-    for cpu, now in after.cpus.items():
-        then = before.cpus.get(cpu)
-        if then is None or now.total <= then.total:
-            continue
-        # Steal time counts as busy, since it is not available.
-        busy = now.busy + now.stolen - then.busy - then.stolen
-        if busy >= 0:
-            cpus[cpu] = min(1.0, busy / (now.total - then.total))
     kills = 0.0
     if before.oom_kills is not None and after.oom_kills is not None:
         kills = max(0.0, after.oom_kills - before.oom_kills)
@@ -105,7 +103,7 @@ def between(before: Sample, after: Sample) -> Signals:
         at=after.at,
         window_s=window,
         system=difference(before.system, after.system),
-        cpu_busy=cpus,
+        cpu_busy=busy_shares(before.cpus, after.cpus),
         devices=_device_rates(before, after, window),
         groups=_group_shares(before, after, window),
         oom_kills=kills,

@@ -311,7 +311,9 @@ def _score(
     """
     from kongming.evaluate import predicted_pairs as scores
     from kongming.evaluate import score_pairs
+    from kongming.evaluate.coupling import coupling_section
     from kongming.evaluate.training import Task
+    from kongming.learning.registry import AUTO
     from kongming.records.errors import MeasurementError, UntrainedError
 
     seed = request.seed or 0
@@ -366,7 +368,14 @@ def _score(
         ),
         seed=seed,
     )
+    coupling = coupling_section(
+        document["pairs"],
+        held.runs,
+        {app: (*profile.runs, *profile.signatures) for app, profile in profiles.items()},
+        AUTO,
+    )
     return document | {
+        **({} if coupling is None else {"coupling": coupling}),
         "complete": held.complete,
         "failed": sum(not run.ok for run in held.runs),
         "reasons": sorted({run.error for run in held.runs if run.error}),

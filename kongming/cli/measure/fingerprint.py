@@ -59,21 +59,27 @@ def command(
 ) -> int:
     """Measure the current cost of each surrogate on this node.
 
-    The surrogates are timed in turn, in short rounds over the whole window. The fingerprint is
-    stored. Exit status 1 if no surrogate could be measured.
+    The surrogates are timed in turn, in short rounds over the whole window. If this CPU and one
+    that shares its cache are idle then, the coupling is measured too: how much a stream on the
+    other one slows a pointer chase here. The fingerprint is stored. Exit status 1 if no surrogate
+    could be measured.
     """
     from kongming.probes.measuring import disturbed_since, measuring
     from kongming.probes.node import allowed_cpu, node_facts
     from kongming.probes.suite import load_suite
+    from kongming.profiling.runs.coupling import with_coupling
 
     node = node_facts()
+    suite = load_suite(node, directory)
     # What is asked is checked before anybody is waited for.
-    load_suite(node, directory).names_of(suite_name)
+    suite.names_of(suite_name)
     with measuring("kongming fingerprint", (allowed_cpu(node, cpu),), anyway=anyway):
         began = time.time()
         fingerprint = measure(
             node, suite_name, names or None, cpu, directory, quiet=as_json, text="measuring"
         )
+        if not names:
+            fingerprint = with_coupling(fingerprint, suite, "kongming fingerprint")
         other = disturbed_since(began, (fingerprint.cpu,))
     if other is not None:
         warning = f"{other} measured on CPU {other.cpu} meanwhile."
@@ -119,7 +125,10 @@ def show(
     moved: Mapping[str, int | None],
 ) -> None:
     """Print a table: time and bandwidth of each surrogate, and the slowdown over ``reference``
-    (seconds by name) if there is one. ``moved`` are bytes that an operation moves."""
+    (seconds by name) if there is one; then the coupling. ``moved`` are bytes that an operation
+    moves."""
+    from kongming.records.fingerprint import COUPLING
+
     columns = [
         "surrogate",
         "one operation",
@@ -162,10 +171,21 @@ def show(
             "~ : mean and median differ by more than a third: something else used this resource "
             "for a part of the time."
         )
+    if COUPLING in fingerprint.passive:
+        console.print(in_words(fingerprint.passive[COUPLING]))
     if reference is None:
         console.print(
             "There is no idle reference yet. Measure one: kongming reference", style="dim"
         )
+
+
+def in_words(coupling: float) -> str:
+    """Say what the machine couples at this moment."""
+    effect = "hardly slows" if coupling < 1.1 else "slows" if coupling < 2.0 else "greatly slows"
+    return (
+        f"Coupling {coupling:.2f}: a stream on another CPU that shares the cache {effect} a "
+        "pointer chase over 8 MiB on this one now."
+    )
 
 
 def _is_uneven(reading: Reading) -> bool:

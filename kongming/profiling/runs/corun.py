@@ -16,6 +16,7 @@ from kongming.profiling.plans.identity import identity
 from kongming.profiling.plans.placement import choose
 from kongming.profiling.plans.precision import Progress
 from kongming.profiling.profiler import QUICK, as_run, site_fingerprint
+from kongming.profiling.runs.coupling import CouplingLog
 from kongming.profiling.runs.load_loop import loop
 from kongming.profiling.runs.runner import AnyRunner, Outcome, open_runner
 from kongming.profiling.runs.settle import settle
@@ -77,6 +78,7 @@ def corun(
     state = Progress() if progress is None else progress
     identities = {name: identity(apps[name]) for name in names}
     watch = control.Watch(placement)
+    couplings = CouplingLog()
     with ExitStack() as stack:
         runners: dict[tuple[str, str], AnyRunner] = {}
         roles = {("subject", name) for name, _ in tasks} | {
@@ -113,6 +115,7 @@ def corun(
                 condition = "alone" if other is None else f"co-located with {other}"
                 yield Doing(f"{app} {condition}", task, len(tasks), app)
                 settle()
+                coupling, site = couplings.read(site)
                 neighbour = None if other is None else runners["neighbour", other]
                 takes: list[tuple[float, Run]] = []
                 while not takes or (takes[-1][0] > control.LIMIT and len(takes) < control.TAKES):
@@ -132,7 +135,7 @@ def corun(
                             neighbours=() if other is None else (other,),
                             before=measurement.before,
                             after=measurement.after,
-                            passive=measurement.passive,
+                            passive={**measurement.passive, **coupling},
                             campaign=campaign,
                             step=step,
                         )
