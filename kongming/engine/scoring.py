@@ -13,7 +13,7 @@ from kongming.arrays import Floats
 from kongming.engine.columns import MOST_SHARED, Columns
 from kongming.engine.environment import LARGEST_LOG
 from kongming.learning.model_file import ModelFile, Variant
-from kongming.learning.readings import VariantName
+from kongming.learning.readings import VariantName, joined_as_idle
 from kongming.learning.scorer import Scorer, parts_of
 from kongming.records.errors import InputError
 
@@ -148,11 +148,14 @@ def _logs(
     scorer: PlacedScorer, absolute: Floats, slowed: Floats, carried: NDArray[np.bool_]
 ) -> Floats:
     if carried.all():
-        return np.asarray(scorer.log_idle + slowed[:, scorer.at], dtype=np.float64)
-    there = absolute[:, scorer.at]
-    if not carried.any():
-        return np.array(there, dtype=np.float64)
-    return np.where(carried[:, None], scorer.log_idle + slowed[:, scorer.at], there)
+        logs = np.asarray(scorer.log_idle + slowed[:, scorer.at], dtype=np.float64)
+    elif not carried.any():
+        logs = np.array(absolute[:, scorer.at], dtype=np.float64)
+    else:
+        logs = np.where(
+            carried[:, None], scorer.log_idle + slowed[:, scorer.at], absolute[:, scorer.at]
+        )
+    return joined_as_idle(scorer.variant, scorer.log_idle, logs)
 
 
 def _put(

@@ -14,7 +14,13 @@ from kongming.learning.coupling import unlike
 from kongming.learning.drivers import drivers
 from kongming.learning.intervals import UNWIDENED, Widening
 from kongming.learning.model_file import FrozenModel, ModelFile
-from kongming.learning.readings import VariantName, check_suite, logs_of, variant_columns
+from kongming.learning.readings import (
+    VariantName,
+    check_suite,
+    joined_as_idle,
+    logs_of,
+    variant_columns,
+)
 from kongming.learning.scorer import Scorer, choose, scorer_of
 from kongming.quantities import count
 from kongming.records.errors import ExtrapolationError
@@ -85,7 +91,8 @@ def estimate(file: ModelFile, environment: Fingerprint | Times, asked: Asked) ->
         # The quick columns are not needed if all full ones are present.
         if name in file.variants and not (rows and not np.isnan(rows["full"]).any()):
             variant = file.variants[name]
-            rows[name] = logs_of(variant.columns, times)
+            row = logs_of(variant.columns, times)
+            rows[name] = joined_as_idle(variant, np.log(variant.idle), row[None, :])[0]
             if name == "full" or not np.isnan(rows[name]).any():
                 scorers[name] = scorer_of(variant, asked.model)
     return estimate_row(file, scorers, rows, asked, warnings)

@@ -19,6 +19,12 @@ MISSING_SHARE = 0.2
 """Maximum share of a model's columns that may be missing from an environment and are filled in."""
 
 
+JOINED = frozenset({"os.wakeup"})
+"""Surrogates that joined the quick suite later. Its version stayed, since what a surrogate reads
+does not depend on which others are in the suite: fingerprints without them are of the same suite,
+and are answered like those of nodes where they read as on the idle node."""
+
+
 def variant_columns(file: ModelFile, variant: VariantName) -> tuple[str, ...]:
     """Return the surrogates that a variant's models read. Raises UntrainedError without the
     variant.
@@ -45,6 +51,18 @@ def check_suite(file: ModelFile, version: str, what: str) -> None:
             hint="Surrogates of different sizes are different columns: profile and train again "
             "with this suite.",
         )
+
+
+def joined_as_idle(variant: Variant, log_idle: Floats, logs: Floats) -> Floats:
+    """Fill the missing readings (NaN) of JOINED in ``logs`` (n, p), in place, if the variant is the
+    quick one, with ``log_idle`` (p,); return ``logs``."""
+    if variant.name != "quick":
+        return logs
+    for place, column in enumerate(variant.columns):
+        if column in JOINED:
+            missing = np.isnan(logs[:, place])
+            logs[missing, place] = log_idle[place]
+    return logs
 
 
 def logs_of(columns: Sequence[str], times: Mapping[str, float]) -> Floats:

@@ -59,7 +59,7 @@ static void teardown(struct instance *self)
 }
 
 static const struct variant variants[] = {
-    {"wakeup", SIZE_NONE, 0, "os", NOT_QUICK, false, 0, 0, "How late a sleeping thread runs after its timer has expired"},
+    {"wakeup", SIZE_NONE, 0, "os", IN_ALL, false, 0, 0, "How late a sleeping thread runs after its timer has expired"},
 };
 
 const struct microbench os_wakeup_microbench = {

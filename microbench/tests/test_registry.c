@@ -36,7 +36,7 @@ static void check_normal_node(void)
     for (size_t i = 0; i < sizeof paper / sizeof paper[0]; i++)
         CHECK(find(paper[i]) != NULL && find(paper[i])->variant->paper);
     CHECK(of_paper == sizeof paper / sizeof paper[0]);
-    CHECK(quick >= 12 && quick <= 14);
+    CHECK(quick >= 12 && quick <= 15);
     CHECK(find("memory.random.1G")->size_bytes == GIB(1));
     CHECK(find("memory.random.L2half")->size_bytes == MIB(1) / 2);
     CHECK(find("memory.random.LLChalf")->size_bytes == MIB(24));

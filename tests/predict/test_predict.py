@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -13,6 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kongming.engine import scoring
+from kongming.engine.columns import Columns
 from kongming.learning import model_file as persist
 from kongming.learning import model_names, predict
 from kongming.learning.readings import VariantName
@@ -178,6 +181,38 @@ def test_a_quick_fingerprint_is_answered_by_the_quick_models(chaser: persist.Mod
     prediction = predict.predict_environment(chaser, quick)
     assert prediction.slowdown.median == pytest.approx(1.0, abs=0.05)
     assert any("quick surrogates" in warning for warning in prediction.warnings)
+
+
+def test_quick_fingerprints_of_before_a_surrogate_joined_are_answered_as_if_it_read_idle(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(synthetic.IDLE, "os.wakeup", 9e-5)
+    monkeypatch.setattr(synthetic, "QUICK", (*synthetic.QUICK, "os.wakeup"))
+    runs = synthetic.campaign("late", {"os.wakeup": 0.5, "stream.triad": 0.5})
+    file = persist.read(train_application(runs, models=["RIDGE"], model="RIDGE"))
+    quick = file.variants["quick"]
+    idle = dict(zip(quick.columns, quick.idle.tolist(), strict=True))
+    times = idle | {"stream.triad": 2.0 * idle["stream.triad"]}
+    late = times | {"os.wakeup": 2.0 * idle["os.wakeup"]}
+    before = {name: seconds for name, seconds in times.items() if name != "os.wakeup"}
+    columns = Columns()
+    model = scoring.served(0, file, 1, 0, columns)
+    answers = []
+    for environment in (times, before, late):
+        prediction = predict.predict_environment(file, environment)
+        logs = columns.logs(environment, dict(zip(quick.columns, quick.families, strict=True)))
+        row = np.full((1, model.width()), np.nan)
+        row[0, : len(logs)] = logs[: model.width()]
+        not_carried, alone = np.array([False]), np.array([np.nan])
+        scores = scoring.score(model, row, row, not_carried, alone)
+        assert scores.variant.tolist() == [scoring.QUICK]
+        assert math.exp(scores.log_slowdown[0]) == pytest.approx(prediction.slowdown.median)
+        answers.append(prediction.slowdown.median)
+    assert answers[0] == answers[1] < answers[2]
+    # What else is missing is missing.
+    del before["os.switch"]
+    with pytest.raises(InputError, match="no reading"):
+        predict.predict_environment(file, before)
 
 
 def test_few_missing_readings_are_filled_in_and_many_are_refused(
