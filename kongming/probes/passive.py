@@ -1,4 +1,4 @@
-"""Passive signals over a window: pressure, steal, load, memory, dirty pages, disk."""
+"""Passive signals over a window: pressure, steal, load, memory, dirty pages, disk, idle states."""
 
 from __future__ import annotations
 
@@ -61,8 +61,9 @@ def busy_shares(before: Mapping[int, CpuTicks], after: Mapping[int, CpuTicks]) -
     return shares
 
 
-def snapshot(root: Path = _SYSTEM) -> Snapshot:
-    """Read the signals under ``root``; unsupported signals are absent, not 0."""
+def snapshot(root: Path = _SYSTEM, *, neighbour: int | None = None) -> Snapshot:
+    """Read the signals under ``root``; unsupported signals are absent, not 0. ``neighbour`` is the
+    CPU whose idle states are read as well."""
     counters: dict[str, float] = {}
     levels: dict[str, float] = {}
     for resource in ("cpu", "memory", "io"):
@@ -71,6 +72,8 @@ def snapshot(root: Path = _SYSTEM) -> Snapshot:
     _vmstat(root, counters)
     _meminfo(root, levels)
     _disks(root, counters)
+    if neighbour is not None:
+        counters.update(_idle_states(root, neighbour))
     load = (read_text(root / "proc/loadavg") or "").split()
     if load:
         levels["load1"] = float(load[0])
@@ -96,7 +99,8 @@ def snapshot(root: Path = _SYSTEM) -> Snapshot:
 def difference(before: Snapshot, after: Snapshot) -> dict[str, float]:
     """Compute the signals over the window between two snapshots, by name.
 
-    ``psi_*`` are shares of the window in which some (or all) tasks stalled; ``cpu_busy``,
+    ``psi_*`` are shares of the window in which some (or all) tasks stalled, and
+    ``cpuidle.DRIVER.STATE`` those in which the neighbour's CPU was in an idle state; ``cpu_busy``,
     ``iowait`` and ``steal`` are shares of all CPUs' time; ``*_per_s`` are rates; ``nr_periods``,
     ``nr_throttled`` and ``throttled_s`` are increments; the rest are gauges at the end. A signal
     that either snapshot lacks, or a counter that decreased, is left out.
@@ -112,7 +116,7 @@ def difference(before: Snapshot, after: Snapshot) -> dict[str, float]:
     }
     ticks = increments.pop("ticks_total", 0.0)
     for key, value in increments.items():
-        if key.startswith("psi_"):
+        if key.startswith(("psi_", "cpuidle.")):
             signals[key] = min(1.0, value / 1e6 / window_s)
         elif key.startswith("ticks_"):
             if ticks > 0.0:
@@ -144,6 +148,20 @@ def _ticks(values: Sequence[str]) -> CpuTicks:
     user, nice, system, idle, iowait, irq, softirq, stolen = (*map(int, values[:8]), *[0] * 8)[:8]
     busy = user + nice + system + irq + softirq
     return CpuTicks(busy, iowait, stolen, busy + idle + iowait + stolen)
+
+
+def _idle_states(root: Path, cpu: int) -> dict[str, float]:
+    """Read the microseconds in each idle state of a CPU, which the kernel adds when it wakes up;
+    empty without a cpuidle driver, as in many virtual machines."""
+    system = root / "sys/devices/system/cpu"
+    driver = (read_text(system / "cpuidle/current_driver") or "").strip()
+    slept_us: dict[str, float] = {}
+    for state in sorted((system / f"cpu{cpu}/cpuidle").glob("state[0-9]*")):
+        name = "_".join((read_text(state / "name") or state.name).split())
+        time_us = read_int(state / "time")
+        if time_us is not None:
+            slept_us[f"cpuidle.{driver or 'unknown'}.{name}"] = float(time_us)
+    return slept_us
 
 
 def _stat(root: Path, counters: dict[str, float], levels: dict[str, float]) -> None:

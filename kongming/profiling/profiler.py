@@ -325,11 +325,11 @@ def _timed_run(
 ) -> Run:
     runner = state.runners[step.app]
     limit = _cut_off_s(state, step)
-    before = passive.snapshot()
+    before = passive.snapshot(neighbour=site.other_cpu)
     outcome = runner.run(
         state.sites[step.app].app_cpus, cgroup_procs=site.app_procs, timeout_s=limit
     )
-    signals = passive.difference(before, passive.snapshot())
+    signals = passive.difference(before, passive.snapshot(neighbour=site.other_cpu))
     if limit is not None and outcome.timed_out:
         signals = {**signals, CUT_OFF: 1.0}
         outcome = replace(

@@ -39,6 +39,11 @@ class Site:
         return self.seats.neighbour
 
     @property
+    def other_cpu(self) -> int | None:
+        """The neighbour's CPU, if it is not the program's own."""
+        return None if self.shared_core else self.neighbour_cpu
+
+    @property
     def shared_core(self) -> bool:
         return self.placement == "same-core"
 

@@ -81,6 +81,30 @@ def test_nothing_readable_is_an_empty_answer(tmp_path: Path) -> None:
     assert over_two_seconds(tmp_path, {}, {}) == {}
 
 
+def test_idle_states_are_of_the_neighbour_only(tmp_path: Path) -> None:
+    folder = "sys/devices/system/cpu"
+    names = {
+        f"{folder}/cpuidle/current_driver": "haltpoll",
+        f"{folder}/cpu0/cpuidle/state0/name": "POLL",
+        f"{folder}/cpu0/cpuidle/state0/time": "7",
+        f"{folder}/cpu1/cpuidle/state0/name": "POLL",
+        f"{folder}/cpu1/cpuidle/state1/name": "haltpoll idle",
+    }
+    seen = []
+    for moment, slept in ((10.0, ("0", "1000000")), (12.0, ("100000", "2500000"))):
+        times = {f"{folder}/cpu1/cpuidle/state{i}/time": us for i, us in enumerate(slept)}
+        read = snapshot(root(tmp_path, names | times), neighbour=1)
+        seen.append(replace(read, monotonic_s=moment))
+    first, second = seen
+    assert difference(first, second) == {
+        "cpuidle.haltpoll.POLL": 0.05,
+        "cpuidle.haltpoll.haltpoll_idle": 0.75,
+    }
+    # As on machines without a driver: absent, not 0.
+    assert snapshot(tmp_path, neighbour=2).counters == {}
+    assert snapshot(tmp_path).counters == {}
+
+
 def test_a_counter_that_went_back_is_left_out(tmp_path: Path) -> None:
     found = over_two_seconds(tmp_path, AFTER, BEFORE)
     assert "disk_read_bytes_per_s" not in found

@@ -157,9 +157,9 @@ class _Measurement:
 
 def _measure(subject: AnyRunner, site: Site, with_fingerprints: bool) -> _Measurement:
     before = site_fingerprint(site, QUICK) if with_fingerprints else None
-    start = passive.snapshot()
+    start = passive.snapshot(neighbour=site.other_cpu)
     outcome = subject.run(site.app_cpus, cgroup_procs=site.app_procs)
-    signals = passive.difference(start, passive.snapshot())
+    signals = passive.difference(start, passive.snapshot(neighbour=site.other_cpu))
     return _Measurement(
         outcome, signals, before, site_fingerprint(site, QUICK) if with_fingerprints else None
     )
