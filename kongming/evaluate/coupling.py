@@ -36,6 +36,9 @@ def coupling_section(
         that of their co-runs, with the medians of both. ``strata``: the pairs in two halves by
         coupling with their mean slowdown and the mean absolute log errors of ``model`` and SOLO in
         per cent; empty if too few pairs were measured, or all at about the same coupling.
+        ``explained``: the share of the variance of the repeats of a pair, in logs, that goes with
+        the log of the coupling before them (squared correlation within pairs): what a model that
+        knew it could gain on single runs. None if it did not vary among repeats.
     """
     by_pair: dict[tuple[str, str], list[float]] = {}
     by_app: dict[str, list[float]] = {}
@@ -57,6 +60,7 @@ def coupling_section(
             if values and by_app.get(app) and unlike(median(values), median(by_app[app]))
         },
         "strata": _strata(pairs, by_pair, model),
+        "explained": _explained(coruns),
     }
 
 
@@ -64,6 +68,24 @@ def _summary(values: Sequence[float]) -> dict[str, Any] | None:
     if not values:
         return None
     return {"median": median(values), "low": min(values), "high": max(values), "n": len(values)}
+
+
+def _explained(coruns: Iterable[Run]) -> float | None:
+    repeats: dict[tuple[str, tuple[str, ...]], list[tuple[float, float]]] = {}
+    for run in coruns:
+        if run.ok and run.neighbours and (seen := couplings([run])):
+            logs = math.log(seen[0]), math.log(run.cost)
+            repeats.setdefault((run.app, run.neighbours), []).append(logs)
+    moved: list[tuple[float, float]] = []
+    for values in repeats.values():
+        middle = _mean(x for x, _ in values), _mean(y for _, y in values)
+        moved += [(x - middle[0], y - middle[1]) for x, y in values]
+    together, of_coupling, of_cost = (
+        math.fsum(a[i] * a[j] for a in moved) for i, j in ((0, 1), (0, 0), (1, 1))
+    )
+    if min(of_coupling, of_cost) <= 0.0:
+        return None
+    return together**2 / (of_coupling * of_cost)
 
 
 def _strata(

@@ -251,6 +251,10 @@ def _coupling(section: Document) -> list[str]:
         "Coupling (times that a stream on the neighbour's CPU slows a pointer chase), median and "
         f"range: pairs {summary(section['pairs'])}; profiles {summary(section['profiles'])}."
     ]
+    if section["explained"] is not None:
+        sentences.append(
+            f"It explains {100 * section['explained']:.0f} % of the variance of a pair's repeats."
+        )
     for stratum in section["strata"]:
         errors = ", ".join(f"{name} {_number(e)}" for name, e in stratum["error_pct"].items())
         sentences.append(

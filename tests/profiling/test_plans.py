@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from kongming.profiling.plans.campaign_plan import (
     BLOCK_APPS,
     PAPER_SURROGATES,
+    Step,
     estimate,
     levels_of,
     make_plan,
@@ -50,6 +51,17 @@ def test_same_seed_same_plan_and_every_block_shares_one_load(
         assert len({(step.kind, step.levels) for step in block}) == 1
         assert len(block) <= BLOCK_APPS
         assert len({step.app for step in block}) == len(block)
+
+
+def test_each_program_is_run_next_to_a_cpu_that_is_awake_and_presses_on_nothing() -> None:
+    awake = [
+        step.app for step in plan(["a", "b"]).steps if _names(step) == [("compute.float", 1.0)]
+    ]
+    assert sorted(awake) == ["a", "b"]
+
+
+def _names(step: Step) -> list[tuple[str, float]]:
+    return [(level.surrogate, level.intensity) for level in step.levels]
 
 
 @pytest.mark.parametrize(
