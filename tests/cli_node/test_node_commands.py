@@ -12,8 +12,10 @@ from typing import Any
 
 import pytest
 
-from kongming.records.fingerprint import Fingerprint
+from kongming.cli.measure.fingerprint import show
+from kongming.records.fingerprint import COUPLING, Fingerprint
 from kongming.store import Store
+from tests import builders
 from tests.conftest import Kongming
 
 pytestmark = pytest.mark.usefixtures("fake")
@@ -70,6 +72,16 @@ def test_a_table_for_a_person(kongming: Kongming) -> None:
     assert "7.20 GB/s" in done.stdout
     assert "kongming reference" in done.stdout
     assert "iobench" not in done.stdout
+
+
+@pytest.mark.parametrize(("coupling", "words"), [(1.02, "hardly slows"), (3.9, "greatly slows")])
+def test_the_coupling_is_one_line_in_words(
+    coupling: float, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    show(builders.fingerprint({"compute.int": 1e-9}, passive={COUPLING: coupling}), None, {})
+    told = " ".join(capsys.readouterr().out.split())
+    assert f"Coupling {coupling:.2f}" in told
+    assert words in told
 
 
 def test_a_broken_store_does_not_lose_the_measurement(kongming: Kongming, tmp_path: Path) -> None:
