@@ -25,6 +25,10 @@ CHASE, STREAM = "memory.random.8M", "stream.triad"
 EACH_S = 0.05
 """Time of the chase alone, and as long next to the stream: some ten passes over its set each."""
 
+MOST_ARRAY_BYTES = 128 << 20
+"""Limit of each of the stream's three arrays, whose set-up takes a tenth of a second or two then:
+the largest caches are of hosts, and a guest has a share of them."""
+
 LEAST_GAP_S = 5.0
 """A reading younger than this is not repeated in a campaign, so that short runs do not spend more
 time on it than on themselves."""
@@ -46,7 +50,8 @@ def measure_coupling(node: NodeFacts, suite: Suite, cpu: int, neighbour: int) ->
         suite.surrogate(name)
     # STREAM's rule is four times the cache for each array. One time for each of three displaces as
     # much, and takes a quarter of the time to set up.
-    options = [*suite.arguments, "--llc", str(node.llc_bytes // 4)]
+    each = min(node.llc_bytes, MOST_ARRAY_BYTES)
+    options = [*suite.arguments, "--llc", str(each // 4)]
     alone, beside = alone_and_beside(CHASE, cpu, STREAM, neighbour, seconds=EACH_S, options=options)
     return beside.median_s / alone.median_s
 
