@@ -25,7 +25,8 @@ def cost_of(store: Store, settings: ProfileSettings, plan: Plan) -> Estimate:
     from kongming.profiling.plans.campaign_plan import estimate
     from kongming.profiling.write_limit import FASTEST_BYTES_PER_S
 
-    seconds, _ = solo_seconds(store, settings.apps, settings.node.id)
+    apps = {**settings.inducer_apps, **settings.apps}
+    seconds, _ = solo_seconds(store, apps, settings.node.id)
     latest = store.fingerprints(
         node_id=settings.node.id, suite_version=settings.suite.version, limit=20
     )

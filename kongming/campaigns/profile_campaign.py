@@ -18,14 +18,15 @@ if TYPE_CHECKING:
     from kongming.profiling.write_limit import WriteLimit
     from kongming.records.application import Application
     from kongming.records.fingerprint import NodeFacts
-    from kongming.records.run import Run
+    from kongming.records.run import Run, Signature
 
 
 @dataclass(frozen=True)
 class ProfileSettings:
     """The settings of a profile. ``suite_name`` None: the default of the placement; ``levels``
     None: all of the plan; ``asked_seed`` None: a random one; ``runs``: starts of each application
-    in an adaptive plan, which learns from the ``taught`` runs of other applications."""
+    in an adaptive plan, which learns from the ``taught`` runs of other applications;
+    ``inducer_apps``: programs that are loads of the others, with their ``signatures`` so far."""
 
     apps: Mapping[str, Application]
     node: NodeFacts
@@ -39,6 +40,8 @@ class ProfileSettings:
     asked_seed: int | None = None
     runs: int | None = None
     taught: Sequence[Run] = ()
+    inducer_apps: Mapping[str, Application] = field(default_factory=dict)
+    signatures: Mapping[str, Sequence[Signature]] = field(default_factory=dict)
 
     @property
     def timed(self) -> str:
@@ -64,7 +67,20 @@ class ProfileSettings:
             "apps": {name: identity(app) for name, app in sorted(self.apps.items())},
             **({} if self.asked_seed is None else {"asked_seed": self.asked_seed}),
             **({} if self.runs is None else {"runs": self.runs}),
+            **({"inducers": self.inducers} if self.inducer_apps else {}),
         }
+
+    @property
+    def inducers(self) -> dict[str, str]:
+        """Return the identities of the programs that are loads, by name."""
+        from kongming.profiling.plans.identity import identity
+
+        return {name: identity(app) for name, app in sorted(self.inducer_apps.items())}
+
+    @property
+    def unsigned(self) -> list[str]:
+        """Return the programs that are loads and have no signature."""
+        return sorted(name for name in self.inducer_apps if not self.signatures.get(name))
 
     def chooser(self, runs: Sequence[Run] = ()) -> LevelChooser:
         """Return the chooser of an adaptive plan's levels, which knows ``runs`` of the campaign."""
@@ -74,8 +90,18 @@ class ProfileSettings:
         ladder = levels_of(self.plan_name, self.suite.inducers(), placement=self.placement)
         return LevelChooser(ladder, self.taught, runs)
 
-    def plan(self, seed: int, chooser: LevelChooser | None = None) -> Plan:
-        """Raise InputError for a plan, repeats, levels or runs that do not exist."""
+    def plan(
+        self,
+        seed: int,
+        chooser: LevelChooser | None = None,
+        unsigned: Sequence[str] | None = None,
+    ) -> Plan:
+        """``unsigned``: the inducer applications whose signatures are part of the plan; None: those
+        that have none now.
+
+        Raises:
+            InputError: a plan, repeats, levels or runs that do not exist.
+        """
         from kongming.profiling.plans.campaign_plan import (
             ADAPTIVE,
             levels_of,
@@ -93,6 +119,13 @@ class ProfileSettings:
         if self.runs is not None:
             if self.levels is not None or self.repeats != 1:
                 raise InputError("has neither levels nor repeats, only runs.", field="plan")
+            if self.inducer_apps:
+                raise InputError(
+                    "is of plans whose loads are known before.",
+                    field="--inducer-app",
+                    found=f"--plan {ADAPTIVE}",
+                    allowed="--plan quick or paper",
+                )
             return make_adaptive_plan(
                 sorted(self.apps),
                 levels_of(ADAPTIVE, self.suite.inducers(), placement=self.placement),
@@ -111,6 +144,8 @@ class ProfileSettings:
             suite=self.timed,
             repeats=self.repeats,
             levels=self.levels,
+            inducer_apps=sorted(self.inducer_apps),
+            unsigned=self.unsigned if unsigned is None else unsigned,
         )
 
 
@@ -137,7 +172,7 @@ def profile_settings(
 
     io_dir = io_folder(directory)
     node = identified(measured_node(placement))
-    for app in apps.values():
+    for app in (*apps.values(), *more.get("inducer_apps", {}).values()):
         choose(node, placement, app.cpus)
     return ProfileSettings(apps, node, load_suite(node, io_dir), placement, io_dir, **more)
 
@@ -170,13 +205,18 @@ class ProfileCampaign:
         settings.plan(0)
         document = settings.document()
         sink.put_node(settings.node)
-        for name, app in settings.apps.items():
-            sink.put_application(name, document["apps"][name], app.to_dict())
-        seed = seed_of(settings.asked_seed)
-        campaign = sink.open_campaign(settings.key, document | {"seed": seed})
+        identities = {**settings.inducers, **document["apps"]}
+        for name, app in {**settings.inducer_apps, **settings.apps}.items():
+            sink.put_application(name, identities[name], app.to_dict())
+        begun: dict[str, Any] = {"seed": seed_of(settings.asked_seed)}
+        if settings.inducer_apps:
+            # What the plan depends on beyond the settings: a resumed campaign has the same steps.
+            begun["unsigned"] = settings.unsigned
+        campaign = sink.open_campaign(settings.key, document | begun)
         runs = sink.runs(campaign=campaign.id)
         chooser = settings.chooser(runs) if settings.runs is not None else None
-        plan = settings.plan(int(campaign.document["seed"]), chooser)
+        unsigned = campaign.document.get("unsigned")
+        plan = settings.plan(int(campaign.document["seed"]), chooser, unsigned)
         done = steps_done(plan.steps, sink.campaign_steps_done(campaign.id), runs)
         return cls(settings, sink, campaign.id, plan, runs, done, chooser)
 
@@ -228,6 +268,8 @@ class ProfileCampaign:
             suite=self.settings.suite,
             work_dir=self.settings.io_dir,
             io_dir=self.settings.io_dir,
+            inducer_apps=self.settings.inducer_apps,
+            signatures=self.settings.signatures,
             campaign=self.id,
             done=self.done,
             walls={run.app: run.wall_s for run in self.earlier if run.ok},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -45,13 +46,19 @@ class Profile:
 
 
 def profiles_held(
-    store: Store, identities: Mapping[str, str], plan: str, place: Place
+    store: Store,
+    identities: Mapping[str, str],
+    plan: str,
+    place: Place,
+    inducers: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, Profile]:
-    """Return the newest complete profile of each application by this plan; those without are left
-    out.
+    """Return the newest complete profile of each application by this plan, with exactly these
+    programs as loads (their identities by name); those without are left out.
     """
     profiles: dict[str, Profile] = {}
     for campaign in _complete(store, plan, place):
+        if campaign.document.get("inducers", {}) != inducers:
+            continue
         held = campaign.document.get("apps", {})
         for name, identity in identities.items():
             if name not in profiles and held.get(name) == identity:

@@ -60,6 +60,15 @@ wide_option = click.option(
 )
 """``--wide``: no parameter; tables of the command show all columns next to each other."""
 
+inducer_app_option = click.option(
+    "--inducer-app",
+    "inducer_names",
+    metavar="NAME",
+    multiple=True,
+    help="Use this program of the file as a load of the profiled ones too (repeatable).",
+)
+"""``--inducer-app NAME``: parameter ``inducer_names`` (names of applications)."""
+
 store_option = click.option(
     "--store",
     "store_url",

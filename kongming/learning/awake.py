@@ -43,6 +43,18 @@ def keeping_awake(runs: Sequence[Run]) -> NDArray[np.intp]:
     return np.array([i for i, run in enumerate(runs) if keeps_awake(run)], dtype=np.intp)
 
 
+def awake_shares(runs: Sequence[Run]) -> Floats:
+    """Return (n,): for which share of each run, 0 to 1, its load kept a CPU awake. A program as a
+    load does while it does not wait, by its signature, the fingerprint of the run."""
+    return np.array([_awake_share(run) for run in runs], dtype=np.float64)
+
+
+def _awake_share(run: Run) -> float:
+    if run.kind == "induced" and run.neighbours and run.fingerprint is not None:
+        return 1.0 - min(run.fingerprint.passive.get(WAITING_SHARE, 0.0), 1.0)
+    return float(keeps_awake(run))
+
+
 def awake_factor(logs: Floats, waiting: float | None) -> float:
     """Return the log slowdown, 0 or less, of a program whose neighbour never sleeps.
 

@@ -114,12 +114,14 @@ def shrunk_median(values: Sequence[float]) -> float:
 
 def known_times(run: Run, offsets: Mapping[str, float]) -> dict[str, float]:
     """Return the readings before the run as a larger suite reads; of two readings of a surrogate
-    the later one."""
-    return _as_larger(run.fingerprint, offsets) | _as_larger(run.before, offsets)
+    the later one. Of a run next to a program these are the program's signature, as of a prediction:
+    a quick fingerprint meets only a phase of it."""
+    signature = _as_larger(run.fingerprint, offsets)
+    return signature if run.neighbours else signature | _as_larger(run.before, offsets)
 
 
 def times_after(run: Run, offsets: Mapping[str, float]) -> dict[str, float]:
-    return _as_larger(run.after, offsets)
+    return {} if run.neighbours else _as_larger(run.after, offsets)
 
 
 def _as_larger(fingerprint: Fingerprint | None, offsets: Mapping[str, float]) -> dict[str, float]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from kongming.arrays import Floats
 from kongming.learning import reading_pairs
-from kongming.learning.awake import awake_factor, keeping_awake
+from kongming.learning.awake import awake_factor, awake_shares, keeping_awake
 from kongming.learning.bracketing import TRAINING_WIDTH_S, Bracket
 from kongming.learning.columns import (
     DEVICES,
@@ -43,7 +43,7 @@ class Dataset:
     awake (``awake_factor``). ``reading_variance`` (p,) is the variance of the noise of an entry of
     ``X``. ``groups`` holds, per row, the resource families of its load: empty for a solo run,
     ``neighbour:NAME`` for a run co-located with NAME, ``in:NAME`` for one in an environment;
-    ``inducers`` the surrogates that loaded it, or that environment. ``idle`` is (p,),
+    ``inducers`` the surrogates or programs that loaded it, or that environment. ``idle`` is (p,),
     the log of the median over the solo rows: the environment of the solo runs. All readings are as
     of the larger suite, which signatures are of: ``suite_offset`` (p,) is what was added to the log
     readings of the quick one (``columns.suite_offsets``).
@@ -198,7 +198,7 @@ def build(
     awake = keeping_awake(usable)
     factor = awake_factor(y[awake], waiting)
     # What is left is due to pressure, which the models learn.
-    y[awake] -= factor
+    y -= factor * awake_shares(usable)
     solo_rows = [i for i, run in enumerate(usable) if run.kind == "solo"]
     first = usable[0]
     return Dataset(
@@ -328,7 +328,8 @@ def _groups(run: Run) -> frozenset[str]:
 
 
 def _inducers(run: Run) -> tuple[str, ...]:
-    return tuple(sorted(level.surrogate for level in run.levels)) or _environment(run)
+    surrogates = tuple(sorted(level.surrogate for level in run.levels))
+    return surrogates or _environment(run) or run.neighbours
 
 
 def _level_key(run: Run) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
+from types import MappingProxyType
 
 from kongming.inducers import Mix, induce_all
 from kongming.probes import passive
@@ -17,6 +19,7 @@ from kongming.profiling.plans.campaign_plan import Plan, Step
 from kongming.profiling.plans.identity import identity
 from kongming.profiling.plans.placement import choose
 from kongming.profiling.runs.coupling import CouplingLog
+from kongming.profiling.runs.load_loop import LoadLoop, loop
 from kongming.profiling.runs.runner import AnyRunner, Outcome, open_runner
 from kongming.profiling.runs.settle import settle
 from kongming.profiling.runs.signature import needed_seconds, take_signature
@@ -64,6 +67,7 @@ class _Campaign:
     walls: dict[str, float] = field(default_factory=dict)
     alone: dict[str, list[float]] = field(default_factory=dict)
     waits: dict[str, list[float]] = field(default_factory=dict)
+    signatures: dict[str, list[Signature]] = field(default_factory=dict)
     watch: control.Watch = field(default_factory=lambda: control.Watch(""))
     couplings: CouplingLog = field(default_factory=CouplingLog)
     completed: int = 0
@@ -75,13 +79,33 @@ class _Campaign:
         Raises:
             ApplicationRunError: its set-up failed.
         """
-        if self.apps[app].kind != "service":
+        if self.apps[app].kind != "service" and app in self.runners:
             return self.runners[app]
         if app not in self.neighbours:
             self.neighbours[app] = self.stack.enter_context(
                 open_runner(self.apps[app], self.work_dir, evict_node=False)
             )
         return self.neighbours[app]
+
+    def environment_of(self, app: str) -> Fingerprint:
+        """Return what a program next to this one sees: its newest undisturbed signature.
+
+        Raises:
+            ApplicationRunError: it has none.
+        """
+        signatures = control.undisturbed(self.signatures.get(app, ()))
+        if not signatures:
+            raise ApplicationRunError(
+                f"{app} has no signature here, so what it inflicts is unknown: see why it failed "
+                "('kongming runs --failed')."
+            )
+        return signatures[-1].fingerprint
+
+    @property
+    def needed_s(self) -> float:
+        """Return the shortest iteration in which every surrogate is surely seen."""
+        shared = self.plan.placement == "same-core"
+        return needed_seconds(self.plan.suite, len(self.names), shared_core=shared)
 
     def doing(self, text: str, app: str | None = None) -> Doing:
         return Doing(text, self.completed, len(self.plan.steps), app)
@@ -95,6 +119,8 @@ def profile(
     suite: Suite,
     work_dir: Path,
     io_dir: Path,
+    inducer_apps: Mapping[str, Application] = MappingProxyType({}),
+    signatures: Mapping[str, Sequence[Signature]] = MappingProxyType({}),
     campaign: str = "",
     done: frozenset[int] = frozenset(),
     walls: Mapping[str, float] | None = None,
@@ -108,6 +134,8 @@ def profile(
     goes on; an application whose set-up or first solo run fails is dropped.
 
     Args:
+        inducer_apps: programs that are loads, profiled or not.
+        signatures: theirs so far, oldest first.
         walls: seconds per iteration of an application, where known.
         write_limit: blocks whose loads would write more are left out, and not recorded; once it
             is reached, all are.
@@ -117,6 +145,7 @@ def profile(
         InputError: the node does not have the placement.
         ProbeError: the micro-benchmarks cannot be run.
     """
+    known = {**inducer_apps, **apps}
     sites = {
         name: Site(
             node=node,
@@ -125,25 +154,26 @@ def profile(
             seats=choose(node, plan.placement, app.cpus),
             io_dir=io_dir,
         )
-        for name, app in apps.items()
+        for name, app in known.items()
     }
     with ExitStack() as stack:
         state = _Campaign(
             plan=plan,
-            apps=apps,
+            apps=known,
             names=suite.names_of(plan.suite),
             campaign=campaign,
             sites=sites,
-            identities={name: identity(app) for name, app in apps.items()},
+            identities={name: identity(app) for name, app in known.items()},
             work_dir=work_dir,
             stack=stack,
             writing=write_limit or WriteLimit(suite),
             walls=dict(walls or {}),
+            signatures={name: list(taken) for name, taken in signatures.items()},
             watch=control.Watch(plan.placement),
             completed=len(done),
         )
         remaining_apps = {step.app for step in plan.steps if step.index not in done}
-        for name in sorted(remaining_apps):
+        for name in sorted(remaining_apps & apps.keys()):
             yield state.doing(f"setting up {name}", name)
             try:
                 state.runners[name] = stack.enter_context(open_runner(apps[name], work_dir))
@@ -153,7 +183,11 @@ def profile(
                 yield Dropped(name, str(error))
         for block in plan.blocks():
             yield Between()
-            steps = [s for s in block if s.index not in done and s.app in state.runners]
+            steps = [
+                s
+                for s in block
+                if s.index not in done and (s.app in state.runners or s.app not in apps)
+            ]
             state.completed += sum(1 for s in block if s.index not in done) - len(steps)
             if not steps:
                 continue
@@ -165,6 +199,8 @@ def profile(
                 continue
             if steps[0].kind == "signature":
                 yield from _signature_block(state, steps)
+            elif steps[0].neighbour is not None:
+                yield from _neighbour_block(state, steps, steps[0].neighbour)
             else:
                 yield from _timed_block(state, steps)
 
@@ -221,9 +257,63 @@ def _timed_block(state: _Campaign, steps: Sequence[Step]) -> Iterator[Event]:
                 if inducers is not None:
                     inducers.check()
         except (InducerError, ProbeError) as error:
-            for step in remaining:
-                state.completed += 1
-                yield _unmeasured(state, site, step, str(error))
+            yield from _unmeasured_steps(state, site, remaining, str(error))
+
+
+def _neighbour_block(state: _Campaign, steps: Sequence[Step], neighbour: str) -> Iterator[Event]:
+    """Time each application between two quick fingerprints while a program loops next to it.
+
+    Its signature is the environment of these runs, as it is that of a prediction next to it; a
+    suite timed once more would see only a few of its phases.
+    """
+    settled = settle()
+    remaining = list(steps)
+    phase = random.Random(f"{state.plan.seed} {steps[0].index}").random()
+    with sharing(state.sites[steps[0].app]) as site, ExitStack() as stack:
+        try:
+            signals, site = state.couplings.read(site)
+            signals = {**signals, "settle_s": settled}
+            environment = state.environment_of(neighbour)
+            yield state.doing(f"starting {neighbour} as a load")
+            load = stack.enter_context(
+                loop(
+                    state.as_neighbour(neighbour),
+                    (site.neighbour_cpu,),
+                    site.load_procs,
+                    avoid=site.app_cpus,
+                )
+            )
+            _refuse_short(state, neighbour, load.wait_phase(phase))
+            before = _fingerprint(state, site, QUICK)
+            while remaining:
+                app = remaining[0].app
+                yield state.doing(f"{app} co-located with {neighbour}", app)
+                run, before = yield from _taken(
+                    state, remaining[0], site, before, environment, signals, load
+                )
+                yield from _finish_step(state, remaining.pop(0), run, load)
+                load.check()
+        except (ApplicationRunError, ProbeError) as error:
+            yield from _unmeasured_steps(state, site, remaining, str(error))
+
+
+def _refuse_short(state: _Campaign, neighbour: str, iteration_s: float | None) -> None:
+    """Raise ApplicationRunError if a looping program is too short for a load: its signature would
+    be of its starts."""
+    needed = state.needed_s
+    if iteration_s is not None and iteration_s < needed:
+        raise ApplicationRunError(
+            f"{neighbour} is too short for an inducer: it runs for {iteration_s:.2g} s, and "
+            f"{needed:.2g} s are needed. Give it a larger input, or a loop in its command."
+        )
+
+
+def _unmeasured_steps(
+    state: _Campaign, site: Site, steps: Sequence[Step], reason: str
+) -> Iterator[Run]:
+    for step in steps:
+        state.completed += 1
+        yield _unmeasured(state, site, step, reason)
 
 
 def _taken(
@@ -233,51 +323,49 @@ def _taken(
     before: Fingerprint,
     level: Fingerprint,
     signals: Mapping[str, float],
-    inducers: Mix | None,
+    load: Mix | LoadLoop | None,
 ) -> Generator[Event, None, tuple[Run, Fingerprint]]:
     """Time one run between two quick fingerprints, again where somebody else was there; returns it
-    and the last fingerprint. ``level`` is of the plan's suite, under the same load; ``signals`` are
-    passive signals from before it."""
+    and the last fingerprint. ``level`` is of the plan's suite, under the same load or of it;
+    ``signals`` are passive signals from before it."""
     takes: list[tuple[float, Run]] = []
     while True:
         # A quick suite serves as the quick fingerprint before the first run.
-        fingerprint = before if state.plan.suite == QUICK else level
+        quick = state.plan.suite == QUICK and step.neighbour is None
+        fingerprint = before if quick else level
         run = _timed_run(state, step, site, fingerprint, signals)
         after = _fingerprint(state, site, QUICK)
-        excess = state.watch.excess(step.levels, (before, after))
+        excess = state.watch.excess((step.levels, step.neighbour), (before, after))
         takes.append((excess, replace(run, before=before, after=after)))
         before = after
         if excess <= control.LIMIT or not run.ok or len(takes) == control.TAKES:
             return control.least_disturbed(takes), after
-        if inducers is not None:
+        if load is not None:
             try:
-                inducers.check()
-            except InducerError:
+                load.check()
+            except MeasurementError:
                 # The caller finds it too, and marks the run.
                 return takes[-1][1], after
         yield state.doing(f"{step.app} again: somebody else slowed the processor", step.app)
 
 
 def _finish_step(
-    state: _Campaign, step: Step, run: Run, inducers: Mix | None
+    state: _Campaign, step: Step, run: Run, load: Mix | LoadLoop | None
 ) -> Iterator[Run | Dropped | Short]:
     """Yield the run, marked as failed if its load ended; drop the application if needed, and say
     after its first run whether it is too short."""
-    if inducers is not None:
+    if load is not None:
         try:
-            inducers.check()
-        except InducerError as error:
+            load.check()
+        except MeasurementError as error:
             run = replace(run, error=f"the load ended during the run: {error}")
     state.completed += 1
     yield run
     if run.ok:
         first = step.app not in state.walls
         state.walls[step.app] = run.wall_s
-        needed = needed_seconds(
-            state.plan.suite, len(state.names), shared_core=state.plan.placement == "same-core"
-        )
-        if first and run.wall_s < needed:
-            yield Short(step.app, run.wall_s, needed)
+        if first and run.wall_s < state.needed_s:
+            yield Short(step.app, run.wall_s, state.needed_s)
         if step.kind == "solo":
             state.alone.setdefault(step.app, []).append(run.wall_s)
         if step.kind == "solo" and run.waiting_share is not None:
@@ -343,8 +431,9 @@ def _timed_run(
         runner.app,
         site,
         identity=state.identities[step.app],
-        kind="induced" if step.levels else "solo",
+        kind=step.kind,
         levels=step.levels,
+        neighbours=() if step.neighbour is None else (step.neighbour,),
         fingerprint=fingerprint,
         passive={**signals, **earlier},
         campaign=state.campaign,
@@ -357,7 +446,7 @@ def _cut_off_s(state: _Campaign, step: Step) -> float | None:
     times slower it is says little more, and costs minutes. None: not for that reason."""
     app = state.apps[step.app]
     alone = state.alone.get(step.app)
-    if not step.levels or not alone or app.metric is not None or app.kind == "service":
+    if step.kind != "induced" or not alone or app.metric is not None or app.kind == "service":
         return None
     limit = max(MOST_SLOWDOWN * median(alone), median(alone) + LEAST_PATIENCE_S)
     return limit if app.timeout_s is None or limit < app.timeout_s else None
@@ -390,8 +479,9 @@ def _unmeasured(state: _Campaign, site: Site, step: Step, reason: str) -> Run:
         state.apps[step.app],
         site,
         identity=state.identities[step.app],
-        kind="induced" if step.levels else "solo",
+        kind=step.kind,
         levels=step.levels,
+        neighbours=() if step.neighbour is None else (step.neighbour,),
         campaign=state.campaign,
         step=step.index,
     )
@@ -431,11 +521,11 @@ def _signature_block(state: _Campaign, steps: Sequence[Step]) -> Iterator[Event]
                     takes.append((state.watch.excess(step.app, (taken[0],)), taken))
             except MeasurementError as error:
                 state.completed += 1
-                yield replace(_unmeasured(state, site, step, str(error)), kind="signature")
+                yield _unmeasured(state, site, step, str(error))
                 continue
         fingerprint, iterations = control.least_disturbed(takes)
         state.completed += 1
-        yield Signature(
+        signature = Signature(
             app=step.app,
             identity=state.identities[step.app],
             node_id=site.node.id,
@@ -445,3 +535,5 @@ def _signature_block(state: _Campaign, steps: Sequence[Step]) -> Iterator[Event]
             campaign=state.campaign,
             step=step.index,
         )
+        state.signatures.setdefault(step.app, []).append(signature)
+        yield signature

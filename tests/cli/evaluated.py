@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from kongming.profiling.appfile import load
+from kongming.profiling.appfile import load as applications
 from kongming.profiling.plans.identity import identity
 from kongming.records.fingerprint import COUPLING
 from kongming.records.run import Run
@@ -57,25 +57,37 @@ def applications_file(folder: Path, names: Iterable[str] = PROGRAMS) -> Path:
 
 
 def fill_pairs(
-    store: Store, file: Path, *, repeats: int = 2, done: float = 1.0, drift: float = 0.0
+    store: Store,
+    file: Path,
+    *,
+    repeats: int = 2,
+    done: float = 1.0,
+    drift: float = 0.0,
+    load: str | None = None,
 ) -> dict[str, str]:
     """Profiles of all programs, and their pairs; returns the ids of both campaigns.
 
     Only the share ``done`` of the pairs' runs was made. ``drift`` slows whatever runs, by its
-    log from the first run of the pairs to the last.
+    log from the first run of the pairs to the last. The program ``load`` is a load of the others'
+    profiles.
     """
-    apps = load(file)
+    apps = applications(file)
     identities = {name: identity(app) for name, app in apps.items()}
     store.put_node(builders.node())
     place = {"placement": "cross-core", "suite_version": SUITE, "node": "node-1"}
     settings: dict[str, Any] = {"plan": "quick", "levels": None, **place, "apps": identities}
+    if load is not None:
+        settings["inducers"] = {load: identities[load]}
     profile = store.open_campaign("profiles", settings | {"seed": 1})
     for number, (name, app) in enumerate(sorted(apps.items())):
         powers, loads = PROGRAMS[name]
         store.put_application(name, identities[name], app.to_dict())
         own = {"identity": identities[name], "campaign": profile.id}
         store.add_all(
-            runs=synthetic.campaign(name, powers, seed=number, passive={COUPLING: 1.2}, **own),
+            runs=[
+                *synthetic.campaign(name, powers, seed=number, passive={COUPLING: 1.2}, **own),
+                *(_beside(name, load, step, own) for step in range(3) if load not in (None, name)),
+            ],
             signatures=[
                 synthetic.signature(name, loads, seed=seed, id=f"{name}-{seed}", **own)
                 for seed in range(3)
@@ -91,6 +103,21 @@ def fill_pairs(
     if done == 1.0:
         store.finish_campaign(campaign.id)
     return {"profiles": profile.id, "pairs": campaign.id}
+
+
+def _beside(name: str, load: str | None, step: int, own: Mapping[str, Any]) -> Run:
+    """A run of a profile next to a program that is a load."""
+    random = np.random.default_rng(step)
+    times = synthetic.environment(PROGRAMS[str(load)][1], random)
+    return builders.run(
+        name,
+        SOLO_S * synthetic.slowdown(PROGRAMS[name][0], times),
+        times,
+        kind="induced",
+        neighbours=(load,),
+        step=1000 + step,
+        **own,
+    )
 
 
 def slowdown(app: str, other: str | None, random: np.random.Generator | None = None) -> float:
@@ -128,7 +155,7 @@ def fill_nodes(
     store: Store, file: Path, *, repeats: int = 3, synthetic_kind: str | None = None
 ) -> str:
     """Runs of all programs in all environments; returns the campaign's id."""
-    identities = {name: identity(app) for name, app in load(file).items()}
+    identities = {name: identity(app) for name, app in applications(file).items()}
     store.put_node(builders.node())
     made = [
         {"name": name, "kind": kind, "parameters": {}, "synthetic": kind == synthetic_kind}

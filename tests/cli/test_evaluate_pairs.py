@@ -260,6 +260,31 @@ def test_what_is_not_complete_is_scored_and_said(
     assert document["noise_floor_pct"]["geomean"] is None
 
 
+def test_what_was_trained_next_to_a_program_is_not_scored_next_to_it(
+    folder: Path, tmp_path: Path, one_cpu: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copy(folder / "apps.toml", tmp_path)
+    with Store.open(f"sqlite:///{tmp_path / 'loaded'}.db") as store:
+        evaluated.fill_pairs(store, tmp_path / "apps.toml", load="writer")
+    asked = ("--models", "RIDGE", "--inducer-app", "writer")
+    assert run(command(tmp_path, "loaded", *asked, "--json")) == 0
+    document = json.loads(capsys.readouterr().out)
+    others = sorted(evaluated.PROGRAMS.keys() - {"writer"})
+    assert document["trained_on"] == [[app, "writer"] for app in others]
+    assert {pair["neighbour"] for pair in document["pairs"]} == set(others)
+    assert len(document["pairs"]) == 12 - 3
+    assert document["profiles"]["writer"]["runs"] == 28
+    assert document["profiles"]["sums"]["runs"] == 28 + 3
+    assert run(command(tmp_path, "loaded", *asked)) == 0
+    assert "chaser next to writer" in " ".join(capsys.readouterr().out.split())
+    # Profiles with such loads and without are not each other.
+    assert run(command(tmp_path, "loaded")) == 3
+    assert "no programs as loads" in capsys.readouterr().err
+    every = [word for name in evaluated.PROGRAMS for word in ("--inducer-app", name)]
+    assert run(command(tmp_path, "loaded", *every)) == 2
+    assert "leaves no pair" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "status", "words"),
     [

@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 
 from kongming.learning import columns, dataset
+from kongming.learning.awake import awake_shares
+from kongming.learning.validation import make_folds
 from kongming.records import moments
 from kongming.records.errors import IncompatibleError, InputError, UntrainedError
-from kongming.records.run import Run
+from kongming.records.run import WAITING_SHARE, Run
 from tests import builders
 from tests.models import synthetic
 
@@ -56,6 +58,32 @@ def test_log_times_log_slowdowns_and_groups() -> None:
     assert np.median(data.y[[kind == "solo" for kind in data.kinds]]) == pytest.approx(0, abs=1e-2)
     assert data.groups == tuple(run.families for run in runs)
     assert dict(zip(data.columns, data.families, strict=True))["iobench.fsync"] == "write"
+
+
+def test_a_program_as_a_load_is_a_family_of_its_own_and_its_signature_the_environment() -> None:
+    runs = synthetic.campaign("a", POWERS)
+    times = synthetic.environment({"memory": 0.4}, np.random.default_rng(3))
+    signature = builders.fingerprint(times, passive={WAITING_SHARE: 0.25})
+    quick = builders.fingerprint({name: 2.0 * times[name] for name in synthetic.QUICK})
+    beside = builders.run(
+        "a",
+        6.0,
+        kind="induced",
+        neighbours=("b",),
+        fingerprint=signature,
+        before=quick,
+        after=quick,
+        started_at=runs[0].started_at,
+    )
+    data = dataset.build([*runs, beside])
+    at = data.run_ids.index(beside.id)
+    assert (data.groups[at], data.inducers[at]) == (frozenset({"neighbour:b"}), ("b",))
+    expected = [times[name] for name in data.columns]
+    assert data.times[at] == pytest.approx(expected)
+    assert np.exp(data.known[at]) == pytest.approx(expected)
+    # It keeps a CPU awake while it does not wait.
+    assert awake_shares([beside, *runs])[0] == 0.75
+    assert "neighbour:b" in {fold.name for fold in make_folds(data)}
 
 
 def test_a_node_that_becomes_slower_slows_no_program() -> None:

@@ -64,6 +64,33 @@ def _names(step: Step) -> list[tuple[str, float]]:
     return [(level.surrogate, level.intensity) for level in step.levels]
 
 
+def test_programs_as_loads_come_beside_the_levels_and_their_signatures_first() -> None:
+    apps = ["a", "b", "c", "d"]
+    made = plan(apps, inducer_apps=["a", "press"], unsigned=["press"])
+    loads = Counter((s.app, s.neighbour) for s in made.steps if s.neighbour is not None)
+    assert set(loads) == {(a, n) for a in apps for n in ("a", "press") if a != n}
+    assert set(loads.values()) == {3}
+    assert {s.kind for s in made.steps if s.neighbour is not None} == {"induced"}
+    assert all(len({(s.levels, s.neighbour) for s in block}) == 1 for block in made.blocks())
+    (signed,) = [s.index for s in made.steps if s.app == "press"]
+    assert signed == len(apps)
+    # Each is waited for once a block, and plans without them are what they were.
+    seconds = {"a": 4.0, "b": 4.0, "c": 4.0, "d": 4.0}
+    costs = [
+        estimate(
+            made, app_seconds=seconds | {"press": s}, suite_seconds=2.0, write_bytes_per_second={}
+        )
+        for s in (4.0, 8.0)
+    ]
+    blocks = sum(block[0].neighbour == "press" for block in made.blocks())
+    assert costs[1].seconds - costs[0].seconds == pytest.approx(4.0 * (1.5 * blocks + 2))
+    assert costs[0].runs["press"] == 4
+    rest = [s for s in plan(apps).steps if s.kind == "induced"]
+    assert Counter((s.app, s.levels) for s in rest) == Counter(
+        (s.app, s.levels) for s in made.steps if s.kind == "induced" and s.neighbour is None
+    )
+
+
 @pytest.mark.parametrize(
     ("placement", "thrice"),
     [

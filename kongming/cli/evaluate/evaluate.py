@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import click
@@ -45,6 +46,7 @@ class Request:
 
     file: Path
     names: tuple[str, ...]
+    inducer_names: tuple[str, ...]
     placement: str
     plan: str
     repeats: int | None
@@ -78,8 +80,12 @@ class Request:
 
         return (self.repeats or default) if self.precision is None else MOST
 
-    def settings(self, apps: Mapping[str, Application]) -> ProfileSettings:
-        """Return the settings of profiles on this node.
+    def settings(
+        self,
+        apps: Mapping[str, Application],
+        inducer_apps: Mapping[str, Application] = MappingProxyType({}),
+    ) -> ProfileSettings:
+        """Return the settings of profiles on this node, with programs as loads if any are given.
 
         Raises:
             InputError: this node does not have the placement.
@@ -88,7 +94,12 @@ class Request:
         from kongming.campaigns.profile_campaign import profile_settings
 
         return profile_settings(
-            apps, self.placement, self.directory, plan_name=self.plan, asked_seed=self.seed
+            apps,
+            self.placement,
+            self.directory,
+            plan_name=self.plan,
+            asked_seed=self.seed,
+            inducer_apps=inducer_apps,
         )
 
 
@@ -136,6 +147,7 @@ class Request:
     show_default=True,
     help="Plan of the profiles that --pairs needs.",
 )
+@options.inducer_app_option
 @click.option(
     "--repeats",
     type=click.IntRange(min=1),
@@ -223,6 +235,7 @@ def command(
     leave: Leave | None,
     jobs: int | None,
     names: Sequence[str],
+    inducer_names: Sequence[str],
     placement: str,
     plan: str,
     repeats: int | None,
@@ -248,11 +261,12 @@ def command(
 
     --pairs profiles every application (or reuses its newest complete profile) and runs every
     ordered pair, its repeats far apart in time and with solo runs between them, all in one random
-    order. The table shows the error of each model's predictions. --nodes runs applications in
-    environments that differ as cloud instances do (a CPU quota, a slower disk, unseen neighbours),
-    and predicts each with models that were trained in the others. --instances measures nothing: it
-    reads files of 'kongming observe' from several machines, and predicts each machine's runs with
-    models that were trained on the others'.
+    order. The table shows the error of each model's predictions. With --inducer-app the profiles
+    have programs as loads too; what was trained next to one is not scored next to it. --nodes runs
+    applications in environments that differ as cloud instances do (a CPU quota, a slower disk,
+    unseen neighbours), and predicts each with models that were trained in the others. --instances
+    measures nothing: it reads files of 'kongming observe' from several machines, and predicts each
+    machine's runs with models that were trained on the others'.
 
     The same command resumes an interrupted measurement. Exit status 1 if runs failed or the budget
     was spent before the end; the complete part is scored.
@@ -282,6 +296,7 @@ def command(
         )
     for option, given, needed in (
         ("--environments", environments is not None, nodes),
+        ("--inducer-app", bool(inducer_names), pairs),
         ("--predictions", bool(predictions), pairs),
         ("--scored", scored is not None, pairs),
         ("--precision", precision is not None, pairs),
@@ -318,6 +333,7 @@ def command(
     request = Request(
         file=files[0],
         names=tuple(names),
+        inducer_names=tuple(inducer_names),
         placement=placement,
         plan=plan,
         repeats=repeats,

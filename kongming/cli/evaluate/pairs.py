@@ -55,6 +55,7 @@ class Held:
 
 def evaluate_pairs(request: Request) -> int:
     """Measure missing runs, train, predict, score and print; return the exit status."""
+    from kongming.campaigns.inducer_apps import OPTION, select_inducers, with_signatures
     from kongming.campaigns.preregistration import registered
     from kongming.evaluate.predicted_pairs import read_predictions
     from kongming.profiling.appfile import load, select
@@ -62,23 +63,32 @@ def evaluate_pairs(request: Request) -> int:
     from kongming.store import Store
 
     stop_when = budget(request.budget)
-    apps = select(load(request.file), request.names)
+    known = load(request.file)
+    apps = select(known, request.names)
     if len(apps) < 2:
         raise InputError(
             "are too few for a pair.", field="applications", found=list(apps), allowed="2 or more"
+        )
+    inducer_apps = select_inducers(known, request.inducer_names, apps)
+    if apps.keys() <= inducer_apps.keys():
+        raise InputError(
+            "leaves no pair to score: every neighbour would be a load of the profiles.",
+            field=OPTION,
+            found=list(inducer_apps),
+            allowed="some of the programs of the pairs, or others of the file",
         )
     others = read_predictions(request.predictions)
     if request.preregister is not None and request.score_only:
         registered(request.preregister)
     with Store.open(request.store_url) as store:
         if request.score_only:
-            held = _held(store, request, apps)
+            held = _held(store, request, apps, inducer_apps)
         else:
-            profiling = request.settings(apps)
+            profiling = with_signatures(store, request.settings(apps, inducer_apps))
             if request.dry_run:
                 return _print_cost(store, request, profiling, request.least_repeats(REPEATS))
             if request.preregister is not None:
-                _register(request, apps)
+                _register(request, apps, profiling.inducers)
             held = _measure(store, request, profiling, stop_when)
         document = _score(held, request, others, None if request.score_only else store)
     if request.preregister is not None:
@@ -87,7 +97,9 @@ def evaluate_pairs(request: Request) -> int:
     return 0 if held.complete and not held.dropped and not document["failed"] else 1
 
 
-def _register(request: Request, apps: Mapping[str, Application]) -> None:
+def _register(
+    request: Request, apps: Mapping[str, Application], inducers: Mapping[str, str]
+) -> None:
     """Write or check the pre-registration. Raises InputError if it registers something else."""
     from kongming.campaigns.preregistration import preregister
     from kongming.learning.registry import model_names
@@ -102,6 +114,7 @@ def _register(request: Request, apps: Mapping[str, Application]) -> None:
         "precision": request.precision,
         "sample": request.sample,
         "scored": request.scored,
+        **({"inducers": dict(inducers)} if inducers else {}),
     }
     models = request.models or model_names()
     preregister(request.preregister, _code(), models, settings)
@@ -130,7 +143,7 @@ def _print_cost(store: Store, request: Request, site: ProfileSettings, repeats: 
     from kongming.campaigns.stored_profiles import Place, profiles_held
 
     place = Place(site.node.id, request.placement, site.suite.version)
-    held = profiles_held(store, site.document()["apps"], request.plan, place)
+    held = profiles_held(store, site.document()["apps"], request.plan, place, site.inducers)
     lacking = {name: app for name, app in site.apps.items() if name not in held}
     runs, seconds, written = 0, 0.0, 0.0
     if lacking:
@@ -203,7 +216,7 @@ def _measure(
 
     identities = profiling.document()["apps"]
     place = Place(profiling.node.id, profiling.placement, profiling.suite.version)
-    profiles = profiles_held(store, identities, profiling.plan_name, place)
+    profiles = profiles_held(store, identities, profiling.plan_name, place, profiling.inducers)
     lacking = {name: app for name, app in profiling.apps.items() if name not in profiles}
     dropped: Mapping[str, str] = {}
     campaign: PairCampaign | None = None
@@ -261,7 +274,12 @@ def _drive(
     drive_shown(both, view, stop_when, quiet=request.as_json, anyway=request.anyway)
 
 
-def _held(store: Store, request: Request, apps: Mapping[str, Application]) -> Held:
+def _held(
+    store: Store,
+    request: Request,
+    apps: Mapping[str, Application],
+    inducer_apps: Mapping[str, Application],
+) -> Held:
     """Return the stored runs of the pairs of ``apps``; measure and write nothing.
 
     Raises:
@@ -270,6 +288,7 @@ def _held(store: Store, request: Request, apps: Mapping[str, Application]) -> He
     from kongming.campaigns.evaluation import held_campaign
     from kongming.campaigns.pair_campaign import KIND
     from kongming.campaigns.stored_profiles import Place, profiles_held
+    from kongming.profiling.plans.identity import identity
     from kongming.records.errors import UntrainedError
 
     campaign = held_campaign(
@@ -284,11 +303,13 @@ def _held(store: Store, request: Request, apps: Mapping[str, Application]) -> He
     document = campaign.document
     identities = {name: document["apps"][name] for name in apps}
     place = Place(document["node"], request.placement, document["suite_version"])
-    profiles = profiles_held(store, identities, request.plan, place)
+    inducers = {name: identity(app) for name, app in inducer_apps.items()}
+    profiles = profiles_held(store, identities, request.plan, place, inducers)
     if missing := sorted(apps.keys() - profiles.keys()):
         raise UntrainedError(
             f"The store holds no complete {request.plan} profile of {', '.join(missing)}, "
-            f"{request.placement}, with the suite of the pairs.",
+            f"{request.placement}, with the suite of the pairs and "
+            f"{'the same' if inducers else 'no'} programs as loads.",
             hint="Measure it: the same command without --score-only.",
         )
     runs = [
@@ -333,7 +354,8 @@ def _score(
             keep(store, model_document)
     scale = scores.Scale.of(cast("Scored", request.scored), files)
     apps = sorted(files)
-    pairs = [pair for pair in held.pairs if files.keys() >= set(pair)]
+    trained_on = scores.trained_on(held.profiles[app].runs for app in apps)
+    pairs = [p for p in held.pairs if files.keys() >= set(p) and p not in trained_on]
     measured = scores.measured_pairs(held.runs, pairs, scale)
     if not any(pair.values for pair in measured):
         reasons = sorted({run.error for run in held.runs if run.error})
@@ -388,6 +410,7 @@ def _score(
             held.runs,
         ),
         "profiles": {app: profile.to_dict() for app, profile in sorted(held.profiles.items())},
+        "trained_on": sorted(map(list, trained_on)),
         "dropped": dict(held.dropped) | untrained,
         "not_predicted": predicted.reasons,
         "widening": {

@@ -100,6 +100,12 @@ def _words(document: Document) -> list[str]:
     ]
     if cut:
         words.append(f"Profiled at few load levels only (--levels): {', '.join(cut)}.")
+    if trained := document.get("trained_on"):
+        words.append(
+            "Not scored, since the second was a load of the first one's profile: "
+            + ", ".join(f"{app} next to {other}" for app, other in trained)
+            + "."
+        )
     for app, reason in document["dropped"].items():
         words.append(f"{app} is left out: {reason}")
     if document["failed"]:

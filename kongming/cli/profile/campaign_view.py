@@ -119,7 +119,8 @@ class CampaignView:
                 "input, or a loop in its command, makes it longer."
             )
         elif isinstance(event, Signature):
-            row = self.rows[event.app]
+            # That of an inducer application that is not profiled itself has no row.
+            row = self.rows.get(event.app, AppRow())
             row.signatures += 1
             readings = event.fingerprint.surrogates
             row.lacking |= {name for name, reading in readings.items() if not reading.ok}
@@ -127,7 +128,7 @@ class CampaignView:
             self._run(event)
 
     def _run(self, run: Run) -> None:
-        row = self.rows[run.app]
+        row = self.rows.get(run.app, AppRow())
         row.measured.append(run)
         if not run.ok:
             row.failed += 1

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     short_help="Run applications under load levels and keep the runs.",
     epilog=examples(
         "kongming profile apps.toml --dry-run",
-        "kongming profile apps.toml --app xz --placement same-core",
+        "kongming profile apps.toml --app xz --placement same-core --inducer-app redis",
     ),
 )
 @click.argument("file", metavar="APPS.toml|APP", type=click.Path(path_type=Path))
@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     default=None,
     help="Surrogates timed under each level (default: standard; quick where cores are shared).",
 )
+@options.inducer_app_option
 @click.option("--budget", type=DURATION, metavar="TIME", help="Stop after this time; resumable.")
 @click.option(
     "--write-limit",
@@ -106,6 +107,7 @@ def command(
     repeats: int,
     levels: int | None,
     suite_name: str | None,
+    inducer_names: Sequence[str],
     budget: float | None,
     write_limit_bytes: float | None,
     dry_run: bool,
@@ -120,13 +122,15 @@ def command(
     """Profile the applications of APPS.toml on this node.
 
     Each one runs alone, under every load level of the plan, and in a loop while the suite is timed
-    next to it. Every run is stored at once; the same command resumes an interrupted campaign. Exit
+    next to it. With --inducer-app it also runs next to programs of the file, in a loop as loads.
+    Every run is stored at once; the same command resumes an interrupted campaign. Exit
     status 1 if runs failed.
 
     With --node and --server, the agent of that node profiles the application APP.
     """
     from kongming.campaigns.campaign import budget as time_budget
     from kongming.campaigns.campaign import seed_of
+    from kongming.campaigns.inducer_apps import select_inducers, with_signatures
     from kongming.campaigns.journaled_store import JournaledStore
     from kongming.campaigns.profile_campaign import profile_settings
     from kongming.campaigns.stored_profiles import taught_runs
@@ -135,7 +139,8 @@ def command(
     from kongming.store import Store
 
     stop_when = time_budget(budget)
-    apps = select(load(file), names)
+    known = load(file)
+    apps = select(known, names)
     settings = profile_settings(
         apps,
         placement,
@@ -146,10 +151,12 @@ def command(
         suite_name=suite_name,
         asked_seed=seed,
         runs=runs,
+        inducer_apps=select_inducers(known, inducer_names, apps),
     )
     with ExitStack() as stack:
         store = stack.enter_context(Store.open(store_url))
         settings = replace(settings, taught=taught_runs(store, settings))
+        settings = with_signatures(store, settings)
         plan = settings.plan(seed_of(seed))
         if dry_run:
             return _dry_run(store, settings, plan, write_limit_bytes, as_json=as_json)
@@ -325,10 +332,11 @@ def _dry_run(
     from kongming.cli.profile.preflight import problems
 
     cost = cost_of(store, settings, plan)
-    _, assumed = solo_seconds(store, settings.apps, settings.node.id)
+    known = {**settings.inducer_apps, **settings.apps}
+    _, assumed = solo_seconds(store, known, settings.node.id)
     limit = float("inf") if write_limit_bytes is None else write_limit_bytes
     likely, most = min(cost.written_bytes, limit), min(cost.most_written_bytes, limit)
-    missing = problems(settings.apps)
+    missing = problems(known)
     document = {
         "plan": plan.name,
         "placement": plan.placement,

@@ -120,6 +120,10 @@ _PAPER_SIGNATURES = 3
 Mixed = tuple[LoadLevel, ...]
 """The inducers that run at once."""
 
+WARM_UP_ITERATIONS = 1.5
+"""Iterations of a looping neighbour before a run next to it: a whole one, and on average half of
+the next one."""
+
 SIGNATURE_ITERATIONS = (2, 3)
 """Minimum and usual maximum number of complete iterations per signature; a program that is too
 short to see every surrogate in so many is looped for longer."""
@@ -135,6 +139,8 @@ class Step:
     app: str
     levels: tuple[LoadLevel, ...] = ()
     repeat: int = 0
+    neighbour: str | None = None
+    """Program that loops as the load of an induced run, instead of surrogates."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,6 +242,8 @@ def make_plan(
     suite: str = "standard",
     repeats: int = 1,
     levels: int | None = None,
+    inducer_apps: Sequence[str] = (),
+    unsigned: Sequence[str] = (),
 ) -> Plan:
     """Plan all steps of a campaign over ``apps``.
 
@@ -246,6 +254,8 @@ def make_plan(
     Args:
         repeats: observations of every load level (``paper``: times ten).
         levels: maximum number of load levels of the plan.
+        inducer_apps: programs that are loads of all others, as often as the heaviest levels.
+        unsigned: those of them without a signature, which is taken right after the first solo runs.
     """
     if repeats < 1:
         raise InputError("is out of range.", field="repeats", found=repeats, allowed="1 or more")
@@ -268,11 +278,16 @@ def make_plan(
         for repeat in range(observations * (_HEAVY_OBSERVATIONS if level in often else 1)):
             for part in _parts(apps, rng):
                 groups.append([Step(0, 0, "induced", app, level, repeat) for app in part])
+    for neighbour in inducer_apps:
+        for repeat in range(observations * (_HEAVY_OBSERVATIONS if whole else 1)):
+            for part in _parts([app for app in apps if app != neighbour], rng):
+                groups.append([Step(0, 0, "induced", app, (), repeat, neighbour) for app in part])
     for repeat in range(signatures):
         groups.extend([Step(0, 0, "signature", app, (), repeat)] for app in apps)
     rng.shuffle(groups)
 
-    return Plan(name, placement, suite, seed, _in_order(groups, apps, solos, rng))
+    first: list[_Group] = [[Step(0, 0, "signature", app)] for app in unsigned]
+    return Plan(name, placement, suite, seed, _in_order(groups, apps, solos, rng, first))
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,16 +353,21 @@ _Group = list[Step]
 
 
 def _in_order(
-    groups: Sequence[_Group], apps: Sequence[str], solos: int, rng: random.Random
+    groups: Sequence[_Group],
+    apps: Sequence[str],
+    solos: int,
+    rng: random.Random,
+    first: Sequence[_Group] = (),
 ) -> tuple[Step, ...]:
     """Number the groups, with solo runs spread evenly between them; the first solo round comes
-    first."""
+    first, then the groups ``first``."""
     # Position of each group in the campaign, 0 to 1.
     positioned = [((number + 0.5) / len(groups), group) for number, group in enumerate(groups)]
     for repeat in range(solos):
         position = repeat / max(1, solos - 1)
         for part in _parts(apps, rng):
             positioned.append((position, [Step(0, 0, "solo", app, (), repeat) for app in part]))
+    positioned.extend((0.0, group) for group in first)
     positioned.sort(key=lambda entry: entry[0])
     numbered = [
         replace(step, block=block) for block, (_, group) in enumerate(positioned) for step in group
@@ -387,7 +407,7 @@ def estimate(
     """Estimate the cost of a plan on a node that is otherwise idle.
 
     Args:
-        app_seconds: solo seconds of each application.
+        app_seconds: solo seconds of each application and inducer application.
         suite_seconds: duration of the plan's suite.
         quick_seconds: duration of the quick suite that is timed before and after each run.
         suite_bytes: bytes written by one pass of the suite.
@@ -399,7 +419,9 @@ def estimate(
     seconds = written = 0.0
     for block in plan.blocks():
         time = start_seconds
-        if block[0].kind != "signature":
+        if (neighbour := block[0].neighbour) is not None:
+            time += WARM_UP_ITERATIONS * app_seconds[neighbour] + quick_seconds
+        elif block[0].kind != "signature":
             time += (suite_seconds if plan.suite != "quick" else 0.0) + quick_seconds
         for step in block:
             if step.kind == "signature":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -26,9 +25,6 @@ from kongming.records.application import Application
 from kongming.records.errors import ApplicationRunError
 from kongming.records.fingerprint import Fingerprint, NodeFacts
 from kongming.records.run import Run
-
-WARM_UP_LIMIT_S = 120.0
-"""Time limit for a neighbour's first iteration; after it the neighbour counts as warm."""
 
 
 def corun(
@@ -177,11 +173,7 @@ def _run_with_neighbour(
         return _measure(subject, site, with_fingerprints)
     with loop(neighbour, (site.neighbour_cpu,), site.load_procs, avoid=site.app_cpus) as running:
         try:
-            running.wait_warm(WARM_UP_LIMIT_S)
-            iterations = running.iterations()
-            if iterations:
-                start, end, _ = iterations[-1]
-                time.sleep(phase * min((end - start) / 1e9, WARM_UP_LIMIT_S))
+            running.wait_phase(phase)
             measurement = _measure(subject, site, with_fingerprints)
             running.check()
         except ApplicationRunError as error:

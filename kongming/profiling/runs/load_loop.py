@@ -16,6 +16,9 @@ from kongming.profiling.runs.runner import AnyRunner, ServiceRunner
 from kongming.records.application import Command
 from kongming.records.errors import ApplicationRunError, KongmingError
 
+WARM_UP_LIMIT_S = 120.0
+"""Time limit for a neighbour's first iteration; after it the neighbour counts as warm."""
+
 
 class Window(NamedTuple):
     """Complete iteration, in nanoseconds of CLOCK_MONOTONIC."""
@@ -82,6 +85,22 @@ class LoadLoop:
                     self._changed.wait(left)
         self.check()
         return True
+
+    def wait_phase(self, phase: float) -> float | None:
+        """Wait until the loop is warm, then for a share ``phase`` (0 to 1) of an iteration; return
+        the seconds of an iteration, None if the first one takes longer than ``WARM_UP_LIMIT_S``.
+
+        Raises:
+            ApplicationRunError: the loop has ended.
+        """
+        self.wait_warm(WARM_UP_LIMIT_S)
+        iterations = self.iterations()
+        if not iterations:
+            return None
+        start, end, _ = iterations[-1]
+        seconds = (end - start) / 1e9
+        time.sleep(phase * min(seconds, WARM_UP_LIMIT_S))
+        return seconds
 
     def check(self) -> None:
         """Raise ApplicationRunError when the loop has ended or an iteration failed."""

@@ -1,0 +1,93 @@
+"""Programs as load inducers: which may be, and the signatures that they have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from kongming.records.errors import InputError, UnknownNameError
+
+if TYPE_CHECKING:
+    from kongming.campaigns.profile_campaign import ProfileSettings
+    from kongming.records.application import Application
+    from kongming.records.run import Signature
+    from kongming.store import Store
+
+OPTION = "--inducer-app"
+
+
+def select_inducers(
+    known: Mapping[str, Application], names: Iterable[str], profiled: Iterable[str]
+) -> dict[str, Application]:
+    """Return the applications of these names, which are loads of the others among ``profiled``.
+
+    Raises:
+        InputError: there is no application of a name, or one would be a load of itself alone.
+    """
+    from kongming.profiling.appfile import select
+
+    if not (wanted := list(dict.fromkeys(names))):
+        return {}
+    try:
+        inducers = select(known, wanted)
+    except UnknownNameError as error:
+        raise InputError(error.message, field=OPTION, hint=error.hint) from error
+    for name in inducers:
+        if not set(profiled) - {name}:
+            raise InputError(
+                "is the only program that is profiled, and is no load of itself.",
+                field=OPTION,
+                found=name,
+                allowed="another program of the file",
+                hint="Choose another one, or profile further programs (--app).",
+            )
+    return inducers
+
+
+def with_signatures(store: Store, settings: ProfileSettings) -> ProfileSettings:
+    """Return the settings with the signatures that the inducer applications have in the store: of
+    this node's CPU pair, and of the suite that is timed.
+
+    Raises:
+        InputError: one of them, by its runs in the store, is too short.
+    """
+    from kongming.campaigns.cost import solo_seconds
+    from kongming.profiling.runs.signature import needed_seconds
+
+    apps = settings.inducer_apps
+    needed = needed_seconds(
+        settings.timed,
+        len(settings.suite.names_of(settings.timed)),
+        shared_core=settings.placement == "same-core",
+    )
+    seconds, assumed = solo_seconds(store, apps, settings.node.id)
+    for name in apps.keys() - set(assumed):
+        if seconds[name] < needed:
+            raise InputError(
+                "is too short: a program next to it would see little but its start.",
+                field=OPTION,
+                found=f"{name}, {seconds[name]:.2g} s alone",
+                allowed=f"programs that run for {needed:.2g} s or more",
+                hint="Give it a larger input, or a loop in its command, or choose another one.",
+            )
+    return replace(settings, signatures={name: _signatures(store, settings, name) for name in apps})
+
+
+def _signatures(store: Store, settings: ProfileSettings, name: str) -> list[Signature]:
+    """Return them oldest first."""
+    from kongming.profiling.plans.placement import choose
+
+    cpu = choose(settings.node, settings.placement).app[0]
+    found = store.signatures(
+        app=name,
+        identity=settings.inducers[name],
+        node_id=settings.node.id,
+        placement=settings.placement,
+    )
+    wanted = (settings.timed, settings.suite.version, cpu)
+    return [
+        one
+        for one in reversed(found)
+        if (one.fingerprint.suite, one.fingerprint.suite_version, one.fingerprint.cpu) == wanted
+    ]
