@@ -22,6 +22,7 @@ enum size_rule {
     SIZE_FIXED,      /* `bytes`, on every node */
     SIZE_ARENA,      /* `bytes` of the arena; another name where the node cannot hold it */
     SIZE_L2_HALF,    /* of the arena, from the node's own caches */
+    SIZE_LLC_QUARTER, /* likewise */
     SIZE_LLC_HALF,   /* likewise */
     SIZE_LLC_TWICE,  /* likewise */
     SIZE_ARRAYS,     /* `bytes` is how many STREAM arrays it uses */

@@ -93,6 +93,9 @@ static void resolve(const struct config *config, const struct microbench *kernel
     case SIZE_L2_HALF:
         out->size_bytes = cache_set(config->l2_bytes / 2, arena);
         break;
+    case SIZE_LLC_QUARTER:
+        out->size_bytes = cache_set(config->llc_bytes / 4, arena);
+        break;
     case SIZE_LLC_HALF:
         out->size_bytes = cache_set(config->llc_bytes / 2, arena);
         break;

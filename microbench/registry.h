@@ -9,6 +9,7 @@
 #define KERNELS(X)      \
     X(memory_streaming) \
     X(memory_random)    \
+    X(memory_decay)     \
     X(stream)           \
     X(memory_fault)     \
     X(compute_int)      \

@@ -73,7 +73,8 @@ class Surrogate:
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """All surrogates of a node. ``version`` changes when a name or a size does.
+    """All surrogates of a node. ``version`` changes when a name or a size of the quick or the
+    standard suite does: profiles, and so models, hold no others.
 
     ``arguments`` pass the sizes to the binary, ``directory`` is the folder of its files.
     """
@@ -186,7 +187,11 @@ def _list_surrogates(binary: str, arguments: tuple[str, ...]) -> tuple[Surrogate
 
 
 def _version(surrogates: tuple[Surrogate, ...], arguments: tuple[str, ...]) -> str:
-    lines = sorted(f"{surrogate.name} {surrogate.size_bytes}" for surrogate in surrogates)
+    lines = sorted(
+        f"{surrogate.name} {surrogate.size_bytes}"
+        for surrogate in surrogates
+        if surrogate.suites != ("full",)
+    )
     # The size of the I/O file matters as much as the size of a block.
     text = "\n".join([*lines, arguments[-1]])
     return "1-" + hashlib.sha256(text.encode()).hexdigest()[:8]

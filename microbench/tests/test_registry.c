@@ -41,6 +41,9 @@ static void check_normal_node(void)
     CHECK(find("memory.random.L2half")->size_bytes == MIB(1) / 2);
     CHECK(find("memory.random.LLChalf")->size_bytes == MIB(24));
     CHECK(find("memory.streaming.LLCx2")->size_bytes == MIB(96));
+    CHECK(find("memory.decay.LLCquarter.10ms")->size_bytes == MIB(12));
+    CHECK(find("memory.decay.LLChalf.10ms")->size_bytes == MIB(24));
+    CHECK(find("memory.decay.LLChalf.10ms")->variant->suites == SUITE_FULL);
     CHECK(find("iobench.read.1G")->size_bytes == GIB(1));
     CHECK(find("stream.copy")->size_bytes == 2 * MIB(192));
     CHECK(find("stream.triad")->size_bytes == 3 * MIB(192));

@@ -47,7 +47,7 @@ def test_table_i_is_there(tmp_path: Path) -> None:
 def test_a_dozen_surrogates_are_quick(tmp_path: Path) -> None:
     suite = load_suite(directory=tmp_path)
     assert 12 <= len(suite.names_of("quick")) <= 15
-    assert set(suite.names_of("standard")) == set(suite.names_of("full"))
+    assert set(suite.names_of("standard")) < set(suite.names_of("full"))
     assert {known.name for known in suite.surrogates} == set(suite.names_of("full"))
 
 

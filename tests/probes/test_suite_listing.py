@@ -74,6 +74,21 @@ def test_version_follows_sizes_and_nothing_else(
     assert load_suite(third, tmp_path).version != version
 
 
+def test_a_surrogate_of_the_full_suite_alone_makes_no_other_reading_incomparable(
+    fake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = node_facts()
+    versions = []
+    for share, extra in enumerate(("", "full", "standard,full"), start=1):
+        monkeypatch.setenv("FAKE_EXTRA", extra)
+        # A listing is kept as long as the arguments are the same.
+        limited = replace(node, cgroup={"memory_limit_bytes": node.memory_bytes // share})
+        suite = load_suite(limited, tmp_path)
+        assert ("memory.extra" in suite.names_of("full")) == bool(extra)
+        versions.append(suite.version)
+    assert versions[0] == versions[1] != versions[2]
+
+
 @pytest.mark.parametrize(
     ("total", "expected"),
     [
