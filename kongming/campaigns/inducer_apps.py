@@ -78,7 +78,8 @@ def _signatures(store: Store, settings: ProfileSettings, name: str) -> list[Sign
     """Return them oldest first."""
     from kongming.profiling.plans.placement import choose
 
-    cpu = choose(settings.node, settings.placement).app[0]
+    cpus = settings.inducer_apps[name].cpus
+    cpu = choose(settings.node, settings.placement, cpus).app[0]
     found = store.signatures(
         app=name,
         identity=settings.inducers[name],
