@@ -73,14 +73,15 @@ def forecast_job(
     assert question.scaling is not None
     name, model = found
     driver = "" if question.driver is None else named(question.driver)[0]
-    forecasts = []
+    forecasts, nodes = [], []
     for node in question.nodes:
         alone = replace(question, node=node, scaling=None, driver=None, nodes=())
-        forecasts.append(forecast_of(alone))
+        one = forecast_of(alone)
+        forecasts.append(one)
+        nodes.append(
+            SlowedNode(one.node_id, named(one.node_id)[1], one.slowdown, one.extrapolating)
+        )
         yield
-    nodes = [
-        SlowedNode(f.node_id, named(f.node_id)[1], f.slowdown, f.extrapolating) for f in forecasts
-    ]
     said = yield from combine_in_steps(
         model,
         question.scaling,

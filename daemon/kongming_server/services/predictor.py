@@ -13,6 +13,7 @@ from google.protobuf.message import Message
 from kongming.engine.engine import Engine
 from kongming.records.answers import Forecast, Ranking
 from kongming.records.errors import KongmingError
+from kongming.records.scaling import Scaled
 from kongming.rpc import predictor_codec as codec
 from kongming.rpc.message_codec import to_message
 from kongming.rpc.v1 import predictor_pb2, predictor_pb2_grpc
@@ -39,7 +40,11 @@ class PredictorService(predictor_pb2_grpc.PredictorServicer):
         response = predictor_pb2.PredictResponse(request_id=request.request_id)
         pauses = Pauses()
         for question in request.questions:
-            response.answers.add(**codec.answer_fields(await self.answer(question)))
+            answer = await self.answer(question)
+            if isinstance(answer, Forecast) and answer.scaled is not None:
+                await with_pauses(_add_job(response, answer, answer.scaled))
+            else:
+                response.answers.add(**codec.answer_fields(answer))
             await pauses.due()
         return response
 
@@ -81,6 +86,15 @@ class PredictorService(predictor_pb2_grpc.PredictorServicer):
         except KongmingError as error:
             # One question that cannot be answered leaves the others theirs.
             return error
+
+
+def _add_job(
+    response: predictor_pb2.PredictResponse, answer: Forecast, scaled: Scaled
+) -> Steps[None]:
+    """In steps, the answer about a job, which may have thousands of nodes."""
+    fields = codec.answer_fields(replace(answer, scaled=replace(scaled, nodes=())))
+    message = response.answers.add(**fields)
+    yield from _extended(message.prediction.scaled.nodes, scaled.nodes, predictor_pb2.SlowedNode)
 
 
 def ranking_message(ranking: Ranking) -> Steps[predictor_pb2.RankNodesResponse]:

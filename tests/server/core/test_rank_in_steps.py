@@ -137,3 +137,20 @@ def test_a_job_is_predicted_in_steps(made: Engine) -> None:
     assert answer == made.predict(question, NOW)
     assert answer.node_id == nodes[-1]
     assert pauses >= len(nodes)
+
+
+def test_the_answer_about_a_large_job_is_written_in_steps(
+    made: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made.put_scale_model("memory", read(scale_document()))
+    nodes = [f"node-{n:03}" for n in range(MANY)]
+    scaling = predictor_pb2.Scaling(machines=MANY)
+    asked = predictor_pb2.PredictQuestion(app="memory", nodes=nodes, scaling=scaling)
+    monkeypatch.setattr(pauses, "_PAUSE_S", 0.0)
+    service = PredictorService(made, lambda: NOW)
+
+    response = asyncio.run(service.Predict(predictor_pb2.PredictRequest(questions=[asked]), None))
+
+    wanted = made.predict(Question("memory", nodes=tuple(nodes), scaling=Scaling(MANY)), NOW)
+    assert response.answers[0].prediction == to_message(wanted, predictor_pb2.Prediction)
+    assert len(response.answers[0].prediction.scaled.nodes) == MANY
