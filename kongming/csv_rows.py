@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kongming.missing_file import did_you_mean
+from kongming.missing_file import unreadable
 from kongming.records.errors import InputError
 
 
@@ -80,6 +80,7 @@ def read_rows(
     *,
     hints: Mapping[str, str] | None = None,
     separators: str = ",",
+    columns: str = "",
 ) -> Iterator[Row]:
     """The rows of a CSV with a header, one by one; empty lines are skipped.
 
@@ -87,6 +88,7 @@ def read_rows(
         known: all columns that there may be; None for any.
         hints: by required column, the way out where it is missing.
         separators: that which the header has most of separates cells.
+        columns: what the columns are, for who has no such file yet; default: the required ones.
 
     Raises:
         InputError: the file cannot be read, a column is missing, unknown or there twice, or a
@@ -98,14 +100,13 @@ def read_rows(
             lines.seek(0)
             separator = max(separators, key=header.count)
             yield from _rows(str(path), lines, separator, required, known, hints or {})
-    except FileNotFoundError as error:
-        raise InputError(f"There is no file {path}.", hint=did_you_mean(path)) from error
+    except OSError as error:
+        needed = columns or ", ".join(required)
+        raise unreadable(path, error, needed and f"It is a CSV of {needed}.") from error
     except UnicodeDecodeError as error:
         raise InputError(
             f"{path} is not UTF-8 text (at byte {error.start}), which a table has to be."
         ) from error
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}.") from error
     except csv.Error as error:
         raise InputError(f"{path} is no CSV: {error}.") from error
 

@@ -7,6 +7,8 @@ import itertools
 from contextlib import suppress
 from pathlib import Path
 
+from kongming.records.errors import InputError
+
 _COMPARED = 1000
 """Entries of a folder that are looked at: a folder may be huge, and slow."""
 
@@ -18,7 +20,18 @@ def did_you_mean(path: Path) -> str | None:
     with suppress(OSError):
         entries = itertools.islice(path.parent.iterdir(), _COMPARED)
         there = sorted(entry.name for entry in entries if entry.suffix == path.suffix)
-    near = difflib.get_close_matches(path.name, there, n=3, cutoff=0.5)
-    return (
-        f"Did you mean {' or '.join(str(path.with_name(name)) for name in near)}?" if near else None
-    )
+    near = [
+        str(path.with_name(name))
+        for name in difflib.get_close_matches(path.name, there, n=4, cutoff=0.5)
+        # A folder, or a link to nothing, is not the file that was meant: it may be the path itself.
+        if path.with_name(name).is_file()
+    ]
+    return f"Did you mean {' or '.join(near[:3])}?" if near else None
+
+
+def unreadable(path: Path, error: OSError, hint: str = "") -> InputError:
+    """Return what to raise where a file cannot be opened; ``hint``: the way out where it is missing
+    and none is like it."""
+    if isinstance(error, FileNotFoundError):
+        return InputError(f"There is no file {path}.", hint=did_you_mean(path) or hint or None)
+    return InputError(f"{path} cannot be read: {error.strerror}.")

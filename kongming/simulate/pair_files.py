@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from kongming.csv_rows import Row, read_rows
+from kongming.missing_file import unreadable
 from kongming.records.errors import MALFORMED, InputError
 from kongming.records.run import geometric_mean
 from kongming.simulate.pairs import MeasuredPair, PairTable
@@ -86,7 +87,7 @@ def _of_document(path: Path, model: str) -> PairFile:
     try:
         document = json.loads(path.read_text("utf-8"))
     except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}.") from error
+        raise unreadable(path, error) from error
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path} is not JSON ({error}).") from error
     if not isinstance(document, dict) or document.get("kind") != "pairs":

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from kongming.csv_rows import read_rows
+from kongming.missing_file import did_you_mean
 from kongming.records.errors import InputError
 from kongming.scale.decide.readings import readings
 from kongming.scale.decide.recommendation import read_prices
@@ -46,6 +47,20 @@ def test_a_file_that_is_no_table(tmp_path: Path, name: str) -> None:
     path.write_text(f"{header}\n{'1,' * 5}\n")
     with pytest.raises(InputError, match=r"row 1 .line 2., column \d: has 6 cells"):
         read(path)
+
+
+def test_a_missing_table_says_what_is_near_or_which_columns_it_has(tmp_path: Path) -> None:
+    path = tmp_path / "prices.csv"
+    with pytest.raises(InputError, match=r"no file.*prices\.csv") as caught:
+        read_prices(path)
+    assert "type" in (caught.value.hint or "")
+    assert "price (money per machine and hour)" in (caught.value.hint or "")
+    # A folder of the same name is not what was meant.
+    (tmp_path / "prices.csv").mkdir()
+    (tmp_path / "price.csv").mkdir()
+    assert did_you_mean(path) is None
+    (tmp_path / "price2.csv").touch()
+    assert did_you_mean(path) == f"Did you mean {tmp_path / 'price2.csv'}?"
 
 
 @pytest.mark.parametrize(("name", "second"), [("prices", "5,1"), ("readings", "6,1")])

@@ -203,6 +203,9 @@ def test_a_trace_of_the_archive(tmp_path: Path) -> None:
         read_swf(path)
     with pytest.raises(InputError, match="widest"):
         read_swf(path, 2)
+    with pytest.raises(InputError, match="There is no file") as caught:
+        read_swf(tmp_path / "trase.swf")
+    assert caught.value.hint == f"Did you mean {path}?"
 
 
 def asked(kongming: Kongming, *arguments: object) -> dict[str, Any]:

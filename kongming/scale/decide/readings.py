@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from kongming.csv_rows import read_rows
+from kongming.missing_file import unreadable
 from kongming.records.errors import InputError
 
 
@@ -33,7 +34,7 @@ def _fingerprint(file: Path, requested: set[str]) -> dict[str, dict[str, float]]
     try:
         document = json.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
-        raise InputError(f"{file} cannot be read: {error.strerror}.") from error
+        raise unreadable(file, error) from error
     except ValueError as error:
         raise InputError(
             f"{file} is not JSON.", hint="Use the output of 'kongming fingerprint --json'."

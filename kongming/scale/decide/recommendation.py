@@ -47,7 +47,8 @@ def read_prices(path: str | Path) -> Prices:
     """
     file = Path(path)
     prices: dict[str | None, float] = {}
-    for row in read_rows(file, ("price",)):
+    columns = "type (not needed for one type) and price (money per machine and hour)"
+    for row in read_rows(file, ("price",), columns=columns):
         price = row.number_in("price", above=True)
         name = row.text("type") or None
         if name in prices:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from kongming.missing_file import unreadable
 from kongming.records.errors import InputError
 from kongming.simulate.limits.jobs import LimitedJobs
 
@@ -33,7 +34,7 @@ def read_swf(path: Path, capacity: int | None = None) -> LimitedJobs:
         with path.open(encoding="utf-8", errors="replace") as file:
             rows, skipped, header = _rows(path, file)
     except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}.") from error
+        raise unreadable(path, error) from error
     if capacity is None and header is None:
         raise InputError(
             f"{path} has no MaxProcs in its header.", hint="Give --nodes (and --slots)."
