@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from kongming.cli import output
+from kongming.quantities import count
 
 if TYPE_CHECKING:
     from kongming.explore.model_file import ExploreModel
@@ -35,14 +36,14 @@ def print_report(model: ExploreModel, report: Mapping[str, Any]) -> None:
     """Print the runs, the kind of model and its errors, one fact a line."""
     console = output.console()
     kind = MODEL_WORDS[model.profiler.model_name]
-    console.print(f"{report['runs']} runs of {model.target}; model: {kind}", markup=False)
+    console.print(f"{count(report['runs'], 'run')} of {model.target}; model: {kind}", markup=False)
     console.print(output.table(("fact", "value"), list(_facts(report))))
 
 
 def _facts(report: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    yield "failed", f"{report['failed']} runs"
+    yield "failed", count(report["failed"], "run")
     if report["pending"]:
-        yield "without a value yet", f"{report['pending']} runs"
+        yield "without a value yet", count(report["pending"], "run")
     budget, spent, unit = report["budget"], report["spent"], report["budget_in"]
     yield "spent", f"{spent:.4g} of a budget of {budget:.4g} ({unit})"
     if report["stopped"]:

@@ -96,11 +96,13 @@ class Spill:
 
     def _more(self, change: Change) -> list[Floats]:
         """(n,) bytes of each stage that its tasks spill more at the asked size than as recorded."""
-        if change not in self._latest:
+        more = self._latest.get(change)
+        if more is None:
+            more = [self._of(stage, change) for stage in self.workload.stages]
             # All questions on one size come one after the other.
             self._latest.clear()
-            self._latest[change] = [self._of(stage, change) for stage in self.workload.stages]
-        return self._latest[change]
+            self._latest[change] = more
+        return more
 
     def _of(self, stage: StageWork, change: Change) -> Floats:
         spilled = stage.tasks["memory_spill_bytes"].astype(np.float64)
