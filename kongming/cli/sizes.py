@@ -1,4 +1,4 @@
-"""Sizes on the command line: ``5G``, ``500M``, ``2GiB``, ``1000`` (bytes)."""
+"""Sizes on the command line: ``5G``, ``500M``, ``2GiB``."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ import click
 __all__ = ["SIZE", "Size"]
 
 _UNITS = {
-    "": 1.0,
     **{letter: 1000.0**power for power, letter in enumerate("kmgt", 1)},
     **{f"{letter}i": 1024.0**power for power, letter in enumerate("kmgt", 1)},
 }
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?i?)b?")
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]i?)b?")
+_LEAST = 1e6
+"""Bytes: no profile writes less, so that a smaller size is a slip, as of a unit."""
 
 
 class Size(click.ParamType[float]):
-    """Gives bytes above 0."""
+    """Gives bytes, a megabyte or more."""
 
     name = "size"
 
@@ -28,14 +29,11 @@ class Size(click.ParamType[float]):
         if isinstance(value, float):
             return value
         found = _SIZE.fullmatch(str(value).strip().lower())
-        unit = None if found is None else _UNITS.get(found[2])
-        size = math.nan if found is None or unit is None else float(found[1]) * unit
-        if not 0.0 < size < math.inf:
+        size = math.nan if found is None else float(found[1]) * _UNITS[found[2]]
+        if not _LEAST <= size < math.inf:
+            reason = "is too small" if size < _LEAST else "is not a size with a unit"
             self.fail(
-                f"{str(value)!r} is not a size. Allowed: above 0, as 500M, 5G, 2GiB or 1000 "
-                "(bytes).",
-                param,
-                ctx,
+                f"{str(value)!r} {reason}. Allowed: 1M or more, as 500M, 5G or 2GiB.", param, ctx
             )
         return size
 

@@ -143,6 +143,8 @@ def test_an_adaptive_plan_counts_every_start_and_resumes(
         (("--runs", "10"), "--plan adaptive --runs N"),
         (("--plan", "adaptive", "--runs", "7"), "Allowed: 8 or more"),
         (("--plan", "adaptive", "--runs", "9", "--repeats", "2"), "only runs"),
+        (("--write-limit", "20"), "'20' is not a size with a unit. Allowed: 1M or more"),
+        (("--write-limit", "20k"), "'20k' is too small. Allowed: 1M or more"),
     ):
         refused = kongming("profile", file, *wrong, "--dry-run")
         assert refused.returncode == 2
@@ -154,7 +156,7 @@ def test_a_write_limit_stops_early_and_the_same_command_goes_on(
 ) -> None:
     file = tmp_path / "apps.toml"
     file.write_text('[apps.a]\ncommand = "sleep 0.1"\n')
-    limited = told(kongming("profile", file, *SAME_CORE, "--write-limit", "1", "--json"))
+    limited = told(kongming("profile", file, *SAME_CORE, "--write-limit", "1M", "--json"))
     assert not limited["complete"]
     assert limited["left_out_steps"] > 0
     assert limited["written_bytes"] > 0
