@@ -69,9 +69,22 @@ def _parts(text: str, field: str, allowed: str) -> list[str]:
 
 def _integer(part: str, text: str, field: str) -> int:
     plain = part.strip()
+    low, dash, high = plain.partition("-")
+    if dash and low.isdigit() and high.isdigit():
+        raise InputError(
+            "is no range.",
+            field=field,
+            found=text,
+            allowed=_MACHINES,
+            hint=f"Did you mean {text.replace(plain, f'{low}..{high}')}?",
+        )
     if not (plain.isascii() and plain.isdigit()) or int(plain) < 1 or len(plain) > 9:
         raise InputError(
-            f"{part.strip()!r} is not a whole number from 1." if plain else "lacks a number.",
+            "is not a whole number from 1."
+            if plain == text.strip()
+            else f"has {plain!r}, which is not a whole number from 1."
+            if plain
+            else "lacks a number.",
             field=field,
             found=text,
             allowed=_MACHINES,
