@@ -8,10 +8,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kongming.cli import output
+
 if TYPE_CHECKING:
     from kongming.probes.measuring import Holder
+    from kongming.records.application import Application
 
 RUNNERS = ("local", "slurm", "kubernetes")
+
+app_option = click.option(
+    "--app",
+    "name",
+    metavar="NAME",
+    help="The application to run [default: the only one of APPS.toml].",
+)
+"""``--app NAME``: parameter ``name`` (str, or None), for ``application``."""
 
 runner_option = click.option(
     "--runner", type=click.Choice(RUNNERS), default="local", show_default=True
@@ -41,6 +52,19 @@ def share_option(where: str) -> Callable[..., Any]:
         show_default=True,
         help=f"{where}: CPUs per machine.",
     )
+
+
+def application(file: Path, name: str | None) -> Application:
+    """Load the application to run. Says which that is where no name was given. Raises InputError as
+    ``load`` and ``select_one``."""
+    from kongming.profiling.appfile import load, select_one
+
+    app = select_one(load(file), name)
+    if name is None:
+        output.error_console().print(
+            f"note: runs {app.name}, the only application of {file}", markup=False
+        )
+    return app
 
 
 def disturbed_warnings(other: Holder | None) -> list[str]:

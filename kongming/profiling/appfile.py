@@ -11,7 +11,7 @@ from typing import Any
 from kongming.missing_file import did_you_mean
 from kongming.profiling._appkeys import Table
 from kongming.records.application import Application
-from kongming.records.errors import ApplicationFileError, UnknownNameError
+from kongming.records.errors import ApplicationFileError, InputError, UnknownNameError
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]+")
 _POSITION = re.compile(r"\(at line (\d+), column (\d+)\)")
@@ -112,6 +112,19 @@ def select(apps: Mapping[str, Application], names: Iterable[str]) -> dict[str, A
         if name not in apps:
             raise UnknownNameError("application", name, apps)
     return {name: apps[name] for name in selected}
+
+
+def select_one(apps: Mapping[str, Application], name: str | None) -> Application:
+    """Select an application by name; without one, the only one that there is.
+
+    Raises:
+        UnknownNameError: there is no application of the name; suggests the nearest.
+        InputError: there are several, and no name is given.
+    """
+    if name is None and len(apps) > 1:
+        raise InputError("is missing.", field="--app", allowed=f"one of {', '.join(apps)}")
+    (app,) = select(apps, () if name is None else (name,)).values()
+    return app
 
 
 def _application(name: str, values: Any, folder: Path | None) -> Application:

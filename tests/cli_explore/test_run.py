@@ -212,12 +212,16 @@ def test_machines_and_scale_use_the_runners_of_scale_run(
         'machines = [1, 2, 4]\nscale = [0.5, 1.0]\nmode = { choices = ["fast", "slow"] }\n'
         'forbid = ["machines == 2 and scale < 1"]\n'
     )
-    args = ("apps.toml", "--app", "job", "--space", "space.toml", *OUT)
+    args = ("apps.toml", "--space", "space.toml", *OUT)
     document = run(kongming, *args, "--budget", "10", status=2)
     assert "space: scale: has no placeholder" in document["error"]["message"]
     app = (tmp_path / "apps.toml").read_text().replace("sleep 0.0", "echo {scale} && sleep 0.0")
+    (tmp_path / "apps.toml").write_text(f'{app}[apps.other]\ncommand = "true"\n')
+    document = run(kongming, *args, "--budget", "10", status=2)
+    assert "--app: is missing. Allowed: one of job, other" in document["error"]["message"]
     (tmp_path / "apps.toml").write_text(app)
     document = run(kongming, *args, "--budget", "10")
+    assert document["app"] == "job"
     assert (document["runs"], len(document["failed"])) == (10, 2)
     table = rows(tmp_path / "runs.csv")
     assert {row["how"] for row in table} <= {"cgroup", "process"}

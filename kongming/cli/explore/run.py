@@ -66,7 +66,7 @@ BUDGET = Budget()
     ),
 )
 @click.argument("file", metavar="APPS.toml", type=explore_options.PATH)
-@click.option("--app", "name", metavar="NAME", required=True, help="The application to run.")
+@runners.app_option
 @explore_options.space_option
 @click.option(
     "--budget",
@@ -104,7 +104,7 @@ BUDGET = Budget()
 @options.json_option
 def command(
     file: Path,
-    name: str,
+    name: str | None,
     space_file: Path,
     budget: tuple[str, float],
     batch: int | None,
@@ -139,11 +139,11 @@ def command(
     from kongming.explore import DecisionTreeProfiler, Space
     from kongming.explore.runs_table import RunsTable
     from kongming.probes.measuring import disturbed_since, measuring
-    from kongming.profiling.appfile import load, select
     from kongming.profiling.plans.identity import identity
     from kongming.records.errors import InputError
 
-    (app,) = select(load(file), (name,)).values()
+    app = runners.application(file, name)
+    name = app.name
     space = Space.from_toml(space_file)
     machines = set(MACHINES) <= set(space.names)
     check_placeholders(app, space.names, MACHINES[:1] if machines else ())

@@ -22,7 +22,7 @@ from kongming.quantities import count
     ),
 )
 @click.argument("file", metavar="APPS.toml", type=click.Path(dir_okay=False, path_type=Path))
-@click.option("--app", "name", metavar="NAME", required=True, help="The application to run.")
+@runners.app_option
 @click.option(
     "--design",
     metavar="FILE",
@@ -59,7 +59,7 @@ from kongming.quantities import count
 @options.json_option
 def command(
     file: Path,
-    name: str,
+    name: str | None,
     design: Path | None,
     experiment: Sequence[str],
     out: Path | None,
@@ -81,13 +81,13 @@ def command(
     """
     from kongming.campaigns.experiments import ExperimentCampaign, open_runner
     from kongming.probes.measuring import disturbed_since, measuring
-    from kongming.profiling.appfile import load, select
     from kongming.records.errors import InputError
     from kongming.scale.design.planning import configuration, read_design
 
     if (design is None) == (not experiment):
         raise InputError("Give a design or experiments: --design FILE or --experiment M@S.")
-    (app,) = select(load(file), (name,)).values()
+    app = runners.application(file, name)
+    name = app.name
     wanted = (
         read_design(design)
         if design is not None
