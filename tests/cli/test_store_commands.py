@@ -172,6 +172,7 @@ def test_export_and_import(kongming: Kongming, tmp_path: Path) -> None:
         (["export"], 2, "--out"),
         (["export", "--out", "x.csv"], 2, "a name such as x.parquet"),
         (["rank", "sort", "--slowdown-limit", "20%"], 2, "is not a number (as 1.2)"),
+        (["predict", "sort", "zip"], 2, "kongming predict sort --with zip"),
         (["export", "--out", "x.parquet", "--app", "srot"], 2, "Did you mean sort?"),
         (["export", "--out", "nowhere/x.parquet"], 1, "cannot be written"),
         (["import", "nothing.parquet"], 2, "There is no file"),

@@ -24,9 +24,28 @@ if TYPE_CHECKING:
     from kongming.records.fingerprint import Fingerprint
 
 
+class _PredictCommand(GroupedCommand):
+    """Answers a second APP with the option that a neighbour is given by."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.allow_extra_args = True
+        more = super().parse_args(ctx, args)
+        if more and not ctx.resilient_parsing:
+            from kongming.records.errors import InputError
+
+            others = " ".join(f"--with {name}" for name in more)
+            raise InputError(
+                "takes one application.",
+                field="APP",
+                found=" ".join([ctx.params["app"], *more]),
+                hint=f"Next to others: kongming predict {ctx.params['app']} {others}",
+            )
+        return more
+
+
 @click.command(
     "predict",
-    cls=GroupedCommand,
+    cls=_PredictCommand,
     short_help="Predict an application's runtime, now or next to others.",
     epilog=examples("kongming predict xz", "kongming predict xz --with redis"),
 )
