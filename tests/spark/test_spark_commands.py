@@ -60,6 +60,11 @@ def test_inspect_lists_several_applications(kongming: Kongming, tmp_path: Path) 
     assert [each["id"] for each in listed["applications"]] == ["app-1", "app-2"]
     assert "--app ID" in kongming("spark", "inspect", "logs").stdout
     assert "(app-2)" in kongming("spark", "inspect", "logs", "--app", "app-2").stdout
+    (tmp_path / "logs" / "again").write_bytes(content(run(app="app-2", stages=2)))
+    told = " ".join(kongming("spark", "inspect", "logs").stdout.split())
+    assert "app-2 has 2 logs, which --app does not tell apart. Give one of them" in told
+    assert "logs/again, logs/app-2" in told or "logs/app-2, logs/again" in told
+    assert "(app-2)" in kongming("spark", "inspect", "logs/again").stdout
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -74,7 +75,19 @@ def _list(logs: Any, as_json: bool) -> None:
         return
     console = output.console()
     console.print(output.table(columns, rows, minor=("log",)))
-    console.print("Choose one with --app ID.")
+    files = defaultdict(list)
+    for each in logs:
+        files[each.id, each.attempt or "1"].append(each.source)
+    attempts = Counter(app for app, _ in files)
+    several = ", --attempt N where it has several" if max(attempts.values()) > 1 else ""
+    console.print(f"Choose one with --app ID{several}.")
+    for (app, _), own in files.items():
+        if len(own) > 1:
+            console.print(
+                f"{app} has {len(own)} logs, which --app does not tell apart. Give one of them "
+                f"instead: {', '.join(own[:_MOST_ROWS])}{', ...' * (len(own) > _MOST_ROWS)}",
+                markup=False,
+            )
 
 
 def document(application: Application, inspected: Inspection) -> dict[str, Any]:
