@@ -17,6 +17,7 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import (
     ProtoReflectionDescriptorDatabase,
 )
 from kongming_server import config
+from kongming_server.security.commands import token
 
 from kongming import settings as declared
 from kongming.rpc.v1 import fleet_pb2, profiles_pb2, profiles_pb2_grpc
@@ -161,3 +162,9 @@ def test_a_call_to_no_method_is_unimplemented(server: ServerProcess) -> None:
     with pytest.raises(grpc.RpcError) as refused:
         call(fleet_pb2.ListNodesRequest(), timeout=100)
     assert refused.value.code() == grpc.StatusCode.UNIMPLEMENTED
+
+
+def test_the_list_of_token_commands_cuts_no_sentence() -> None:
+    listed = [command.get_short_help_str(60) for command in token.commands.values()]
+    assert listed
+    assert not [text for text in listed if not text.endswith(".") or text.endswith("...")]

@@ -215,8 +215,10 @@ def revoke(
     server: ServerSettings,
     as_json: bool,
 ) -> None:
-    """Revoke the token ID, as 'token list' shows it, or a certificate; it is refused from
-    the next time that a server reads its tokens (security.tokens_period_s, 1 s by default).
+    """Revoke a token or a certificate.
+
+    ID is what 'token list' shows. It is refused from the next time that a server reads its tokens
+    (security.tokens_period_s, 1 s by default).
 
     A certificate's fingerprint: openssl x509 -in FILE -noout -fingerprint -sha256
     """
@@ -254,9 +256,10 @@ def revoke(
 @_store_options
 @_json_option
 def release(node: str, token_id: str | None, server: ServerSettings, as_json: bool) -> None:
-    """Let another agent speak for NODE (an id or a name): the next one that does keeps it.
+    """Let another agent speak for a node.
 
-    Nodes of a token that was revoked or has expired wait for this.
+    NODE is an id or a name; the next agent that speaks for it keeps it. Nodes of a token that was
+    revoked or has expired wait for this.
     """
     if bool(node) == (token_id is not None):
         raise InputError("is missing.", field="node", allowed="a node, or --of with a token's id")

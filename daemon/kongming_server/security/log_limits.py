@@ -72,6 +72,8 @@ class LogLimits(logging.Filter):
 _KINDS = 1000
 _LONGEST_KIND = 200
 _LONGEST_LINE = 500
+_HTTP_2 = "PRI/Upgrade"
+"""What aiohttp's parser says of the first bytes of a connection of HTTP/2."""
 
 
 def _shorten(record: logging.LogRecord) -> None:
@@ -80,7 +82,17 @@ def _shorten(record: logging.LogRecord) -> None:
     if error is not None and not about_connection:
         return
     text = record.getMessage().splitlines()[:1]
-    if error is not None:
+    if type(error).__module__ == "aiohttp.http_exceptions":
+        # A caller sent what is no request: the server did not fail, and the bytes tell nobody much.
+        record.levelno, record.levelname = logging.WARNING, logging.getLevelName(logging.WARNING)
+        text.append(_malformed(getattr(error, "message", "")))
+    elif error is not None:
         text.append(f"{type(error).__name__}: {error}")
     record.msg, record.args = " | ".join(text)[:_LONGEST_LINE], ()
     record.exc_info = record.exc_text = None
+
+
+def _malformed(reason: str) -> str:
+    if _HTTP_2 in reason:
+        return "it begins as HTTP/2, as gRPC does, which has a port of its own"
+    return f"not a request: {next(iter(reason.splitlines()), '').rstrip(' :')}"

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import ssl
+from unittest.mock import Mock
 
+import pytest
+from aiohttp.http_exceptions import HttpProcessingError
+from aiohttp.http_parser import HttpRequestParser
 from kongming_server.security.log_limits import LogLimits
 
 
@@ -55,6 +60,29 @@ def test_a_failure_of_a_connection_is_one_line_without_a_traceback() -> None:
         assert one.exc_info is None
         assert type(error).__name__ in one.getMessage()
         assert "more" not in one.getMessage()
+
+
+def test_who_speaks_grpc_to_the_http_port_gets_a_calm_line() -> None:
+    async def error_of(sent: bytes) -> HttpProcessingError:
+        loop = asyncio.get_running_loop()
+        parser = HttpRequestParser(Mock(), loop, 2**16, max_line_size=8190, max_field_size=8190)
+        with pytest.raises(HttpProcessingError) as caught:
+            parser.feed_data(sent)
+        return caught.value
+
+    for sent, said in (
+        (
+            b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x24",
+            "as gRPC does",
+        ),
+        (b"\x16\x03\x01\x00\r\n\r\n", "not a request: "),
+    ):
+        error = asyncio.run(error_of(sent))
+        one = record("aiohttp.server", "Error handling request from 127.0.0.1", error=error)
+        assert LogLimits().filter(one)
+        assert (one.levelname, one.exc_info) == ("WARNING", None)
+        assert said in one.getMessage()
+        assert "\\x" not in one.getMessage()
 
 
 def test_what_is_no_connections_fault_keeps_its_traceback() -> None:
