@@ -29,7 +29,7 @@ from kongming.store.service_entries import Reported
 from kongming_server.ingest.decode import plain_name
 from kongming_server.operations import Operation
 from kongming_server.quality.closed_loop import ClosedLoop
-from kongming_server.security.admission import current_call
+from kongming_server.security.admission import ANYBODY, current_call
 from kongming_server.training.queue import Training
 
 if TYPE_CHECKING:
@@ -345,7 +345,8 @@ class ProfilesService(profiles_pb2_grpc.ProfilesServicer):
 def _caller() -> str:
     """Whom the log and a model's history name."""
     call = current_call.get()
-    return "somebody" if call is None else call.caller.name
+    # Where nobody is asked who they are, there is no name to tell.
+    return "a caller" if call is None or call.caller is ANYBODY else call.caller.name
 
 
 async def _stored(call: Callable[[], T]) -> T:

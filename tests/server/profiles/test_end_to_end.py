@@ -174,6 +174,6 @@ def test_a_changed_program_is_flagged_trained_again_and_promoted(
     said = server.log.read_text(encoding="utf-8")
     # Who put which version into service, by whose runs.
     by_whom = r"trained on \d+ runs of the node node-1 because "
-    assert re.search(rf"Version 1 of prog .* in service: .*{by_whom}anybody asked for it", said)
+    assert re.search(rf"Version 1 of prog .* in service: .*{by_whom}a caller asked for it", said)
     assert re.search(rf"Version 2 of prog .* in service: .*{by_whom}.*slower", said)
-    assert "Version 1 of prog at cross-core is in service: anybody said so." in said
+    assert "Version 1 of prog at cross-core is in service: a caller said so." in said
