@@ -112,7 +112,7 @@ DECLARED: tuple[Declared, ...] = tuple(
         # Nodes and what they report.
         (
             *("nodes", "gauge", "kongming_server_nodes", "nodes"),
-            "Nodes by state: ready (unreferenced too), silent, suspect, stored.",
+            "Nodes by state: ready (with or without an idle reference), silent, suspect, stored.",
             ("state",),
         ),
         (

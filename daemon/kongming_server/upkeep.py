@@ -7,14 +7,13 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from typing import get_args
 
 from kongming.engine.assignments import Resident
-from kongming.records.answers import NodeState
 from kongming.records.errors import KongmingError, StoreError
 from kongming.store import Retention
 from kongming_server.ingest.write import Ingest
 from kongming_server.metrics import Metrics
+from kongming_server.nodes.registry import AGENT_STATES
 from kongming_server.state import Hub
 
 log = logging.getLogger(__name__)
@@ -162,7 +161,7 @@ class Upkeep:
         """Refresh gauges that are too expensive to compute per scrape."""
         hub, now = self._hub, self._hub.now()
         states = Counter(agent.state for agent in hub.agents)
-        for state in get_args(NodeState):
+        for state in AGENT_STATES:
             self._metrics.nodes.labels(state).set(states[state])
         assignments = Counter(one.state for one in hub.book.all())
         for name in ("reserved", "bound"):

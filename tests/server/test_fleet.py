@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -350,4 +351,7 @@ def test_the_state_survives_a_restart(server: ServerProcess, agent: FakeAgent) -
 
 def test_http_says_that_it_is_ready(server: ServerProcess) -> None:
     assert server.get("/readyz") == {"ready": True}
-    assert eventually(lambda: "kongming_server_nodes" in server.get("/metrics"))
+    assert eventually(lambda: "kongming_server_nodes{" in server.get("/metrics"))
+    # Only states that are counted: who has no idle reference is ready.
+    shown = re.findall(r'kongming_server_nodes{state="(\w+)"}', server.get("/metrics"))
+    assert sorted(shown) == ["ready", "silent", "stored", "suspect"]

@@ -14,6 +14,9 @@ from kongming.records.answers import NodeState
 from kongming.records.errors import InputError, OverloadedError, UnknownNameError
 from kongming.records.fingerprint import NodeFacts
 
+AGENT_STATES: tuple[NodeState, ...] = ("ready", "silent", "suspect", "stored")
+"""What can be told of an agent alone: whether its node has an idle reference, the engine knows."""
+
 MOST_CAMPAIGNS = 64
 """Campaigns of one node of which it is remembered that they were asked for: the newest."""
 
@@ -68,6 +71,7 @@ class Agent:
 
     @property
     def state(self) -> NodeState:
+        """One of ``AGENT_STATES``."""
         if self.suspect is not None:
             return "suspect"
         if not self.registered:
