@@ -63,7 +63,7 @@ def test_rank_of_a_stranger_says_what_it_rests_on(ask: Kongming) -> None:
     done = ask("rank", "stranger", "--slowdown-limit", "1.2", "--node", "calm", "--node", "busy")
     assert done.returncode == 0, done.stderr
     assert "stranger has no model" in done.stdout
-    assert "1 node left out: the application would be slowed by more than" in done.stdout
+    assert "1 node left out (busy): the application would be slowed by more than" in done.stdout
     near = ask("rank", "chasr", "--node", "calm")
     assert "Did you mean chaser?" in near.stdout
 

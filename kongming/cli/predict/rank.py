@@ -12,6 +12,7 @@ from kongming.cli.examples import examples
 from kongming.cli.fleet.serving import Server, oracle, server_options
 from kongming.cli.help_groups import GroupedCommand
 from kongming.cli.predict.job import Job, job_options, show_sets
+from kongming.cli.predict.left_out import left_out
 from kongming.cli.predict.trained import placement_of_model
 from kongming.records.errors import CannotAnswerError, UnknownNameError
 from kongming.records.questions import STALE_POLICIES, RankQuestion
@@ -19,7 +20,7 @@ from kongming.records.questions import STALE_POLICIES, RankQuestion
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kongming.records.answers import Ranking
+    from kongming.records.answers import NodeReport, Ranking
     from kongming.rpc.protocol import Oracle
 
 _WEIGHT = click.FloatRange(min=0.0, max=1e6)
@@ -127,10 +128,11 @@ def command(
     with oracle(server, store_url, job.scale_files(server)) as service:
         ranking = service.rank(question)
         near = _near(service, app) if ranking.basis == "node-only" else None
+        candidates = () if as_json or not ranking.refused else _candidates(service, nodes)
     if as_json:
         output.emit_json({"app": app, **ranking.to_dict()})
     else:
-        show(app, ranking, job.machines, near)
+        show(app, ranking, job.machines, near, candidates)
     return 0 if ranking.nodes or ranking.sets else CannotAnswerError.exit_status
 
 
@@ -140,25 +142,24 @@ def _near(service: Oracle, app: str) -> tuple[str, ...]:
     return () if app in known else UnknownNameError("application", app, known).suggestions
 
 
-_REASONS = {
-    "no_fingerprint": "how loaded it is now was not measured yet (on it: kongming fingerprint, or "
-    "an agent)",
-    "unpredictable": "for them there is no fingerprint, no idle reference or no compatible model",
-    "slowdown_limit": "the application would be slowed by more than --slowdown-limit",
-    "resident_slowdown_limit": "a program there would be slowed by more than "
-    "--resident-slowdown-limit",
-    "stale": "their fingerprint is too old",
-    "memory": "they have too little free memory",
-    "full": "they have no free slot",
-}
-"""In words the reasons for which nodes are left out."""
+def _candidates(service: Oracle, asked: Sequence[str]) -> tuple[NodeReport, ...]:
+    """Return what is known of the nodes that were to be ranked."""
+    return tuple(
+        report
+        for report in service.nodes()
+        if not asked or {report.facts.name, report.facts.id} & set(asked)
+    )
 
 
 def show(
-    app: str, ranking: Ranking, machines: int | None = None, near: Sequence[str] | None = None
+    app: str,
+    ranking: Ranking,
+    machines: int | None = None,
+    near: Sequence[str] | None = None,
+    candidates: Sequence[NodeReport] = (),
 ) -> None:
     """Print a table of nodes and remarks on it; ``machines`` for a ranking of sets, ``near`` known
-    names like ``app``, which itself is unknown."""
+    names like ``app``, which itself is unknown; ``candidates`` for the names of those left out."""
     console = output.console()
     if machines is not None:
         show_sets(app, ranking.sets, machines, ranking.candidates)
@@ -206,11 +207,8 @@ def show(
             + (f" Did you mean {' or '.join(near)}?" if near else ""),
             markup=False,
         )
-    for reason, count in ranking.refused.items():
-        console.print(
-            f"{quantities.count(count, 'node')} left out: {_REASONS.get(reason, reason)}",
-            markup=False,
-        )
+    for line in left_out(ranking, candidates):
+        console.print(line, markup=False)
 
 
 def _age(seconds: float | None) -> str | None:
