@@ -34,6 +34,28 @@ def test_the_programs_know_each_command(page: Path) -> None:
     assert [wrong for words in named for wrong in commands.unknown(words)] == []
 
 
+def test_cleaning_up_leaves_nothing_behind(tmp_path: Path) -> None:
+    (tmp_path / "kongming-tutorial").mkdir()
+    (tmp_path / "kongming-tutorial" / "tutorial.db").touch()
+    cache = tmp_path / ".cache" / "kongming"
+    cache.mkdir(parents=True)
+    named = re.search(r'file_name\[\] = "(.+)"', (ROOT / "microbench" / "io_file.c").read_text())
+    assert named
+    (cache / named[1]).touch()
+    last = _BLOCK.findall(PAGES[0].read_text())[-1]
+    done = subprocess.run(
+        ["bash", "-c", f"set -eu\n{last}\necho ${{KONGMING_STORE-unset}}"],
+        env={"HOME": str(tmp_path), "PATH": os.environ["PATH"], "KONGMING_STORE": "sqlite:///x"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert done.stdout == "unset\n"
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+    assert not (tmp_path / "kongming-tutorial").exists()
+
+
 @pytest.mark.thorough
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
