@@ -122,7 +122,7 @@ def _own(document: Mapping[str, Any] | None, contexts: int) -> OwnFits:
         # Files of earlier models do not tell the step across a cliff.
         places = np.column_stack([places, np.zeros(len(owner))])
     way, needed = read_floats(document["way"]), read_floats(document["needed"])
-    if len(fits) != contexts or {len(owner), len(way)} != {len(needed)}:
+    if len(fits) != contexts or {len(places), len(owner), len(way)} != {len(needed)}:
         raise ValueError("own")
     if places.shape[1] != len(REACH):
         raise ValueError("places")
