@@ -14,8 +14,9 @@ from kongming.records.errors import InputError
 from kongming.scale.fit.context_columns import Column
 from kongming.scale.fit.context_common import Together, fit_common
 from kongming.scale.fit.context_comparison import compare_own
-from kongming.scale.fit.context_model import ContextModel, ContextSpread, inputs_of
+from kongming.scale.fit.context_model import ContextModel, inputs_of
 from kongming.scale.fit.context_process import Process, thin
+from kongming.scale.fit.context_spread import ContextSpread
 from kongming.scale.fit.ernest import ErnestFit, fit_ernest
 from kongming.scale.fit.fitting import Settings
 from kongming.scale.fit.model import Ranges

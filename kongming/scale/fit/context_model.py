@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
-from scipy.special import stdtr, stdtrit
 
 from kongming.arrays import Floats
 from kongming.scale.fit import low_end
@@ -23,13 +22,11 @@ from kongming.scale.fit.context_columns import (
 )
 from kongming.scale.fit.context_own import Furthest, OwnFits, away_from, disagreement, places_in
 from kongming.scale.fit.context_process import Inputs, Process
+from kongming.scale.fit.context_spread import Answer, ContextSpread
 from kongming.scale.fit.ernest import ErnestFit
 from kongming.scale.fit.model import Ranges, ScaleModel
-from kongming.scale.fit.spread import LEAST, WIDEST
-from kongming.scale.fit.validation import Fit
 from kongming.scale.points import Configuration, Integers, Points
 
-FREEDOM = 4.0
 BEYOND = 0.08
 """Variance (of logs) that a distance of one in logs beyond the machines that were run adds."""
 
@@ -58,14 +55,15 @@ class Own:
     furthest: Furthest
     chance: float
 
-    def untrusted(self, points: Points, common: Floats) -> tuple[Floats, Floats]:
-        """Return the way (n,) back from the common model to the own fit, in logs of predictions,
-        and the share (n,) of it that is taken."""
+    def draw(self, points: Points, common: Floats) -> tuple[Floats, Floats]:
+        """Draw logs (n,) of the common model's predictions towards the own fit's, and return the
+        variance (n,) that their distance stands for as well."""
         way = common - np.log(self.fit.predict(points))
         places = places_in(points, self.points, self.ends, self.step)
         most = self.furthest.at(places) / np.maximum(np.abs(way), 1e-9)
-        trusted = np.minimum(self.fits.trust(places, self.owner), most)
-        return -way, (1.0 - trusted) * away_from(points, self.points)
+        away = away_from(points, self.points)
+        untrusted = (1.0 - np.minimum(self.fits.trust(places, self.owner), most)) * away
+        return common - untrusted * way, away * disagreement(way, 1.0 - untrusted)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -93,12 +91,33 @@ class ContextFit:
 
     def predict(self, points: Points) -> Floats:
         """(n,) seconds per iteration."""
-        common = np.log(self._common(points)) + self.process.mean(self.inputs(points))
+        return self._drawn(points, self.process.mean(self.inputs(points))).seconds
+
+    def answer(self, points: Points) -> Answer:
+        """Return medians with their variances and limits; see ``FURTHEST``."""
+        at, known = self.inputs(points), self.process.inputs.machines
+        mean, variance = self.process.mean_and_variance(at)
+        drawn = self._drawn(points, mean)
+        beyond = np.maximum(np.maximum(at.machines - known.max(), known.min() - at.machines), 0.0)
+        variance = variance + self.process.sizes[7] ** 2 + BEYOND * beyond**2 + drawn.variance
+        return replace(drawn, variance=variance)
+
+    def _drawn(self, points: Points, mean: Floats) -> Answer:
+        """Return the answer with the ``mean`` (n,) of the process; its variance is only that of the
+        cliff and of what the common model and the own fit disagree about."""
+        share = np.zeros(len(points)) if self.step is None else self.step.share(points)
+        jump = 0.0 if self.step is None else self.step.jump
+        trend = self.trend.predict(points) * np.exp(jump * share)
+        logs, variance = np.log(trend) + mean, jump**2 * share * (1.0 - share)
         if self.own is not None:
-            way, share = self.own.untrusted(points, common)
-            common = common + share * way
-        least, most = self.limits(points)
-        return np.clip(np.exp(np.clip(common, -600, 600)), least, most)
+            logs, apart = self.own.draw(points, logs)
+            variance = variance + apart
+        values = self.process.values
+        further = np.log(FURTHEST) + min(STEEPEST * self.beyond, 300.0)
+        least = trend * np.exp(values.min() - further)
+        most = trend * np.exp(values.max() + further)
+        seconds = np.clip(np.exp(np.clip(logs, -600, 600)), least, most)
+        return Answer(seconds, variance, least, most)
 
     def chance_of_cliff(self, at: Configuration) -> float:
         """Probability that memory does not suffice where fewer machines have more to hold than any
@@ -110,64 +129,9 @@ class ContextFit:
         share = self.own.chance / low_end.CHANCE
         return share * low_end.chance_of_cliff(beyond) if beyond > 0.0 else 0.0
 
-    def _common(self, points: Points) -> Floats:
-        """(n,) seconds of the terms and the cliff."""
-        jump = 0.0 if self.step is None else self.step.jump * self.step.share(points)
-        return np.asarray(self.trend.predict(points) * np.exp(jump))
-
-    def limits(self, points: Points) -> tuple[Floats, Floats]:
-        """(n,) least and most seconds per iteration that the runs allow; see ``FURTHEST``."""
-        values, trend = self.process.values, self._common(points)
-        further = np.log(FURTHEST) + min(STEEPEST * self.beyond, 300.0)
-        return trend * np.exp(values.min() - further), trend * np.exp(values.max() + further)
-
-    def variance(self, points: Points) -> Floats:
-        """(n,) variance of the log of a run's time, with its noise."""
-        at, known = self.inputs(points), self.process.inputs.machines
-        beyond = np.maximum(np.maximum(at.machines - known.max(), known.min() - at.machines), 0.0)
-        noise = self.process.sizes[7] ** 2
-        unsure = np.zeros(len(points))
-        if self.step is not None:
-            share = self.step.share(points)
-            unsure = self.step.jump**2 * share * (1.0 - share)
-        if self.own is not None:
-            common = np.log(self._common(points)) + self.process.mean(at)
-            way, share = self.own.untrusted(points, common)
-            away = away_from(points, self.own.points)
-            unsure = unsure + away * disagreement(way, 1.0 - share)
-        return np.asarray(self.process.variance(at) + noise + BEYOND * beyond**2 + unsure)
-
     def document(self) -> dict[str, Any]:
         """Return what tells the context; the model itself is in the document of all contexts."""
         return {"numbers": self.numbers.tolist(), "owner": self.owner}
-
-
-@dataclass(frozen=True, slots=True)
-class ContextSpread:
-    """``widen``: calibration factor of the process's deviations, from what was left out;
-    ``coverage`` at 0.9 as measured over ``covered`` left-out configurations."""
-
-    widen: float
-    coverage: float | None
-    covered: int
-
-    freedom: ClassVar[float] = FREEDOM
-
-    def deviation(self, fit: Fit, points: Points, *, beyond: bool) -> Floats:
-        """(n,) standard deviation of the log of the time."""
-        assert isinstance(fit, ContextFit)
-        return np.maximum(self.widen * np.sqrt(fit.variance(points)), LEAST)
-
-    def factor(self, deviation: float, level: float) -> float:
-        """Upper end over the median, and median over the lower end."""
-        return float(np.exp(min(float(stdtrit(FREEDOM, 0.5 + level / 2)) * deviation, WIDEST)))
-
-    def probability(self, deviation: float, log_ratio: float) -> float:
-        """Probability that the time over its median is at most exp(``log_ratio``)."""
-        return float(stdtr(FREEDOM, log_ratio / max(deviation, LEAST)))
-
-    def document(self) -> dict[str, Any]:
-        return {"widen": self.widen, "coverage": self.coverage, "covered": self.covered}
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -95,12 +95,12 @@ class Process:
         """(m,) predicted values."""
         return np.asarray(_covariance(at, self.inputs, self.sizes) @ self.dual)
 
-    def variance(self, at: Inputs) -> Floats:
-        """(m,) variance of the predicted values, without the noise of a run."""
+    def mean_and_variance(self, at: Inputs) -> tuple[Floats, Floats]:
+        """(m,) each: predicted values, and their variances without the noise of a run."""
         near = _covariance(at, self.inputs, self.sizes)
         prior = np.diag(_covariance(at, at, self.sizes))
-        left = prior - np.einsum("ij,jk,ik->i", near, self.inverse, near)
-        return np.asarray(np.maximum(left, 1e-12))
+        left = prior - np.sum(near @ self.inverse * near, axis=1)
+        return np.asarray(near @ self.dual), np.maximum(left, 1e-12)
 
     def posterior(self, at: Inputs) -> Floats:
         """(m, m) covariance of the values at these points, given the runs."""

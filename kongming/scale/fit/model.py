@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from kongming.arrays import Floats
 from kongming.records.errors import CannotAnswerError, InputError, UnknownNameError
 from kongming.scale.fit import low_end
 from kongming.scale.fit.cliffs import Edge
+from kongming.scale.fit.context_spread import Answer, ContextSpread, Limited
 from kongming.scale.fit.stack import StackFit
 from kongming.scale.fit.stack_spread import StackSpread
 from kongming.scale.fit.tracked_files import TrackedFile
@@ -87,17 +88,6 @@ class ScalePrediction:
             "upper": self.upper,
             "level": self.level,
         }
-
-
-@runtime_checkable
-class Limited(Protocol):
-    """A fit that tells how far its runs let it be trusted."""
-
-    def limits(self, points: Points) -> tuple[Floats, Floats]:
-        """(n,) least and most seconds per iteration."""
-
-    def chance_of_cliff(self, at: Configuration) -> float:
-        """Probability that memory does not suffice at fewer machines than were run."""
 
 
 class Uncertainty(Protocol):
@@ -184,18 +174,23 @@ class ScaleModel:
         self.check(at)
         points = Points.of([at], 1.0 if iterations is None else iterations)
         reasons = (*self.notes, *self.ranges.beyond(at))
+        answer: Answer | None = None
         if isinstance(self.fit, StackFit) and isinstance(self.spread, StackSpread):
             logs, parts = self.fit.answer(points)
             median = float(np.exp(logs[0]) * points.iterations[0])
             deviation = float(self.spread.of(parts)[0])
+        elif isinstance(self.fit, Limited) and isinstance(self.spread, ContextSpread):
+            answer = self.fit.answer(points)
+            median = float(answer.seconds[0] * points.iterations[0])
+            deviation = float(self.spread.of(answer)[0])
         else:
             median = float(self.seconds(points)[0])
             deviation = float(self.spread.deviation(self.fit, points, beyond=bool(reasons))[0])
         factor = self.spread.factor(deviation, level)
         lower, upper = median / factor, median * factor
-        if isinstance(self.fit, Limited):
+        if answer is not None:
             least, most = (
-                float(each[0] * points.iterations[0]) for each in self.fit.limits(points)
+                float(each[0] * points.iterations[0]) for each in (answer.least, answer.most)
             )
             if lower < least or upper > most:
                 lower, upper = max(lower, least), min(upper, most)
