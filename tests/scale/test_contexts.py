@@ -357,6 +357,22 @@ def test_a_cliff_that_other_contexts_have_widens_and_does_not_move_the_answer() 
         assert known.upper < 2.0 * known.lower
 
 
+def test_the_order_of_rows_changes_no_answer() -> None:
+    random = np.random.default_rng(7)
+    rows = [
+        (m, size, k, (20.0 + 40.0 * size / m) * float(np.exp(0.2 * random.standard_normal())))
+        for size in (8.0, 16.0, 32.0)
+        for k in (2.0, 4.0)
+        for m in (1.0, 2.0, 4.0, 8.0)
+        if size < 32.0 or m > 1.0
+    ]
+    answers = []
+    for order in (rows, [rows[i] for i in random.permutation(len(rows))]):
+        of = fit_contexts(table_of(order), Settings(read_terms("default", items=None)))
+        answers.append(of.at({"size": "32", "k": "2"}).predict(Configuration(1)))
+    assert answers[0] == answers[1]
+
+
 def test_columns_that_changed_together_are_told() -> None:
     rows = [(m, size, size / 2.0, 10.0 * size / m) for size in (4.0, 8.0, 16.0) for m in (1, 2, 4)]
     of = fit_contexts(table_of(rows), Settings(read_terms("default", items=None)))

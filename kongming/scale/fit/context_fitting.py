@@ -46,7 +46,22 @@ def fit_contexts(table: ContextTable, settings: Settings) -> ContextModel:
         InputError: all runs are of one context, or at one machine count, or a term is undefined.
     """
     with threadpool_limits(1, user_api="blas"):
-        return _fit(table, settings)
+        return _fit(_in_order(table), settings)
+
+
+def _in_order(table: ContextTable) -> ContextTable:
+    """Sort contexts by their values, and runs by context and configuration: what is left out
+    together follows their order, and a table's rows have none."""
+    order = sorted(range(len(table.contexts)), key=table.contexts.__getitem__)
+    owner = np.argsort(order)[table.owner]
+    points = table.runs.points
+    rows = np.lexsort((table.runs.seconds, points.iterations, points.machines, points.scale, owner))
+    return replace(
+        table,
+        runs=table.runs.take(rows),
+        contexts=tuple(table.contexts[i] for i in order),
+        owner=owner[rows],
+    )
 
 
 def _fit(table: ContextTable, settings: Settings) -> ContextModel:
