@@ -373,6 +373,19 @@ def test_the_order_of_rows_changes_no_answer() -> None:
     assert answers[0] == answers[1]
 
 
+def test_a_median_at_its_limit_is_within_its_interval() -> None:
+    """Two effects of a factor of 30 each, which were never seen together."""
+    rows = [
+        (m, size, k, (5.0 + 40.0 / m) * size * k * (1.0 + 0.01 * (m % 3.0)))
+        for size, k in ((1.0, 1.0), (30.0, 1.0), (1.0, 30.0))
+        for m in (1.0, 2.0, 4.0, 8.0)
+    ]
+    of = fit_contexts(table_of(rows), Settings(read_terms("default", items=None)))
+    answer = of.at({"size": "30", "k": "30"}).predict(Configuration(2))
+    assert any("cut near the times" in reason for reason in answer.reasons)
+    assert answer.lower < answer.median < answer.upper
+
+
 def test_columns_that_changed_together_are_told() -> None:
     rows = [(m, size, size / 2.0, 10.0 * size / m) for size in (4.0, 8.0, 16.0) for m in (1, 2, 4)]
     of = fit_contexts(table_of(rows), Settings(read_terms("default", items=None)))

@@ -31,8 +31,8 @@ BEYOND = 0.08
 """Variance (of logs) that a distance of one in logs beyond the machines that were run adds."""
 
 FURTHEST = 3.0
-"""Predictions and intervals reach at most this factor beyond the shortest and the longest measured
-time, each relative to the trend of the terms."""
+"""Predictions reach at most this factor beyond the shortest and the longest measured time, each
+relative to the trend of the terms, and intervals farther by a run's noise alone."""
 
 _TOGETHER = 0.05
 """Columns of numbers that are nearer than this (in standard deviations) to a line in all contexts
@@ -99,7 +99,7 @@ class ContextFit:
         mean, variance = self.process.mean_and_variance(at)
         drawn = self._drawn(points, mean)
         beyond = np.maximum(np.maximum(at.machines - known.max(), known.min() - at.machines), 0.0)
-        variance = variance + self.process.sizes[7] ** 2 + BEYOND * beyond**2 + drawn.variance
+        variance = variance + drawn.noise**2 + BEYOND * beyond**2 + drawn.variance
         return replace(drawn, variance=variance)
 
     def _drawn(self, points: Points, mean: Floats) -> Answer:
@@ -117,7 +117,7 @@ class ContextFit:
         least = trend * np.exp(values.min() - further)
         most = trend * np.exp(values.max() + further)
         seconds = np.clip(np.exp(np.clip(logs, -600, 600)), least, most)
-        return Answer(seconds, variance, least, most)
+        return Answer(seconds, variance, float(self.process.sizes[7]), least, most)
 
     def chance_of_cliff(self, at: Configuration) -> float:
         """Probability that memory does not suffice where fewer machines have more to hold than any

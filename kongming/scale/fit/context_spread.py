@@ -19,10 +19,12 @@ FREEDOM = 4.0
 @dataclass(frozen=True, eq=False, slots=True)
 class Answer:
     """Median ``seconds`` (n,) per iteration, ``variance`` (n,) of the log of a run's time with its
-    noise, and the ``least`` and ``most`` (n,) seconds per iteration that the runs allow."""
+    ``noise`` (a standard deviation), and the ``least`` and ``most`` (n,) seconds that the runs
+    allow as a median."""
 
     seconds: Floats
     variance: Floats
+    noise: float
     least: Floats
     most: Floats
 

@@ -189,9 +189,10 @@ class ScaleModel:
         factor = self.spread.factor(deviation, level)
         lower, upper = median / factor, median * factor
         if answer is not None:
-            least, most = (
-                float(each[0] * points.iterations[0]) for each in (answer.least, answer.most)
-            )
+            # What the runs limit is the median; a run differs from that by its noise.
+            noise = self.spread.factor(answer.noise, level)
+            least = float(answer.least[0] * points.iterations[0]) / noise
+            most = float(answer.most[0] * points.iterations[0]) * noise
             if lower < least or upper > most:
                 lower, upper = max(lower, least), min(upper, most)
                 reasons = (*reasons, "the interval is cut near the times that were measured")
