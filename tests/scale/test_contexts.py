@@ -264,6 +264,9 @@ def test_far_and_untested_contexts_are_named_and_bounded(tmp_path: Path) -> None
     untested = of.at({"size": "4", "k": "90"}).predict(Configuration(4))
     assert any("k was 7 in all runs" in reason for reason in untested.reasons)
     assert untested.median == pytest.approx(105.0, rel=0.1)
+    tested = of.at({"size": "4", "k": "7"}).predict(Configuration(4))
+    assert untested.upper > 5.0 * tested.upper
+    assert untested.lower < 0.2 * tested.lower
     unsure = replace(of.at({"size": "4"}), spread=ContextSpread(1e3, None, 0))
     answer = unsure.predict(Configuration(4))
     assert answer.upper <= 4.0 * 3.0 * 405.0

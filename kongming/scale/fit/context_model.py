@@ -70,7 +70,8 @@ class Own:
 class ContextFit:
     """The model at one context: ``numbers`` (p,) its encoded columns, ``owner`` its number among
     the contexts that were run, -1 without runs. ``center`` is the mean log of machines; ``beyond``
-    how far (in logs) the context's numbers lie outside those that were run."""
+    how far (in logs) the context's numbers lie outside those that were run, ``untested`` the square
+    of how far from the one value that a column had in all runs."""
 
     trend: ErnestFit
     step: Step | None
@@ -80,6 +81,7 @@ class ContextFit:
     owner: int
     own: Own | None = None
     beyond: float = 0.0
+    untested: float = 0.0
 
     kind = "contexts"
 
@@ -100,6 +102,8 @@ class ContextFit:
         drawn = self._drawn(points, mean)
         beyond = np.maximum(np.maximum(at.machines - known.max(), known.min() - at.machines), 0.0)
         variance = variance + drawn.noise**2 + BEYOND * beyond**2 + drawn.variance
+        # What a column does that never changed has the prior's variance of a linear effect.
+        variance = variance + self.process.sizes[0] ** 2 * self.untested
         return replace(drawn, variance=variance)
 
     def _drawn(self, points: Points, mean: Floats) -> Answer:
@@ -172,12 +176,12 @@ class ContextModel:
     def fit_at(self, context: Context) -> ContextFit:
         """Return the model at a context."""
         owner = self.contexts.index(context) if context in self.contexts else -1
-        # What a column does that had one value in all runs is unknown: it does nothing.
+        # What a column does that had one value in all runs is unknown: it only widens the interval.
         varied = tuple(
             value if self._varies(i) else self.contexts[0][i] for i, value in enumerate(context)
         )
         numbers = encode(self.columns, [varied])[0]
-        beyond = sum(self._beyond(i, value) for i, value in enumerate(varied))
+        beyond = sum(self._beyond(i, value) for i, value in enumerate(context))
         step = step_at(self.cliff, varied, self.columns)
         return ContextFit(
             self.trend,
@@ -188,6 +192,7 @@ class ContextModel:
             owner,
             self._own_at(owner, step),
             beyond,
+            float(np.sum((encode(self.columns, [context])[0] - numbers) ** 2)),
         )
 
     def _own_at(self, owner: int, step: Step | None) -> Own | None:
