@@ -123,7 +123,6 @@ def history(path: Path, commits: int) -> None:
                     lines[place] = " ".join(known[int(w)] for w in rng.integers(0, 5_000, 10))
                 content = "\n".join(lines) + "\n"
                 out.write(f"M 100644 inline {name}\ndata {len(content)}\n{content}\n")
-        out.write("reset refs/heads/main\n")
 
 
 def tree(folder: Path, mebibytes: int) -> None:
