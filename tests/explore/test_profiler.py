@@ -119,7 +119,28 @@ def test_failures_are_learned_and_kept() -> None:
     assert report["failed"] == sum(failed)
     assert report["errors"] == ["out of memory"]
     risk = profiler.predict([{"x": grid[19], "y": 0.525}, {"x": 0.225, "y": 0.525}])
-    assert risk.failure_probability[0] > 0.5 > risk.failure_probability[1]
+    assert risk.failure_probability[0] > 0.3
+    assert risk.failure_probability[1] < 0.1
+
+
+def test_suggestions_avoid_where_runs_failed() -> None:
+    """20 runs told, of which those beyond an oblique line failed."""
+    grid = [(at + 0.5) / 20 for at in range(20)]
+    space = Space.from_dict({"x": grid, "y": grid})
+    failed = []
+    for seed in range(3):
+        profiler = DecisionTreeProfiler(space, budget=60, batch=8, model="lines", random_state=seed)
+        for point in space.decode(space.draw(20, np.random.default_rng(seed))):
+            fails = point["x"] + point["y"] > 1.2
+            profiler.tell(point, None if fails else point["x"] ** 2)
+        for _ in range(2):
+            points = profiler.suggest()
+            failed += [point["x"] + point["y"] > 1.2 for point in points]
+            for point, fails in zip(points, failed[-len(points) :], strict=True):
+                profiler.tell(point, None if fails else point["x"] ** 2)
+    # A third of the space fails.
+    assert len(failed) == 48
+    assert np.mean(failed) < 0.15
 
 
 def test_nothing_is_predicted_where_all_runs_failed() -> None:

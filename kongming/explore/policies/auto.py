@@ -39,32 +39,32 @@ def choose(situation: Situation, count: int) -> Floats:
     X = situation.features
     done = X(np.concatenate([situation.runs, situation.failed, situation.pending]))
     failures, tried = None, left[:0]
+    risk = np.zeros(len(left))
     if len(situation.failed) and len(left):
         failures = _failures(situation)
-        safe = failures.safe(X(left))
-        probes = _probes(situation, X(left), safe, failures, count)
+        risk = failures.probability(X(left))
+        safe = failures.safe(risk)
+        probes = _probes(situation, safe, risk, count)
         if safe.sum() < count - len(probes):
             rest = np.setdiff1d(np.arange(len(left)), probes)
-            safe = rest[np.argsort(failures.probability(X(left[rest])), kind="stable")]
+            safe = rest[np.argsort(risk[rest], kind="stable")]
             safe = safe[: count - len(probes)]
-        tried, left = left[probes], left[safe]
+        tried, left, risk = left[probes], left[safe], risk[safe]
         count -= len(tried)
         done = np.concatenate([done, X(tried)])
     if len(situation.values) < first_runs(len(X.names), situation.budget):
         return np.concatenate([tried, left[spread(X(left), done, count, situation.rng)]])
     again = _repeats(situation)
-    chosen = _most_removed(situation, left, again, done, failures, count)
+    chosen = _most_removed(situation, left, again, done, failures, risk, count)
     return np.concatenate([tried, np.concatenate([left, again])[chosen]])
 
 
-def _probes(
-    situation: Situation, X: Floats, safe: np.ndarray, failures: FailureModel, count: int
-) -> list[int]:
+def _probes(situation: Situation, safe: np.ndarray, risk: Floats, count: int) -> list[int]:
     """Places of a few points that are held to fail, the least likely to: a success there opens what
     few failures had closed, and each further failure makes the next such run less likely."""
     share = _PROBED / (1.0 + len(situation.failed))
     wanted = min(int(situation.rng.binomial(count, share)), int((~safe).sum()))
-    risk = np.where(safe, np.inf, failures.probability(X))
+    risk = np.where(safe, np.inf, risk)
     return [int(at) for at in np.argsort(risk, kind="stable")[:wanted]]
 
 
@@ -112,9 +112,11 @@ def _most_removed(
     again: Floats,
     done: Floats,
     failures: FailureModel | None,
+    risk: Floats,
     count: int,
 ) -> list[int]:
-    """Places within the candidates, never run (``left``) or to be repeated (``again``)."""
+    """Places within the candidates, never run (``left``, which fail with probability ``risk``) or
+    to be repeated (``again``)."""
     X = situation.features
     runs, values = X(situation.runs), _scaled(situation.values)
     process = GaussianProcess(situation.seed, X.groups, steps=20, most_tuned=120).fit(runs, values)
@@ -155,6 +157,8 @@ def _most_removed(
     for _ in range(min(count, len(candidates))):
         removed = (across**2 @ weight) / (variance + process.noise + 1e-9)
         score = trust * _share(removed) + (1.0 - trust) * _share(disagree * away)
+        # A run that fails removes nothing.
+        score[: len(left)] *= 1.0 - risk
         if prices is not None:
             score = score / prices
         score[chosen] = -1.0
