@@ -10,9 +10,11 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct
 
 from kongming.arrays import Floats
 
-_AVOIDED = 0.17
-"""Probability of failure, or the share of failures if larger, from which a point is avoided. A
-lower one closes points next to the boundary, where models would err most for want of runs."""
+_AVOIDED, _BOLD = 0.1, 0.2
+"""Probability of failure, or the share of failures if larger, from which a point is avoided; and
+the probability while failures are few: next to the boundary models err most for want of runs."""
+_FEW = 0.05
+"""Share of the runs up to which failures are few."""
 _NEAR = 0.4
 """Length scale, for each dimension, within which an outcome bends the boundary. Another choice is
 as far as the other end of a range."""
@@ -64,7 +66,8 @@ class FailureModel:
     def safe(self, probability: Floats) -> np.ndarray:
         """(n,) whether points of such probabilities are worth a run. While failures are many among
         few runs, what is no likelier to fail than any is tried."""
-        return np.asarray(probability < max(_AVOIDED, self._prior))
+        limit = _BOLD if self._share <= _FEW else max(_AVOIDED, self._prior)
+        return np.asarray(probability < limit)
 
     def _some(self, failed: np.ndarray) -> np.ndarray:
         """Rows of ``_MOST`` runs, of which the rarer kind is kept up to a half."""
