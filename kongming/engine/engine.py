@@ -198,20 +198,19 @@ class Engine:
             CannotAnswerError: nothing was read on the node yet, or, of a job on several machines,
                 it is beyond what the scale model can say.
         """
-        return finish(self.predict_in_steps(question, now))
+        answer = self.predict_in_steps(question, now)
+        return answer if isinstance(answer, Forecast) else finish(answer)
 
-    def predict_in_steps(self, question: Question, now: float) -> Steps[Forecast]:
-        """``predict``, with pauses in which the engine may be asked and told other things: a job
-        may have hundreds of nodes."""
+    def predict_in_steps(self, question: Question, now: float) -> Forecast | Steps[Forecast]:
+        """``predict``; of a job, which may have hundreds of nodes, with pauses in which the engine
+        may be asked and told other things."""
         if question.scaling is None:
             return self._forecast(question, now)
-        return (
-            yield from forecast_job(
-                question,
-                self._scales.find(question.app, question.scaling),
-                lambda one: self._forecast(one, now),
-                self._named,
-            )
+        return forecast_job(
+            question,
+            self._scales.find(question.app, question.scaling),
+            lambda one: self._forecast(one, now),
+            self._named,
         )
 
     def _forecast(self, question: Question, now: float) -> Forecast:

@@ -8,7 +8,6 @@ from typing import get_args
 from kongming.engine.engine import Engine
 from kongming.records.answers import Basis, Forecast
 from kongming.records.errors import KongmingError
-from kongming.rpc.v1 import predictor_pb2
 from kongming_server.metrics import Metrics
 from kongming_server.services.predictor import PredictorService
 
@@ -21,8 +20,7 @@ class CountedPredictor(PredictorService):
         self._at_least = metrics.doubtful.labels("at_least")
         self._uncalibrated = metrics.doubtful.labels("uncalibrated")
 
-    async def answer(self, message: predictor_pb2.PredictQuestion) -> Forecast | KongmingError:
-        answer = await super().answer(message)
+    def count(self, answer: Forecast | KongmingError) -> None:
         if isinstance(answer, Forecast):
             self._by_basis[answer.basis].inc()
             if answer.extrapolating:
@@ -31,4 +29,3 @@ class CountedPredictor(PredictorService):
                 self._at_least.inc()
             if not answer.slowdown.calibrated:
                 self._uncalibrated.inc()
-        return answer

@@ -40,7 +40,8 @@ class PredictorService(predictor_pb2_grpc.PredictorServicer):
         response = predictor_pb2.PredictResponse(request_id=request.request_id)
         pauses = Pauses()
         for question in request.questions:
-            answer = await self.answer(question)
+            answer = await self._answer(question)
+            self.count(answer)
             if isinstance(answer, Forecast) and answer.scaled is not None:
                 await with_pauses(_add_job(response, answer, answer.scaled))
             else:
@@ -78,11 +79,15 @@ class PredictorService(predictor_pb2_grpc.PredictorServicer):
         response.request_id = request.request_id
         return response
 
-    async def answer(self, message: predictor_pb2.PredictQuestion) -> Forecast | KongmingError:
+    def count(self, answer: Forecast | KongmingError) -> None:
+        """Called with each answer of Predict; nothing is counted here."""
+
+    async def _answer(self, message: predictor_pb2.PredictQuestion) -> Forecast | KongmingError:
         """One question's answer, or why it has none."""
         try:
             question = codec.question_from_message(message)
-            return await with_pauses(self._engine.predict_in_steps(question, self._now()))
+            answer = self._engine.predict_in_steps(question, self._now())
+            return answer if isinstance(answer, Forecast) else await with_pauses(answer)
         except KongmingError as error:
             # One question that cannot be answered leaves the others theirs.
             return error
