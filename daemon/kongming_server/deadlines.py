@@ -20,11 +20,15 @@ class Deadlines:
         # In the order in which they end, for all have as long.
         self._ends: dict[asyncio.Task[object], float] = {}
         self._timer: asyncio.TimerHandle | None = None
+        # Python 3.11 makes a system call each time it is asked which loop runs.
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     def __enter__(self) -> None:
-        task = asyncio.current_task()
+        loop = self._loop
+        if loop is None:
+            loop = self._loop = asyncio.get_running_loop()
+        task = asyncio.current_task(loop)
         assert task is not None, "no task"
-        loop = asyncio.get_running_loop()
         self._ends[task] = end = loop.time() + self._seconds
         if self._timer is None:
             self._timer = loop.call_at(end, self._look)
@@ -35,7 +39,7 @@ class Deadlines:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        task = asyncio.current_task()
+        task = asyncio.current_task(self._loop)
         assert task is not None
         if self._ends.pop(task, None) is not None:
             return
