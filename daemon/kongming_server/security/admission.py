@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from kongming.records.errors import AccessError, OverloadedError
 from kongming_server.metrics import Metrics
@@ -55,8 +56,7 @@ NOBODY = Caller(Role.AGENT, "nobody", "")
 """The caller of what is public."""
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(NamedTuple):
     """The call that the current task answers. ``peer``: the connection that it came over, as gRPC
     tells it; the call's own context must not be asked once the call may have ended."""
 
