@@ -23,7 +23,6 @@ from kongming.engine.state import World
 from kongming.learning.awake import together
 from kongming.learning.estimate import Asked, runtime_of
 from kongming.records.answers import OUT_OF_SERVICE, Forecast, ResidentImpact
-from kongming.records.copies import copier
 from kongming.records.errors import (
     CannotAnswerError,
     InputError,
@@ -32,8 +31,6 @@ from kongming.records.errors import (
     UntrainedError,
 )
 from kongming.records.questions import Question
-
-_with_age = copier(Forecast, "fingerprint_age_s", "fingerprint_taken_at", "warnings")
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -337,7 +334,9 @@ class Forecaster:
             return replace(forecast, warnings=warnings, notes=notes)
         taken_at = float(slots.taken_at[found.slot])
         if not stale:
-            return _with_age(forecast, age, taken_at, warnings)
+            return replace(
+                forecast, fingerprint_age_s=age, fingerprint_taken_at=taken_at, warnings=warnings
+            )
         ttl = slots.ttl_s[found.slot]
         old = f"The fingerprint is {age:.0f} s old, beyond its {ttl:.0f} s"
         model = found.model
