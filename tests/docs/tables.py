@@ -31,14 +31,14 @@ def tables() -> dict[str, str]:
         "settings of kongming-server": table(
             ("setting", "default", "allowed", "unit", "what it does"),
             (
-                (f"`{one.key}`", _code(one.default), one.allowed, one.unit, one.help)
+                (f"`{one.key}`", code(one.default), one.allowed, one.unit, one.help)
                 for one in declared.table(server_settings.Config)
             ),
         ),
         "settings of kongming-agent": table(
             ("setting", "default", "allowed", "what it does"),
             (
-                (f"`{row.key}`", _code(row.default), row.allowed, row.help)
+                (f"`{row.key}`", code(row.default), row.allowed, row.help)
                 for row in declared.table(agent_config.Settings)
             ),
         ),
@@ -95,7 +95,7 @@ def with_tables(page: str) -> str:
     return replaced(page, tables())
 
 
-def _code(value: object) -> str:
+def code(value: object) -> str:
     return f"`{json.dumps(value)}`"
 
 

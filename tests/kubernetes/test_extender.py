@@ -260,6 +260,8 @@ def test_a_burst_of_pods_is_spread(server: ServerProcess, tmp_path: Path) -> Non
             asking = [clusters.pod(f"p{n}", app="memory") for n in range(2)]
             first = await extender.priorities(asking[0], NODES)
             assert first["node-2"] == 10
+            # A pod waits for what is held for those before it, but not longer than 20 ms.
+            await extender.app.sync.wait_for_guesses(10.0)
             second = await extender.priorities(asking[1], NODES)
             assert second["node-1"] - first["node-1"] > 0 or second["node-2"] < 10
             # What is held for a pod itself does not count when it is asked about again.

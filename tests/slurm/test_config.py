@@ -14,26 +14,24 @@ from tests.server.process import ROOT
 
 PAGE = ROOT / "docs/slurm.md"
 UNIT = ROOT / "daemon/deploy/slurm/kongming-slurm.service"
-BEGIN, END = "<!-- settings of kongming-slurm -->", "<!-- end of settings of kongming-slurm -->"
+NAME = "settings of kongming-slurm"
 
 
 def with_table(page: str) -> str:
     """The page with the table of settings as they are declared."""
-    from tests.docs.tables import _code, _table
+    from tests.docs.marked_tables import replaced, table
+    from tests.docs.tables import code
 
     rows = (
-        (f"`{row.key}`", _code(row.default), row.allowed, row.help)
+        (f"`{row.key}`", code(row.default), row.allowed, row.help)
         for row in declared.table(config.Settings)
     )
-    table = _table(("setting", "default", "allowed", "what it does"), rows)
-    before, _, rest = page.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n\n{table}\n{END}{after}"
+    settings = table(("setting", "default", "allowed", "what it does"), rows)
+    return replaced(page, {NAME: settings})
 
 
 def test_the_page_has_every_setting_as_it_is_declared() -> None:
     page = PAGE.read_text(encoding="utf-8")
-    assert page.count(BEGIN) == page.count(END) == 1
     assert with_table(page) == page, "run: python -m tests.slurm.test_config"
 
 
