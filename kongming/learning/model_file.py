@@ -26,7 +26,7 @@ __all__ = ["FrozenModel", "ModelFile", "Selection", "Variant", "read", "seal"]
 
 _KIND = DocumentKind("kongming-model", 3, "model document", "train it again", "kongming train")
 """Version 2 has shrunk stacks of equal weights, of type ``consensus``, and ``awake``; 3 what each
-model is not clearly better than. Earlier ones are read as they are; any may lack ``repeats`` and
+model is not clearly better than. Earlier ones are read as they are; any may lack ``repeats``,
 ``disagreements`` and ``worst``."""
 
 _FORMER_CEILING = math.log(10.0)

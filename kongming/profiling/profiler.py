@@ -101,6 +101,12 @@ class _Campaign:
             )
         return signatures[-1].fingerprint
 
+    def signals_before(self, site: Site, settled: float) -> tuple[Mapping[str, float], Site]:
+        """Return the passive signals from before a block's runs, while the neighbour's CPU is idle
+        yet, and the site with a warning if one could not be read; ``settled``: seconds waited."""
+        signals, site = self.couplings.read(site)
+        return {**signals, "settle_s": settled}, site
+
     @property
     def needed_s(self) -> float:
         """Return the shortest iteration in which every surrogate is surely seen."""
@@ -227,8 +233,7 @@ def _timed_block(state: _Campaign, steps: Sequence[Step]) -> Iterator[Event]:
     with sharing(state.sites[steps[0].app]) as site, ExitStack() as stack:
         try:
             inducers = None
-            signals, site = state.couplings.read(site)
-            signals = {**signals, "settle_s": settled}
+            signals, site = state.signals_before(site, settled)
             if levels:
                 yield state.doing(f"starting {load}")
                 inducers = induce_all(
@@ -271,9 +276,8 @@ def _neighbour_block(state: _Campaign, steps: Sequence[Step], neighbour: str) ->
     phase = random.Random(f"{state.plan.seed} {steps[0].index}").random()
     with sharing(state.sites[steps[0].app]) as site, ExitStack() as stack:
         try:
-            signals, site = state.couplings.read(site)
-            signals = {**signals, "settle_s": settled}
             environment = state.environment_of(neighbour)
+            signals, site = state.signals_before(site, settled)
             yield state.doing(f"starting {neighbour} as a load")
             load = stack.enter_context(
                 loop(

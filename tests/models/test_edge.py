@@ -15,6 +15,8 @@ from kongming.learning.training import train_application
 from tests.models import synthetic
 
 NAMES = ("RIDGE", "GP", "STACK")
+ENVIRONMENTS = st.lists(st.floats(-1.0, 12.0), min_size=15, max_size=15)
+"""Logs of readings over idle ones."""
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +30,7 @@ def scorer(file: model_file.ModelFile, name: str) -> Scorer:
 
 
 @settings(deadline=None)
-@given(st.sampled_from(NAMES), st.lists(st.floats(-1.0, 12.0), min_size=15, max_size=15))
+@given(st.sampled_from(NAMES), ENVIRONMENTS)
 def test_no_environment_slows_a_program_more_than_its_slowest_resource(
     file: model_file.ModelFile, name: str, logs: list[float]
 ) -> None:
@@ -65,7 +67,7 @@ def test_a_reading_beyond_the_edge_is_said_to_be_at_least_so_slow(
 
 
 @settings(deadline=None)
-@given(st.sampled_from(NAMES), st.lists(st.floats(-1.0, 12.0), min_size=15, max_size=15))
+@given(st.sampled_from(NAMES), ENVIRONMENTS)
 def test_no_program_is_said_to_be_slowed_much_more_than_in_its_worst_training_run(
     file: model_file.ModelFile, name: str, logs: list[float]
 ) -> None:
