@@ -59,13 +59,15 @@ def interleave(
 @dataclass
 class InterleavedCampaign:
     """The profiles that are lacking, and the pairs, which begin when it is known which applications
-    work: ``begin_pairs`` gets the names of those that do."""
+    work: ``begin_pairs`` gets the names of those that do. ``tasks``: runs of the pairs, with the
+    solo runs of their rounds, over which the profiles are spread; what a precision asks for
+    beyond them follows."""
 
     profiles: ProfileCampaign
     store: Store
     begin_pairs: Callable[[Sequence[str]], PairCampaign]
     names: Sequence[str]
-    repeats: int
+    tasks: int
     pairs: PairCampaign | None = None
 
     @property
@@ -85,9 +87,8 @@ class InterleavedCampaign:
         """Run the remaining steps of both, until ``stop_when``."""
         blocks = list(self.profiles.plan.blocks())
         first = sum(block[0].kind == "solo" and block[0].repeat == 0 for block in blocks)
-        n = len(self.names)
         # One turn more each: a source ends in the turn after its last ``Between``.
-        order = turns(first + 1, len(blocks) + 1, self.repeats * n * n, self.profiles.plan.seed)
+        order = turns(first + 1, len(blocks) + 1, self.tasks, self.profiles.plan.seed)
         events = interleave((self.profiles.events(stop_when), self._pairs(stop_when)), order)
         drive(events, self.store, self.profiles.seeing(observe))
         self.profiles.finish()

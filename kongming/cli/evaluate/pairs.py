@@ -194,7 +194,9 @@ def _measure(
         MeasurementError: the budget was spent before all applications were profiled, or too few
             of them work.
     """
+    from kongming.campaigns.interleaved import InterleavedCampaign
     from kongming.campaigns.pair_campaign import PairCampaign
+    from kongming.campaigns.profile_campaign import ProfileCampaign
     from kongming.campaigns.stored_profiles import Place, profile_of, profiles_held
     from kongming.cli.profile.campaign_view import CampaignView
     from kongming.cli.profile.profiling import drive_shown
@@ -221,7 +223,15 @@ def _measure(
     dropped: Mapping[str, str] = {}
     campaign: PairCampaign | None = None
     if lacking:
-        both = _interleaved(store, replace(profiling, apps=lacking), profiling.apps, begin_pairs)
+        n = len(profiling.apps)
+        pairs = n * (n - 1) if request.sample is None else request.sample
+        both = InterleavedCampaign(
+            ProfileCampaign.begin(replace(profiling, apps=lacking), store),
+            store,
+            begin_pairs,
+            sorted(profiling.apps),
+            request.least_repeats(REPEATS) * (pairs + n),
+        )
         _drive(both, sorted(profiling.apps), request, stop_when)
         if not both.profiles.complete:
             raise MeasurementError(
@@ -244,20 +254,6 @@ def _measure(
             drive_shown(campaign, view, stop_when, quiet=request.as_json, anyway=request.anyway)
     runs = store.runs(campaign=campaign.stored.id)
     return Held(profiling.node, campaign.stored, profiles, runs, campaign.complete, dropped)
-
-
-def _interleaved(
-    store: Store,
-    lacking: ProfileSettings,
-    apps: Mapping[str, Application],
-    begin_pairs: Callable[[Sequence[str]], PairCampaign],
-) -> InterleavedCampaign:
-    from kongming.campaigns.interleaved import InterleavedCampaign
-    from kongming.campaigns.profile_campaign import ProfileCampaign
-    from kongming.profiling.plans.precision import LEAST
-
-    profiles = ProfileCampaign.begin(lacking, store)
-    return InterleavedCampaign(profiles, store, begin_pairs, sorted(apps), LEAST)
 
 
 def _drive(
