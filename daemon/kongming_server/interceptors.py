@@ -248,6 +248,7 @@ class _Method:
                 code = "OK"
                 return answered
             except Exception as error:
+                begun += await self._guard.refusals.hold(error, self._connections, peer)
                 code = _code_of(error, context)
                 await _end(error, context)
             finally:
@@ -280,6 +281,7 @@ class _Method:
                     await answers
                 code = "OK"
             except Exception as error:
+                begun += await self._guard.refusals.hold(error, self._connections, peer)
                 code = _code_of(error, context)
                 await _end(error, context)
             finally:

@@ -214,6 +214,7 @@ def _gate(guard: Guard, connections: Connections) -> Any:
             answered = await handler(request)
             code = "OK" if answered.status < 400 else "UNAVAILABLE"
         except Exception as error:
+            begun += await guard.refusals.hold(error, connections, peer)
             answered, code = error_answer(error)
         finally:
             connections.end(peer)

@@ -16,6 +16,7 @@ from kongming_server.metrics import Metrics
 from kongming_server.security.certificates import holder, names_of
 from kongming_server.security.connections import address_of
 from kongming_server.security.rates import Rates
+from kongming_server.security.refusals import FailedOftenError, Refusals
 from kongming_server.security.roles import PUBLIC, UNQUEUED, WATCHER, Role, permit
 from kongming_server.security.tokens import TokenBook
 from kongming_server.settings import Limits, Security
@@ -83,7 +84,8 @@ class Ticket:
 
 
 class Guard:
-    """Knows callers and counts what they take. Used from one event loop.
+    """Knows callers and counts what they take. Used from one event loop. What it refuses is to go
+    through ``refusals`` before it is told.
 
     ``clock`` counts seconds steadily, ``wall`` is unix seconds (tokens expire by it).
     """
@@ -101,6 +103,7 @@ class Guard:
         self.security = security
         self.limits = limits
         self.metrics = metrics
+        self.refusals = Refusals()
         self._tokens = tokens if tokens is not None else TokenBook()
         self._clock = clock
         self._wall = wall
@@ -231,7 +234,7 @@ class Guard:
             caller = self._known(authorization, certificate)
         except AccessError:
             if self._failures.take(address, self._clock()) > 0.0:
-                raise self.full("failed_authentications") from None
+                raise self.full("failed_authentications", kind=FailedOftenError) from None
             raise
         permit(method, caller.role)
         return caller
@@ -296,7 +299,12 @@ class Guard:
                 f"The token {caller.token} was revoked or has expired.", reason="unauthenticated"
             )
 
-    def full(self, limit: str, hint: str = "Try again a little later.") -> OverloadedError:
+    def full(
+        self,
+        limit: str,
+        hint: str = "Try again a little later.",
+        kind: type[OverloadedError] = OverloadedError,
+    ) -> OverloadedError:
         """What to tell a caller that meets this limit."""
         self.metrics.refused.labels(limit).inc()
-        return OverloadedError(f"The server's limit {limit} is reached.", hint=hint)
+        return kind(f"The server's limit {limit} is reached.", hint=hint)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -15,7 +18,9 @@ from hypothesis import strategies as st
 from kongming_server import interceptors
 from kongming_server.metrics import Metrics
 from kongming_server.security import Guard, TokenBook
+from kongming_server.security.connections import Connections
 from kongming_server.security.rates import Rates
+from kongming_server.security.refusals import FailedOftenError, Refusals
 from kongming_server.settings import Limits, Security
 
 from kongming.records.errors import AccessError, InputError, OverloadedError
@@ -117,9 +122,63 @@ def test_guessing_tokens_is_slowed_down() -> None:
         with pytest.raises((AccessError, OverloadedError)) as refused:
             gate.admit(PREDICT, "ipv4:192.0.2.1:1", f"Bearer kongming_{'0' * 12}_{'A' * 43}")
         outcomes.append(type(refused.value))
-    assert outcomes == [AccessError] * 100 + [OverloadedError] * 50
+    assert outcomes == [AccessError] * 100 + [FailedOftenError] * 50
     with pytest.raises(AccessError):  # nobody else is
         gate.admit(PREDICT, "ipv4:192.0.2.2:1")
+
+
+def test_who_fails_often_hears_of_it_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[float] = []
+    go_on = asyncio.Event()
+
+    async def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        await go_on.wait()
+
+    async def scenario() -> None:
+        monkeypatch.setattr("kongming_server.security.refusals.asyncio.sleep", sleep)
+        refusals, connections = Refusals(2.0, most=2), Connections(per_address=2)
+        peers = [f"ipv4:192.0.2.1:{n}" for n in range(3)]
+        for peer in peers:
+            connections.begin(peer)
+        failed = FailedOftenError("often")
+        assert await refusals.hold(AccessError("once"), connections, peers[0]) == 0.0
+        waiting = [asyncio.create_task(refusals.hold(failed, connections, p)) for p in peers[:2]]
+        while len(waits) < 2:
+            await asyncio.wait(waiting, timeout=0.01)
+        # A third has no room to wait, and the connections of those who wait may be ended.
+        assert await refusals.hold(failed, connections, peers[2]) == 0.0
+        assert connections.to_end(joining="ipv4:192.0.2.1:9") == peers[:2]
+        go_on.set()
+        assert all(seconds >= 0.0 for seconds in await asyncio.gather(*waiting))
+        assert connections.to_end(joining="ipv4:192.0.2.1:9") == []
+
+    asyncio.run(scenario())
+    assert waits == [2.0, 2.0]
+
+
+def test_a_stranger_waits_over_both_protocols() -> None:
+    with Stand(Security(authenticate="always"), clock=Clock()) as stand, stand.channel() as channel:
+        stand.guard.refusals = Refusals(0.3)
+
+        def by_grpc() -> None:
+            with pytest.raises(grpc.RpcError):
+                call(channel, PREDICT)
+
+        def by_http() -> None:
+            with pytest.raises(urllib.error.HTTPError):
+                urllib.request.urlopen(f"http://{stand.http}/watcher", timeout=20)
+
+        for _ in range(100):
+            by_grpc()
+        for ask, method in ((by_grpc, PREDICT), (by_http, "GET /watcher")):
+            name = "kongming_server_rpc_seconds_sum"
+            before, begun = stand.sample(name, method=method), time.perf_counter()
+            ask()
+            took = time.perf_counter() - begun
+            assert took >= 0.3
+            # What a caller was kept waiting is no work of the server's.
+            assert stand.sample(name, method=method) - before <= took - 0.29
 
 
 @pytest.mark.parametrize("shown", ["", "Basic abc", "Bearer", "Bearer ", "kongming_1_2"])

@@ -1,0 +1,53 @@
+"""Who fails again and again to say who they are hears of it late.
+
+Whoever is refused at once asks again at once: each refusal costs the server little, and hundreds a
+second cost what callers wait for. A refusal that waits costs nothing meanwhile but its place.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from kongming.records.errors import OverloadedError
+from kongming_server.security.connections import Connections
+
+__all__ = ["FailedOftenError", "Refusals"]
+
+WAIT_S = 2.0
+"""Longer would keep an operator with a wrong token waiting for no good."""
+
+MOST = 512
+"""Refusals that wait at the same time, in all; gRPC holds up to 64 KiB of a message for each."""
+
+
+class FailedOftenError(OverloadedError):
+    """Too many calls from this address failed to say who they are."""
+
+
+class Refusals:
+    """The refusals that wait. For one event loop."""
+
+    def __init__(self, wait_s: float = WAIT_S, most: int = MOST) -> None:
+        self._wait_s = wait_s
+        self._most = most
+        self._waiting = 0
+
+    async def hold(self, error: Exception, connections: Connections, peer: str) -> float:
+        """Wait, where ``error`` refuses somebody who failed often and there is room for one more;
+        return at once elsewhere. Returns the seconds that it took, which are no work of the server.
+
+        The peer's connection, which must have begun a call, counts as idle meanwhile: it may be
+        ended for one that is of use.
+        """
+        if not isinstance(error, FailedOftenError) or self._waiting >= self._most:
+            return 0.0
+        begun = time.perf_counter()
+        self._waiting += 1
+        connections.end(peer)
+        try:
+            await asyncio.sleep(self._wait_s)
+        finally:
+            self._waiting -= 1
+            connections.begin(peer)
+        return time.perf_counter() - begun
