@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from kongming.probes.fingerprinting import take_fingerprint
 from kongming.profiling.environments.limits import Limits
-from kongming.profiling.profiler import QUICK
+from kongming.profiling.runs.site_run import QUICK
 from kongming.profiling.site import Site
 from kongming.records.fingerprint import Fingerprint
 

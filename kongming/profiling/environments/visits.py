@@ -18,11 +18,11 @@ from kongming.profiling.environments.memory_need import RAISE, Peak, limit_bytes
 from kongming.profiling.environments.tasks import Task
 from kongming.profiling.events import Doing, Dropped, Event, Measured
 from kongming.profiling.plans.placement import Seats, choose
-from kongming.profiling.profiler import as_run
 from kongming.profiling.runs.load_loop import LoadLoop, loop
 from kongming.profiling.runs.page_cache import evict
 from kongming.profiling.runs.runner import AnyRunner, Outcome, ServiceRunner, open_runner
 from kongming.profiling.runs.settle import settle
+from kongming.profiling.runs.site_run import as_run
 from kongming.profiling.site import Site
 from kongming.records.application import Application
 from kongming.records.errors import ApplicationRunError, MeasurementError

@@ -14,11 +14,11 @@ from kongming.profiling.events import Between, Doing, Event
 from kongming.profiling.plans.identity import identity
 from kongming.profiling.plans.placement import choose
 from kongming.profiling.plans.precision import Progress
-from kongming.profiling.profiler import QUICK, as_run, site_fingerprint
 from kongming.profiling.runs.coupling import CouplingLog
 from kongming.profiling.runs.load_loop import loop
 from kongming.profiling.runs.runner import AnyRunner, Outcome, open_runner
 from kongming.profiling.runs.settle import settle
+from kongming.profiling.runs.site_run import QUICK, as_run, site_fingerprint
 from kongming.profiling.site import Site, sharing
 from kongming.records import control
 from kongming.records.application import Application

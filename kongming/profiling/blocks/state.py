@@ -1,0 +1,92 @@
+"""The state of a plan's execution."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kongming.profiling.events import Doing
+from kongming.profiling.plans.campaign_plan import Plan
+from kongming.profiling.runs.coupling import CouplingLog
+from kongming.profiling.runs.runner import AnyRunner, open_runner
+from kongming.profiling.runs.signature import needed_seconds
+from kongming.profiling.site import Site
+from kongming.profiling.write_limit import WriteLimit
+from kongming.records import control
+from kongming.records.application import Application
+from kongming.records.errors import ApplicationRunError
+from kongming.records.fingerprint import Fingerprint
+from kongming.records.run import Signature
+
+UNKNOWN_ITERATION_S = 3.0
+"""Assumed length of an iteration before the first one was timed."""
+
+
+@dataclass(slots=True)
+class CampaignState:
+    """State of a plan's execution."""
+
+    plan: Plan
+    apps: Mapping[str, Application]
+    names: tuple[str, ...]
+    campaign: str
+    sites: dict[str, Site]
+    identities: dict[str, str]
+    work_dir: Path
+    stack: ExitStack
+    writing: WriteLimit
+    runners: dict[str, AnyRunner] = field(default_factory=dict)
+    neighbours: dict[str, AnyRunner] = field(default_factory=dict)
+    walls: dict[str, float] = field(default_factory=dict)
+    alone: dict[str, list[float]] = field(default_factory=dict)
+    waits: dict[str, list[float]] = field(default_factory=dict)
+    signatures: dict[str, list[Signature]] = field(default_factory=dict)
+    watch: control.Watch = field(default_factory=lambda: control.Watch(""))
+    couplings: CouplingLog = field(default_factory=CouplingLog)
+    completed: int = 0
+
+    def as_neighbour(self, app: str) -> AnyRunner:
+        """Return the runner for the application on the neighbour's CPU. A service keeps running on
+        its own CPU, so the neighbour is a second instance with its own folder, as in co-runs.
+
+        Raises:
+            ApplicationRunError: its set-up failed.
+        """
+        if self.apps[app].kind != "service" and app in self.runners:
+            return self.runners[app]
+        if app not in self.neighbours:
+            self.neighbours[app] = self.stack.enter_context(
+                open_runner(self.apps[app], self.work_dir, evict_node=False)
+            )
+        return self.neighbours[app]
+
+    def environment_of(self, app: str) -> Fingerprint:
+        """Return what a program next to this one sees: its newest undisturbed signature.
+
+        Raises:
+            ApplicationRunError: it has none.
+        """
+        signatures = control.undisturbed(self.signatures.get(app, ()))
+        if not signatures:
+            raise ApplicationRunError(
+                f"{app} has no signature here, so what it inflicts is unknown: see why it failed "
+                "('kongming runs --failed')."
+            )
+        return signatures[-1].fingerprint
+
+    def signals_before(self, site: Site, settled: float) -> tuple[Mapping[str, float], Site]:
+        """Return the passive signals from before a block's runs, while the neighbour's CPU is idle
+        yet, and the site with a warning if one could not be read; ``settled``: seconds waited."""
+        signals, site = self.couplings.read(site)
+        return {**signals, "settle_s": settled}, site
+
+    @property
+    def needed_s(self) -> float:
+        """Return the shortest iteration in which every surrogate is surely seen."""
+        shared = self.plan.placement == "same-core"
+        return needed_seconds(self.plan.suite, len(self.names), shared_core=shared)
+
+    def doing(self, text: str, app: str | None = None) -> Doing:
+        return Doing(text, self.completed, len(self.plan.steps), app)

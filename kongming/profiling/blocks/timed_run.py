@@ -1,0 +1,87 @@
+"""One run of a plan, as a record; also one that never started."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from statistics import median
+
+from kongming.probes import passive
+from kongming.profiling.blocks.state import CampaignState
+from kongming.profiling.plans.campaign_plan import Step
+from kongming.profiling.runs.outcome import Outcome
+from kongming.profiling.runs.site_run import as_run
+from kongming.profiling.site import Site
+from kongming.records.fingerprint import Fingerprint
+from kongming.records.run import CUT_OFF, Run
+
+MOST_SLOWDOWN = 5.0
+"""A run under load is ended at so many times the program's runtime alone, and kept as that slow."""
+
+LEAST_PATIENCE_S = 1.0
+"""How much longer than alone each run may take: what ends within it was not worth ending."""
+
+
+def timed_run(
+    state: CampaignState,
+    step: Step,
+    site: Site,
+    fingerprint: Fingerprint,
+    earlier: Mapping[str, float],
+) -> Run:
+    """Run the program once. ``fingerprint`` is of the environment, ``earlier`` are passive signals
+    from before it. A run under load that takes many times longer than alone is ended."""
+    runner = state.runners[step.app]
+    limit = _cut_off_s(state, step)
+    before = passive.snapshot(neighbour=site.other_cpu)
+    outcome = runner.run(
+        state.sites[step.app].app_cpus, cgroup_procs=site.app_procs, timeout_s=limit
+    )
+    signals = passive.difference(before, passive.snapshot(neighbour=site.other_cpu))
+    if limit is not None and outcome.timed_out:
+        signals = {**signals, CUT_OFF: 1.0}
+        outcome = replace(
+            outcome,
+            metric=outcome.wall_s,
+            error=None,
+            warnings=(*outcome.warnings, f"cut off at {MOST_SLOWDOWN:g} times its runtime alone"),
+        )
+    return as_run(
+        outcome,
+        runner.app,
+        site,
+        identity=state.identities[step.app],
+        kind=step.kind,
+        levels=step.levels,
+        neighbours=() if step.neighbour is None else (step.neighbour,),
+        fingerprint=fingerprint,
+        passive={**signals, **earlier},
+        campaign=state.campaign,
+        step=step.index,
+    )
+
+
+def _cut_off_s(state: CampaignState, step: Step) -> float | None:
+    """After how long a run under load is ended, though its program may run for longer: how many
+    times slower it is says little more, and costs minutes. None: not for that reason."""
+    app = state.apps[step.app]
+    alone = state.alone.get(step.app)
+    if step.kind != "induced" or not alone or app.metric is not None or app.kind == "service":
+        return None
+    limit = max(MOST_SLOWDOWN * median(alone), median(alone) + LEAST_PATIENCE_S)
+    return limit if app.timeout_s is None or limit < app.timeout_s else None
+
+
+def unmeasured(state: CampaignState, site: Site, step: Step, reason: str) -> Run:
+    """Create the failed Run of a step that never started, with the reason."""
+    return as_run(
+        Outcome.failed(reason),
+        state.apps[step.app],
+        site,
+        identity=state.identities[step.app],
+        kind=step.kind,
+        levels=step.levels,
+        neighbours=() if step.neighbour is None else (step.neighbour,),
+        campaign=state.campaign,
+        step=step.index,
+    )
