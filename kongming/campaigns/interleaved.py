@@ -31,6 +31,18 @@ def turns(first: int, blocks: int, tasks: int, seed: int) -> list[int]:
     return [0] * min(first, blocks) + order
 
 
+def runs_among(wanted: int, run_s: float, profiles_s: float, budget_s: float | None) -> int:
+    """Return over how many runs of pairs the profiles are spread: those that are ``wanted``, or as
+    many as fit into a budget beside all profiles, without which nothing can be scored. Pure."""
+    if budget_s is None:
+        return wanted
+    return min(wanted, max(0, int((_SURE * budget_s - profiles_s) / run_s)))
+
+
+_SURE = 0.9
+"""Share of a budget that is planned: programs under load take longer than was estimated."""
+
+
 def interleave(
     sources: Sequence[Generator[Event, None, None]], order: Iterable[int]
 ) -> Generator[Event, None, None]:

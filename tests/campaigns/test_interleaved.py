@@ -7,7 +7,7 @@ from collections.abc import Generator
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kongming.campaigns.interleaved import interleave, turns
+from kongming.campaigns.interleaved import interleave, runs_among, turns
 from kongming.profiling.events import Between, Doing, Event
 
 
@@ -20,6 +20,14 @@ def test_the_first_blocks_come_first_and_none_is_lost(
     assert order.count(1) == tasks
     assert not any(order[: min(first, blocks)])
     assert order == turns(first, blocks, tasks, seed)
+
+
+def test_profiles_end_within_a_budget() -> None:
+    assert runs_among(560, 12.0, 3600.0, None) == 560
+    assert runs_among(560, 12.0, 3600.0, 36_000.0) == 560
+    assert runs_among(560, 12.0, 3600.0, 6000.0) == 150
+    # Nothing can be scored before all applications are profiled.
+    assert runs_among(560, 12.0, 3600.0, 3600.0) == 0
 
 
 def source(name: str, length: int, closed: list[str]) -> Generator[Event, None, None]:

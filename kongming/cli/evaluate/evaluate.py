@@ -182,7 +182,12 @@ class Request:
     default=None,
     help="With --nodes: how many environments (default: two of each kind, and the idle node).",
 )
-@click.option("--budget", type=DURATION, metavar="TIME", help="Stop after this; resumable.")
+@click.option(
+    "--budget",
+    type=DURATION,
+    metavar="TIME",
+    help="Stop after this; resumable. With --pairs, within it profiles come first.",
+)
 @click.option(
     "--scored",
     type=click.Choice(SCORED),

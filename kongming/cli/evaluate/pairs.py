@@ -135,8 +135,23 @@ def _code() -> dict[str, str]:
     return code_digests(Path(kongming.__file__).parent)
 
 
-def _print_cost(store: Store, request: Request, site: ProfileSettings, repeats: int) -> int:
-    """Estimate the cost of the missing profiles and of all pairs."""
+@dataclass(frozen=True, slots=True)
+class _Cost:
+    """What is to be measured, and about how long it takes. ``round_s``: one run of each pair and
+    one of each application alone, which are ``round_runs``."""
+
+    lacking: Mapping[str, Application]
+    profile_runs: int
+    profile_s: float
+    written: float
+    pairs: int
+    round_runs: int
+    round_s: float
+    assumed: Sequence[str]
+
+
+def _cost(store: Store, request: Request, site: ProfileSettings) -> _Cost:
+    """Estimate the cost of the missing profiles and of one round of all pairs."""
     from kongming.campaigns.campaign import seed_of
     from kongming.campaigns.cost import cost_of, solo_seconds, suite_seconds
     from kongming.campaigns.pair_sample import balanced_pairs
@@ -158,28 +173,41 @@ def _print_cost(store: Store, request: Request, site: ProfileSettings, repeats: 
     # A neighbour is warmed up for an iteration; the run starts at a random moment of the next one.
     each = sum(1.5 * solo[other] + solo[app] + around for app, other in pairs)
     each += sum(solo[app] + around for app in site.apps)
-    co_runs = repeats * (len(pairs) + len(site.apps))
+    return _Cost(
+        lacking, runs, seconds, written, len(pairs), len(pairs) + len(site.apps), each, assumed
+    )
+
+
+def _print_cost(store: Store, request: Request, site: ProfileSettings, repeats: int) -> int:
+    """Estimate the cost of the missing profiles and of all pairs."""
+    cost = _cost(store, request, site)
+    co_runs = repeats * cost.round_runs
     least = "" if request.precision is None else "at least "
     sentences = [
-        f"{len(pairs)} ordered pairs {least}{count(repeats, 'time')}, and a round of solo runs "
+        f"{cost.pairs} ordered pairs {least}{count(repeats, 'time')}, and a round of solo runs "
         "with each: "
-        f"{least}{co_runs} runs, about {repeats * each / 60:.0f} min."
+        f"{least}{co_runs} runs, about {repeats * cost.round_s / 60:.0f} min."
     ]
-    if lacking:
+    if cost.lacking:
         sentences.insert(
             0,
-            f"Profiles of {', '.join(sorted(lacking))}: {runs} runs at the most, "
-            f"about {seconds / 60:.0f} min, up to {written / 1e9:.0f} GB written.",
+            f"Profiles of {', '.join(sorted(cost.lacking))}: {cost.profile_runs} runs at the "
+            f"most, about {cost.profile_s / 60:.0f} min, up to {cost.written / 1e9:.0f} GB "
+            "written.",
         )
     document = {
         "kind": "pairs",
         "placement": request.placement,
-        "profile": {"apps": sorted(lacking), "runs": runs, "seconds": seconds},
-        "pairs": {"pairs": len(pairs), "runs": co_runs, "seconds": repeats * each},
-        "runs": runs + co_runs,
-        "seconds": seconds + repeats * each,
-        "written_bytes": round(written),
-        "assumed_seconds": assumed,
+        "profile": {
+            "apps": sorted(cost.lacking),
+            "runs": cost.profile_runs,
+            "seconds": cost.profile_s,
+        },
+        "pairs": {"pairs": cost.pairs, "runs": co_runs, "seconds": repeats * cost.round_s},
+        "runs": cost.profile_runs + co_runs,
+        "seconds": cost.profile_s + repeats * cost.round_s,
+        "written_bytes": round(cost.written),
+        "assumed_seconds": cost.assumed,
     }
     return print_cost(document, sentences, as_json=request.as_json)
 
@@ -194,7 +222,7 @@ def _measure(
         MeasurementError: the budget was spent before all applications were profiled, or too few
             of them work.
     """
-    from kongming.campaigns.interleaved import InterleavedCampaign
+    from kongming.campaigns.interleaved import InterleavedCampaign, runs_among
     from kongming.campaigns.pair_campaign import PairCampaign
     from kongming.campaigns.profile_campaign import ProfileCampaign
     from kongming.campaigns.stored_profiles import Place, profile_of, profiles_held
@@ -223,14 +251,20 @@ def _measure(
     dropped: Mapping[str, str] = {}
     campaign: PairCampaign | None = None
     if lacking:
-        n = len(profiling.apps)
-        pairs = n * (n - 1) if request.sample is None else request.sample
+        cost = _cost(store, request, profiling)
+        begun = ProfileCampaign.begin(replace(profiling, apps=lacking), store)
+        left = 1.0 - len(begun.done) / len(begun.plan.steps)
         both = InterleavedCampaign(
-            ProfileCampaign.begin(replace(profiling, apps=lacking), store),
+            begun,
             store,
             begin_pairs,
             sorted(profiling.apps),
-            request.least_repeats(REPEATS) * (pairs + n),
+            runs_among(
+                request.least_repeats(REPEATS) * cost.round_runs,
+                cost.round_s / cost.round_runs,
+                left * cost.profile_s,
+                request.budget,
+            ),
         )
         _drive(both, sorted(profiling.apps), request, stop_when)
         if not both.profiles.complete:
