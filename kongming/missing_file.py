@@ -29,9 +29,12 @@ def did_you_mean(path: Path) -> str | None:
     return f"Did you mean {' or '.join(near[:3])}?" if near else None
 
 
-def unreadable(path: Path, error: OSError, hint: str = "") -> InputError:
+def unreadable(
+    path: Path, error: OSError, hint: str = "", *, field: str | None = None
+) -> InputError:
     """Return what to raise where a file cannot be opened; ``hint``: the way out where it is missing
-    and none is like it."""
+    and none is like it; ``field``: the option that named it."""
     if isinstance(error, FileNotFoundError):
-        return InputError(f"There is no file {path}.", hint=did_you_mean(path) or hint or None)
-    return InputError(f"{path} cannot be read: {error.strerror}.")
+        found = did_you_mean(path) or hint or None
+        return InputError(f"There is no file {path}.", field=field, hint=found)
+    return InputError(f"{path} cannot be read: {error.strerror}.", field=field)

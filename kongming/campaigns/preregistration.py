@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from kongming.missing_file import unreadable
 from kongming.records import moments
 from kongming.records.errors import InputError
 
@@ -78,7 +79,7 @@ def registered(path: Path) -> dict[str, Any]:
     try:
         document = json.loads(path.read_text("utf-8"))
     except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}.", field=_OPTION) from error
+        raise unreadable(path, error, field=_OPTION) from error
     except ValueError as error:
         raise InputError(f"{path} is not JSON ({error}).", field=_OPTION) from error
     keys = {"schema", "written_at", "code", "models", "settings", "sha256"}

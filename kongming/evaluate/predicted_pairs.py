@@ -11,6 +11,7 @@ from operator import mul
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from kongming.missing_file import unreadable
 from kongming.records import control, moments
 from kongming.records.errors import InputError, KongmingError
 
@@ -268,9 +269,7 @@ def read_predictions(files: Iterable[Path]) -> list[dict[str, Any]]:
         try:
             entries = json.loads(file.read_text("utf-8"))
         except OSError as error:
-            raise InputError(
-                f"{file} cannot be read: {error.strerror}.", field="--predictions"
-            ) from error
+            raise unreadable(file, error, field="--predictions") from error
         except ValueError as error:
             raise InputError(f"{file} is not JSON ({error}).", field="--predictions") from error
         if not isinstance(entries, list):

@@ -18,6 +18,7 @@ from kongming.arrays import Floats
 from kongming.atomic_file import replacing
 from kongming.explore import DecisionTreeProfiler
 from kongming.explore.runs import VALUE
+from kongming.missing_file import did_you_mean
 from kongming.records.errors import InputError
 from kongming.sealed_document import DocumentKind
 
@@ -72,7 +73,9 @@ def read_model(path: Path) -> ExploreModel:
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        raise InputError(f"There is no model {path}.", hint=f"Fit it: {KIND.command}") from error
+        raise InputError(
+            f"There is no model {path}.", hint=did_you_mean(path) or f"Fit it: {KIND.command}"
+        ) from error
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}.") from error
     except (ValueError, RecursionError) as error:

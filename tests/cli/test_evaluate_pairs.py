@@ -303,7 +303,7 @@ def test_what_was_trained_next_to_a_program_is_not_scored_next_to_it(
         (("--precision", "3"), 3, ("no pairs",)),
         (("--precision", "none"), 2, ("--precision", "0.1% to 50%")),
         (("--precision", "3%", "--repeats", "4"), 2, ("--repeats is left out",)),
-        (("--preregister", "missing.json"), 2, ("--preregister", "cannot be read")),
+        (("--preregister", "missing.json"), 2, ("--preregister", "There is no file")),
     ],
 )
 def test_what_cannot_be_done_says_the_way_out(
@@ -350,7 +350,7 @@ def test_programs_that_have_changed_since_are_not_those_that_were_run(
             '[{"app": "a", "neighbour": "b", "model": "x", "slowdown": 1, "minutes": -1}]',
             ("minutes", "0 or more"),
         ),
-        (None, ("cannot be read",)),
+        (None, ("There is no file",)),
     ],
 )
 def test_wrong_predictions_are_explained(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from kongming.atomic_file import replacing
 from kongming.csv_rows import read_rows
+from kongming.missing_file import unreadable
 from kongming.records.errors import MALFORMED, InputError
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ FORMAT = "kongming-scale-design"
 VERSION = 1
 ASSUMED_S = 1000.0
 """Machine-seconds of the entire input if nothing is known about the job."""
+_DESIGN_IT = "Write one: kongming scale design --out FILE"
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -197,7 +199,7 @@ def read_design(file: Path) -> list[tuple[Configuration, int]]:
     try:
         document = json.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
-        raise InputError(f"{file} cannot be read: {error.strerror}.", field="--design") from error
+        raise unreadable(file, error, _DESIGN_IT, field="--design") from error
     except (ValueError, RecursionError) as error:
         raise InputError(f"{file} is not JSON.", field="--design") from error
     entries = document.get("experiments") if isinstance(document, dict) else None

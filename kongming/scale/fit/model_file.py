@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from kongming.atomic_file import replacing
+from kongming.missing_file import did_you_mean
 from kongming.records.errors import InputError
 from kongming.scale.fit.cliffs import Edge
 from kongming.scale.fit.context_file import context_document, read_context
@@ -63,7 +64,8 @@ def read_file(path: str | Path) -> ScaleFile:
         document = json.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise InputError(
-            f"There is no scale model {file}.", hint="Fit it: kongming scale fit RUNS.csv --save"
+            f"There is no scale model {file}.",
+            hint=did_you_mean(file) or "Fit it: kongming scale fit RUNS.csv --save",
         ) from error
     except OSError as error:
         raise InputError(f"{file} cannot be read: {error.strerror}.") from error

@@ -21,6 +21,7 @@ from typing import BinaryIO
 
 import msgspec
 
+from kongming.missing_file import did_you_mean
 from kongming.records.errors import InputError
 from kongming.spark.reading import events, findings
 from kongming.spark.reading.codecs import DamagedStreamError, decompressed
@@ -75,7 +76,10 @@ def read_applications(path: str | os.PathLike[str]) -> list[LoggedApplication]:
         parts = list(_parts(path))
     except FileNotFoundError as error:
         raise InputError(
-            "does not exist.", field="LOG", found=str(path), hint="Give an event log."
+            "does not exist.",
+            field="LOG",
+            found=str(path),
+            hint=did_you_mean(path) or "Give an event log.",
         ) from error
     except (OSError, zipfile.BadZipFile) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is a damaged zip"
