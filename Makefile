@@ -5,7 +5,7 @@
 # root.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup system wheel site proto lint type imports test thorough test-c sanitize bench demo cluster transcripts pictures observe check lock hashes fuzz clean
+.PHONY: help setup develop system wheel site proto lint type imports test thorough test-c sanitize bench demo cluster transcripts pictures observe check lock hashes fuzz clean
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-print-directory
 # Some containers set it; then each of the processes of a test run compiles every module anew.
@@ -14,9 +14,12 @@ unexport PYTHONDONTWRITEBYTECODE
 # The newest Python that is new enough; PYTHON=... on the command line wins.
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+# All but the one for Ray, which is large, and which only its tests need: `make develop` has it.
+EXTRAS := agent,dask,extender,otel,plots,predict,server,slurm,spark
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.set-up
+DEVELOP := $(VENV)/.group-dev
 # A cmake of the system comes first; the virtual environment gets its own where there is none.
 CMAKE = $(shell command -v cmake || echo $(CURDIR)/$(BIN)/cmake)
 CTEST = $(shell command -v ctest || echo $(CURDIR)/$(BIN)/ctest)
@@ -41,8 +44,10 @@ $(STAMP): pyproject.toml constraints.txt $(C_FILES)
 	@tools="scikit-build-core"; command -v cmake >/dev/null || tools="$$tools cmake"; \
 		command -v ninja >/dev/null || tools="$$tools ninja"; \
 		$(BIN)/python -m pip install --quiet -c constraints.txt $$tools
-	@$(BIN)/python -m pip install --quiet -c constraints.txt --no-build-isolation -e '.[all,dev]'
+	@$(BIN)/python -m pip install --quiet -c constraints.txt --no-build-isolation -e '.[$(EXTRAS)]'
 	@touch $@
+
+develop: setup $(DEVELOP) ## setup, and what tests, checks and benchmarks need besides
 
 system: ## install what tests need besides Python: Slurm, Lua, a browser, PostgreSQL, Java, Prometheus (as root), PySpark
 	@$(PYTHON) tests/system.py
@@ -58,12 +63,12 @@ site: $(VENV)/.group-site ## build the documentation into build/site; fails on a
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	@echo "build/site/index.html"
 
-proto: setup ## generate the messages and stubs of proto/ anew (a test proves them in sync)
+proto: develop ## generate the messages and stubs of proto/ anew (a test proves them in sync)
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m grpc_tools.protoc -I proto --python_out=. \
 		--grpc_python_out=. --mypy_out=quiet:. --mypy_grpc_out=quiet:. proto/kongming/rpc/v1/*.proto
 	$(BIN)/python proto/comments.py
 
-lint: setup build/c-debug/CMakeCache.txt ## ruff; clang-tidy for the C part where it is installed
+lint: develop build/c-debug/CMakeCache.txt ## ruff; clang-tidy for the C part where it is installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	@if command -v clang-tidy >/dev/null; then \
@@ -73,21 +78,21 @@ lint: setup build/c-debug/CMakeCache.txt ## ruff; clang-tidy for the C part wher
 			--extra-arg=-Wno-unknown-warning-option; \
 	else echo "clang-tidy is not installed: left out"; fi
 
-type: setup ## mypy, strict
+type: develop ## mypy, strict
 	$(BIN)/mypy
 
-imports: setup ## the layers of the design: who may import whom
+imports: develop ## the layers of the design: who may import whom
 	$(BIN)/lint-imports
 
 # Three processes, since many tests wait; those that compare speeds have the CPUs to themselves
 # (tests/turns.py). Which tests stay together, and in which order: tests/order.py.
 TOGETHER := -n 3
-test: setup ## the tests, but for the thorough ones
+test: develop ## the tests, but for the thorough ones
 	$(BIN)/pytest $(TOGETHER)
 
 # Commands and daemons are started cold as well: where they are forked, they cannot fail to import.
 COLD := cli cli_node predict scale simulate service_contract server/test_main.py agent/test_agent.py
-thorough: setup ## the tests that take long: more kinds and draws, a real Slurm, programs started cold
+thorough: develop ## the tests that take long: more kinds and draws, a real Slurm, programs started cold
 	$(BIN)/pytest $(TOGETHER) -m thorough
 	KONGMING_TEST_COLD=1 $(BIN)/pytest $(TOGETHER) $(addprefix tests/,$(COLD))
 
@@ -106,7 +111,7 @@ sanitize: setup ## run every kernel under the address and undefined-behaviour sa
 	@$(CMAKE) --build build/c-sanitize --parallel $(JOBS)
 	$(CTEST) --test-dir build/c-sanitize --output-on-failure --no-tests=error
 
-bench: setup ## the benchmarks of KONGMING itself, as JSON
+bench: develop ## the benchmarks of KONGMING itself, as JSON
 	$(BIN)/python benchmarks/parity/parity.py
 	$(BIN)/python benchmarks/overhead/overhead.py
 
@@ -116,25 +121,25 @@ demo: setup ## the main job on this machine: measure, profile, train, predict pa
 cluster: setup ## the service on this machine: a server and three agents, ranked, placed on, watched
 	$(BIN)/python examples/cluster.py
 
-transcripts: setup ## write the transcripts in README and docs from real runs (ONLY=NAME for one)
+transcripts: develop ## write the transcripts in README and docs from real runs (ONLY=NAME for one)
 	$(BIN)/python docs/transcripts.py $(ONLY)
 
-pictures: setup ## draw the pictures of README and docs from recordings (ONLY=NAME for one)
+pictures: develop ## draw the pictures of README and docs from recordings (ONLY=NAME for one)
 	$(BIN)/python docs/pictures.py $(ONLY)
 
 observe: setup ## record this machine for benchmarks/instances (10 minutes; goes on if interrupted)
 	$(BIN)/python -m benchmarks.instances.observe
 
 MINUTES ?= 10
-fuzz: setup ## try damaged files, messages and requests on all that reads them (MINUTES=10)
+fuzz: develop ## try damaged files, messages and requests on all that reads them (MINUTES=10)
 	$(BIN)/python -m tests.fuzz $(MINUTES)
 
 check: lint type imports test-c sanitize test thorough ## everything that a change must pass
 
 lock: setup ## write constraints.txt and requirements.lock anew, with the newest versions that fit
 	@rm -rf build/lock && $(BIN)/python -m venv --upgrade-deps build/lock
-	@build/lock/bin/pip install --quiet '.[all,dev]' scikit-build-core cmake ninja \
-		--group site --group packaging
+	@build/lock/bin/pip install --quiet '.[all]' scikit-build-core cmake ninja \
+		--group dev --group site --group packaging
 	@sed '/^[^#]/,$$d' constraints.txt > build/constraints.txt
 	@build/lock/bin/pip list --format=freeze \
 		| grep -viE '^(kongming|pip|setuptools|wheel)=' >> build/constraints.txt
