@@ -7,6 +7,7 @@ second cost what callers wait for. A refusal that waits costs nothing meanwhile 
 from __future__ import annotations
 
 import asyncio
+import random
 import time
 
 from kongming.records.errors import OverloadedError
@@ -15,7 +16,8 @@ from kongming_server.security.connections import Connections
 __all__ = ["FailedOftenError", "Refusals"]
 
 WAIT_S = 2.0
-"""Longer would keep an operator with a wrong token waiting for no good."""
+"""From half of it to one and a half times as long; more would keep an operator with a wrong token
+waiting for no good."""
 
 MOST = 512
 """Refusals that wait at the same time, in all; gRPC holds up to 64 KiB of a message for each."""
@@ -46,7 +48,8 @@ class Refusals:
         self._waiting += 1
         connections.end(peer)
         try:
-            await asyncio.sleep(self._wait_s)
+            # Those that came at once do not come back at once.
+            await asyncio.sleep(self._wait_s * random.uniform(0.5, 1.5))
         finally:
             self._waiting -= 1
             connections.begin(peer)

@@ -154,7 +154,8 @@ def test_who_fails_often_hears_of_it_late(monkeypatch: pytest.MonkeyPatch) -> No
         assert connections.to_end(joining="ipv4:192.0.2.1:9") == []
 
     asyncio.run(scenario())
-    assert waits == [2.0, 2.0]
+    assert len(waits) == 2
+    assert all(1.0 <= seconds <= 3.0 for seconds in waits)
 
 
 def test_a_stranger_waits_over_both_protocols() -> None:
@@ -176,9 +177,9 @@ def test_a_stranger_waits_over_both_protocols() -> None:
             before, begun = stand.sample(name, method=method), time.perf_counter()
             ask()
             took = time.perf_counter() - begun
-            assert took >= 0.3
+            assert took >= 0.15
             # What a caller was kept waiting is no work of the server's.
-            assert stand.sample(name, method=method) - before <= took - 0.29
+            assert stand.sample(name, method=method) - before <= took - 0.14
 
 
 @pytest.mark.parametrize("shown", ["", "Basic abc", "Bearer", "Bearer ", "kongming_1_2"])
