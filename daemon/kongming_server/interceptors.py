@@ -235,7 +235,6 @@ class _Method:
         async def answer(contents: Any, context: Context) -> Any:
             begun, peer = time.perf_counter(), context.peer()
             ticket: Ticket | None = None
-            code = "CANCELLED"
             try:
                 ticket = self._admit(context, peer, stream=requests)
                 request = (
@@ -245,14 +244,17 @@ class _Method:
                 )
                 self._begin(request, context, ticket.caller, peer)
                 answered = await behaviour(request, context)
-                code = "OK"
-                return answered
             except Exception as error:
-                begun += await self._guard.refusals.hold(error, self._connections, peer)
-                code = _code_of(error, context)
+                # Over for all that counts and measures calls, before a refusal that waits.
+                self._left(ticket, peer, begun, _code_of(error, context))
+                await self._guard.refusals.hold(error)
                 await _end(error, context)
-            finally:
-                self._left(ticket, peer, begun, code)
+            except BaseException:
+                self._left(ticket, peer, begun, "CANCELLED")
+                raise
+            else:
+                self._left(ticket, peer, begun, "OK")
+                return answered
 
         return answer
 
@@ -262,7 +264,6 @@ class _Method:
         async def answer(contents: Any, context: Context) -> AsyncIterator[Any]:
             begun, peer = time.perf_counter(), context.peer()
             ticket: Ticket | None = None
-            code = "CANCELLED"
             try:
                 ticket = self._admit(context, peer, stream=True)
                 request = (
@@ -279,13 +280,16 @@ class _Method:
                         yield one
                 else:
                     await answers
-                code = "OK"
             except Exception as error:
-                begun += await self._guard.refusals.hold(error, self._connections, peer)
-                code = _code_of(error, context)
+                # Over for all that counts and measures calls, before a refusal that waits.
+                self._left(ticket, peer, begun, _code_of(error, context))
+                await self._guard.refusals.hold(error)
                 await _end(error, context)
-            finally:
-                self._left(ticket, peer, begun, code)
+            except BaseException:
+                self._left(ticket, peer, begun, "CANCELLED")
+                raise
+            else:
+                self._left(ticket, peer, begun, "OK")
 
         return answer
 

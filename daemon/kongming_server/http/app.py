@@ -195,9 +195,17 @@ def _gate(guard: Guard, connections: Connections) -> Any:
         resource = request.match_info.route.resource
         path = None if resource is None else f"{request.method} {resource.canonical}"
         ticket: Ticket | None = None
-        code = "CANCELLED"
         peer = _peer(request)
         connections.begin(peer)
+
+        def left(code: str) -> None:
+            connections.end(peer)
+            if ticket is not None:
+                guard.leave(ticket)
+            label = path or "other"
+            guard.metrics.rpc_seconds.labels(label).observe(time.perf_counter() - begun)
+            guard.metrics.rpcs.labels(label, code).inc()
+
         try:
             if guard.open and not guard.security.insecure:
                 refuse_foreign_host(request.host)
@@ -212,17 +220,16 @@ def _gate(guard: Guard, connections: Connections) -> Any:
                 connections.trust(peer)
             current_call.set(Call(method, request_id_of(""), ticket.caller))
             answered = await handler(request)
-            code = "OK" if answered.status < 400 else "UNAVAILABLE"
         except Exception as error:
-            begun += await guard.refusals.hold(error, connections, peer)
             answered, code = error_answer(error)
-        finally:
-            connections.end(peer)
-            if ticket is not None:
-                guard.leave(ticket)
-            label = path or "other"
-            guard.metrics.rpc_seconds.labels(label).observe(time.perf_counter() - begun)
-            guard.metrics.rpcs.labels(label, code).inc()
+            # Over for all that counts and measures calls, before a refusal that waits.
+            left(code)
+            await guard.refusals.hold(error)
+        except BaseException:
+            left("CANCELLED")
+            raise
+        else:
+            left("OK" if answered.status < 400 else "UNAVAILABLE")
         answered.headers.update(_HEADERS)
         return answered
 

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-import time
 
 from kongming.records.errors import OverloadedError
-from kongming_server.security.connections import Connections
 
 __all__ = ["FailedOftenError", "Refusals"]
 
@@ -35,22 +33,16 @@ class Refusals:
         self._most = most
         self._waiting = 0
 
-    async def hold(self, error: Exception, connections: Connections, peer: str) -> float:
+    async def hold(self, error: Exception) -> None:
         """Wait, where ``error`` refuses somebody who failed often and there is room for one more;
-        return at once elsewhere. Returns the seconds that it took, which are no work of the server.
-
-        The peer's connection, which must have begun a call, counts as idle meanwhile: it may be
-        ended for one that is of use.
+        return at once elsewhere. The call is to be over for all that counts and measures calls, so
+        that its connection may be ended meanwhile and the waiting is no work of the server's.
         """
         if not isinstance(error, FailedOftenError) or self._waiting >= self._most:
-            return 0.0
-        begun = time.perf_counter()
+            return
         self._waiting += 1
-        connections.end(peer)
         try:
             # Those that came at once do not come back at once.
             await asyncio.sleep(self._wait_s * random.uniform(0.5, 1.5))
         finally:
             self._waiting -= 1
-            connections.begin(peer)
-        return time.perf_counter() - begun

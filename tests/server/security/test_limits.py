@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 from kongming_server import interceptors
 from kongming_server.metrics import Metrics
 from kongming_server.security import Guard, TokenBook
-from kongming_server.security.connections import Connections
 from kongming_server.security.rates import Rates
 from kongming_server.security.refusals import FailedOftenError, Refusals
 from kongming_server.settings import Limits, Security
@@ -137,24 +136,20 @@ def test_who_fails_often_hears_of_it_late(monkeypatch: pytest.MonkeyPatch) -> No
 
     async def scenario() -> None:
         monkeypatch.setattr("kongming_server.security.refusals.asyncio.sleep", sleep)
-        refusals, connections = Refusals(2.0, most=2), Connections(per_address=2)
-        peers = [f"ipv4:192.0.2.1:{n}" for n in range(3)]
-        for peer in peers:
-            connections.begin(peer)
-        failed = FailedOftenError("often")
-        assert await refusals.hold(AccessError("once"), connections, peers[0]) == 0.0
-        waiting = [asyncio.create_task(refusals.hold(failed, connections, p)) for p in peers[:2]]
+        refusals, failed = Refusals(2.0, most=2), FailedOftenError("often")
+        await refusals.hold(AccessError("once"))
+        assert not waits
+        waiting = [asyncio.create_task(refusals.hold(failed)) for _ in range(2)]
         while len(waits) < 2:
             await asyncio.wait(waiting, timeout=0.01)
-        # A third has no room to wait, and the connections of those who wait may be ended.
-        assert await refusals.hold(failed, connections, peers[2]) == 0.0
-        assert connections.to_end(joining="ipv4:192.0.2.1:9") == peers[:2]
+        await refusals.hold(failed)  # A third has no room to wait.
+        assert len(waits) == 2
         go_on.set()
-        assert all(seconds >= 0.0 for seconds in await asyncio.gather(*waiting))
-        assert connections.to_end(joining="ipv4:192.0.2.1:9") == []
+        await asyncio.gather(*waiting)
+        await refusals.hold(failed)
 
     asyncio.run(scenario())
-    assert len(waits) == 2
+    assert len(waits) == 3
     assert all(1.0 <= seconds <= 3.0 for seconds in waits)
 
 
@@ -162,9 +157,9 @@ def test_a_stranger_waits_over_both_protocols() -> None:
     with Stand(Security(authenticate="always"), clock=Clock()) as stand, stand.channel() as channel:
         stand.guard.refusals = Refusals(0.3)
 
-        def by_grpc() -> None:
+        def by_grpc(timeout: float = 10.0) -> None:
             with pytest.raises(grpc.RpcError):
-                call(channel, PREDICT)
+                call(channel, PREDICT, timeout=timeout)
 
         def by_http() -> None:
             with pytest.raises(urllib.error.HTTPError):
@@ -180,6 +175,14 @@ def test_a_stranger_waits_over_both_protocols() -> None:
             assert took >= 0.15
             # What a caller was kept waiting is no work of the server's.
             assert stand.sample(name, method=method) - before <= took - 0.14
+
+        # Nor is it where the caller does not wait for the answer, or may be cut off meanwhile.
+        stand.guard.refusals = Refusals(20.0)
+        code = {"method": PREDICT, "code": "RESOURCE_EXHAUSTED"}
+        before = stand.sample("kongming_server_rpc_total", **code)
+        by_grpc(timeout=0.5)
+        assert stand.sample("kongming_server_rpc_total", **code) == before + 1
+        assert not stand.sample("kongming_server_rpc_total", method=PREDICT, code="CANCELLED")
 
 
 @pytest.mark.parametrize("shown", ["", "Basic abc", "Bearer", "Bearer ", "kongming_1_2"])
