@@ -140,7 +140,6 @@ class _Cost:
     """What is to be measured, and about how long it takes. ``round_s``: one run of each pair and
     one of each application alone, which are ``round_runs``."""
 
-    lacking: Mapping[str, Application]
     profile_runs: int
     profile_s: float
     written: float
@@ -150,16 +149,22 @@ class _Cost:
     assumed: Sequence[str]
 
 
-def _cost(store: Store, request: Request, site: ProfileSettings) -> _Cost:
-    """Estimate the cost of the missing profiles and of one round of all pairs."""
+def _profiles(store: Store, site: ProfileSettings) -> dict[str, Profile]:
+    """Return the complete profiles that the store holds."""
+    from kongming.campaigns.stored_profiles import Place, profiles_held
+
+    place = Place(site.node.id, site.placement, site.suite.version)
+    return profiles_held(store, site.document()["apps"], site.plan_name, place, site.inducers)
+
+
+def _cost(
+    store: Store, request: Request, site: ProfileSettings, lacking: Mapping[str, Application]
+) -> _Cost:
+    """Estimate the cost of the profiles that are lacking and of one round of all pairs."""
     from kongming.campaigns.campaign import seed_of
     from kongming.campaigns.cost import cost_of, solo_seconds, suite_seconds
     from kongming.campaigns.pair_sample import balanced_pairs
-    from kongming.campaigns.stored_profiles import Place, profiles_held
 
-    place = Place(site.node.id, request.placement, site.suite.version)
-    held = profiles_held(store, site.document()["apps"], request.plan, place, site.inducers)
-    lacking = {name: app for name, app in site.apps.items() if name not in held}
     runs, seconds, written = 0, 0.0, 0.0
     if lacking:
         missing = replace(site, apps=lacking)
@@ -173,14 +178,13 @@ def _cost(store: Store, request: Request, site: ProfileSettings) -> _Cost:
     # A neighbour is warmed up for an iteration; the run starts at a random moment of the next one.
     each = sum(1.5 * solo[other] + solo[app] + around for app, other in pairs)
     each += sum(solo[app] + around for app in site.apps)
-    return _Cost(
-        lacking, runs, seconds, written, len(pairs), len(pairs) + len(site.apps), each, assumed
-    )
+    return _Cost(runs, seconds, written, len(pairs), len(pairs) + len(site.apps), each, assumed)
 
 
 def _print_cost(store: Store, request: Request, site: ProfileSettings, repeats: int) -> int:
     """Estimate the cost of the missing profiles and of all pairs."""
-    cost = _cost(store, request, site)
+    lacking = sorted(site.apps.keys() - _profiles(store, site).keys())
+    cost = _cost(store, request, site, {name: site.apps[name] for name in lacking})
     co_runs = repeats * cost.round_runs
     least = "" if request.precision is None else "at least "
     sentences = [
@@ -188,10 +192,10 @@ def _print_cost(store: Store, request: Request, site: ProfileSettings, repeats: 
         "with each: "
         f"{least}{co_runs} runs, about {repeats * cost.round_s / 60:.0f} min."
     ]
-    if cost.lacking:
+    if lacking:
         sentences.insert(
             0,
-            f"Profiles of {', '.join(sorted(cost.lacking))}: {cost.profile_runs} runs at the "
+            f"Profiles of {', '.join(lacking)}: {cost.profile_runs} runs at the "
             f"most, about {cost.profile_s / 60:.0f} min, up to {cost.written / 1e9:.0f} GB "
             "written.",
         )
@@ -199,7 +203,7 @@ def _print_cost(store: Store, request: Request, site: ProfileSettings, repeats: 
         "kind": "pairs",
         "placement": request.placement,
         "profile": {
-            "apps": sorted(cost.lacking),
+            "apps": lacking,
             "runs": cost.profile_runs,
             "seconds": cost.profile_s,
         },
@@ -225,7 +229,7 @@ def _measure(
     from kongming.campaigns.interleaved import InterleavedCampaign, runs_among
     from kongming.campaigns.pair_campaign import PairCampaign
     from kongming.campaigns.profile_campaign import ProfileCampaign
-    from kongming.campaigns.stored_profiles import Place, profile_of, profiles_held
+    from kongming.campaigns.stored_profiles import profile_of
     from kongming.cli.profile.campaign_view import CampaignView
     from kongming.cli.profile.profiling import drive_shown
     from kongming.records.errors import MeasurementError
@@ -244,14 +248,12 @@ def _measure(
             again=request.again,
         )
 
-    identities = profiling.document()["apps"]
-    place = Place(profiling.node.id, profiling.placement, profiling.suite.version)
-    profiles = profiles_held(store, identities, profiling.plan_name, place, profiling.inducers)
+    profiles = _profiles(store, profiling)
     lacking = {name: app for name, app in profiling.apps.items() if name not in profiles}
     dropped: Mapping[str, str] = {}
     campaign: PairCampaign | None = None
     if lacking:
-        cost = _cost(store, request, profiling)
+        cost = _cost(store, request, profiling, lacking)
         begun = ProfileCampaign.begin(replace(profiling, apps=lacking), store)
         left = 1.0 - len(begun.done) / len(begun.plan.steps)
         both = InterleavedCampaign(
