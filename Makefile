@@ -19,7 +19,6 @@ EXTRAS := agent,dask,extender,otel,plots,predict,server,slurm,spark
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.set-up
-DEVELOP := $(VENV)/.group-dev
 # A cmake of the system comes first; the virtual environment gets its own where there is none.
 CMAKE = $(shell command -v cmake || echo $(CURDIR)/$(BIN)/cmake)
 CTEST = $(shell command -v ctest || echo $(CURDIR)/$(BIN)/ctest)
@@ -47,7 +46,7 @@ $(STAMP): pyproject.toml constraints.txt $(C_FILES)
 	@$(BIN)/python -m pip install --quiet -c constraints.txt --no-build-isolation -e '.[$(EXTRAS)]'
 	@touch $@
 
-develop: setup $(DEVELOP) ## setup, and what tests, checks and benchmarks need besides
+develop: $(VENV)/.group-dev ## setup, and what tests, checks and benchmarks need besides
 
 system: ## install what tests need besides Python: Slurm, Lua, a browser, PostgreSQL, Java, Prometheus (as root), PySpark
 	@$(PYTHON) tests/system.py
