@@ -247,7 +247,7 @@ class _Method:
             except Exception as error:
                 # Over for all that counts and measures calls, before a refusal that waits.
                 self._left(ticket, peer, begun, _code_of(error, context))
-                await self._guard.refusals.hold(error)
+                await self._guard.refusals.hold(error, peer)
                 await _end(error, context)
             except BaseException:
                 self._left(ticket, peer, begun, "CANCELLED")
@@ -283,7 +283,7 @@ class _Method:
             except Exception as error:
                 # Over for all that counts and measures calls, before a refusal that waits.
                 self._left(ticket, peer, begun, _code_of(error, context))
-                await self._guard.refusals.hold(error)
+                await self._guard.refusals.hold(error, peer)
                 await _end(error, context)
             except BaseException:
                 self._left(ticket, peer, begun, "CANCELLED")

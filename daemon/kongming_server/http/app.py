@@ -224,7 +224,9 @@ def _gate(guard: Guard, connections: Connections) -> Any:
             answered, code = error_answer(error)
             # Over for all that counts and measures calls, before a refusal that waits.
             left(code)
-            await guard.refusals.hold(error)
+            # What still arrives of a body is kept meanwhile.
+            if not request.can_read_body:
+                await guard.refusals.hold(error, peer)
         except BaseException:
             left("CANCELLED")
             raise

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import Counter
 
 from kongming.records.errors import OverloadedError
 
@@ -20,6 +21,10 @@ waiting for no good."""
 MOST = 512
 """Refusals that wait at the same time, in all; gRPC holds up to 64 KiB of a message for each."""
 
+MOST_OF_ONE = 25
+"""On one connection: each keeps one of its streams (``limits.streams_per_connection``, 100), which
+callers behind the same proxy share."""
+
 
 class FailedOftenError(OverloadedError):
     """Too many calls from this address failed to say who they are."""
@@ -31,18 +36,23 @@ class Refusals:
     def __init__(self, wait_s: float = WAIT_S, most: int = MOST) -> None:
         self._wait_s = wait_s
         self._most = most
-        self._waiting = 0
+        self._waiting: Counter[str] = Counter()
 
-    async def hold(self, error: Exception) -> None:
-        """Wait, where ``error`` refuses somebody who failed often and there is room for one more;
-        return at once elsewhere. The call is to be over for all that counts and measures calls, so
-        that its connection may be ended meanwhile and the waiting is no work of the server's.
+    async def hold(self, error: Exception, peer: str) -> None:
+        """Wait, where ``error`` refuses somebody who failed often and there is room for one more,
+        in all and on the peer's connection; return at once elsewhere. The call is to be over for
+        all that counts and measures calls, so that its connection may be ended meanwhile and the
+        waiting is no work of the server's.
         """
-        if not isinstance(error, FailedOftenError) or self._waiting >= self._most:
+        if not isinstance(error, FailedOftenError):
             return
-        self._waiting += 1
+        if self._waiting.total() >= self._most or self._waiting[peer] >= MOST_OF_ONE:
+            return
+        self._waiting[peer] += 1
         try:
             # Those that came at once do not come back at once.
             await asyncio.sleep(self._wait_s * random.uniform(0.5, 1.5))
         finally:
-            self._waiting -= 1
+            self._waiting[peer] -= 1
+            if not self._waiting[peer]:
+                del self._waiting[peer]

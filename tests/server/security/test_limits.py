@@ -19,7 +19,7 @@ from kongming_server import interceptors
 from kongming_server.metrics import Metrics
 from kongming_server.security import Guard, TokenBook
 from kongming_server.security.rates import Rates
-from kongming_server.security.refusals import FailedOftenError, Refusals
+from kongming_server.security.refusals import MOST_OF_ONE, FailedOftenError, Refusals
 from kongming_server.settings import Limits, Security
 
 from kongming.records.errors import AccessError, InputError, OverloadedError
@@ -137,16 +137,18 @@ def test_who_fails_often_hears_of_it_late(monkeypatch: pytest.MonkeyPatch) -> No
     async def scenario() -> None:
         monkeypatch.setattr("kongming_server.security.refusals.asyncio.sleep", sleep)
         refusals, failed = Refusals(2.0, most=2), FailedOftenError("often")
-        await refusals.hold(AccessError("once"))
+        await refusals.hold(AccessError("once"), "ipv4:192.0.2.1:1")
         assert not waits
-        waiting = [asyncio.create_task(refusals.hold(failed)) for _ in range(2)]
+        waiting = [
+            asyncio.create_task(refusals.hold(failed, f"ipv4:192.0.2.1:{n}")) for n in range(2)
+        ]
         while len(waits) < 2:
             await asyncio.wait(waiting, timeout=0.01)
-        await refusals.hold(failed)  # A third has no room to wait.
+        await refusals.hold(failed, "ipv4:192.0.2.1:3")  # A third has no room to wait.
         assert len(waits) == 2
         go_on.set()
         await asyncio.gather(*waiting)
-        await refusals.hold(failed)
+        await refusals.hold(failed, "ipv4:192.0.2.1:3")
 
     asyncio.run(scenario())
     assert len(waits) == 3
@@ -175,6 +177,14 @@ def test_a_stranger_waits_over_both_protocols() -> None:
             assert took >= 0.15
             # What a caller was kept waiting is no work of the server's.
             assert stand.sample(name, method=method) - before <= took - 0.14
+
+        # One who asks on and on leaves streams of their connection to others that share it.
+        stand.guard.refusals = Refusals(20.0)
+        ask = channel.unary_unary(PREDICT)
+        held = [ask.future(b"", timeout=60.0) for _ in range(100)]
+        eventually(lambda: sum(one.done() for one in held) == 100 - MOST_OF_ONE)
+        for one in held:
+            one.cancel()
 
         # Nor is it where the caller does not wait for the answer, or may be cut off meanwhile.
         stand.guard.refusals = Refusals(20.0)
