@@ -36,11 +36,12 @@ def runs_among(wanted: int, run_s: float, profiles_s: float, budget_s: float | N
     many as fit into a budget beside all profiles, without which nothing can be scored. Pure."""
     if budget_s is None:
         return wanted
-    return min(wanted, max(0, int((_SURE * budget_s - profiles_s) / run_s)))
+    return int(min(wanted, max(0.0, (_SURE * budget_s - profiles_s) / run_s)))
 
 
 _SURE = 0.9
-"""Share of a budget that is planned: programs under load take longer than was estimated."""
+"""Share of a budget that is planned: programs under load take longer than was estimated. Where they
+take far longer, as those that never ran here may, the profiles end in the next session."""
 
 
 def interleave(

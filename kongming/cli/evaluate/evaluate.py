@@ -186,7 +186,7 @@ class Request:
     "--budget",
     type=DURATION,
     metavar="TIME",
-    help="Stop after this; resumable. With --pairs, within it profiles come first.",
+    help="Stop after this; resumable. With --pairs, profiles are planned to end within it.",
 )
 @click.option(
     "--scored",
