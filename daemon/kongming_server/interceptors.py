@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import grpc
 from google.protobuf.message import DecodeError
 
-from kongming.records.errors import AccessError, InputError, KongmingError, StoreError
+from kongming.records.errors import InputError, KongmingError, StoreError
 from kongming.rpc.errors import to_status
 from kongming.rpc.v1 import predictor_pb2
 from kongming_server.deadlines import Deadlines
@@ -390,11 +390,10 @@ BODY_TIMEOUT_S = 10.0
 
 def _authorization(context: Context) -> str | None:
     shown = [v for k, v in context.invocation_metadata() or () if k == "authorization"]
-    if len(shown) > 1:
-        raise AccessError("There is more than one authorization.", reason="unauthenticated")
     if not shown:
         return None
-    return shown[0] if isinstance(shown[0], str) else ""
+    # More than one is none (RFC 9110, 5.2: they are one list), which the guard is to count.
+    return ", ".join(v if isinstance(v, str) else "" for v in shown)
 
 
 def _code_of(error: Exception, context: Context) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import http.client
 import threading
 import time
 import urllib.error
@@ -193,6 +194,28 @@ def test_a_stranger_waits_over_both_protocols() -> None:
         by_grpc(timeout=0.5)
         assert stand.sample("kongming_server_rpc_total", **code) == before + 1
         assert not stand.sample("kongming_server_rpc_total", method=PREDICT, code="CANCELLED")
+
+
+def test_two_authorizations_are_a_failure_that_counts() -> None:
+    with Stand(Security(authenticate="always"), clock=Clock()) as stand, stand.channel() as channel:
+        stand.guard.refusals = Refusals(0.0)
+        ask = channel.unary_unary(PREDICT)
+        codes = []
+        for _ in range(50):
+            with pytest.raises(grpc.RpcError) as refused:
+                ask(b"", timeout=10, metadata=[("authorization", "Bearer a")] * 2)
+            codes.append(refused.value.code())
+        assert codes == [grpc.StatusCode.UNAUTHENTICATED] * 50
+        statuses = []
+        for _ in range(60):
+            connection = http.client.HTTPConnection(stand.http, timeout=10)
+            connection.putrequest("GET", "/watcher")
+            for text in ("Bearer a", "Bearer b"):
+                connection.putheader("Authorization", text)
+            connection.endheaders()
+            statuses.append(connection.getresponse().status)
+            connection.close()
+        assert statuses == [401] * 50 + [429] * 10
 
 
 @pytest.mark.parametrize("shown", ["", "Basic abc", "Bearer", "Bearer ", "kongming_1_2"])
