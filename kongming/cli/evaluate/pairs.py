@@ -238,13 +238,17 @@ def _measure(
 
     def begin_pairs(names: Sequence[str]) -> PairCampaign:
         apps = {name: profiling.apps[name] for name in sorted(names)}
+        sample = request.sample
+        if sample is not None and len(apps) < len(profiling.apps):
+            # Those that are left where some were dropped may not have so many pairs.
+            sample = min(sample, len(apps) * (len(apps) - 1))
         return PairCampaign.begin(
             store,
             profiling,
             apps,
             repeats=request.most_repeats(REPEATS),
             precision=request.precision,
-            sample=request.sample,
+            sample=sample,
             again=request.again,
         )
 
