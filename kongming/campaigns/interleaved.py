@@ -102,11 +102,15 @@ class InterleavedCampaign:
         first = sum(block[0].kind == "solo" and block[0].repeat == 0 for block in blocks)
         # One turn more each: a source ends in the turn after its last ``Between``.
         order = turns(first + 1, len(blocks) + 1, self.tasks, self.profiles.plan.seed)
-        events = interleave((self.profiles.events(stop_when), self._pairs(stop_when)), order)
+        events = interleave((self._profiles(stop_when), self._pairs(stop_when)), order)
         drive(events, self.store, self.profiles.seeing(observe))
-        self.profiles.finish()
         if self.pairs is not None:
             self.pairs.finish()
+
+    def _profiles(self, stop_when: Callable[[], bool]) -> Generator[Event, None, None]:
+        yield from self.profiles.events(stop_when)
+        # At once: pairs that are cut off later do not take what is complete along.
+        self.profiles.finish()
 
     def _pairs(self, stop_when: Callable[[], bool]) -> Generator[Event, None, None]:
         working = [name for name in self.names if name not in self.profiles.dropped]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
+from types import SimpleNamespace
+from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kongming.campaigns.interleaved import interleave, runs_among, turns
+from kongming.campaigns.interleaved import InterleavedCampaign, interleave, runs_among, turns
 from kongming.profiling.events import Between, Doing, Event
 
 
@@ -56,3 +59,31 @@ def test_closing_closes_both() -> None:
     next(events)
     events.close()
     assert sorted(closed) == ["a", "b"]
+
+
+def test_complete_profiles_are_finished_where_the_pairs_are_cut_off() -> None:
+    finished: list[str] = []
+
+    def measured(_: Callable[[], bool]) -> Generator[Event, None, None]:
+        yield from source("profiles", 2, [])
+
+    def cut_off(_: Callable[[], bool]) -> Generator[Event, None, None]:
+        yield from source("pairs", 5, [])
+        raise KeyboardInterrupt
+
+    blocks = [[SimpleNamespace(kind="solo", repeat=0)]] * 2
+    profiles: Any = SimpleNamespace(
+        plan=SimpleNamespace(blocks=lambda: blocks, seed=1),
+        dropped={},
+        events=measured,
+        finish=lambda: finished.append("profiles"),
+        seeing=lambda observe: observe,
+    )
+    pairs: Any = SimpleNamespace(
+        finished=False, events=cut_off, finish=lambda: finished.append("pairs")
+    )
+    store: Any = None
+    campaign = InterleavedCampaign(profiles, store, lambda _: pairs, ["one", "two"], 5)
+    with pytest.raises(KeyboardInterrupt):
+        campaign.drive(lambda: False, lambda _: None)
+    assert finished == ["profiles"]
