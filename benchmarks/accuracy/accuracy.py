@@ -40,6 +40,9 @@ SUMMARY = (
     "elapsed_s",
     "scored",
     "complete",
+    "sample",
+    "preregistered",
+    "dropped",
     "excess",
     "noise",
     "geomean_pct",
@@ -76,6 +79,10 @@ def main() -> int:
             command += ["--repeats", str(options.repeats)]
         else:
             command += ["--precision", options.precision]
+        if options.sample is not None:
+            command += ["--sample", str(options.sample)]
+        if options.preregister is not None:
+            command += ["--preregister", str(options.preregister)]
         command += [part for app in options.app for part in ("--app", app)]
         scoring = [*command, "--score-only"]
         if options.nodes:
@@ -122,6 +129,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--placement", default="cross-core")
     parser.add_argument("--repeats", type=int, default=4)
     parser.add_argument("--precision", metavar="PERCENT", help="of a pair, instead of --repeats")
+    parser.add_argument("--sample", type=int, metavar="N", help="so many of the ordered pairs")
+    parser.add_argument("--preregister", type=Path, metavar="FILE", help="see kongming evaluate")
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("--store", metavar="URL", help="measure, and keep it here")
     where.add_argument("--recorded", type=Path, metavar="FILE.db.xz", help="score this instead")
