@@ -29,7 +29,8 @@ def command(store_url: str | None, as_json: bool) -> None:
     with Store.open(store_url, create=False) as store:
         entries = store.applications()
         groups: dict[tuple[str, str], dict[tuple[str, str], list[Run]]] = {}
-        for run in store.runs(fingerprints=False):
+        # With fingerprints: what somebody else slowed is seen in them alone.
+        for run in store.runs():
             places = groups.setdefault((run.app, run.identity), {})
             places.setdefault((run.node_id, run.placement), []).append(run)
         signed = {(s.app, s.identity, s.node_id, s.placement) for s in store.signatures()}
