@@ -245,10 +245,7 @@ class _Method:
                 self._begin(request, context, ticket.caller, peer)
                 answered = await behaviour(request, context)
             except Exception as error:
-                # Over for all that counts and measures calls, before a refusal that waits.
-                self._left(ticket, peer, begun, _code_of(error, context))
-                await self._guard.refusals.hold(error, peer)
-                await _end(error, context)
+                await self._refuse(error, ticket, context, peer, begun)
             except BaseException:
                 self._left(ticket, peer, begun, "CANCELLED")
                 raise
@@ -281,10 +278,7 @@ class _Method:
                 else:
                     await answers
             except Exception as error:
-                # Over for all that counts and measures calls, before a refusal that waits.
-                self._left(ticket, peer, begun, _code_of(error, context))
-                await self._guard.refusals.hold(error, peer)
-                await _end(error, context)
+                await self._refuse(error, ticket, context, peer, begun)
             except BaseException:
                 self._left(ticket, peer, begun, "CANCELLED")
                 raise
@@ -368,6 +362,14 @@ class _Method:
             check_batch(request, self._guard.limits)
         current_call.set(Call(self._method, request_id, caller, peer))
 
+    async def _refuse(
+        self, error: Exception, ticket: Ticket | None, context: Context, peer: str, begun: float
+    ) -> NoReturn:
+        # Over for all that counts and measures calls, before a refusal that waits.
+        self._left(ticket, peer, begun, _code_of(error, context))
+        await self._guard.refusals.hold(error, peer)
+        await _end(error, context)
+
     def _left(self, ticket: Ticket | None, peer: str, begun: float, code: str) -> None:
         # Not the call's context: once a call has ended gRPC answers it with a crash.
         self._connections.end(peer)
@@ -392,8 +394,8 @@ def _authorization(context: Context) -> str | None:
     shown = [v for k, v in context.invocation_metadata() or () if k == "authorization"]
     if not shown:
         return None
-    # More than one is none (RFC 9110, 5.2: they are one list), which the guard is to count.
-    return ", ".join(v if isinstance(v, str) else "" for v in shown)
+    # Two are none (RFC 9110, 5.2: they are one list), which the guard is to count.
+    return ", ".join(v if isinstance(v, str) else "" for v in shown[:2])
 
 
 def _code_of(error: Exception, context: Context) -> str:
