@@ -98,6 +98,8 @@ class InterleavedCampaign:
 
     def drive(self, stop_when: Callable[[], bool], observe: Callable[[Event], object]) -> None:
         """Run the remaining steps of both, until ``stop_when``."""
+        # They may have been cut off after the last of them, and their turns come late.
+        self.profiles.finish()
         blocks = list(self.profiles.plan.blocks())
         first = sum(block[0].kind == "solo" and block[0].repeat == 0 for block in blocks)
         # One turn more each: a source ends in the turn after its last ``Between``.
