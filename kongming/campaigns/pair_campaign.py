@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Collection, Generator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kongming.campaigns.campaign import drive
 from kongming.campaigns.evaluation import campaign_for, settings_of
-from kongming.campaigns.pair_sample import balanced_pairs
+from kongming.campaigns.pair_sample import pairs_of
 from kongming.profiling.plans.precision import Progress
 
 if TYPE_CHECKING:
@@ -42,16 +42,19 @@ class PairCampaign:
         again: bool,
         precision: float | None = None,
         sample: int | None = None,
+        drawn_from: Collection[str] = (),
     ) -> PairCampaign:
         """Return the newest campaign of these pairs; a new one if there is none, or if all are
         finished and ``again`` is true. ``precision``: the standard error of a pair's log mean at
         which it is not repeated further; ``repeats`` are then the most. ``sample``: so many pairs
-        instead of all."""
+        instead of all, drawn from ``drawn_from`` where some of these are dropped."""
         document = settings_of(KIND, repeats, settings, apps)
         if precision is not None:
             document["precision"] = precision
         if sample is not None:
             document["sample"] = sample
+            if drawn_from and set(drawn_from) != apps.keys():
+                document["drawn_from"] = sorted(drawn_from)
         stored = campaign_for(store, document, seed=settings.asked_seed, again=again)
         return cls(settings, apps, store, stored)
 
@@ -65,8 +68,7 @@ class PairCampaign:
 
     @property
     def pairs(self) -> list[tuple[str, str]]:
-        document = self.stored.document
-        return balanced_pairs(list(self.apps), document.get("sample"), int(document["seed"]))
+        return pairs_of(self.stored.document)
 
     @property
     def steps(self) -> frozenset[int]:

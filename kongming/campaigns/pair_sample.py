@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import permutations
+from typing import Any
 
 from kongming.records.errors import InputError
+
+
+def pairs_of(document: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the ordered pairs of a campaign, by its document: those that were drawn, without those
+    of applications that were dropped since (``drawn_from`` has these, too)."""
+    apps = document["apps"]
+    drawn = balanced_pairs(
+        document.get("drawn_from", list(apps)), document.get("sample"), int(document["seed"])
+    )
+    return [pair for pair in drawn if apps.keys() >= set(pair)]
 
 
 def balanced_pairs(apps: Sequence[str], count: int | None, seed: int) -> list[tuple[str, str]]:

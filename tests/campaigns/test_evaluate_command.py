@@ -133,12 +133,15 @@ def test_a_sample_of_the_pairs_is_all_that_is_measured_and_scored(
     refused = kongming(*evaluate[:-1], "7")
     assert refused.returncode == 2
     assert "3 (one for each application) to 6" in refused.stderr
-    # One that does not work takes its pairs along, also where nearly all were asked for.
+    # One that does not work takes its pairs along; scored are those of the others.
     with (tmp_path / "apps.toml").open("a") as file:
         file.write('[apps.bad]\ncommand = "echo a sad end; exit 3"\n')
-    nearly_all = asked(*evaluate[:-1], "11", status=1)
-    assert "a sad end" in nearly_all["dropped"]["bad"]
-    assert len(nearly_all["pairs"]) == 6
+    every = (*evaluate[:-1], "12")
+    document = asked(*every, status=1)
+    assert "a sad end" in document["dropped"]["bad"]
+    assert len(document["pairs"]) == 6
+    apps = ("--app", "count", "--app", "rate", "--app", "nap")
+    assert asked(*every, *apps, "--score-only")["campaign"] == document["campaign"]
 
 
 def test_nodes_are_environments_of_this_machine(asked: Json) -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kongming.campaigns.pair_sample import balanced_pairs
+from kongming.campaigns.pair_sample import balanced_pairs, pairs_of
 from kongming.records.errors import InputError
 
 
@@ -43,3 +43,10 @@ def test_every_pair_is_as_likely() -> None:
 def test_a_number_that_cannot_be_is_refused(count: int) -> None:
     with pytest.raises(InputError, match="4 \\(one for each application\\) to 12"):
         balanced_pairs(list("abcd"), count, 1)
+
+
+def test_a_dropped_program_takes_its_pairs_out_of_the_sample() -> None:
+    drawn = balanced_pairs(list("abcdef"), 12, 3)
+    kept = {"apps": dict.fromkeys("abcde", ""), "sample": 12, "seed": 3, "drawn_from": [*"abcdef"]}
+    assert pairs_of(kept) == [pair for pair in drawn if "f" not in pair]
+    assert pairs_of({"apps": dict.fromkeys("abcdef", ""), "sample": 12, "seed": 3}) == drawn

@@ -47,10 +47,9 @@ class Held:
     @property
     def pairs(self) -> list[tuple[str, str]]:
         """The ordered pairs that were to be measured."""
-        from kongming.campaigns.pair_sample import balanced_pairs
+        from kongming.campaigns.pair_sample import pairs_of
 
-        document = self.campaign.document
-        return balanced_pairs(list(document["apps"]), document.get("sample"), int(document["seed"]))
+        return pairs_of(self.campaign.document)
 
 
 def evaluate_pairs(request: Request) -> int:
@@ -238,17 +237,14 @@ def _measure(
 
     def begin_pairs(names: Sequence[str]) -> PairCampaign:
         apps = {name: profiling.apps[name] for name in sorted(names)}
-        sample = request.sample
-        if sample is not None and len(apps) < len(profiling.apps):
-            # Those that are left where some were dropped may not have so many pairs.
-            sample = min(sample, len(apps) * (len(apps) - 1))
         return PairCampaign.begin(
             store,
             profiling,
             apps,
             repeats=request.most_repeats(REPEATS),
             precision=request.precision,
-            sample=sample,
+            sample=request.sample,
+            drawn_from=profiling.apps,
             again=request.again,
         )
 
