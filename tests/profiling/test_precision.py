@@ -55,12 +55,19 @@ def test_a_pair_that_fails_is_given_up() -> None:
 
 
 def test_solo_runs_that_differ_call_for_more() -> None:
-    steady = [builders.run("a", cost, kind="solo") for cost in (1.0, 1.02, 0.99)]
-    wavering = [builders.run("b", cost, kind="solo") for cost in (1.0, 1.2, 0.9)]
+    steady = [builders.run("a", cost, kind="solo") for cost in (1.0, 1.02, 0.99, 1.01)]
+    wavering = [builders.run("b", cost, kind="solo") for cost in (1.0, 1.2, 0.9, 1.0)]
     progress = Progress.of([*steady, *wavering], 0.03)
     assert not progress.wavers("a")
     assert progress.wavers("b")
-    assert not progress.wavers("never run")
+
+
+def test_an_application_counts_as_steady_only_once_it_is_known() -> None:
+    progress = Progress(0.03)
+    for _ in range(4):
+        assert progress.wavers("a")
+        progress.add(builders.run("a", 1.0, kind="solo"))
+    assert not progress.wavers("a")
 
 
 def test_precisions_are_per_cent() -> None:

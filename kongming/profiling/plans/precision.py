@@ -20,6 +20,10 @@ WAVERING = 0.05
 """Standard deviation of an application's log solo cost above which each of its co-runs gets a solo
 run of its own right before and right after."""
 
+STEADY = 4
+"""Solo runs that an application needs to count as steady: those around two of its co-runs, since
+the two around one are of the same minute and tell nothing of drift."""
+
 
 @dataclass
 class Progress:
@@ -66,9 +70,11 @@ class Progress:
         return statistics.stdev(logs) / math.sqrt(len(logs)) > self.target
 
     def wavers(self, app: str) -> bool:
-        """Whether the solo runs of an application differ so much that each co-run needs its own."""
+        """Whether each co-run of an application needs solo runs of its own: those so far differ
+        much, or are too few to say that they do not."""
         logs = self.solos.get(app, [])
-        return self.target is not None and len(logs) > 1 and statistics.stdev(logs) > WAVERING
+        unknown = len(logs) < STEADY
+        return self.target is not None and (unknown or statistics.stdev(logs) > WAVERING)
 
 
 def parse_precision(text: str, option: str = "--precision") -> float:

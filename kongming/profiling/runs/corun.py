@@ -56,7 +56,7 @@ def corun(
             neighbour runs. None: except on a shared core, where it takes longer than most
             programs.
         progress: of the runs so far, ``done`` ones included; it is kept up to date. A run that it
-            does not want is left out. Where an application's solo runs differ much, a solo run
+            does not want is left out. Where an application's solo runs differ much, or are few, one
             goes before and after each of its co-runs, with steps beyond those of all rounds.
         stop_when: called before each run; true ends it early.
     """
