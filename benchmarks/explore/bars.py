@@ -1,6 +1,6 @@
 """What adaptive profiling promises beyond the paper, each as a ratio; one JSON document.
 
-    nice ../../.venv/bin/python bars.py auto cliff cost failures noise --seeds 20
+    nice ../../.venv/bin/python bars.py auto cliff cost failures noise --jobs 2 --keep FOLDER
     ../../.venv/bin/python bars.py speed      # on an idle machine
 
 The kind of model is chosen in the same way for all policies. Medians over seeds.
@@ -18,10 +18,11 @@ from typing import Any
 import numpy as np
 from functions import TABLE_3, cliff, costly, failing, noisy, world
 from paper import mean, mse, profiles, run_parts
+from replays import replays
 
 from kongming.explore import DecisionTreeProfiler, Space
 from kongming.explore.measured_table import read_measured
-from kongming.explore.replay import Replayed, ReplaySettings, World, replay
+from kongming.explore.replay import Replayed, ReplaySettings, World
 from kongming.explore.tree import ObliqueModelTree
 
 TABLES = sorted((Path(__file__).parent / "tables").glob("*.csv"))
@@ -75,8 +76,8 @@ def cost(seeds: int) -> dict[str, Any]:
     aware = ReplaySettings(200, BATCH, options=(*paid, ("cost", "told")))
     blind = ReplaySettings(200, BATCH, options=(*paid, ("cost", None)))
     runs = {
-        "aware": [replay(at, "auto", aware, seed) for seed in range(seeds)],
-        "blind": [replay(at, "auto", blind, seed) for seed in range(seeds)],
+        "aware": replays(at, "auto", aware, seeds),
+        "blind": replays(at, "auto", blind, seeds),
     }
     errors = {name: mse(at, found) for name, found in runs.items()}
     spent = {name: _median(found, lambda run: run.cost) for name, found in runs.items()}
@@ -98,8 +99,7 @@ def noise(seeds: int) -> dict[str, Any]:
     runs = profiles(at, "auto", ReplaySettings(BUDGET, BATCH), seeds)
     stop = ReplaySettings(300, 10, options=(("stop_pct", 15.0),))
     kept, used = [], []
-    for seed in range(seeds):
-        run = replay(at, "auto", stop, seed)
+    for run in replays(at, "auto", stop, seeds):
         within = np.abs(run.predicted / exact - 1.0) <= 0.15
         used.append(len(run.failures))
         if used[-1] < 300:

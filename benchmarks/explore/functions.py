@@ -58,7 +58,7 @@ def table(x: Floats, values: Floats, name: str = "function") -> MeasuredTable:
         path=name,
         target="y",
         names=names,
-        numbers=frozenset(names),
+        numbers=names,
         points=tuple(dict(zip(names, row, strict=True)) for row in x.tolist()),
         values=values,
         costs=None,

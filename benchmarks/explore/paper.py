@@ -1,6 +1,6 @@
 """The paper's tables and figures (004), each as ratios within one run; one JSON document.
 
-    nice ../../.venv/bin/python paper.py table3 --seeds 20
+    nice ../../.venv/bin/python paper.py table3 --seeds 20 --jobs 2 --keep FOLDER
     nice ../../.venv/bin/python paper.py figure4 figure5 figure6 figure7 figure9 \\
         table7 time --seeds 20
 
@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 from functions import TABLE_3, coefficients, midpoints, table, world
+from replays import add_options, replays, take_options
 
 from kongming.explore.replay import Replayed, ReplaySettings, World, replay
 from kongming.explore.tree import ObliqueModelTree
@@ -44,7 +45,7 @@ def settings(world: World, rate: float, steps: int = 10, **more: Any) -> ReplayS
 def profiles(world: World, policy: str, how: ReplaySettings, seeds: int) -> list[Replayed]:
     if policy == "uni":
         how = replace(how, batch=how.budget)  # B = b
-    return [replay(world, policy, how, seed) for seed in range(seeds)]
+    return replays(world, policy, how, seeds)
 
 
 def mse(world: World, runs: Sequence[Replayed]) -> float:
@@ -236,8 +237,9 @@ def run_parts(about: str, parts: dict[str, Callable[[int], dict[str, Any]]]) -> 
     document; each part is also told on stderr when it is done."""
     parser = argparse.ArgumentParser(description=about.splitlines()[0])
     parser.add_argument("parts", nargs="+", choices=parts)
-    parser.add_argument("--seeds", type=int, default=20)
+    add_options(parser)
     asked = parser.parse_args()
+    take_options(asked)
     document: dict[str, Any] = {"seeds": asked.seeds}
     for part in asked.parts:
         began = time.perf_counter()

@@ -37,7 +37,7 @@ class MeasuredTable:
     path: str
     target: str
     names: tuple[str, ...]
-    numbers: frozenset[str]
+    numbers: tuple[str, ...]
     points: tuple[Point, ...]
     values: Floats
     costs: Floats | None
@@ -90,7 +90,7 @@ def read_measured(
     columns: dict[str, list[float] | list[str]] = {
         name: _texts(rows, name) if name in choices else _cells(rows, name) for name in names
     }
-    numbers = frozenset(n for n in names if isinstance(columns[n][0], float))
+    numbers = tuple(n for n in names if isinstance(columns[n][0], float))
     values = np.array([target_of(row, target) for row in rows])
     failed = np.isnan(values)
     return MeasuredTable(

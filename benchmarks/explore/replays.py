@@ -1,0 +1,71 @@
+"""Replays of many seeds: several at a time, each kept on disk, so that an evaluation of hours goes
+on where it was interrupted, and with more seeds from those it has."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+from joblib import Memory, Parallel, delayed
+
+import kongming.explore
+from kongming.explore.replay import Replayed, ReplaySettings, World, replay
+
+T = TypeVar("T")
+
+HERE = Path(__file__).parent
+SOURCES = (
+    *sorted(Path(*kongming.explore.__path__).rglob("*.py")),
+    *(HERE / name for name in ("peer_runs.py", "select_points.py")),
+)
+"""What a result depends on besides its arguments, among which the world is."""
+
+
+@dataclass
+class How:
+    """``jobs`` processes; results under ``keep``, if given."""
+
+    jobs: int = 1
+    keep: Path | None = None
+
+
+HOW = How()
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The options of ``take_options``."""
+    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--jobs", type=int, default=1, help="processes at a time (default: 1)")
+    parser.add_argument(
+        "--keep", type=Path, metavar="FOLDER", help="keep each replay there, and go on from these"
+    )
+
+
+def take_options(asked: argparse.Namespace) -> None:
+    """Let ``replays`` do as the command line asks."""
+    HOW.jobs, HOW.keep = asked.jobs, asked.keep
+
+
+def replays(world: World, policy: str, how: ReplaySettings, seeds: int) -> list[Replayed]:
+    """One profile of ``world`` for each seed below ``seeds``."""
+    return over_seeds(replay, (world, policy, how), seeds)
+
+
+def over_seeds(run: Callable[..., T], given: tuple[Any, ...], seeds: int) -> list[T]:
+    """What ``run`` returns for ``given`` and each seed below ``seeds``."""
+    if HOW.keep is not None:
+        # What was kept by other code than today's is no result of today's.
+        run = Memory(HOW.keep / _code(), verbose=0, compress=True).cache(run)
+    return list(Parallel(HOW.jobs)(delayed(run)(*given, seed) for seed in range(seeds)))
+
+
+def _code() -> str:
+    said = hashlib.sha256(np.__version__.encode())
+    for path in SOURCES:
+        said.update(path.read_bytes())
+    return said.hexdigest()[:16]
