@@ -39,6 +39,10 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("kongming", "kongming_agent", "kongming_server", "kongming_extender")
 PATH = [str(ROOT / "daemon"), str(ROOT)]
 
+LEFT_OUT = (".migrations", ".integrations")
+"""Modules that are not imported ahead: migrations run when they are imported, and integrations load
+schedulers of others, which no program of ours does and which each fork would copy and shut down."""
+
 COLD = "KONGMING_TEST_COLD"
 """The variable under which nothing is forked: every program is started anew."""
 
@@ -225,8 +229,8 @@ def _import_everything() -> None:
     for package in PACKAGES:
         found = importlib.import_module(package)
         for module in pkgutil.walk_packages(found.__path__, f"{package}."):
-            # Migrations run when they are imported; a missing extra is a matter of who needs it.
-            if ".migrations" not in module.name:
+            # A missing extra is a matter of who needs it.
+            if not any(name in module.name for name in LEFT_OUT):
                 with contextlib.suppress(ImportError):
                     importlib.import_module(module.name)
     importlib.import_module("kongming.store.migrations")
