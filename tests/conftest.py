@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import gc
+import importlib
 import os
 import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +94,34 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     # Measurements of one user wait for each other by locks. Here workers measure at the same time,
     # so each has locks of its own.
     os.environ[measuring.FOLDER] = str(_folder(session.config) / "locks")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
+    """Collect without looking for garbage: what is made by it lives to the end, and is never looked
+    at again."""
+    gc.disable()
+    try:
+        _import_share(session.config)
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+def _import_share(config: pytest.Config) -> None:
+    """Import some test modules before all others, each worker different ones: what is not compiled
+    yet, as in a fresh clone, is then compiled once, and not by all workers at the same time."""
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    if workers == 1:
+        return
+    files = sorted(file for folder in config.args for file in Path(folder).rglob("test_*.py"))
+    number = int(os.environ["PYTEST_XDIST_WORKER"].removeprefix("gw"))
+    for file in files[number::workers]:
+        # Whoever collects it says what is wrong with it.
+        with suppress(Exception, pytest.skip.Exception):
+            name = file.resolve().relative_to(ROOT).with_suffix("")
+            importlib.import_module(".".join(name.parts))
 
 
 @pytest.hookimpl(trylast=True)
