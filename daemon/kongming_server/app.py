@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack
 from typing import NamedTuple
 
 import grpc
-from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_health.v1 import health, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 # Loaded here, because the first question about a job must not wait for SciPy.
@@ -54,6 +54,7 @@ from kongming_server.security.sockets import connections_allowed, watch_port
 from kongming_server.services.assignments import AssignmentsService
 from kongming_server.services.counted import CountedPredictor
 from kongming_server.services.fleet import FleetService
+from kongming_server.services.health import HealthService
 from kongming_server.services.profiles import ProfilesService
 from kongming_server.settings import Config
 from kongming_server.settings import Server as ServerSettings
@@ -103,7 +104,7 @@ class App:
         self._metrics = Metrics()
         self._outage = Outage()
         self._every = Every()
-        self._health = health.aio.HealthServicer()
+        self._health = HealthService(SERVICES)
         self._undo = AsyncExitStack()
         self._grace_s = config.server.grace_s
         self._why_not_ready: str | None = "The server is starting."
@@ -233,7 +234,7 @@ class App:
 
         async def drain() -> None:
             hub.end()
-            await self._health.enter_graceful_shutdown()
+            self._health.end()
             await server.stop(self._grace_s)
 
         undo.push_async_callback(drain)
@@ -241,7 +242,7 @@ class App:
         http = ""
         if config.server.http:
             http = await self._serve_http(predictor, guard, loads, self._connections(over_http))
-        await self._tell_health(serving=True)
+        self._health.tell(serving=True)
         self._why_not_ready = None
         return Addresses(_address(host, port), http)
 
@@ -262,12 +263,7 @@ class App:
         else:
             log.error("%s The server should be started again.", stuck)
         if self._why_not_ready is None:
-            await self._tell_health(serving=stuck is None)
-
-    async def _tell_health(self, *, serving: bool) -> None:
-        states = health_pb2.HealthCheckResponse
-        for name in ("", *SERVICES):
-            await self._health.set(name, states.SERVING if serving else states.NOT_SERVING)
+            self._health.tell(serving=stuck is None)
 
     def _observe(self, seconds: float, failed: Exception | None) -> None:
         self._metrics.store_seconds.labels("report").observe(seconds)

@@ -1,0 +1,138 @@
+"""HTTP/2 frame by frame, for what no library of gRPC would send: calls that never end, messages
+that stay unfinished, and answers that nobody reads."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import NamedTuple, Self
+
+_DATA, _HEADERS, _SETTINGS, _PING, _WINDOW = 0, 1, 4, 6, 8
+_END_STREAM, _ACK, _END_HEADERS = 1, 1, 4
+_INITIAL_WINDOW = 4
+_LARGEST = 16384
+_WINDOW_BYTES = 65535
+
+
+class Frame(NamedTuple):
+    kind: int
+    flags: int
+    stream: int
+    content: bytes
+
+
+class Http2:
+    """Over a connected socket. ``window``: bytes that the server may send of each answer."""
+
+    def __init__(self, connection: socket.socket, *, window: int = _WINDOW_BYTES) -> None:
+        self._socket = connection
+        self._next = 1
+        # What the server lets this side send: of each stream, and 0 of the connection.
+        self._initial = _WINDOW_BYTES
+        self._windows = {0: _WINDOW_BYTES}
+        settings = struct.pack(">HI", _INITIAL_WINDOW, window)
+        preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+        connection.sendall(preface + _frame(_SETTINGS, 0, 0, settings))
+
+    @classmethod
+    def to(cls, address: str, *, source: str = "", window: int = _WINDOW_BYTES) -> Self:
+        """Connect to HOST:PORT without encryption, from an address of one's own."""
+        host, _, port = address.rpartition(":")
+        own = (source, 0) if source else None
+        made = socket.create_connection((host, int(port)), timeout=10, source_address=own)
+        return cls(made, window=window)
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def call(self, method: str, headers: Mapping[str, str] | None = None) -> int:
+        """Begin a call without a message; returns its stream."""
+        stream, self._next = self._next, self._next + 2
+        self._windows[stream] = self._initial
+        fields = {
+            ":method": "POST",
+            ":scheme": "http",
+            ":path": method,
+            ":authority": "localhost",
+            "te": "trailers",
+            "content-type": "application/grpc",
+        } | dict(headers or {})
+        block = b"".join(b"\0" + _text(name) + _text(value) for name, value in fields.items())
+        self._socket.sendall(_frame(_HEADERS, _END_HEADERS, stream, block))
+        return stream
+
+    def ask(self, method: str, message: bytes, headers: Mapping[str, str] | None = None) -> int:
+        """A whole call of one small message; returns its stream."""
+        stream = self.call(method, headers)
+        content = struct.pack(">BI", 0, len(message)) + message
+        self._socket.sendall(_frame(_DATA, _END_STREAM, stream, content))
+        return stream
+
+    def announce(self, stream: int, size: int) -> None:
+        """The beginning of a message of so many bytes."""
+        self._send(stream, struct.pack(">BI", 0, size))
+
+    def fill(self, stream: int, size: int) -> int:
+        """Send zeroes as far as the server lets this side; returns how many."""
+        count = min(size, self._windows[stream], self._windows[0])
+        for start in range(0, count, _LARGEST):
+            self._send(stream, bytes(min(_LARGEST, count - start)))
+        return max(0, count)
+
+    def read(self, timeout_s: float) -> list[Frame]:
+        """What comes until nothing does for so long, or the connection ends."""
+        found: list[Frame] = []
+        self._socket.settimeout(timeout_s)
+        with suppress(OSError, EOFError):
+            while True:
+                found.append(self._frame())
+        self._socket.settimeout(10)
+        return found
+
+    def _send(self, stream: int, content: bytes) -> None:
+        for counted in (0, stream):
+            self._windows[counted] -= len(content)
+        self._socket.sendall(_frame(_DATA, 0, stream, content))
+
+    def _frame(self) -> Frame:
+        head = self._bytes(9)
+        size, kind, flags = int.from_bytes(head[:3], "big"), head[3], head[4]
+        frame = Frame(kind, flags, int.from_bytes(head[5:], "big"), self._bytes(size))
+        if kind == _WINDOW:
+            more = int.from_bytes(frame.content, "big")
+            self._windows[frame.stream] = self._windows.get(frame.stream, 0) + more
+        elif kind == _SETTINGS and not flags & _ACK:
+            for at in range(0, size, 6):
+                self._set(*struct.unpack(">HI", frame.content[at : at + 6]))
+            self._socket.sendall(_frame(_SETTINGS, _ACK, 0))
+        elif kind == _PING and not flags & _ACK:
+            self._socket.sendall(_frame(_PING, _ACK, 0, frame.content))
+        return frame
+
+    def _set(self, setting: int, value: int) -> None:
+        if setting == _INITIAL_WINDOW:
+            for stream in self._windows:
+                self._windows[stream] += (value - self._initial) if stream else 0
+            self._initial = value
+
+    def _bytes(self, size: int) -> bytes:
+        found = b""
+        while len(found) < size:
+            part = self._socket.recv(size - len(found))
+            if not part:
+                raise EOFError
+            found += part
+        return found
+
+
+def _frame(kind: int, flags: int, stream: int, content: bytes = b"") -> bytes:
+    return struct.pack(">I", len(content))[1:] + struct.pack(">BBI", kind, flags, stream) + content
+
+
+def _text(text: str) -> bytes:
+    """A literal of HPACK, up to 254 bytes of it."""
+    size = len(text)
+    length = bytes([size]) if size < 127 else bytes([127, size - 127])
+    return length + text.encode("ascii")
