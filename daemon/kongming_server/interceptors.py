@@ -15,7 +15,12 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import (
+    AbstractContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    nullcontext,
+)
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import grpc
@@ -24,7 +29,7 @@ from google.protobuf.message import DecodeError
 from kongming.records.errors import InputError, KongmingError, StoreError
 from kongming.rpc.errors import to_status
 from kongming.rpc.v1 import predictor_pb2
-from kongming_server.deadlines import Deadlines
+from kongming_server.arrivals import Arrivals
 from kongming_server.decoding import OFF_LOOP_BYTES, Decoder
 from kongming_server.security.admission import Call, Caller, Guard, Ticket, current_call
 from kongming_server.security.connections import Connections
@@ -165,7 +170,7 @@ class _Gate(grpc.aio.ServerInterceptor):
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="kongming-decode")
         self._turns = Turns()
         self._pacing = Pacing(guard.limits)
-        self._arriving = Deadlines(BODY_TIMEOUT_S)
+        self._arriving = Arrivals(BODY_TIMEOUT_S)
 
     async def intercept_service(
         self, continuation: Any, handler_call_details: grpc.HandlerCallDetails
@@ -217,7 +222,7 @@ class _Method:
         connections: Connections,
         decoder: Decoder,
         pacing: Pacing,
-        arriving: Deadlines,
+        arriving: Arrivals,
     ) -> None:
         self._pacing = pacing
         self._arriving = arriving
@@ -238,7 +243,7 @@ class _Method:
             try:
                 ticket = self._admit(context, peer, stream=requests)
                 request = (
-                    self._messages(contents, ticket)
+                    self._messages(context, ticket)
                     if requests
                     else await self._request(context, ticket)
                 )
@@ -264,7 +269,7 @@ class _Method:
             try:
                 ticket = self._admit(context, peer, stream=True)
                 request = (
-                    self._messages(contents, ticket)
+                    self._messages(context, ticket)
                     if requests
                     else await self._request(context, ticket)
                 )
@@ -311,7 +316,7 @@ class _Method:
             return await self._message(context, ticket)
 
     async def _message(self, context: Context, ticket: Ticket) -> Any:
-        with self._arriving:
+        with self._arrival(ticket):
             content = await context.read()
         if content is grpc.aio.EOF:
             raise InputError("There is no message.", field="message")
@@ -319,8 +324,14 @@ class _Method:
         self._guard.begin(ticket)
         return await self._decoded(content, ticket)
 
-    async def _messages(self, contents: Any, ticket: Ticket) -> AsyncIterator[Any]:
-        async for content in contents:
+    async def _messages(self, context: Context, ticket: Ticket) -> AsyncIterator[Any]:
+        # An operator's import may have nothing to send for a while.
+        trusted = ticket.caller.role is Role.OPERATOR and ticket.caller.identified
+        while True:
+            with nullcontext() if trusted else self._arrival(ticket):
+                content = await context.read()
+            if content is grpc.aio.EOF:
+                return
             self._guard.check(ticket)
             if ticket.caller.is_agent:
                 async with self._turn(ticket):
@@ -328,6 +339,11 @@ class _Method:
             else:
                 request = await self._decoded(content, ticket)
             yield request
+
+    def _arrival(self, ticket: Ticket) -> AbstractContextManager[None]:
+        if ticket.caller.identified:
+            return self._arriving.of(_who(ticket), _MOST_SLOW)
+        return self._arriving.of("", _MOST_SLOW_OF_STRANGERS)
 
     @asynccontextmanager
     async def _turn(self, ticket: Ticket) -> AsyncIterator[None]:
@@ -388,6 +404,12 @@ def _who(ticket: Ticket) -> str:
 
 BODY_TIMEOUT_S = 10.0
 """A request whose message takes longer to arrive is refused."""
+
+_MOST_SLOW = 16
+"""Messages of one caller that take their time at once."""
+
+_MOST_SLOW_OF_STRANGERS = 4
+"""Of all strangers together: what they may ask for takes a few bytes."""
 
 
 def _authorization(context: Context) -> str | None:

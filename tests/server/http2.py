@@ -9,10 +9,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import NamedTuple, Self
 
-_DATA, _HEADERS, _SETTINGS, _PING, _WINDOW = 0, 1, 4, 6, 8
+_DATA, _HEADERS, _RESET, _SETTINGS, _PING, _WINDOW = 0, 1, 3, 4, 6, 8
 _END_STREAM, _ACK, _END_HEADERS = 1, 1, 4
 _INITIAL_WINDOW = 4
-_LARGEST = 16384
 _WINDOW_BYTES = 65535
 
 
@@ -24,11 +23,13 @@ class Frame(NamedTuple):
 
 
 class Http2:
-    """Over a connected socket. ``window``: bytes that the server may send of each answer."""
+    """Over a connected socket. ``window``: bytes that the server may send of each answer.
+    ``ended``: the streams that the server has ended."""
 
     def __init__(self, connection: socket.socket, *, window: int = _WINDOW_BYTES) -> None:
         self._socket = connection
         self._next = 1
+        self.ended: set[int] = set()
         # What the server lets this side send: of each stream, and 0 of the connection.
         self._initial = _WINDOW_BYTES
         self._windows = {0: _WINDOW_BYTES}
@@ -74,13 +75,6 @@ class Http2:
         """The beginning of a message of so many bytes."""
         self._send(stream, struct.pack(">BI", 0, size))
 
-    def fill(self, stream: int, size: int) -> int:
-        """Send zeroes as far as the server lets this side; returns how many."""
-        count = min(size, self._windows[stream], self._windows[0])
-        for start in range(0, count, _LARGEST):
-            self._send(stream, bytes(min(_LARGEST, count - start)))
-        return max(0, count)
-
     def read(self, timeout_s: float) -> list[Frame]:
         """What comes until nothing does for so long, or the connection ends."""
         found: list[Frame] = []
@@ -100,7 +94,9 @@ class Http2:
         head = self._bytes(9)
         size, kind, flags = int.from_bytes(head[:3], "big"), head[3], head[4]
         frame = Frame(kind, flags, int.from_bytes(head[5:], "big"), self._bytes(size))
-        if kind == _WINDOW:
+        if kind == _RESET or (kind in (_DATA, _HEADERS) and flags & _END_STREAM):
+            self.ended.add(frame.stream)
+        elif kind == _WINDOW:
             more = int.from_bytes(frame.content, "big")
             self._windows[frame.stream] = self._windows.get(frame.stream, 0) + more
         elif kind == _SETTINGS and not flags & _ACK:

@@ -1,4 +1,4 @@
-"""Callers who read no answers, without a token, hold up neither others nor the server's end."""
+"""Callers who do not finish what they began, or read no answers: others are not held up."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from tests.server.conftest import StartServer
 from tests.server.http2 import Http2
 from tests.server.process import eventually
+from tests.server.security.test_real_server import LIST, code_of, token_command
 
-WATCH = "/grpc.health.v1.Health/Watch"
+CHECK, WATCH = "/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch"
+REFLECTION = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
+HALF_BYTES = 15 << 20
 
 
 def test_who_watches_health_and_reads_nothing_holds_up_nobody(start_server: StartServer) -> None:
@@ -37,3 +40,22 @@ def test_who_watches_health_and_reads_nothing_holds_up_nobody(start_server: Star
     assert [one.status for one in watch] == [states.NOT_SERVING]
     assert watch.code() is grpc.StatusCode.OK
     silent.close()
+
+
+def test_of_many_unfinished_messages_few_are_kept(start_server: StartServer) -> None:
+    server = start_server(settings={"security.authenticate": "always"})
+    secret = token_command("add", "--role", "agent", "--store", server.store_url)["token"]
+    unknown = grpc.StatusCode.UNAUTHENTICATED
+    eventually(lambda: code_of(server.channel(), LIST, token=secret) is not unknown)
+    shown = {"authorization": f"Bearer {secret}"}
+    # Of a stranger, of one at several connections, and of who may ask for a stream.
+    for method, headers, most in ((CHECK, {}, 4), (WATCH, {}, 4), (REFLECTION, shown, 16)):
+        caller = Http2.to(server.grpc)
+        begun = [caller.call(method, headers) for _ in range(most + 3)]
+        for stream in begun:
+            caller.announce(stream, HALF_BYTES)
+        eventually(lambda c=caller: c.read(0.1) and c.ended)  # type: ignore[misc]
+        assert caller.ended == set(begun[:3])
+        health = health_pb2_grpc.HealthStub(server.channel())  # type: ignore[no-untyped-call]
+        assert health.Check(health_pb2.HealthCheckRequest(), timeout=30).status
+        caller.close()

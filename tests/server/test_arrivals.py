@@ -1,0 +1,62 @@
+"""One timer for many messages ends those that are late or too many, and only those."""
+
+from __future__ import annotations
+
+import asyncio
+
+from kongming_server.arrivals import Arrivals
+
+
+def test_what_is_late_ends_and_what_is_not_goes_on() -> None:
+    async def main() -> list[str | BaseException]:
+        arrivals = Arrivals(0.05)
+        never = asyncio.Event()
+
+        async def wait(event: asyncio.Event) -> str:
+            with arrivals.of("one", 9):
+                await event.wait()
+            return "in time"
+
+        there = asyncio.Event()
+        there.set()
+        cancelled = asyncio.create_task(wait(never))
+        first = asyncio.gather(wait(there), wait(never), cancelled, return_exceptions=True)
+        await asyncio.sleep(0)
+        cancelled.cancel()
+        ended = await first
+        # The timer begins anew once nobody waited any more.
+        return [*ended, *await asyncio.gather(wait(never), wait(there), return_exceptions=True)]
+
+    ended = asyncio.run(main())
+    kinds = [one if isinstance(one, str) else type(one).__name__ for one in ended]
+    assert kinds == ["in time", "TimeoutError", "CancelledError", "TimeoutError", "in time"]
+
+
+def test_of_too_many_of_one_caller_the_first_ones_end() -> None:
+    async def main() -> list[str]:
+        arrivals = Arrivals(3600.0)
+        never = asyncio.Event()
+        ended: list[str] = []
+
+        async def wait(who: str, number: int) -> None:
+            try:
+                with arrivals.of(who, 2):
+                    await never.wait()
+            except TimeoutError:
+                ended.append(f"{who} {number}")
+
+        tasks = [
+            asyncio.create_task(wait(who, number))
+            for who, count in (("many", 5), ("few", 2))
+            for number in range(count)
+        ]
+        while len(ended) < 3:
+            await asyncio.sleep(0.01)
+        # Two more looks end no more of them.
+        await asyncio.sleep(0.6)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        return ended
+
+    assert asyncio.run(main()) == ["many 0", "many 1", "many 2"]
