@@ -232,16 +232,20 @@ class App:
         )
         undo.callback(watching.cancel)
 
+        http_ports = AsyncExitStack()
+
         async def drain() -> None:
             hub.end()
             self._health.end()
-            await server.stop(self._grace_s)
+            # At the same time: both ports have one grace.
+            await asyncio.gather(server.stop(self._grace_s), http_ports.aclose())
 
         undo.push_async_callback(drain)
         await server.start()
         http = ""
         if config.server.http:
-            http = await self._serve_http(predictor, guard, loads, self._connections(over_http))
+            known = self._connections(over_http)
+            http = await self._serve_http(http_ports, predictor, guard, loads, known)
         self._health.tell(serving=True)
         self._why_not_ready = None
         return Addresses(_address(host, port), http)
@@ -340,6 +344,7 @@ class App:
 
     async def _serve_http(
         self,
+        undo: AsyncExitStack,
         predictor: CountedPredictor,
         guard: Guard,
         loads: NodeLoads,
@@ -360,7 +365,7 @@ class App:
         try:
             taken = await serve(
                 app,
-                self._undo,
+                undo,
                 connections,
                 (host, port),
                 tls=http_ssl(config.security),

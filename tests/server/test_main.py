@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import threading
 import tomllib
@@ -143,6 +144,26 @@ def test_a_second_signal_ends_it_at_once(start_server: StartServer) -> None:
     assert server.stop() == 128 + signal.SIGTERM
     ended.set()
     call.cancel()
+
+
+def test_both_ports_end_together(start_server: StartServer) -> None:
+    server = start_server(settings={"server.grace_s": 60.0})
+    agent = FakeAgent(server.channel())
+    agent.register()
+    host, _, port = server.http.rpartition(":")
+    with socket.create_connection((host, int(port)), timeout=60) as asking:
+        asking.sendall(
+            b"POST /v1/rank HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            b"Content-Length: 9\r\nExpect: 100-continue\r\n\r\n"
+        )
+        assert b"100 Continue" in asking.recv(1024)
+        os.kill(server.pid, signal.SIGTERM)
+        eventually(lambda: _code(agent.heartbeat) is grpc.StatusCode.UNAVAILABLE)
+        # The other port still waits for what was begun there.
+        asking.settimeout(0.1)
+        with pytest.raises(TimeoutError):
+            asking.recv(1)
+        assert server.stop() == 128 + signal.SIGTERM
 
 
 def _code(call: Callable[[], object]) -> grpc.StatusCode:

@@ -27,7 +27,8 @@ async def serve(
     idle_s: float,
     grace_s: float,
 ) -> int:
-    """Serve ``app`` at a host and port until ``undo`` is unwound; returns the port.
+    """Serve ``app`` at a host and port until ``undo`` is unwound, which lets requests under way end
+    for ``grace_s``; returns the port.
 
     Raises:
         OSError: it cannot be listened there.
@@ -35,7 +36,8 @@ async def serve(
     runner = web.AppRunner(
         app,
         access_log=None,
-        shutdown_timeout=grace_s,
+        # aiohttp waits for so long twice before it cancels what is at work.
+        shutdown_timeout=grace_s / 2,
         keepalive_timeout=idle_s,
         # An encoded body is refused; a library that decodes it fails before it can be.
         auto_decompress=False,
