@@ -196,7 +196,13 @@ class App:
         ingest.start(lambda work: self._supervisor.keep("Writing reports", work))
         await self._look_after(hub, ingest, tokens, restore, since)
 
-        guard = Guard(config.security, config.limits, metrics=self._metrics, tokens=tokens)
+        guard = Guard(
+            config.security,
+            config.limits,
+            metrics=self._metrics,
+            tokens=tokens,
+            quotas=config.quotas,
+        )
         allowed = connections_allowed(config.limits.connections)
         # Schedulers and people ask over HTTP, and every node over gRPC.
         over_http = allowed // 4 if config.server.http else 0

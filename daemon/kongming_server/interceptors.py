@@ -342,7 +342,7 @@ class _Method:
 
     def _arrival(self, ticket: Ticket) -> AbstractContextManager[None]:
         if ticket.caller.identified:
-            return self._arriving.of(_who(ticket), _MOST_SLOW)
+            return self._arriving.of(ticket.peer, _MOST_SLOW)
         return self._arriving.of("", _MOST_SLOW_OF_STRANGERS)
 
     @asynccontextmanager

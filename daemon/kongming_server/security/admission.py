@@ -13,13 +13,14 @@ from typing import NamedTuple
 
 from kongming.records.errors import AccessError, OverloadedError
 from kongming_server.metrics import Metrics
+from kongming_server.security.addresses import Addresses
 from kongming_server.security.certificates import holder, names_of
 from kongming_server.security.connections import address_of
 from kongming_server.security.rates import Rates
 from kongming_server.security.refusals import FailedOftenError, Refusals
 from kongming_server.security.roles import PUBLIC, UNQUEUED, WATCHER, Role, permit
-from kongming_server.security.tokens import TokenBook
-from kongming_server.settings import Limits, Security
+from kongming_server.security.tokens import TokenBook, is_pattern
+from kongming_server.settings import Limits, Quotas, Security
 
 __all__ = ["Call", "Caller", "Guard", "Ticket", "current_call"]
 
@@ -97,6 +98,7 @@ class Guard:
         *,
         metrics: Metrics,
         tokens: TokenBook | None = None,
+        quotas: Quotas | None = None,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:
@@ -105,8 +107,10 @@ class Guard:
         self.metrics = metrics
         self.refusals = Refusals()
         self._tokens = tokens if tokens is not None else TokenBook()
+        self._quotas = Quotas() if quotas is None else quotas
         self._clock = clock
         self._wall = wall
+        self._addresses = Addresses()
         self._rates = Rates(limits.rate_per_peer, limits.burst)
         # Guesses at tokens are slowed down by address long before they count.
         self._failures = Rates(rate=10.0, burst=100.0)
@@ -151,7 +155,7 @@ class Guard:
         address = address_of(peer)
         try:
             caller = self._caller(method, address, authorization, certificate)
-            who = f"{address} {caller.identity}"
+            who = self._who(caller, address)
             wait_s = self._rates.take(who, self._clock())
             if wait_s > 0.0:
                 raise self.full("rate_per_peer", f"Try again in {wait_s:.3g} s.")
@@ -159,6 +163,15 @@ class Guard:
         except AccessError as error:
             self.metrics.refused.labels(error.reason).inc()
             raise
+
+    def _who(self, caller: Caller, address: str) -> str:
+        """Whom a call counts for: an address with what was shown. An agent's credentials have no
+        more addresses at a time than they may have nodes."""
+        if caller.is_agent:
+            most = _nodes_of(caller, self._quotas)
+            if not self._addresses.counts(caller.identity, address, most, self._clock()):
+                address = "others"
+        return f"{address} {caller.identity}"
 
     def begin(self, ticket: Ticket) -> None:
         """Give a call a place in the queue: what it asks has arrived.
@@ -308,3 +321,10 @@ class Guard:
         """What to tell a caller that meets this limit."""
         self.metrics.refused.labels(limit).inc()
         return kind(f"The server's limit {limit} is reached.", hint=hint)
+
+
+def _nodes_of(caller: Caller, quotas: Quotas) -> int:
+    """How many nodes an agent's credentials may have."""
+    if not caller.nodes:
+        return quotas.nodes
+    return quotas.named_nodes if any(map(is_pattern, caller.nodes)) else len(caller.nodes)

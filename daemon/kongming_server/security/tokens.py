@@ -24,6 +24,7 @@ __all__ = [
     "TokenBook",
     "digest",
     "duration_s",
+    "is_pattern",
     "issue",
 ]
 
@@ -66,6 +67,11 @@ def digest(token: str) -> str:
     return hashlib.sha256(token.encode("utf-8", "surrogateescape")).hexdigest()
 
 
+def is_pattern(node: str) -> bool:
+    """Whether a token that is for nodes of this name is for any number of them."""
+    return _GLOB.search(node) is not None
+
+
 def duration_s(text: str) -> float:
     """Seconds of ``90s``, ``15m``, ``12h``, ``30d`` or ``4w``.
 
@@ -102,7 +108,7 @@ class TokenBook:
         self._by_node, self._patterns = {}, []
         for token in self._known.values():
             for pattern in token.nodes:
-                if _GLOB.search(pattern):
+                if is_pattern(pattern):
                     self._patterns.append((pattern, token.id))
                 else:
                     self._by_node.setdefault(pattern, []).append(token.id)

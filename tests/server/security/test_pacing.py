@@ -8,12 +8,15 @@ from typing import Any
 
 import grpc
 import pytest
+from kongming_server.security.addresses import Addresses
 from kongming_server.security.pacing import Pacing
 from kongming_server.security.tokens import issue
 from kongming_server.settings import Limits, Security
 
 from kongming.rpc.v1 import fleet_pb2
 from kongming.store.service_entries import StoredToken
+from tests.server.http2 import Http2
+from tests.server.process import eventually
 from tests.server.stand import Stand, call
 
 REPORT = "/kongming.rpc.v1.Fleet/ReportRuns"
@@ -132,3 +135,35 @@ def test_an_agent_is_told_and_a_scheduler_does_not_wait(limits: Any, told: str) 
             call(channel, REPORT, request, token=secrets["agent"].text)
         assert met.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
         assert stand.sample("kongming_server_refused_total", reason=told) == 1
+
+
+@pytest.mark.parametrize(("nodes", "addresses"), [((), 4), (("n1",), 1), (("rack-*",), 12)])
+def test_many_addresses_give_a_token_no_more_than_its_nodes(
+    nodes: tuple[str, ...], addresses: int
+) -> None:
+    secret = issue()
+    rows = [StoredToken(secret.id, "agent", secret.digest, created_at=0.0, nodes=nodes)]
+    burst = 2
+    limits = Limits(agent_rate=0.001, agent_burst=burst)
+    stand = Stand(Security(authenticate="always"), limits, tokens=lambda: rows)
+    with stand:
+        for number in range(12):
+            caller = Http2.to(stand.grpc, source=f"127.0.1.{number + 1}")
+            shown = {"authorization": f"Bearer {secret.text}"}
+            asked = {caller.ask(REPORT, b"", shown) for _ in range(burst + 1)}
+            eventually(lambda c=caller, of=asked: c.read(0.05) is not None and c.ended == of)  # type: ignore[misc]
+            caller.close()
+        # Each of them has its own, and all others share one.
+        assert len(stand.calls) == burst * min(12, addresses + 1)
+
+
+def test_an_address_that_is_not_in_use_gives_its_place_to_another() -> None:
+    known = Addresses()
+    counted = [known.counts("token a", address, 2, 0.0) for address in "xyzx"]
+    assert counted == [True, True, False, True]
+    assert known.counts("token b", "z", 2, 0.0)
+    assert known.counts("token a", "x", 2, 50.0)
+    # Where y was, and not x.
+    assert known.counts("token a", "z", 2, 70.0)
+    assert not known.counts("token a", "y", 2, 70.0)
+    assert known.counts("token a", "x", 2, 70.0)

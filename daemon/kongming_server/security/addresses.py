@@ -1,0 +1,33 @@
+"""From how many addresses one agent's credentials are several callers. No I/O.
+
+Agents may share a token or certificate, each from an address of its own, and then each is to have
+its own share of what limits allow. Whoever took over a node may have as many addresses as its
+network gives it, and is to have no more than the nodes that its credentials may have.
+"""
+
+from __future__ import annotations
+
+__all__ = ["Addresses"]
+
+_FORGOTTEN_S = 60.0
+"""An address from which nothing came for so long gives its place to another."""
+
+
+class Addresses:
+    """The addresses that credentials were shown from of late."""
+
+    def __init__(self) -> None:
+        # When each was last in use, by credentials, those that were longest ago first.
+        self._seen: dict[str, dict[str, float]] = {}
+
+    def counts(self, identity: str, address: str, most: int, now: float) -> bool:
+        """Whether this address is one of ``most`` that count by themselves at ``now`` (s of a
+        steady clock). All others of these credentials are to count as one."""
+        seen = self._seen.setdefault(identity, {})
+        if seen.pop(address, None) is None and len(seen) >= most:
+            oldest = next(iter(seen))
+            if now - seen[oldest] < _FORGOTTEN_S:
+                return False
+            del seen[oldest]
+        seen[address] = now
+        return True
