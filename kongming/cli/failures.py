@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 import click
 
 from kongming.cli.extras import missing_extra
+from kongming.printable import printable
 from kongming.process import unforeseen
 from kongming.records.errors import InputError, KongmingError, UnknownNameError
 
@@ -104,7 +105,9 @@ def _say(message: str, hint: str | None, kind: str, as_json: bool) -> None:
     # What was printed before comes first where both go to one terminal.
     try:
         sys.stdout.flush()
-        click.echo(f"error: {message}" + (f"\nhint: {hint}" if hint else ""), err=True)
+        text = f"error: {message}" + (f"\nhint: {hint}" if hint else "")
+        # A server, a file or a name in it may have brought any of it.
+        click.echo(printable(text, lines=True), err=True)
         if as_json and not _document["written"]:
             note_document()
             document = {"error": {"message": message, "hint": hint, "kind": kind}}

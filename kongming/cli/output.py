@@ -177,4 +177,4 @@ class _Lines:
             return
         self._last = now
         share = f": {100.0 * self._done / self._total:.0f}%" if self._total else ""
-        click.echo(f"{self._text}{share}", err=True)
+        click.echo(printable(f"{self._text}{share}"), err=True)

@@ -11,6 +11,7 @@ from kongming.cli import options, output
 from kongming.cli.examples import examples
 from kongming.cli.fleet.serving import Server, answerer, oracle, server_options
 from kongming.cli.predict.errors_view import distinct, percent
+from kongming.printable import printable
 from kongming.records import moments
 
 if TYPE_CHECKING:
@@ -124,7 +125,8 @@ def rollback(
     if as_json:
         output.emit_json({"app": entry.app, "placement": entry.placement, "version": entry.version})
         return
-    click.echo(f"Version {entry.version} of {entry.app} at {entry.placement} is in service.")
+    text = f"Version {entry.version} of {entry.app} at {entry.placement} is in service."
+    click.echo(printable(text))
 
 
 def _described(service: Oracle, entry: ModelReport) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from kongming.cli.examples import examples
 from kongming.cli.fleet.serving import Server, oracle, server_options
 from kongming.cli.sensor.asking import Asked, ask, sensor_options
 from kongming.doors.gridengine import answers, report
+from kongming.printable import printable
 from kongming.records.errors import InputError, KongmingError
 
 
@@ -52,7 +53,7 @@ def command(
                 found = ask(service, asked)
         except KongmingError as error:
             if not failed:
-                click.echo(f"kongming sensor: {error}", err=True)
+                click.echo(printable(f"kongming sensor: {error}"), err=True)
             failed = True
             return report(host or node, None)
         failed = False
