@@ -48,7 +48,7 @@ $(STAMP): pyproject.toml constraints.txt $(C_FILES)
 
 develop: $(VENV)/.group-dev ## setup, and what tests, checks and benchmarks need besides
 
-system: ## install what tests need besides Python: Slurm, Lua, a browser, PostgreSQL, Java, Prometheus (as root), PySpark
+system: ## install what tests need besides Python: Slurm, Lua, a browser, PostgreSQL, Java, Prometheus (as root), PySpark, Grid Engine
 	@$(PYTHON) tests/system.py
 
 $(VENV)/.group-%: $(STAMP)

@@ -75,9 +75,7 @@ def test_every_query_of_a_dashboard_returns_something(stack: Stack, name: str) -
     for query in queries:
         eventually(lambda query=query: stack.prometheus.query(query), 20)
     for variable in dashboard["templating"]["list"][1:]:
-        metric, label = re.fullmatch(
-            r"label_values\((\w+), (\w+)\)", variable["query"]["query"]
-        ).groups()  # type: ignore[union-attr]
+        metric, label = re.fullmatch(r"label_values\((\w+), (\w+)\)", variable["query"]).groups()  # type: ignore[union-attr]
         assert stack.prometheus.query(f'{metric}{{{label}!=""}}'), variable["name"]
 
 

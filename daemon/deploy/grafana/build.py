@@ -225,11 +225,15 @@ DASHBOARDS: Mapping[str, tuple[str, tuple[tuple[str, str, str], ...], tuple[Pane
                 {"{{instance}}": "rate(kongming_server_store_errors_total[$__rate_interval])"},
             ),
             (
-                "Memory and CPU",
+                "Memory",
+                "bytes",
+                {"{{instance}}": 'process_resident_memory_bytes{job="kongming-server"}'},
+            ),
+            (
+                "CPUs",
                 "short",
                 {
-                    "bytes {{instance}}": 'process_resident_memory_bytes{job="kongming-server"}',
-                    "CPUs {{instance}}": 'rate(process_cpu_seconds_total{job="kongming-server"}'
+                    "{{instance}}": 'rate(process_cpu_seconds_total{job="kongming-server"}'
                     "[$__rate_interval])",
                 },
             ),
@@ -282,13 +286,11 @@ def _dashboard(
 
 
 def _variable(name: str, metric: str, label: str) -> dict[str, Any]:
-    query = f"label_values({metric}, {label})"
     return {
         "name": name,
         "type": "query",
         "datasource": _DATASOURCE,
-        "query": {"query": query, "refId": name},
-        "definition": query,
+        "query": f"label_values({metric}, {label})",
         "refresh": 2,
         "sort": 1,
         "multi": True,
@@ -304,7 +306,15 @@ def _panel(number: int, title: str, unit: str, queries: Queries) -> dict[str, An
         "datasource": _DATASOURCE,
         "gridPos": {"h": 8, "w": 12, "x": 12 * (number % 2), "y": 8 * (number // 2)},
         "fieldConfig": {"defaults": {"unit": unit}, "overrides": []},
-        "options": {"legend": {"displayMode": "table", "placement": "bottom", "calcs": ["last"]}},
+        "options": {
+            "legend": {
+                "showLegend": True,
+                "displayMode": "table",
+                "placement": "bottom",
+                "calcs": ["last"],
+            },
+            "tooltip": {"mode": "multi", "sort": "desc"},
+        },
         "targets": [
             {
                 "refId": chr(ord("A") + place),
