@@ -17,7 +17,7 @@ def classad(figures: NodeFigures, now: float) -> str:
     """
     lines = [
         f"KongmingTime = {now:.0f}",
-        f"KongmingState = {_text(figures.state)}",
+        f'KongmingState = "{figures.state}"',
         f"KongmingAssignments = {figures.assignments}",
     ]
     for name, value in (
@@ -34,8 +34,3 @@ def classad(figures: NodeFigures, now: float) -> str:
             f"KongmingSlowdownUpper_{name} = {upper:.4f}",
         ]
     return "\n".join([*lines, "- update:true", ""])
-
-
-def _text(value: str) -> str:
-    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -9,6 +10,8 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import classad2
+import htcondor2
 import pytest
 
 from kongming.cli.sensor.asking import Asked, ask
@@ -31,7 +34,8 @@ ASK = ("--app", "chaser", "--app", "nobody-trained-it")
 
 
 def attributes(text: str) -> dict[str, str]:
-    """As a startd reads the output of a cron job: ``name = value`` up to a line with a hyphen."""
+    """As a startd reads the output of a cron job: ``name = value`` up to a line with a hyphen.
+    Names and values are those that HTCondor's own library reads."""
     *lines, last = text.splitlines()
     assert re.fullmatch(r"-\s*(\w+\s+)?(update:(true|false))?", last)
     found = {}
@@ -39,6 +43,8 @@ def attributes(text: str) -> dict[str, str]:
         match = re.fullmatch(r'([A-Za-z_]\w*) = (-?[\d.]+|"(?:[^"\\]|\\.)*")', line)
         assert match, line
         found[match[1]] = match[2]
+    read = classad2.parseOne("\n".join(lines))
+    assert dict(read) == {name: json.loads(value) for name, value in found.items()}
     return found
 
 
@@ -87,6 +93,27 @@ def test_a_startd_reads_what_is_known_of_its_machine(local_url: str, kongming: K
     assert "busy" in done.stderr
 
 
+def test_what_the_page_has_a_job_say_is_true_of_what_is_known_alone(
+    local_url: str, kongming: Kongming
+) -> None:
+    page = (ROOT / "docs/doors.md").read_text()
+    said = dict(re.findall(r"^(rank|requirements) += (.*)$", page, re.MULTILINE))
+
+    def evaluated(node: str) -> list[object]:
+        done = kongming("sensor", "htcondor", "--store", local_url, "--node", node, *ASK)
+        machine = classad2.parseOne(done.stdout.rpartition("-")[0])
+        written = (said[name].replace("sort", "chaser") for name in ("rank", "requirements"))
+        return [classad2.ExprTree(expression).eval(machine) for expression in written]
+
+    rank, accepted = evaluated("calm")
+    assert accepted is True
+    slowed_rank, accepted = evaluated("wild")
+    assert accepted is False
+    assert 0.0 < slowed_rank < rank
+    # Neither is met, and the rank counts 0.
+    assert evaluated("dozing") == [classad2.Value.Undefined] * 2
+
+
 def test_execd_asks_by_lines_and_ends_the_sensor(local_url: str, tmp_path: Path) -> None:
     program = tmp_path / "kongming"
     program.write_text(
@@ -122,9 +149,8 @@ def test_while_the_server_is_away_a_report_is_empty(kongming: Kongming) -> None:
 
 
 def test_names_and_texts_keep_to_what_readers_take() -> None:
-    told = NodeFigures('of "two\\', 1, 3.0, 2.0, 0.5, {"my.app-2": (1.5, 2.0)})
+    told = NodeFigures("ready", 1, 3.0, 2.0, 0.5, {"my.app-2": (1.5, 2.0)})
     read = attributes(classad(told, 1e9))
-    assert read["KongmingState"] == r'"of \"two\\"'
     assert read["KongmingSlowdown_my_app_2"] == "1.5000"
     assert ("n1", "kongming_my_app_2", 1.5) in loads(report("n1", told))[0]
 
@@ -161,11 +187,17 @@ def test_nothing_but_its_state_is_told_of_a_node_that_is_not_in_service(state: s
     assert (told.state, told.slowdown, told.lost_share) == (state, None, None)
 
 
-def test_what_is_shipped_and_documented_is_of_options_that_there_are() -> None:
-    config = (DEPLOY / "htcondor/kongming.conf").read_text()
-    words = re.search(r"_ARGS = (.*)", config)
-    assert words
-    assert commands.unknown(["kongming", *words[1].split()]) == []
+def test_what_is_shipped_and_documented_is_of_options_that_there_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("CONDOR_CONFIG", str(DEPLOY / "htcondor/kongming.conf"))
+    htcondor2.reload_config()
+    job = {
+        name: htcondor2.param[f"STARTD_CRON_KONGMING_{name}"]
+        for name in ("ARGS", "ENV", "KILL", "MODE", "PERIOD")
+    }
+    assert htcondor2.param["STARTD_CRON_JOBLIST"].split() == ["KONGMING"]
+    assert commands.unknown(["kongming", *job["ARGS"].split()]) == []
     # complex(5): "request relop value", and a request is the most that a job bears.
     sensor = (DEPLOY / "gridengine/kongming-load-sensor").read_text()
     complexes = re.findall(r"^#   kongming_\w+ +\w+ +DOUBLE +(\S+)", sensor, re.MULTILINE)
