@@ -13,6 +13,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -34,6 +35,16 @@ def on_files(files: Files, config: Any) -> Files:
             if target.endswith(".md"):
                 waiting.append(target)
     return files
+
+
+def on_nav(nav: Any, files: Files, **_: Any) -> Any:
+    """Refuse to leave out what a page refers to: mkdocs mentions that, and goes on."""
+    excluded = [
+        file.src_uri for file in files if file.generated_by and file.inclusion.is_excluded()
+    ]
+    if excluded:
+        raise PluginError(f"Pages refer to what exclude_docs leaves out: {', '.join(excluded)}")
+    return nav
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
