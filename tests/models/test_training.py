@@ -144,7 +144,7 @@ def test_without_quick_columns_only_the_full_variant_is_trained(runs: list[Any])
 def test_failed_runs_and_coruns_are_not_trained_on(runs: list[Any]) -> None:
     corun = builders.run("a", 99.0, synthetic.IDLE, kind="corun", neighbours=("b",))
     failed = builders.run("a", None, synthetic.IDLE)
-    few = ("NNLS", "LM.GA")
+    few = ("NNLS",)
     again = train_application([*runs, corun, failed], models=few)
     assert again["variants"] == train_application(runs, models=few)["variants"]
     assert again["runs"]["dropped"] == [{"name": failed.id, "reason": "failed: exit status 1"}]
