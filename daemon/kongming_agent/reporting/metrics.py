@@ -5,17 +5,16 @@ declared in METRICS; only declared values of a view are exported.
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Literal, NamedTuple
-from wsgiref.simple_server import WSGIServer
 
-from prometheus_client import CollectorRegistry, start_http_server, write_to_textfile
+from prometheus_client import CollectorRegistry, write_to_textfile
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from kongming.records.errors import InputError
+from kongming_agent.reporting.metrics_server import MetricsServer
 
 _log = logging.getLogger(__name__)
 
@@ -124,12 +123,12 @@ class Exporter:
         self._registry = CollectorRegistry()
         self._registry.register(Exported(view))
         self._textfile = Path(textfile) if textfile else None
-        self._server: tuple[WSGIServer, threading.Thread] | None = None
+        self._server: MetricsServer | None = None
         self.port: int | None = None
         if listen:
             host, _, port = listen.rpartition(":")
             try:
-                self._server = start_http_server(int(port), host.strip("[]"), self._registry)
+                self._server = MetricsServer(host.strip("[]"), int(port), self._registry)
             except OSError as error:
                 raise InputError(
                     f"cannot be listened on: {error.strerror or error}.",
@@ -137,7 +136,7 @@ class Exporter:
                     found=listen,
                     hint='Choose another port, or "" for none.',
                 ) from error
-            self.port = self._server[0].server_port
+            self.port = self._server.server_port
 
     def write(self) -> None:
         """Replace the file; on a full disk the next call tries again."""
@@ -151,7 +150,4 @@ class Exporter:
 
     def close(self) -> None:
         if self._server is not None:
-            server, thread = self._server
-            server.shutdown()
-            server.server_close()
-            thread.join(timeout=1.0)
+            self._server.close()
