@@ -15,6 +15,8 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from kongming_agent.config import Files, Profile, Settings
+from kongming_agent.profiling import profile_allowed
 from kongming_agent.reporting.metrics import METRICS, PREFIX
 from kongming_agent.reporting.spool import Spool
 
@@ -234,37 +236,33 @@ def test_the_operator_may_not_profile_what_is_not_in_the_list(fake: Path, tmp_pa
 def test_a_campaign_is_resumed_where_it_stopped_and_makes_no_run_twice(
     fake: Path, tmp_path: Path
 ) -> None:
-    from kongming_agent.reporting.spool import Spool
-
     (tmp_path / "apps.toml").write_text(APPS)
-    file = tmp_path / "agent.toml"
-    command = agent_command(
-        "profile", "nap", "--config", str(file), "--state", str(tmp_path), "--json"
-    )
-    documents = []
-    for minutes in (0.02, 5.0):
-        file.write_text(
-            f"[profile]\napps = '{tmp_path / 'apps.toml'}'\nallow = ['nap']\n"
-            f"placement = 'same-core'\nminutes = {minutes}\n"
-        )
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-        documents.append(json.loads(done.stdout))
-    first, second = documents
-    assert not first["complete"]
-    assert second["complete"]
-    assert second["campaign"] == first["campaign"]
-    spool = Spool(tmp_path / "spool.db")
-    kept = spool.oldest(limit=1000, most_bytes=1 << 30)
-    steps = [record_of(entry).step for entry in kept if entry.kind in ("run", "signature")]  # type: ignore[union-attr]
+    profile = Profile(apps=str(tmp_path / "apps.toml"), allow=("nap",), placement="same-core")
+    settings = Settings(profile=profile, files=Files(state=str(tmp_path)))
+    with closing(Spool(tmp_path / "spool.db")) as spool:
+        first = profile_allowed(settings, ("nap",), spool, lambda: any(spool.counts().values()))
+        assert (first.complete, first.runs) == (False, 1)
+        documents = [first.to_dict()]
+        for minutes in (1e-6, 5.0):
+            file = tmp_path / "agent.toml"
+            file.write_text(
+                f"[profile]\napps = '{profile.apps}'\nallow = ['nap']\n"
+                f"placement = 'same-core'\nminutes = {minutes}\n"
+            )
+            asked = ("profile", "nap", "--config", file, "--state", tmp_path, "--json")
+            documents.append(json.loads(warm_start.run("kongming_agent.main", *asked).stdout))
+        _, unbegun, last = documents
+        assert (unbegun["complete"], unbegun["runs"]) == (False, 0)
+        assert last["complete"]
+        assert {document["campaign"] for document in documents} == {first.campaign}
+        kept = spool.oldest(limit=1000, most_bytes=1 << 30)
+    records = [record_of(entry) for entry in kept if entry.kind in ("run", "signature")]
     # Nothing can be run by this binary, and a first run that failed is tried again.
-    first_run = record_of(kept[0])
-    assert isinstance(first_run, Run)
-    assert (first_run.step, first_run.ok) == (0, False)
-    steps.remove(0)
+    assert isinstance(records[0], Run)
+    assert (records[0].step, records[0].ok) == (0, False)
+    steps = [record.step for record in records[1:]]  # type: ignore[union-attr]
     assert sorted(steps) == list(range(len(steps)))
-    steps.append(0)
-    assert len(steps) == sum(d["runs"] + d["signatures"] for d in documents)
-    spool.close()
+    assert len(records) == sum(d["runs"] + d["signatures"] for d in documents)
 
 
 def test_systemd_hears_that_it_is_ready_alive_and_stopping(
