@@ -109,7 +109,8 @@ def test_an_orderly_end_under_load_answers_what_it_took(server: ServerProcess) -
     reporter = Reporter(agent)
     reporter.start()
     for _ in range(2):
-        time.sleep(0.3)
+        before = len(reporter.acknowledged)
+        eventually(lambda before=before: len(reporter.acknowledged) > before)
         assert server.stop() == 0
         server.start()
     reporter.finish()
