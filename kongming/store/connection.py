@@ -356,7 +356,9 @@ def _use_write_ahead_log(cursor: Any) -> None:
             cursor.execute("PRAGMA journal_mode = WAL")
             return
         except sqlite3.OperationalError as error:
-            if "locked" not in str(error) or time.monotonic() > deadline:
+            # The lowest byte of a code says what failed, the others in which way.
+            busy = error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
+            if not busy or time.monotonic() > deadline:
                 raise
             time.sleep(0.02)
 

@@ -97,7 +97,7 @@ def check_file(store: Connection, budget_s: float) -> bool:
         try:
             finding = raw.execute("PRAGMA quick_check(1)").fetchone()
         except sqlite3.OperationalError as error:
-            if "interrupt" in str(error):
+            if error.sqlite_errorcode == sqlite3.SQLITE_INTERRUPT:
                 return False
             raise StoreError(f"The store {store.url} cannot be checked: {error}.") from error
         except sqlite3.DatabaseError as error:
