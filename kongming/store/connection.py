@@ -19,6 +19,7 @@ from sqlalchemy import event, exc
 from kongming.missing_file import did_you_mean
 from kongming.records.errors import InputError, KongmingError, StoreError
 from kongming.settings import url_in_file
+from kongming.store.failures import translated
 from kongming.store.schema import HEAD, VERSION_TABLE
 
 BUSY_TIMEOUT_S = 30.0
@@ -127,7 +128,7 @@ class Connection:
         if engine.dialect.name == "postgresql":
             _limit_waiting(engine, statement_timeout=statement_s, lock_timeout=lock_s)
         try:
-            with _translate_errors(engine.url):
+            with translated(engine.url):
                 is_new = _migrate_if_needed(engine)
         except BaseException:
             engine.dispose()
@@ -180,7 +181,7 @@ class Connection:
 
     @contextmanager
     def _reading(self) -> Iterator[sa.Connection]:
-        with _translate_errors(self._engine.url), self._engine.connect() as connection:
+        with translated(self._engine.url), self._engine.connect() as connection:
             yield connection
 
     @contextmanager
@@ -188,7 +189,7 @@ class Connection:
         """Write transaction; committed and durable when the block is left."""
         try:
             with (
-                _translate_errors(self._engine.url),
+                translated(self._engine.url),
                 _write_transaction(self._engine) as connection,
             ):
                 yield connection
@@ -418,64 +419,3 @@ def _refuse_foreign(connection: sa.Connection) -> None:
             f"(it has a table {tables[0]!r}).",
             hint="Name another file with --store or KONGMING_STORE.",
         )
-
-
-@contextmanager
-def _translate_errors(url: sa.URL) -> Iterator[None]:
-    """Translate database errors into one-sentence KONGMING errors."""
-    try:
-        yield
-    except KongmingError:
-        raise
-    except exc.StatementError as error:
-        # The serializer rejects JSON documents that contain NaN.
-        if isinstance(error.orig, ValueError):
-            raise InputError(f"A record cannot be kept: {error.orig}.") from error
-        if isinstance(error.orig, TypeError):
-            raise
-        if _is_about_content(error):
-            raise InputError(f"A record cannot be kept: {_first_line(str(error.orig))}.") from error
-        raise _store_error(url, str(error.orig)) from error
-    except exc.SQLAlchemyError as error:
-        raise _store_error(url, str(error)) from error
-
-
-def _is_about_content(error: exc.StatementError) -> bool:
-    """Whether the same statement would always fail, for what it is to write."""
-    if isinstance(error, exc.DataError | exc.IntegrityError):
-        return True
-    # Classes of PostgreSQL: data, constraints, and limits such as the size of an index's row.
-    return str(getattr(error.orig, "sqlstate", None) or "")[:2] in ("22", "23", "54")
-
-
-_RETRY = "Try again in a moment."
-_CAUSES = (
-    ("not a database", "is not a database.", "Name another file with --store or KONGMING_STORE."),
-    ("malformed", "is damaged ({}).", "Restore it from a copy or an export."),
-    ("unable to open", "cannot be opened.", "Check that the folder exists and is writable."),
-    ("readonly", "cannot be written.", "Check the permissions of the file and of its folder."),
-    ("locked", "is in use by another process.", "Try again when that has ended."),
-    ("full", "cannot grow: the disk is full.", "Free some space."),
-    ("No space left", "cannot grow: the disk is full.", "Free some space."),
-    ("shutting down", "is shutting down.", _RETRY),
-    ("starting up", "is still starting.", _RETRY),
-    ("connection failed", "cannot be reached ({}).", "Check that the server runs, and the URL."),
-    ("terminating connection", "ended the connection.", _RETRY),
-    ("server closed the connection", "ended the connection.", _RETRY),
-    ("statement timeout", "did not answer in time.", _RETRY),
-    ("lock timeout", "is locked by another program for too long.", "See pg_locks for which."),
-    ("QueuePool limit", "has no free connection.", "Send fewer requests at a time."),
-)
-
-
-def _store_error(url: sa.URL, cause: str) -> StoreError:
-    where = url.database if url.get_backend_name() == "sqlite" else url.render_as_string()
-    line = _first_line(cause)
-    for sign, sentence, hint in _CAUSES:
-        if sign in line:
-            return StoreError(f"The store {where} {sentence.format(line)}", hint=hint, away=True)
-    return StoreError(f"The store {where} failed: {line}.")
-
-
-def _first_line(text: str) -> str:
-    return text.strip().splitlines()[0].rstrip(".") if text.strip() else "no reason given"
