@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -28,9 +29,9 @@ def translated(url: sa.URL) -> Iterator[None]:
             raise
         if _is_about_content(error):
             raise InputError(f"A record cannot be kept: {_first_line(str(error.orig))}.") from error
-        raise _store_error(url, str(error.orig)) from error
+        raise _store_error(url, error) from error
     except exc.SQLAlchemyError as error:
-        raise _store_error(url, str(error)) from error
+        raise _store_error(url, error) from error
 
 
 def _is_about_content(error: exc.StatementError) -> bool:
@@ -42,32 +43,67 @@ def _is_about_content(error: exc.StatementError) -> bool:
 
 
 _RETRY = "Try again in a moment."
-_CAUSES = (
-    ("not a database", "is not a database.", "Name another file with --store or KONGMING_STORE."),
-    ("malformed", "is damaged ({}).", "Restore it from a copy or an export."),
-    ("unable to open", "cannot be opened.", "Check that the folder exists and is writable."),
-    ("readonly", "cannot be written.", "Check the permissions of the file and of its folder."),
-    ("locked", "is in use by another process.", "Try again when that has ended."),
-    ("full", "cannot grow: the disk is full.", "Free some space."),
-    ("No space left", "cannot grow: the disk is full.", "Free some space."),
-    ("shutting down", "is shutting down.", _RETRY),
-    ("starting up", "is still starting.", _RETRY),
-    ("connection failed", "cannot be reached ({}).", "Check that the server runs, and the URL."),
-    ("terminating connection", "ended the connection.", _RETRY),
-    ("server closed the connection", "ended the connection.", _RETRY),
-    ("statement timeout", "did not answer in time.", _RETRY),
-    ("lock timeout", "is locked by another program for too long.", "See pg_locks for which."),
-    ("QueuePool limit", "has no free connection.", "Send fewer requests at a time."),
-)
+_LOST = ("ended the connection.", _RETRY)
+_FULL = ("cannot grow: the disk is full.", "Free some space.")
+_IN_USE = ("is in use by another process.", "Try again when that has ended.")
+
+_SQLITE = {
+    sqlite3.SQLITE_NOTADB: (
+        "is not a database.",
+        "Name another file with --store or KONGMING_STORE.",
+    ),
+    sqlite3.SQLITE_CORRUPT: ("is damaged ({}).", "Restore it from a copy or an export."),
+    sqlite3.SQLITE_CANTOPEN: (
+        "cannot be opened.",
+        "Check that the folder exists and is writable.",
+    ),
+    sqlite3.SQLITE_READONLY: (
+        "cannot be written.",
+        "Check the permissions of the file and of its folder.",
+    ),
+    sqlite3.SQLITE_BUSY: _IN_USE,
+    sqlite3.SQLITE_LOCKED: _IN_USE,
+    sqlite3.SQLITE_FULL: _FULL,
+}
+"""By the lowest byte of a code; the others say in which way it failed."""
+
+_POSTGRES = {
+    "53100": _FULL,
+    "55P03": ("is locked by another program for too long.", "See pg_locks for which."),
+    "57014": ("did not answer in time.", _RETRY),
+    "57P01": _LOST,
+    "57P02": _LOST,
+    "57P03": ("is starting or shutting down.", _RETRY),
+}
+"""By SQLSTATE (PostgreSQL, appendix A): its messages are in the language of the server."""
 
 
-def _store_error(url: sa.URL, cause: str) -> StoreError:
+def _cause(error: exc.SQLAlchemyError) -> tuple[str, str] | None:
+    """What is wrong with the store as a whole and the way out, where it is known."""
+    if isinstance(error, exc.TimeoutError):
+        return "has no free connection.", "Send fewer requests at a time."
+    if not isinstance(error, exc.DBAPIError):
+        return None
+    if isinstance(error.orig, sqlite3.Error):
+        return _SQLITE.get(getattr(error.orig, "sqlite_errorcode", 0) & 0xFF)
+    state = getattr(error.orig, "sqlstate", None)
+    if state is not None:
+        return _LOST if state[:2] == "08" else _POSTGRES.get(state)
+    if error.connection_invalidated:
+        return _LOST
+    if isinstance(error, exc.OperationalError):
+        return "cannot be reached ({}).", "Check that the server runs, and the URL."
+    return None
+
+
+def _store_error(url: sa.URL, error: exc.SQLAlchemyError) -> StoreError:
     where = url.database if url.get_backend_name() == "sqlite" else url.render_as_string()
-    line = _first_line(cause)
-    for sign, sentence, hint in _CAUSES:
-        if sign in line:
-            return StoreError(f"The store {where} {sentence.format(line)}", hint=hint, away=True)
-    return StoreError(f"The store {where} failed: {line}.")
+    line = _first_line(str(error.orig if isinstance(error, exc.StatementError) else error))
+    cause = _cause(error)
+    if cause is None:
+        return StoreError(f"The store {where} failed: {line}.")
+    sentence, hint = cause
+    return StoreError(f"The store {where} {sentence.format(line)}", hint=hint, away=True)
 
 
 def _first_line(text: str) -> str:

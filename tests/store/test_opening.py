@@ -130,7 +130,7 @@ def test_damaged_database_is_a_store_error(tmp_path: Path, sqlite_url: str) -> N
     content = bytearray(path.read_bytes())
     content[4096 * 2 :] = b"\xa5" * (len(content) - 4096 * 2)
     path.write_bytes(content)
-    with pytest.raises(StoreError), Store.open(sqlite_url) as store:
+    with pytest.raises(StoreError, match="is damaged"), Store.open(sqlite_url) as store:
         store.runs()
 
 

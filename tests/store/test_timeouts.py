@@ -12,6 +12,7 @@ import pytest
 from kongming.records.errors import StoreError
 from kongming.store import Store
 from kongming.store.connection import MIGRATION_LOCK
+from tests.server.process import eventually
 
 
 @contextmanager
@@ -38,6 +39,25 @@ def test_a_statement_that_waits_too_long_is_an_error(
                 assert met.value.away
         store.put_agent("node-1", {})
         assert [row.node_id for row in store.agents()] == ["node-1"]
+
+
+def test_a_session_that_is_ended_is_an_error_of_the_server(postgres_store_url: str) -> None:
+    with (
+        Store.open(postgres_store_url) as store,
+        held(postgres_store_url),
+        psycopg.connect(postgres_store_url, autocommit=True) as operator,
+        ThreadPoolExecutor(1) as executor,
+    ):
+        asked = executor.submit(store.agents)
+        eventually(
+            lambda: operator.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE"
+                " datname = current_database() AND wait_event_type = 'Lock'"
+            ).fetchone()
+        )
+        with pytest.raises(StoreError, match="ended the connection") as met:
+            asked.result(timeout=60)
+        assert met.value.away
 
 
 def test_tables_are_made_however_long_another_program_does_so(postgres_url: str) -> None:
