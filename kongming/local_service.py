@@ -1,4 +1,4 @@
-"""A store as an ``Oracle``: the engine, loaded with what each question needs, and listings."""
+"""A store as a ``PredictionService``: the engine, loaded for each question, and listings."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from kongming.records.questions import ColocationQuestion, Question, RankQuestio
 from kongming.records.run import Run, Signature
 
 
-class Oracle(Protocol):
+class PredictionService(Protocol):
     """What a store alone can answer as well. Every method raises KongmingError."""
 
     def predict(self, questions: Sequence[Question]) -> tuple[Forecast | KongmingError, ...]:
@@ -60,7 +60,7 @@ class Oracle(Protocol):
         """By application and placement, newest first, without documents."""
 
 
-class Service(Oracle, Protocol):
+class Service(PredictionService, Protocol):
     """All that a server does. Every method raises KongmingError."""
 
     def watch_node(self, node: str, *, for_s: float | None = None) -> Iterator[NodeReport]:

@@ -21,7 +21,7 @@ from kongming.local_service import LocalService
 from kongming.records.questions import RankQuestion
 from kongming.rpc.channel import Connection
 from kongming.rpc.client import RemoteService
-from kongming.rpc.protocol import Oracle
+from kongming.rpc.protocol import PredictionService
 from kongming.scale.fit.fitting import Settings, fit_runs
 from kongming.scale.fit.model import ScaleFile
 from kongming.scale.fit.model_file import seal
@@ -114,7 +114,7 @@ def local_url(trained_store: Path, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 @pytest.fixture(scope="module")
-def local(local_url: str) -> Iterator[Oracle]:
+def local(local_url: str) -> Iterator[PredictionService]:
     with Store.open(local_url) as store:
         yield LocalService(store)
 
@@ -158,9 +158,9 @@ def _settle(service: RemoteService) -> None:
 
 
 @pytest.fixture(params=["local", "remote"])
-def oracle(request: pytest.FixtureRequest) -> Oracle:
+def service(request: pytest.FixtureRequest) -> PredictionService:
     """Each of them in turn."""
-    found: Oracle = request.getfixturevalue(request.param)
+    found: PredictionService = request.getfixturevalue(request.param)
     return found
 
 

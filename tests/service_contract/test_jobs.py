@@ -19,11 +19,11 @@ from kongming.records.errors import (
 )
 from kongming.records.questions import Question, RankQuestion
 from kongming.records.scaling import Scaling
-from kongming.rpc.protocol import Oracle
+from kongming.rpc.protocol import PredictionService
 from tests.conftest import Kongming
 from tests.service_contract.conftest import NODES, expected, job
 from tests.service_contract.test_commands import answer, ask
-from tests.service_contract.test_oracle import forecast
+from tests.service_contract.test_prediction_service import forecast
 
 __all__ = ["ask"]
 
@@ -34,8 +34,8 @@ def question(*nodes: str, scaling: Scaling = TWO, **changes: Any) -> Question:
     return Question("chaser", scaling=scaling, nodes=nodes, **changes)
 
 
-def test_a_job_follows_the_slowest_node_and_its_driver(oracle: Oracle) -> None:
-    said = forecast(oracle, question("calm", "busy"))
+def test_a_job_follows_the_slowest_node_and_its_driver(service: PredictionService) -> None:
+    said = forecast(service, question("calm", "busy"))
     slow = expected("busy")
     assert said.runtime_s is not None
     assert said.runtime_s.median == pytest.approx(2.0 + 4.0 * slow, rel=0.06)
@@ -56,9 +56,9 @@ def test_a_job_follows_the_slowest_node_and_its_driver(oracle: Oracle) -> None:
     assert json.loads(json.dumps(said.to_dict(), allow_nan=False))["scaled"]["machines"] == 2
 
 
-def test_the_driver_can_be_named(oracle: Oracle) -> None:
+def test_the_driver_can_be_named(service: PredictionService) -> None:
     first, named = (
-        forecast(oracle, question("calm", "busy", driver=driver)).runtime_s
+        forecast(service, question("calm", "busy", driver=driver)).runtime_s
         for driver in (None, "busy")
     )
     assert first is not None
@@ -66,8 +66,8 @@ def test_the_driver_can_be_named(oracle: Oracle) -> None:
     assert named.median > first.median
 
 
-def test_one_node_and_more_machines(oracle: Oracle) -> None:
-    said = forecast(oracle, question("busy", scaling=Scaling(4, 0.5)))
+def test_one_node_and_more_machines(service: PredictionService) -> None:
+    said = forecast(service, question("busy", scaling=Scaling(4, 0.5)))
     assert said.runtime_s is not None
     assert said.runtime_s.median == pytest.approx(job(4, 0.5) * expected("busy"), rel=0.06)
     assert any("4 machines on 1 nodes" in note for note in said.notes)
@@ -89,34 +89,34 @@ def test_one_node_and_more_machines(oracle: Oracle) -> None:
     ],
 )
 def test_what_cannot_be_answered_says_why(
-    oracle: Oracle, asked: Question, kind: type[KongmingError], words: str
+    service: PredictionService, asked: Question, kind: type[KongmingError], words: str
 ) -> None:
     with pytest.raises(kind, match=words):
-        forecast(oracle, asked)
+        forecast(service, asked)
 
 
-def test_extrapolation_of_either_part_is_flagged(oracle: Oracle) -> None:
+def test_extrapolation_of_either_part_is_flagged(service: PredictionService) -> None:
     for asked, words in (
         (question("calm", scaling=Scaling(64)), "scale model: machines 64"),
         (question("calm", "wild"), "slowdown: outside"),
     ):
-        said = forecast(oracle, asked)
+        said = forecast(service, asked)
         assert said.extrapolating
         assert said.scaled is not None
         assert any(words in reason for reason in said.scaled.reasons)
 
 
-def test_a_job_of_a_stranger_goes_by_the_nodes(oracle: Oracle) -> None:
+def test_a_job_of_a_stranger_goes_by_the_nodes(service: PredictionService) -> None:
     asked = Question("stranger", scaling=Scaling(2, model="chaser"), nodes=("calm", "busy"))
-    said = forecast(oracle, asked)
+    said = forecast(service, asked)
     assert said.basis == "node-only"
     assert said.runtime_s is not None
     assert said.runtime_s.median > job(2, 1.0)
     assert any("Nobody profiled" in warning for warning in said.warnings)
 
 
-def test_a_batch_mixes_jobs_and_single_nodes(oracle: Oracle) -> None:
-    answers = oracle.predict([Question("chaser", "busy"), question("calm"), question("nowhere")])
+def test_a_batch_mixes_jobs_and_single_nodes(service: PredictionService) -> None:
+    answers = service.predict([Question("chaser", "busy"), question("calm"), question("nowhere")])
     assert [isinstance(answer, Forecast) for answer in answers] == [True, True, False]
 
 
@@ -136,14 +136,14 @@ def test_questions_that_contradict_themselves(values: dict[str, Any]) -> None:
         Question("chaser", **values)
 
 
-def test_sets_are_of_the_least_slowed(oracle: Oracle) -> None:
+def test_sets_are_of_the_least_slowed(service: PredictionService) -> None:
     asked = RankQuestion("chaser", ("wild", "busy", "calm"), limit=1, scaling=TWO, seed=1)
-    ranking = oracle.rank(asked)
+    ranking = service.rank(asked)
     (best,) = ranking.sets
     assert [node.name for node in best.nodes] == ["calm", "busy"]
     assert ranking.nodes == best.nodes
     assert (ranking.candidates, ranking.basis) == (3, "model")
-    said = forecast(oracle, question("calm", "busy"))
+    said = forecast(service, question("calm", "busy"))
     assert best.runtime_s is not None
     assert said.runtime_s is not None
     assert best.runtime_s.median == pytest.approx(said.runtime_s.median, rel=0.01)
@@ -154,8 +154,8 @@ def test_sets_are_of_the_least_slowed(oracle: Oracle) -> None:
     assert json.dumps(ranking.to_dict(), allow_nan=False)
 
 
-def test_sets_have_no_common_node(oracle: Oracle) -> None:
-    ranking = oracle.rank(RankQuestion("chaser", limit=5, scaling=TWO, stale_policy="widen"))
+def test_sets_have_no_common_node(service: PredictionService) -> None:
+    ranking = service.rank(RankQuestion("chaser", limit=5, scaling=TWO, stale_policy="widen"))
     assert len(ranking.sets) == 2
     names = [node.name for one in ranking.sets for node in one.nodes]
     assert sorted(names) == sorted(NODES)
@@ -163,26 +163,26 @@ def test_sets_have_no_common_node(oracle: Oracle) -> None:
     assert ranking.sets[1].extrapolating  # wild is in it
 
 
-def test_sets_that_cannot_be_made(oracle: Oracle) -> None:
-    few = oracle.rank(
+def test_sets_that_cannot_be_made(service: PredictionService) -> None:
+    few = service.rank(
         RankQuestion("chaser", ("calm", "busy"), scaling=TWO, limit=1, slowdown_limit=1.2)
     )
     assert (few.sets, few.nodes) == ((), ())
     assert sum(few.refused.values()) == 1
 
 
-def test_sets_without_a_scale_model_have_no_runtime(oracle: Oracle) -> None:
-    ranking = oracle.rank(RankQuestion("stranger", ("calm", "busy", "wild"), scaling=TWO, limit=1))
+def test_sets_without_a_scale_model_have_no_runtime(service: PredictionService) -> None:
+    ranking = service.rank(RankQuestion("stranger", ("calm", "busy", "wild"), scaling=TWO, limit=1))
     (best,) = ranking.sets
     assert [node.name for node in best.nodes] == ["calm", "busy"]
     assert (best.runtime_s, best.scaled) == (None, None)
     assert any("runtime is told" in text for text in best.warnings)
 
 
-def test_server_and_store_say_the_same(local: Oracle, remote: Oracle) -> None:
+def test_server_and_store_say_the_same(local: PredictionService, remote: PredictionService) -> None:
     here, there = (
-        forecast(oracle, question("calm", "busy", scaling=Scaling(4, 0.5)))
-        for oracle in (local, remote)
+        forecast(service, question("calm", "busy", scaling=Scaling(4, 0.5)))
+        for service in (local, remote)
     )
     assert here.runtime_s is not None
     assert there.runtime_s is not None

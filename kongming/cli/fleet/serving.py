@@ -17,7 +17,7 @@ from kongming.records.errors import InputError
 
 if TYPE_CHECKING:
     from kongming.rpc.client import RemoteService
-    from kongming.rpc.protocol import Oracle
+    from kongming.rpc.protocol import PredictionService
     from kongming.scale.fit.model import ScaleFile
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -110,7 +110,7 @@ def oracle(
     scale_files: Mapping[str, ScaleFile] | None = None,
     *,
     create: bool = False,
-) -> Iterator[Oracle]:
+) -> Iterator[PredictionService]:
     """The server where one is named, else the local store with scale models added to its own.
 
     Raises:

@@ -16,7 +16,7 @@ from kongming.records import moments
 
 if TYPE_CHECKING:
     from kongming.records.answers import ModelReport
-    from kongming.rpc.protocol import Oracle
+    from kongming.rpc.protocol import PredictionService
 
 
 @click.group(
@@ -129,7 +129,7 @@ def rollback(
     click.echo(printable(text))
 
 
-def _described(service: Oracle, entry: ModelReport) -> dict[str, Any]:
+def _described(service: PredictionService, entry: ModelReport) -> dict[str, Any]:
     import json
 
     from kongming.learning import model_file

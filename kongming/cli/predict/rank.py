@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kongming.records.answers import NodeReport, Ranking
-    from kongming.rpc.protocol import Oracle
+    from kongming.rpc.protocol import PredictionService
 
 _WEIGHT = click.FloatRange(min=0.0, max=1e6)
 _LIMIT = click.FloatRange(min=1.0, max=1e6)
@@ -136,13 +136,13 @@ def command(
     return 0 if ranking.nodes or ranking.sets else CannotAnswerError.exit_status
 
 
-def _near(service: Oracle, app: str) -> tuple[str, ...]:
+def _near(service: PredictionService, app: str) -> tuple[str, ...]:
     """Return the names of trained applications that are like this one."""
     known = {entry.app for entry in service.models()}
     return () if app in known else UnknownNameError("application", app, known).suggestions
 
 
-def _candidates(service: Oracle, asked: Sequence[str]) -> tuple[NodeReport, ...]:
+def _candidates(service: PredictionService, asked: Sequence[str]) -> tuple[NodeReport, ...]:
     """Return what is known of the nodes that were to be ranked."""
     return tuple(
         report

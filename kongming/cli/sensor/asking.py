@@ -18,7 +18,7 @@ from kongming.records.questions import RankQuestion
 
 if TYPE_CHECKING:
     from kongming.records.answers import RankedNode
-    from kongming.rpc.protocol import Oracle
+    from kongming.rpc.protocol import PredictionService
 
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -83,7 +83,7 @@ def sensor_options(function: _Function) -> _Function:
     return made  # type: ignore[no-any-return]
 
 
-def ask(service: Oracle, asked: Asked) -> NodeFigures:
+def ask(service: PredictionService, asked: Asked) -> NodeFigures:
     """Raises UnknownNameError for a node that is not known."""
     nodes = service.nodes()
     found = [one for one in nodes if asked.node in (one.facts.id, one.facts.name)]
@@ -96,7 +96,7 @@ def ask(service: Oracle, asked: Asked) -> NodeFigures:
     return figures(report, apps, time.time(), asked.max_age_s)
 
 
-def _ranked(service: Oracle, app: str, node_id: str) -> RankedNode | None:
+def _ranked(service: PredictionService, app: str, node_id: str) -> RankedNode | None:
     """None where nothing can be said of it that a model vouches for."""
     question = RankQuestion(app, nodes=(node_id,), stale_policy="refuse", seed=0)
     try:

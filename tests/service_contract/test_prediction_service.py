@@ -19,13 +19,13 @@ from kongming.records.errors import (
     UntrainedError,
 )
 from kongming.records.questions import Question, RankQuestion
-from kongming.rpc.protocol import Oracle
+from kongming.rpc.protocol import PredictionService
 from tests import builders
 from tests.service_contract.conftest import NODES, SOLO_S, expected
 
 
-def forecast(oracle: Oracle, question: Question) -> Forecast:
-    (answer,) = oracle.predict([question])
+def forecast(service: PredictionService, question: Question) -> Forecast:
+    (answer,) = service.predict([question])
     if isinstance(answer, KongmingError):
         raise answer
     return answer
@@ -42,8 +42,8 @@ def asked_at(forecast: Forecast) -> float:
     return forecast.fingerprint_taken_at + forecast.fingerprint_age_s
 
 
-def test_nodes_are_told_by_name_with_their_slowdown(oracle: Oracle) -> None:
-    nodes = {node.facts.name: node for node in oracle.nodes()}
+def test_nodes_are_told_by_name_with_their_slowdown(service: PredictionService) -> None:
+    nodes = {node.facts.name: node for node in service.nodes()}
     assert list(nodes) == sorted(NODES)
     for name, (node_id, loads, _) in NODES.items():
         node = nodes[name]
@@ -57,9 +57,9 @@ def test_nodes_are_told_by_name_with_their_slowdown(oracle: Oracle) -> None:
 
 
 @pytest.mark.parametrize("name", ["calm", "busy"])
-def test_prediction_is_of_the_node_as_it_is(oracle: Oracle, name: str) -> None:
+def test_prediction_is_of_the_node_as_it_is(service: PredictionService, name: str) -> None:
     before = time.time()
-    said = forecast(oracle, Question("chaser", name))
+    said = forecast(service, Question("chaser", name))
     after = time.time()
     assert said.slowdown.median == pytest.approx(expected(name), rel=0.05)
     assert said.slowdown.lower < said.slowdown.median < said.slowdown.upper
@@ -77,27 +77,27 @@ def test_prediction_is_of_the_node_as_it_is(oracle: Oracle, name: str) -> None:
     assert json.dumps(said.to_dict(), allow_nan=False)
 
 
-def test_driver_of_a_slowdown_is_named_first(oracle: Oracle) -> None:
-    assert forecast(oracle, Question("chaser", "busy")).drivers[0].family == "memory"
+def test_driver_of_a_slowdown_is_named_first(service: PredictionService) -> None:
+    assert forecast(service, Question("chaser", "busy")).drivers[0].family == "memory"
 
 
-def test_node_is_known_by_id_and_by_name(oracle: Oracle) -> None:
-    by_name, by_id = oracle.predict([Question("chaser", "busy"), Question("chaser", "node-2")])
+def test_node_is_known_by_id_and_by_name(service: PredictionService) -> None:
+    by_name, by_id = service.predict([Question("chaser", "busy"), Question("chaser", "node-2")])
     assert isinstance(by_name, Forecast)
     assert isinstance(by_id, Forecast)
     assert by_name.slowdown == by_id.slowdown
 
 
-def test_interval_widens_with_its_level(oracle: Oracle) -> None:
+def test_interval_widens_with_its_level(service: PredictionService) -> None:
     narrow, wide = (
-        forecast(oracle, Question("chaser", "busy", level=level)).slowdown for level in (0.5, 0.9)
+        forecast(service, Question("chaser", "busy", level=level)).slowdown for level in (0.5, 0.9)
     )
     assert wide.lower < narrow.lower < narrow.upper < wide.upper
     assert (narrow.level, wide.level) == (0.5, 0.9)
 
 
-def test_one_bad_question_does_not_spoil_the_others(oracle: Oracle) -> None:
-    good, bad, last = oracle.predict(
+def test_one_bad_question_does_not_spoil_the_others(service: PredictionService) -> None:
+    good, bad, last = service.predict(
         [Question("chaser", "calm"), Question("chaser", "bussy"), Question("chaser", "busy")]
     )
     assert isinstance(good, Forecast)
@@ -107,8 +107,8 @@ def test_one_bad_question_does_not_spoil_the_others(oracle: Oracle) -> None:
     assert good.slowdown.median < last.slowdown.median
 
 
-def test_no_question_has_no_answer(oracle: Oracle) -> None:
-    assert oracle.predict([]) == ()
+def test_no_question_has_no_answer(service: PredictionService) -> None:
+    assert service.predict([]) == ()
 
 
 @pytest.mark.parametrize(
@@ -122,24 +122,24 @@ def test_no_question_has_no_answer(oracle: Oracle) -> None:
     ],
 )
 def test_what_cannot_be_answered_says_why(
-    oracle: Oracle, question: Question, kind: type[KongmingError]
+    service: PredictionService, question: Question, kind: type[KongmingError]
 ) -> None:
     with pytest.raises(kind) as caught:
-        forecast(oracle, question)
+        forecast(service, question)
     assert caught.value.message
 
 
-def test_extrapolation_is_flagged(oracle: Oracle) -> None:
-    said = forecast(oracle, Question("chaser", "wild"))
+def test_extrapolation_is_flagged(service: PredictionService) -> None:
+    said = forecast(service, Question("chaser", "wild"))
     assert said.extrapolating
     assert said.warnings
 
 
-def test_old_fingerprint_widens_the_interval_and_says_so(oracle: Oracle) -> None:
+def test_old_fingerprint_widens_the_interval_and_says_so(service: PredictionService) -> None:
     before = time.time()
-    old = forecast(oracle, Question("chaser", "dozing"))
+    old = forecast(service, Question("chaser", "dozing"))
     after = time.time()
-    new = forecast(oracle, Question("chaser", "busy"))
+    new = forecast(service, Question("chaser", "busy"))
     assert old.stale
     assert before - CLOCKS_S <= asked_at(old) <= after + CLOCKS_S
     assert old.fingerprint_age_s is not None
@@ -149,105 +149,107 @@ def test_old_fingerprint_widens_the_interval_and_says_so(oracle: Oracle) -> None
     assert old.slowdown.median == pytest.approx(expected("dozing"), rel=0.1)
 
 
-def test_history_stands_in_for_an_old_fingerprint(oracle: Oracle) -> None:
-    said = forecast(oracle, Question("chaser", "dozing", stale_policy="history"))
+def test_history_stands_in_for_an_old_fingerprint(service: PredictionService) -> None:
+    said = forecast(service, Question("chaser", "dozing", stale_policy="history"))
     assert said.stale
     assert said.slowdown.median == pytest.approx(expected("dozing"), rel=0.1)
 
 
-def test_program_that_nobody_profiled_is_told_by_the_node_alone(oracle: Oracle) -> None:
-    said = forecast(oracle, Question("stranger", "busy"))
-    general = next(n for n in oracle.nodes() if n.facts.name == "busy").general_slowdown
+def test_program_that_nobody_profiled_is_told_by_the_node_alone(service: PredictionService) -> None:
+    said = forecast(service, Question("stranger", "busy"))
+    general = next(n for n in service.nodes() if n.facts.name == "busy").general_slowdown
     assert (said.basis, said.model, said.model_version) == ("node-only", "", 0)
     assert (said.solo_s, said.runtime_s) == (None, None)
     assert said.slowdown.median == pytest.approx(general, rel=0.01)
 
 
-def test_ranking_puts_the_quicker_node_first(oracle: Oracle) -> None:
-    ranking = oracle.rank(RankQuestion("chaser", ("busy", "calm", "wild")))
+def test_ranking_puts_the_quicker_node_first(service: PredictionService) -> None:
+    ranking = service.rank(RankQuestion("chaser", ("busy", "calm", "wild")))
     scores = {node.name: node.score for node in ranking.nodes}
     assert list(scores) == ["calm", "busy", "wild"], ranking
     assert list(scores.values()) == sorted(scores.values())
     assert [node.node_id for node in ranking.nodes] == ["node-1", "node-2", "node-3"]
     assert (ranking.candidates, ranking.basis, ranking.refused) == (3, "model", {})
     for node in ranking.nodes:
-        said = forecast(oracle, Question("chaser", node.name)).slowdown
+        said = forecast(service, Question("chaser", node.name)).slowdown
         assert node.slowdown.median == pytest.approx(said.median, rel=0.01)
     assert ranking.nodes[-1].extrapolating
     assert json.dumps(ranking.to_dict(), allow_nan=False)
 
 
-def test_ranking_without_candidates_is_of_all_nodes(oracle: Oracle) -> None:
-    ranking = oracle.rank(RankQuestion("chaser"))
+def test_ranking_without_candidates_is_of_all_nodes(service: PredictionService) -> None:
+    ranking = service.rank(RankQuestion("chaser"))
     assert {node.name for node in ranking.nodes} == set(NODES)
     assert [node.name for node in ranking.nodes if node.stale] == ["dozing"]
 
 
-def test_limit_says_how_many_come_back(oracle: Oracle) -> None:
-    ranking = oracle.rank(RankQuestion("chaser", ("busy", "calm"), limit=1))
+def test_limit_says_how_many_come_back(service: PredictionService) -> None:
+    ranking = service.rank(RankQuestion("chaser", ("busy", "calm"), limit=1))
     assert [node.name for node in ranking.nodes] == ["calm"]
     assert ranking.candidates == 2
 
 
-def test_constraints_refuse_with_a_reason(oracle: Oracle) -> None:
-    ranking = oracle.rank(RankQuestion("chaser", ("busy", "calm"), slowdown_limit=1.2))
+def test_constraints_refuse_with_a_reason(service: PredictionService) -> None:
+    ranking = service.rank(RankQuestion("chaser", ("busy", "calm"), slowdown_limit=1.2))
     assert [node.name for node in ranking.nodes] == ["calm"]
     assert sum(ranking.refused.values()) == 1
-    stale = oracle.rank(RankQuestion("chaser", ("dozing", "calm"), stale_policy="refuse"))
+    stale = service.rank(RankQuestion("chaser", ("dozing", "calm"), stale_policy="refuse"))
     assert [node.name for node in stale.nodes] == ["calm"]
     assert sum(stale.refused.values()) == 1
-    small = oracle.rank(RankQuestion("chaser", ("calm",), memory_bytes=1 << 50))
+    small = service.rank(RankQuestion("chaser", ("calm",), memory_bytes=1 << 50))
     assert small.nodes == ()
     assert sum(small.refused.values()) == 1
 
 
-def test_weight_of_nothing_scores_all_alike(oracle: Oracle) -> None:
-    ranking = oracle.rank(RankQuestion("chaser", ("calm", "busy"), newcomer_weight=0.0))
+def test_weight_of_nothing_scores_all_alike(service: PredictionService) -> None:
+    ranking = service.rank(RankQuestion("chaser", ("calm", "busy"), newcomer_weight=0.0))
     assert [node.score for node in ranking.nodes] == [0.0, 0.0]
     assert all(node.tied_with_first for node in ranking.nodes)
 
 
-def test_program_that_nobody_profiled_is_ranked_by_the_nodes(oracle: Oracle) -> None:
-    ranking = oracle.rank(RankQuestion("stranger", ("busy", "calm", "wild")))
+def test_program_that_nobody_profiled_is_ranked_by_the_nodes(service: PredictionService) -> None:
+    ranking = service.rank(RankQuestion("stranger", ("busy", "calm", "wild")))
     assert ranking.basis == "node-only"
     assert [node.name for node in ranking.nodes] == ["calm", "busy", "wild"]
 
 
-def test_candidate_that_nobody_knows_is_named(oracle: Oracle) -> None:
+def test_candidate_that_nobody_knows_is_named(service: PredictionService) -> None:
     with pytest.raises(UnknownNameError, match="calmer"):
-        oracle.rank(RankQuestion("chaser", ("calmer",)))
+        service.rank(RankQuestion("chaser", ("calmer",)))
 
 
-def test_same_seed_same_order(oracle: Oracle) -> None:
+def test_same_seed_same_order(service: PredictionService) -> None:
     question = RankQuestion("chaser", newcomer_weight=0.0, seed=7)
-    first, second = oracle.rank(question), oracle.rank(question)
+    first, second = service.rank(question), service.rank(question)
     assert [node.name for node in first.nodes] == [node.name for node in second.nodes]
 
 
-def test_registering_twice_is_harmless(oracle: Oracle) -> None:
+def test_registering_twice_is_harmless(service: PredictionService) -> None:
     document = {"name": "sorter", "command": ["sort", "-n"], "cpus": 2}
-    first = oracle.register_application("sorter", "abc123", document)
-    assert first == oracle.register_application("sorter", "abc123", document)
+    first = service.register_application("sorter", "abc123", document)
+    assert first == service.register_application("sorter", "abc123", document)
     assert (first.name, first.identity, first.runs) == ("sorter", "abc123", 0)
     assert first.document["command"] == ["sort", "-n"]
 
 
-def test_name_that_is_no_name_is_refused(oracle: Oracle) -> None:
+def test_name_that_is_no_name_is_refused(service: PredictionService) -> None:
     with pytest.raises(InputError, match="name"):
-        oracle.register_application("", "abc123", {"command": "x"})
+        service.register_application("", "abc123", {"command": "x"})
 
 
 @pytest.mark.parametrize("name", ["calm", "busy", "wild"])
-def test_server_and_store_say_the_same(local: Oracle, remote: Oracle, name: str) -> None:
-    here, there = (forecast(oracle, Question("chaser", name)) for oracle in (local, remote))
+def test_server_and_store_say_the_same(
+    local: PredictionService, remote: PredictionService, name: str
+) -> None:
+    here, there = (forecast(service, Question("chaser", name)) for service in (local, remote))
     assert here.slowdown.median == pytest.approx(there.slowdown.median, rel=1e-3)
     assert here.slowdown.lower == pytest.approx(there.slowdown.lower, rel=1e-2)
     assert here.slowdown.upper == pytest.approx(there.slowdown.upper, rel=1e-2)
     assert here.extrapolating == there.extrapolating
 
 
-def test_explanation_names_what_a_program_suffers_from(oracle: Oracle) -> None:
-    answer = oracle.explain(Question("chaser", "busy"))
+def test_explanation_names_what_a_program_suffers_from(service: PredictionService) -> None:
+    answer = service.explain(Question("chaser", "busy"))
     assert answer.prediction.slowdown.median == pytest.approx(expected("busy"), rel=0.05)
     first = answer.contributions[0]
     assert first.family == "memory"
@@ -259,17 +261,19 @@ def test_explanation_names_what_a_program_suffers_from(oracle: Oracle) -> None:
     assert json.dumps(answer.to_dict(), allow_nan=False)
 
 
-def test_explanation_of_a_stranger_has_equal_shares(oracle: Oracle) -> None:
-    answer = oracle.explain(Question("stranger", "busy"))
+def test_explanation_of_a_stranger_has_equal_shares(service: PredictionService) -> None:
+    answer = service.explain(Question("stranger", "busy"))
     assert answer.prediction.basis == "node-only"
     general = math.log(answer.prediction.slowdown.median)
     assert sum(one.log_slowdown for one in answer.contributions) == pytest.approx(general, abs=0.01)
 
 
-def test_server_and_store_explain_alike(local: Oracle, remote: Oracle) -> None:
+def test_server_and_store_explain_alike(
+    local: PredictionService, remote: PredictionService
+) -> None:
     here, there = (
-        {one.surrogate: one for one in oracle.explain(Question("chaser", "busy")).contributions}
-        for oracle in (local, remote)
+        {one.surrogate: one for one in service.explain(Question("chaser", "busy")).contributions}
+        for service in (local, remote)
     )
     assert here.keys() == there.keys()
     for name, one in here.items():
@@ -279,32 +283,32 @@ def test_server_and_store_explain_alike(local: Oracle, remote: Oracle) -> None:
             assert getattr(one, value) == pytest.approx(getattr(there[name], value), rel=1e-3)
 
 
-def test_what_cannot_be_explained_says_why(oracle: Oracle) -> None:
+def test_what_cannot_be_explained_says_why(service: PredictionService) -> None:
     with pytest.raises(UnknownNameError, match="busy"):
-        oracle.explain(Question("chaser", "bussy"))
+        service.explain(Question("chaser", "bussy"))
     with pytest.raises(StaleError):
-        oracle.explain(Question("chaser", "dozing", stale_policy="refuse"))
+        service.explain(Question("chaser", "dozing", stale_policy="refuse"))
 
 
-def test_models_are_listed_and_read(oracle: Oracle) -> None:
-    (listed,) = oracle.models("chaser")
+def test_models_are_listed_and_read(service: PredictionService) -> None:
+    (listed,) = service.models("chaser")
     assert (listed.app, listed.placement, listed.version) == ("chaser", "cross-core", 1)
     assert (listed.node_id, listed.in_service, listed.document) == ("node-1", True, "")
-    assert oracle.models("nothing") == ()
-    found = oracle.model("chaser")
+    assert service.models("nothing") == ()
+    found = service.model("chaser")
     document = json.loads(found.document)
     assert (found.version, found.in_service) == (1, True)
     assert found.chosen == document["chosen"]
     assert read(document).app == "chaser"
     for wanted in (("chaser", None, 7), ("nothing", None, 0)):
         with pytest.raises(UntrainedError):
-            oracle.model(*wanted)
+            service.model(*wanted)
 
 
-def test_runs_are_imported_once(oracle: Oracle) -> None:
+def test_runs_are_imported_once(service: PredictionService) -> None:
     runs = [builders.run("imported", 1.0 + n, node_id="node-1") for n in range(3)]
-    first = oracle.import_runs(runs)
-    again = oracle.import_runs([*runs, builders.run("imported", 9.0, node_id="node-1")])
+    first = service.import_runs(runs)
+    again = service.import_runs([*runs, builders.run("imported", 9.0, node_id="node-1")])
     assert (first.runs, first.signatures, first.duplicates) == (3, 0, 0)
     assert (again.runs, again.signatures, again.duplicates) == (1, 0, 3)
-    assert oracle.import_runs([]).runs == 0
+    assert service.import_runs([]).runs == 0
