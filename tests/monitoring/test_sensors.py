@@ -14,7 +14,7 @@ import classad2
 import htcondor2
 import pytest
 
-from kongming.cli.sensor.asking import Asked, ask
+from kongming.cli.sensor.question import Asked, ask
 from kongming.doors.gridengine import report
 from kongming.doors.htcondor import classad
 from kongming.doors.node_figures import NodeFigures, figures

@@ -10,7 +10,7 @@ import click
 from kongming.cli import options
 from kongming.cli.examples import examples
 from kongming.cli.fleet.serving import Server, oracle, server_options
-from kongming.cli.sensor.asking import Asked, ask, sensor_options
+from kongming.cli.sensor.question import Asked, ask, sensor_options
 from kongming.doors.gridengine import answers, report
 from kongming.printable import printable
 from kongming.records.errors import InputError, KongmingError

@@ -9,7 +9,7 @@ import click
 from kongming.cli import options
 from kongming.cli.examples import examples
 from kongming.cli.fleet.serving import Server, oracle, server_options
-from kongming.cli.sensor.asking import Asked, ask, sensor_options
+from kongming.cli.sensor.question import Asked, ask, sensor_options
 from kongming.doors.htcondor import classad
 
 
