@@ -9,6 +9,7 @@ import click
 from kongming.cli.tables import WIDE
 from kongming.records.errors import InputError
 from kongming.records.fingerprint import PLACEMENTS
+from kongming.records.questions import STALE_POLICIES
 
 json_option = click.option(
     "--json", "as_json", is_flag=True, help="Print exactly one JSON document on stdout."
@@ -117,3 +118,12 @@ placement_filter = click.option(
     "--placement", type=click.Choice(PLACEMENTS), help="Only this placement."
 )
 """``--placement P`` of a listing: parameter ``placement`` (str, or None for all)."""
+
+stale_option = click.option(
+    "--stale",
+    type=click.Choice(STALE_POLICIES),
+    default="widen",
+    show_default=True,
+    help="What to do with a fingerprint that is too old.",
+)
+"""``--stale``: parameter ``stale`` (str), one of STALE_POLICIES."""

@@ -13,7 +13,7 @@ from kongming.cli.examples import examples
 from kongming.cli.fleet.serving import Server, asks_server, oracle, server_options
 from kongming.cli.help_groups import GroupedCommand
 from kongming.cli.predict.trained import placement_of_model
-from kongming.records.questions import STALE_POLICIES, Question
+from kongming.records.questions import Question
 
 if TYPE_CHECKING:
     from kongming.records.answers import Contribution, Explanation
@@ -52,13 +52,7 @@ if TYPE_CHECKING:
 @click.option(
     "--model", default=None, metavar="NAME", help="Model to use. Default: the chosen one."
 )
-@click.option(
-    "--stale",
-    type=click.Choice(STALE_POLICIES),
-    default="widen",
-    show_default=True,
-    help="What to do with a fingerprint that is too old.",
-)
+@options.stale_option
 @server_options
 @options.store_option
 @options.wide_option

@@ -15,7 +15,7 @@ from kongming.cli.predict.job import Job, job_options, show_sets
 from kongming.cli.predict.left_out import left_out
 from kongming.cli.predict.trained import placement_of_model
 from kongming.records.errors import CannotAnswerError, UnknownNameError
-from kongming.records.questions import STALE_POLICIES, RankQuestion
+from kongming.records.questions import RankQuestion
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -81,13 +81,7 @@ _LIMIT = click.FloatRange(min=1.0, max=1e6)
 @click.option(
     "--seed", type=click.IntRange(min=0), help="Seed for the order of near ties. Default: random."
 )
-@click.option(
-    "--stale",
-    type=click.Choice(STALE_POLICIES),
-    default="widen",
-    show_default=True,
-    help="What to do with a fingerprint that is too old.",
-)
+@options.stale_option
 @server_options
 @options.store_option
 @options.wide_option
