@@ -24,9 +24,7 @@ from kongming.records.answers import (
 from kongming.records.errors import KongmingError, UnavailableError
 from kongming.records.questions import ColocationQuestion, Question, RankQuestion
 from kongming.records.run import Run, Signature
-from kongming.rpc import calls
-from kongming.rpc import fleet_codec as reporting
-from kongming.rpc import predictor_codec as asking
+from kongming.rpc import calls, fleet_codec, predictor_codec
 from kongming.rpc import value_codec as values
 from kongming.rpc.calls import Call, Result, Stubs, request_id
 from kongming.rpc.channel import Connection
@@ -84,7 +82,7 @@ class RemoteService:
         return tuple(answers)
 
     def predict_colocation(self, question: ColocationQuestion) -> Colocation:
-        request = asking.colocation_to_message(question, request_id())
+        request = predictor_codec.colocation_to_message(question, request_id())
         response = self._call(self._stubs.predictor.PredictColocation, request)
         return from_message(Colocation, response)
 
@@ -93,7 +91,7 @@ class RemoteService:
 
     def explain(self, question: Question) -> Explanation:
         request = predictor_pb2.ExplainRequest(
-            request_id=request_id(), question=asking.question_to_message(question)
+            request_id=request_id(), question=predictor_codec.question_to_message(question)
         )
         return from_message(Explanation, self._call(self._stubs.predictor.Explain, request))
 
@@ -108,13 +106,13 @@ class RemoteService:
             page_token = page.next_page_token
             if not page_token:
                 break
-        reports = map(reporting.node_report_from_message, messages)
+        reports = map(fleet_codec.node_report_from_message, messages)
         return tuple(sorted(reports, key=lambda node: (node.facts.name, node.facts.id)))
 
     def watch_node(self, node: str, *, for_s: float | None = None) -> Iterator[NodeReport]:
         request = fleet_pb2.WatchNodeRequest(node=node)
         for response in self._stream(self._stubs.fleet.WatchNode, request, for_s):
-            yield reporting.node_report_from_message(response.node)
+            yield fleet_codec.node_report_from_message(response.node)
 
     def request_profile(self, node: str, apps: Sequence[str]) -> None:
         request = fleet_pb2.RequestProfileRequest(node=node, apps=apps)
@@ -129,7 +127,7 @@ class RemoteService:
             name=name, identity=identity, document=values.struct(document, "document")
         )
         response = self._call(self._stubs.profiles.RegisterApplication, request)
-        return reporting.application_from_message(response.application)
+        return fleet_codec.application_from_message(response.application)
 
     def application(self, name: str) -> ApplicationReport:
         return self._send(calls.get_application(name))
@@ -139,7 +137,7 @@ class RemoteService:
         found: list[ApplicationReport] = []
         while True:
             response = self._call(self._stubs.profiles.ListApplications, request)
-            found += map(reporting.application_from_message, response.applications)
+            found += map(fleet_codec.application_from_message, response.applications)
             if not response.next_page_token:
                 return tuple(found)
             request.page_token = response.next_page_token
@@ -183,42 +181,42 @@ class RemoteService:
             random_state=random_state,
         )
         response = self._call(self._stubs.profiles.Train, request)
-        return reporting.operation_from_message(response.operation)
+        return fleet_codec.operation_from_message(response.operation)
 
     def operation(self, operation_id: str) -> OperationReport:
         request = profiles_pb2.GetOperationRequest(id=operation_id)
         response = self._call(self._stubs.profiles.GetOperation, request)
-        return reporting.operation_from_message(response.operation)
+        return fleet_codec.operation_from_message(response.operation)
 
     def operations(
         self, *, ended: bool = False, limit: int | None = None
     ) -> tuple[OperationReport, ...]:
         request = profiles_pb2.ListOperationsRequest(ended=ended, limit=limit or 0)
         response = self._call(self._stubs.profiles.ListOperations, request)
-        return tuple(map(reporting.operation_from_message, response.operations))
+        return tuple(map(fleet_codec.operation_from_message, response.operations))
 
     def watch_operation(self, operation_id: str) -> Iterator[OperationReport]:
         request = profiles_pb2.WatchOperationRequest(id=operation_id)
         for response in self._stream(self._stubs.profiles.WatchOperation, request):
-            yield reporting.operation_from_message(response.operation)
+            yield fleet_codec.operation_from_message(response.operation)
 
     def cancel_operation(self, operation_id: str) -> OperationReport:
         request = profiles_pb2.CancelOperationRequest(id=operation_id)
         response = self._call(self._stubs.profiles.CancelOperation, request)
-        return reporting.operation_from_message(response.operation)
+        return fleet_codec.operation_from_message(response.operation)
 
     def model(self, app: str, placement: str | None = None, version: int = 0) -> ModelReport:
         request = profiles_pb2.GetModelRequest(
             app=app, placement=values.placement_to_message(placement), version=version
         )
-        return reporting.model_from_message(
+        return fleet_codec.model_from_message(
             self._call(self._stubs.profiles.GetModel, request).model
         )
 
     def models(self, app: str | None = None) -> tuple[ModelReport, ...]:
         request = profiles_pb2.ListModelsRequest(app=app or "")
         response = self._call(self._stubs.profiles.ListModels, request)
-        return tuple(map(reporting.model_from_message, response.models))
+        return tuple(map(fleet_codec.model_from_message, response.models))
 
     def delete_model(self, app: str, placement: str, version: int = 0) -> int:
         request = profiles_pb2.DeleteModelRequest(
@@ -233,7 +231,7 @@ class RemoteService:
             app=app, placement=values.placement_to_message(placement), version=version
         )
         response = self._call(self._stubs.profiles.PromoteModel, request)
-        return reporting.model_from_message(response.model)
+        return fleet_codec.model_from_message(response.model)
 
     # -- assignments ----------------------------------------------------------------------------
 
