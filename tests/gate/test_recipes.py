@@ -59,7 +59,8 @@ def test_real_benchmarks_of_pyperf_and_pytest(tmp_path: Path) -> None:
     (benchmark,) = json.loads((tmp_path / "b.json").read_text())["benchmarks"]
     kept = benchmark["extra_info"]["kongming"]
     assert {"compute.int", "compute.float"} <= kept["before"].keys() == kept["after"].keys()
-    assert kept["signals"]["seconds"] > 0.5
+    # They are of all that was timed.
+    assert kept["signals"]["seconds"] > benchmark["stats"]["total"]
 
 
 def test_asv_skips_what_was_disturbed(machine: Machine) -> None:
