@@ -25,6 +25,8 @@ from kongming_scheduling.ranking_cache import RankingCache
 
 from kongming.records.errors import AccessError, InputError, KongmingError
 from kongming.rpc.channel import connection_from_settings
+from kongming.rpc.connections import Connections
+from kongming.rpc.listener import Listener, connections_allowed, peer_of
 from kongming.settings import split_address
 from kongming_extender import tls
 from kongming_extender.config import Config
@@ -42,6 +44,15 @@ from kongming_extender.protocol import (
 from kongming_extender.sync import AssignmentSync
 
 log = logging.getLogger(__name__)
+
+_MOST_CONNECTIONS = 256
+_MOST_OF_ONE_ADDRESS = 64
+"""Connections to its port. A scheduler has a few; whoever else comes has no more than these, of
+which the oldest make room."""
+
+_IDLE_S = 30.0
+"""Connections end that for so long asked nothing, or did not finish their request; not those of a
+scheduler, which keeps its own between two pods."""
 
 _READY_S = 10.0
 """It is ready after so long, whether pods and nodes could be listed or not."""
@@ -73,11 +84,20 @@ class App:
         self._tls = tls.context(config.security)
         self._tasks: list[asyncio.Task[None]] = []
         self._runner: web.AppRunner | None = None
+        self._listener: Listener | None = None
+        self._connections = Connections(
+            most=connections_allowed(_MOST_CONNECTIONS),
+            per_address=_MOST_OF_ONE_ADDRESS,
+            idle_s=_IDLE_S,
+            spare_trusted=True,
+        )
         self._ready = False
 
     async def start(self) -> str:
         """Listen, and return the address. Raises KongmingError where it cannot be bound."""
-        app = web.Application(client_max_size=self.config.extender.body_bytes)
+        app = web.Application(
+            client_max_size=self.config.extender.body_bytes, middlewares=[self._counted]
+        )
         app.router.add_post("/filter", self._verb("filter", self._handlers.filter, _all_pass))
         app.router.add_post(
             "/prioritize", self._verb("prioritize", self._handlers.prioritize, _all_equal)
@@ -89,18 +109,23 @@ class App:
         self._runner = web.AppRunner(
             app,
             access_log=None,
-            shutdown_timeout=self.config.extender.grace_s,
+            # aiohttp waits for so long twice before it cancels what is at work.
+            shutdown_timeout=self.config.extender.grace_s / 2,
             # The scheduler keeps its connection: it must not be closed between two pods.
             keepalive_timeout=3600.0,
         )
         await self._runner.setup()
         host, port = split_address(self.config.extender.listen, "extender.listen")
+        server = self._runner.server
+        assert server is not None
+        listener = Listener(server, self._connections, tls=self._tls, idle_s=_IDLE_S)
         try:
-            await web.TCPSite(self._runner, host, port, ssl_context=self._tls).start()
+            await listener.start(host, port)
         except OSError as error:
             raise KongmingError(
                 f"Cannot listen on {self.config.extender.listen}: {error.strerror}."
             ) from error
+        self._listener = listener
         self._tasks = [
             asyncio.create_task(self._list_nodes_often(), name="nodes"),
             asyncio.create_task(self.sync.run(), name="assignments"),
@@ -109,18 +134,33 @@ class App:
             self._tasks.append(asyncio.create_task(self._watch.run(), name="pods"))
         for task in self._tasks:
             task.add_done_callback(_log_failure)
-        bound = self._runner.addresses[0]
-        return f"[{bound[0]}]:{bound[1]}" if ":" in bound[0] else f"{bound[0]}:{bound[1]}"
+        return f"[{host}]:{listener.port}" if ":" in host else f"{host}:{listener.port}"
 
     async def stop(self) -> None:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._listener is not None:
+            await self._listener.close()
         if self._runner is not None:
             await self._runner.cleanup()
         await self.sync.close()
         await self.rankings.close()
         await self.client.close()
+
+    @web.middleware
+    async def _counted(
+        self,
+        request: web.Request,
+        handler: Callable[[web.Request], Awaitable[web.StreamResponse]],
+    ) -> web.StreamResponse:
+        """The connection is in use meanwhile."""
+        peer = peer_of(request.transport)
+        self._connections.begin(peer)
+        try:
+            return await handler(request)
+        finally:
+            self._connections.end(peer)
 
     async def _list_nodes_often(self) -> None:
         """Readiness does not wait for a server that is away: all nodes pass then."""
@@ -153,6 +193,7 @@ class App:
             forbidden = self._forbidden(request)
             if forbidden is not None:
                 return forbidden
+            self._connections.trust(peer_of(request.transport))
             body = await request.read()
             begun = time.perf_counter()
             try:

@@ -20,6 +20,7 @@ import click
 from kongming import __version__, settings
 from kongming import process as entry
 from kongming.printable import log_to_stderr
+from kongming.rpc.log_limits import LogLimits
 from kongming_extender.config import Config
 
 _OPTIONS = {
@@ -118,7 +119,7 @@ async def serve(config: Config) -> int:
 
 def _log_to_stderr(level: str) -> None:
     form = "%(asctime)s %(levelname)s %(name)s: %(message)s"
-    log_to_stderr(logging.WARNING, form, force=True)
+    log_to_stderr(logging.WARNING, form, LogLimits(), force=True)
     for package in ("kongming", "kongming_extender", "kongming_scheduling"):
         logging.getLogger(package).setLevel(level.upper())
 

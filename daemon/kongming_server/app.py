@@ -19,6 +19,8 @@ import kongming.scale.decide.combination  # noqa: F401
 from kongming.engine.engine import Engine
 from kongming.engine.settings import Settings
 from kongming.records.errors import KongmingError
+from kongming.rpc.connections import Connections
+from kongming.rpc.listener import connections_allowed
 from kongming.rpc.v1 import (
     assignments_pb2,
     assignments_pb2_grpc,
@@ -48,9 +50,8 @@ from kongming_server.outage import Outage
 from kongming_server.quality.closed_loop import ClosedLoop
 from kongming_server.restore import Restore
 from kongming_server.security import Guard, TokenBook, check_bind
-from kongming_server.security.connections import Connections
 from kongming_server.security.credentials import add_port, http_ssl
-from kongming_server.security.sockets import connections_allowed, watch_port
+from kongming_server.security.sockets import watch_port
 from kongming_server.services.assignments import AssignmentsService
 from kongming_server.services.counted import CountedPredictor
 from kongming_server.services.fleet import FleetService

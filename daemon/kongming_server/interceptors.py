@@ -27,12 +27,12 @@ import grpc
 from google.protobuf.message import DecodeError
 
 from kongming.records.errors import InputError, KongmingError, StoreError
+from kongming.rpc.connections import Connections
 from kongming.rpc.errors import to_status
 from kongming.rpc.v1 import predictor_pb2
 from kongming_server.arrivals import Arrivals
 from kongming_server.decoding import OFF_LOOP_BYTES, Decoder
 from kongming_server.security.admission import Call, Caller, Guard, Ticket, current_call
-from kongming_server.security.connections import Connections
 from kongming_server.security.pacing import Pacing
 from kongming_server.security.roles import Role
 from kongming_server.settings import Limits

@@ -153,8 +153,8 @@ async def serve(config: Config) -> int:
 
 
 def _log_to_stderr(level: str) -> None:
+    from kongming.rpc.log_limits import LogLimits
     from kongming_server.interceptors import RequestIds
-    from kongming_server.security.log_limits import LogLimits
 
     # What other libraries say below a warning is not about this server.
     log_to_stderr(

@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 import ssl
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import aiohttp
 import pytest
@@ -223,8 +226,11 @@ def test_the_printed_settings_are_the_defaults(
     assert run(["--ca", "/nowhere"]) == 2
 
 
-def test_the_command_serves_and_ends_in_good_order_without_numerical_libraries() -> None:
+def test_the_command_serves_among_idle_strangers_and_ends_without_numerical_libraries() -> None:
+    handles = 128
     program = (
+        "import resource\n"
+        f"resource.setrlimit(resource.RLIMIT_NOFILE, ({handles}, {handles}))\n"
         "import sys, threading\n"
         "from kongming_extender.main import run\n"
         "status = run(sys.argv[1:])\n"
@@ -241,7 +247,16 @@ def test_the_command_serves_and_ends_in_good_order_without_numerical_libraries()
         text=True,
     ) as process:
         assert process.stdout is not None
-        assert process.stdout.readline().startswith("listening http=127.0.0.1:")
+        address = process.stdout.readline().rstrip().removeprefix("listening http=")
+        host, _, port = address.rpartition(":")
+        with ExitStack() as open_ones:
+            for _ in range(handles + 32):
+                made = socket.create_connection((host, int(port)), timeout=60)
+                open_ones.callback(made.close)
+            with urlopen(f"http://{address}/healthz", timeout=30) as answer:
+                assert answer.status == 200
         process.send_signal(signal.SIGTERM)
-        out, _ = process.communicate(timeout=100)
+        out, log = process.communicate(timeout=100)
     assert out == "0 []\n"
+    # Of its own server alone, which is not there.
+    assert log.count("\n") < 10

@@ -24,6 +24,8 @@ from google.protobuf.message import Message
 from kongming.doors import load_watcher
 from kongming.records.errors import UnknownNameError
 from kongming.records.node_load import NodeLoad
+from kongming.rpc.connections import Connections
+from kongming.rpc.listener import peer_of
 from kongming.rpc.v1 import predictor_pb2
 from kongming_server.http import openapi
 from kongming_server.http.answers import (
@@ -39,7 +41,6 @@ from kongming_server.interceptors import check_batch, request_id_of
 from kongming_server.metrics import Metrics
 from kongming_server.node_loads import WINDOW_S, Watched
 from kongming_server.security.admission import Call, Guard, Ticket, current_call
-from kongming_server.security.connections import Connections, peer_name
 
 __all__ = ["Predictor", "make_http"]
 
@@ -195,7 +196,7 @@ def _gate(guard: Guard, connections: Connections) -> Any:
         resource = request.match_info.route.resource
         path = None if resource is None else f"{request.method} {resource.canonical}"
         ticket: Ticket | None = None
-        peer = _peer(request)
+        peer = peer_of(request.transport)
         connections.begin(peer)
 
         def left(code: str) -> None:
@@ -236,15 +237,6 @@ def _gate(guard: Guard, connections: Connections) -> Any:
         return answered
 
     return through
-
-
-def _peer(request: web.Request) -> str:
-    """As gRPC writes it."""
-    transport = request.transport
-    name = None if transport is None else transport.get_extra_info("peername")
-    if isinstance(name, tuple) and len(name) >= 2:
-        return peer_name(str(name[0]), int(name[1]))
-    return "unix:"
 
 
 def _authorization(request: web.Request) -> str | None:

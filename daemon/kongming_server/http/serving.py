@@ -8,9 +8,9 @@ from contextlib import AsyncExitStack
 
 from aiohttp import web
 
+from kongming.rpc.connections import Connections
+from kongming.rpc.listener import Listener
 from kongming_server.http.answers import error_answer
-from kongming_server.http.listener import Listener
-from kongming_server.security.connections import Connections
 
 __all__ = ["serve"]
 

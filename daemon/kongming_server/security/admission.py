@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from kongming.records.errors import AccessError, OverloadedError
+from kongming.rpc.connections import address_of
 from kongming_server.metrics import Metrics
 from kongming_server.security.addresses import Addresses
 from kongming_server.security.certificates import holder, names_of
-from kongming_server.security.connections import address_of
 from kongming_server.security.rates import Rates
 from kongming_server.security.refusals import FailedOftenError, Refusals
 from kongming_server.security.roles import PUBLIC, UNQUEUED, WATCHER, Role, permit

@@ -11,37 +11,20 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import resource
 import socket
 import stat
 import time
 from pathlib import Path
 
-from kongming_server.security.connections import Connections, peer_name, plain_peer
+from kongming.rpc.connections import Connections, peer_name, plain_peer
 
-__all__ = ["PortSockets", "connections_allowed", "watch_port"]
+__all__ = ["PortSockets", "watch_port"]
 
 _log = logging.getLogger(__name__)
 _FILES = Path("/proc/self/fd")
 _LEAST_PERIOD_S = 0.2
 _LARGEST_SHARE = 0.02
 """Of a core, what looking may take."""
-
-HANDLES_KEPT = 64
-"""Files that the process can open besides those of connections: the store, logs, certificates."""
-
-
-def connections_allowed(most: int) -> int:
-    """How many connections there may be of both ports together: ``most``, and fewer where the
-    limit of open files is lower. At least 16."""
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft == resource.RLIM_INFINITY:
-        return most
-    try:
-        used = len(list(_FILES.iterdir()))
-    except OSError:
-        used = HANDLES_KEPT
-    return max(16, min(most, soft - used - HANDLES_KEPT))
 
 
 class PortSockets:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
-from kongming_server.security.connections import Connections, address_of
+
+from kongming.rpc.connections import Connections, address_of
 
 IDLE_S = 30.0
 

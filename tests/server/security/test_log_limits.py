@@ -10,7 +10,8 @@ from unittest.mock import Mock
 import pytest
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.http_parser import HttpRequestParser
-from kongming_server.security.log_limits import LogLimits
+
+from kongming.rpc.log_limits import LogLimits
 
 
 class Clock:

@@ -10,13 +10,15 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+import resource
 import socket
 import ssl
 from collections.abc import Callable
+from pathlib import Path
 
-from kongming_server.security.connections import Connections, peer_name
+from kongming.rpc.connections import Connections, peer_name
 
-__all__ = ["Listener"]
+__all__ = ["Listener", "connections_allowed", "peer_of"]
 
 _log = logging.getLogger(__name__)
 _BACKLOG = 1024
@@ -25,6 +27,32 @@ _AT_ONCE = 64
 
 _PAUSE_S = 1.0
 """How long nothing is accepted after no file could be opened."""
+
+
+_OPEN_FILES = Path("/proc/self/fd")
+HANDLES_KEPT = 64
+"""Files that the process can open besides those of connections: the store, logs, certificates."""
+
+
+def connections_allowed(most: int) -> int:
+    """How many connections there may be of all ports together: ``most``, and fewer where the
+    limit of open files is lower. At least 16."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return most
+    try:
+        used = len(list(_OPEN_FILES.iterdir()))
+    except OSError:
+        used = HANDLES_KEPT
+    return max(16, min(most, soft - used - HANDLES_KEPT))
+
+
+def peer_of(transport: asyncio.BaseTransport | None) -> str:
+    """Whose connection it is, as ``Connections`` knows it."""
+    name = None if transport is None else transport.get_extra_info("peername")
+    if isinstance(name, tuple) and len(name) >= 2:
+        return peer_name(str(name[0]), int(name[1]))
+    return "unix:"
 
 
 class Listener:

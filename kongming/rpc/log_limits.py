@@ -12,7 +12,7 @@ LIBRARIES = ("asyncio", "aiohttp", "grpc")
 """Loggers that write of each connection and each malformed request."""
 
 OURS = (
-    "kongming_server.http.listener",
+    "kongming.rpc.listener",
     # A line of each call that fails, while the disk is full that the log is on.
     "kongming_server.interceptors",
     "kongming_server.security.sockets",
