@@ -177,7 +177,9 @@ def test_a_token_with_names_takes_no_id_that_another_token_names(server: ServerP
     assert refusals(mine) == OK
 
 
-@pytest.mark.parametrize("text", ["node-1 ", "n\N{CYRILLIC SMALL LETTER O}de-1", "n[1-9]", "a,b"])
+@pytest.mark.parametrize(
+    "text", ["node-1 ", "n\N{CYRILLIC SMALL LETTER O}de-1", "n[1-9]", "a,b", "--all", "..", ":"]
+)
 def test_a_node_has_no_name_that_looks_like_another_one(server: ServerProcess, text: str) -> None:
     mine, _ = agent_with(server)
     for facts in ({"id": text, "name": "n"}, {"id": "n", "name": text}):
@@ -194,6 +196,9 @@ def test_a_node_has_no_name_that_looks_like_another_one(server: ServerProcess, t
         # By which it could bind assignments that are to be given to node-1.
         {"id": "node-1", "name": "other"},
         {"id": "other", "name": "id-1.elsewhere"},
+        # Which people, and names of hosts, take for the same.
+        {"id": "other", "name": "Node-1"},
+        {"id": "NODE-1.example", "name": "other"},
     ],
 )
 def test_a_name_is_its_first_holders(server: ServerProcess, facts: dict[str, str]) -> None:

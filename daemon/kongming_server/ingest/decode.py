@@ -70,18 +70,19 @@ def plain_name(text: str, field: str) -> str:
 
 def node_name(text: str, field: str) -> str:
     """Raises InputError for an id or a name that a node cannot have: people would take a letter
-    that looks like another one for it, and a batch system a bracket for a list."""
+    that looks like another one for it, a batch system a bracket for a list, and a command a dash
+    for an option."""
     if _NODE_NAME.fullmatch(text) is None:
         raise InputError(
             "is no name of a node.",
             field=field,
             found=text,
-            allowed="letters, digits and . _ : @ + - of ASCII, one at the least",
+            allowed="letters, digits and . _ : @ + - of ASCII, first a letter, a digit or _",
         )
     return text
 
 
-_NODE_NAME = re.compile(r"[A-Za-z0-9._:@+-]+")
+_NODE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._:@+-]*")
 
 
 def check_span(seconds: float, field: str) -> None:

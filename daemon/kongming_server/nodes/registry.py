@@ -141,11 +141,11 @@ class Agents:
         elif agent.facts.name != facts.name:
             self._by_name[agent.facts.name].discard(facts.id)
             for alias in aliases(agent.facts):
-                self._by_alias[alias].discard(facts.id)
+                self._by_alias[alias.lower()].discard(facts.id)
         agent.facts = facts
         self._by_name.setdefault(facts.name, set()).add(facts.id)
         for alias in aliases(facts):
-            self._by_alias.setdefault(alias, set()).add(facts.id)
+            self._by_alias.setdefault(alias.lower(), set()).add(facts.id)
         return agent
 
     def _names(self) -> list[str]:
@@ -157,8 +157,9 @@ class Agents:
         return [self._by_id[node_id] for node_id in sorted(ids)]
 
     def alike(self, *names: str) -> list[Agent]:
-        """The nodes that have one of these as an alias."""
-        ids = {node_id for name in names for node_id in self._by_alias.get(name, ())}
+        """The nodes that have one of these as an alias, in whatever case: names of hosts have
+        none, and people overlook it."""
+        ids = {node_id for name in names for node_id in self._by_alias.get(name.lower(), ())}
         return [self._by_id[node_id] for node_id in sorted(ids)]
 
     def count_of(self, holder: str) -> int:
