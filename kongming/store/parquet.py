@@ -6,6 +6,7 @@ analysis tools. The file's metadata holds the format version.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Collection
 from pathlib import Path
@@ -20,6 +21,7 @@ FORMAT = 1
 """Version of the file format."""
 
 _FORMAT_KEY = b"kongming.format"
+_VERSION = re.compile("[0-9]{1,9}")
 _ROWS_PER_GROUP = 500
 
 
@@ -91,7 +93,9 @@ def _read(path: Path) -> list[rows.Row]:
             hint="Give a file that 'kongming export' wrote.",
         ) from error
     version = (table.schema.metadata or {}).get(_FORMAT_KEY, b"").decode(errors="replace")
-    if not version.isdigit() or not {"record", "document", "kind"} <= set(table.column_names):
+    if _VERSION.fullmatch(version) is None or not {"record", "document", "kind"} <= set(
+        table.column_names
+    ):
         raise InputError(
             f"{path} is not an export of kongming.",
             hint="Give a file that 'kongming export' wrote.",

@@ -128,9 +128,10 @@ def test_files_that_are_refused(store: Store, other: Store, tmp_path: Path) -> N
     rewrite(path, format_version=b"2")
     with pytest.raises(IncompatibleError, match="Upgrade"):
         import_runs(other, path)
-    rewrite(path, format_version=None)
-    with pytest.raises(InputError, match="not an export"):
-        import_runs(other, path)
+    for version in (None, b"", b"9" * 5000, "\N{ARABIC-INDIC DIGIT ONE}".encode()):
+        rewrite(path, format_version=version)
+        with pytest.raises(InputError, match="not an export"):
+            import_runs(other, path)
 
 
 @pytest.mark.parametrize("wrong", ["{}", "not json", "[]", '{"schema": 1}', "null"])
