@@ -84,6 +84,11 @@ class Ticket:
     queued: bool = False
 
 
+_MOST_PUBLIC_STREAMS = 1024
+"""In all: each takes some 40 kB, and its connection is never idle, so that whoever has thousands of
+addresses would hold all connections there may be."""
+
+
 class Guard:
     """Knows callers and counts what they take. Used from one event loop. What it refuses is to go
     through ``refusals`` before it is told.
@@ -120,6 +125,7 @@ class Guard:
         self._streams: dict[str, int] = {}
         self._public_streams: dict[str, int] = {}
         self._streams_open = 0
+        self._public_open = 0
         metrics.calls_at_work.set_function(lambda: self._at_work)
         metrics.streams_open.set_function(lambda: self._streams_open)
 
@@ -206,8 +212,11 @@ class Guard:
             counts[ticket.peer] = left
         else:
             del counts[ticket.peer]
-        if ticket.stream and ticket.method not in PUBLIC:
-            self._streams_open -= 1
+        if ticket.stream:
+            if ticket.method in PUBLIC:
+                self._public_open -= 1
+            else:
+                self._streams_open -= 1
 
     def _counts(self, ticket: Ticket) -> dict[str, int]:
         if not ticket.stream:
@@ -225,8 +234,10 @@ class Guard:
                 raise self.full("calls_per_peer")
         elif ticket.method in PUBLIC:
             # Streams that anybody may open are few, and take nothing from those of callers.
-            if count >= limits.public_streams:
+            most = max(_MOST_PUBLIC_STREAMS, limits.public_streams)
+            if count >= limits.public_streams or self._public_open >= most:
                 raise self.full("public_streams")
+            self._public_open += 1
         else:
             if count >= limits.streams_per_peer:
                 raise self.full("streams_per_peer")
