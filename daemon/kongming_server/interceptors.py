@@ -45,6 +45,7 @@ REQUEST_ID_KEY = "x-request-id"
 IMPORT = "/kongming.rpc.v1.Profiles/ImportRuns"
 """The one method whose messages may be as large as ``limits.import_bytes``."""
 
+_PUBLIC = "/grpc.health.v1.Health/Check"
 _LONGEST_REQUEST_ID = 128
 _process = secrets.token_hex(4)
 _count = itertools.count(1)
@@ -171,6 +172,21 @@ class _Gate(grpc.aio.ServerInterceptor):
         self._turns = Turns()
         self._pacing = Pacing(guard.limits)
         self._arriving = Arrivals(BODY_TIMEOUT_S)
+        self._unknown: Handler = grpc.stream_unary_rpc_method_handler(self._not_served)
+
+    async def _not_served(self, contents: Any, context: Context) -> NoReturn:
+        """Refuse a method that nobody serves, which is counted as what is public."""
+        peer = context.peer()
+        self._connections.begin(peer)
+        try:
+            self._guard.admit(_PUBLIC, peer)
+        except KongmingError as error:
+            self._connections.end(peer)
+            await self._guard.refusals.hold(error, peer)
+            await _end(error, context)
+        self._connections.end(peer)
+        await context.abort(grpc.StatusCode.UNIMPLEMENTED, "Method not found!")
+        raise AssertionError("abort returns")
 
     async def intercept_service(
         self, continuation: Any, handler_call_details: grpc.HandlerCallDetails
@@ -182,7 +198,7 @@ class _Gate(grpc.aio.ServerInterceptor):
         handler = await continuation(handler_call_details)
         # Methods that nobody serves are not remembered: there is no end to their names.
         if handler is None:
-            return None
+            return self._unknown
         self._wrapped[method] = wrapped = self._wrap(method, handler)
         return wrapped
 

@@ -117,8 +117,10 @@ class Guard:
         self._wall = wall
         self._addresses = Addresses()
         self._rates = Rates(limits.rate_per_peer, limits.burst)
-        # Guesses at tokens are slowed down by address long before they count.
+        # Guesses at tokens are slowed down by address long before they count, and so are calls
+        # that what was shown does not allow.
         self._failures = Rates(rate=10.0, burst=100.0)
+        self._public = Rates(rate=100.0, burst=1000.0)
         self._open = not security.authenticates
         self._at_work = 0
         self._calls: dict[str, int] = {}
@@ -161,6 +163,8 @@ class Guard:
         address = address_of(peer)
         try:
             caller = self._caller(method, address, authorization, certificate)
+            if not caller.identified and self._public.take(address, self._clock()) > 0.0:
+                raise self.full("public_calls", kind=FailedOftenError)
             who = self._who(caller, address)
             wait_s = self._rates.take(who, self._clock())
             if wait_s > 0.0:
@@ -260,7 +264,13 @@ class Guard:
             if self._failures.take(address, self._clock()) > 0.0:
                 raise self.full("failed_authentications", kind=FailedOftenError) from None
             raise
-        permit(method, caller.role)
+        try:
+            permit(method, caller.role)
+        except AccessError:
+            # By what was shown: addresses cost whoever took it nothing.
+            if self._failures.take(caller.identity, self._clock()) > 0.0:
+                raise self.full("forbidden_calls", kind=FailedOftenError) from None
+            raise
         return caller
 
     def _known(self, authorization: str | None, certificate: bytes | None) -> Caller:

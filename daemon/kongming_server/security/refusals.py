@@ -1,4 +1,4 @@
-"""Who fails again and again to say who they are hears of it late.
+"""Who asks again and again what is refused hears of it late.
 
 Whoever is refused at once asks again at once: each refusal costs the server little, and hundreds a
 second cost what callers wait for. A refusal that waits costs nothing meanwhile but its place.
@@ -27,7 +27,7 @@ callers behind the same proxy share."""
 
 
 class FailedOftenError(OverloadedError):
-    """Too many calls from this address failed to say who they are."""
+    """Too many calls failed to say who they are, were not allowed, or asked what is public."""
 
 
 class Refusals:

@@ -21,11 +21,13 @@ from kongming_server.metrics import Metrics
 from kongming_server.security import Guard, TokenBook
 from kongming_server.security.rates import Rates
 from kongming_server.security.refusals import MOST_OF_ONE, FailedOftenError, Refusals
+from kongming_server.security.tokens import issue
 from kongming_server.settings import Limits, Security
 
 from kongming.records.errors import AccessError, InputError, OverloadedError
 from kongming.rpc.errors import from_rpc_error
 from kongming.rpc.v1 import fleet_pb2, predictor_pb2
+from kongming.store import StoredToken
 from tests.server.process import eventually
 from tests.server.stand import Stand, call
 
@@ -194,6 +196,44 @@ def test_a_stranger_waits_over_both_protocols() -> None:
         by_grpc(timeout=0.5)
         assert stand.sample("kongming_server_rpc_total", **code) == before + 1
         assert not stand.sample("kongming_server_rpc_total", method=PREDICT, code="CANCELLED")
+
+
+def test_who_asks_what_is_public_or_forbidden_without_end_hears_of_it_late() -> None:
+    secret = issue()
+    rows = [StoredToken(secret.id, "agent", secret.digest, created_at=0.0)]
+    shown = f"Bearer {secret.text}"
+    book = TokenBook(lambda: rows)
+    book.load()
+    gate = Guard(
+        Security(authenticate="always"), Limits(), metrics=Metrics(), tokens=book, clock=Clock()
+    )
+
+    def outcome(method: str, host: int, authorization: str | None = None) -> type | None:
+        try:
+            gate.leave(gate.admit(method, f"ipv4:192.0.2.{host}:1", authorization))
+        except (AccessError, OverloadedError) as error:
+            return type(error)
+        return None
+
+    # One token from many addresses.
+    outcomes = [outcome(PREDICT, number, shown) for number in range(110)]
+    assert outcomes == [AccessError] * 100 + [FailedOftenError] * 10
+    assert outcome("/kongming.rpc.v1.Fleet/Report", 1, shown) is None
+    outcomes = [outcome("GET /healthz", 1) for _ in range(1010)]
+    assert outcomes == [None] * 1000 + [FailedOftenError] * 10
+    assert outcome("GET /healthz", 2) is None
+
+
+def test_a_method_that_nobody_serves_is_counted_as_what_is_public() -> None:
+    with Stand(Security(authenticate="always"), clock=Clock()) as stand, stand.channel() as channel:
+        stand.guard.refusals = Refusals(0.0)
+        codes = []
+        for _ in range(1003):
+            with pytest.raises(grpc.RpcError) as refused:
+                channel.unary_unary("/x/y")(b"", timeout=20)
+            codes.append(refused.value.code())
+    unknown, refusal = grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert codes == [unknown] * 1000 + [refusal] * 3
 
 
 def test_two_authorizations_are_a_failure_that_counts() -> None:
