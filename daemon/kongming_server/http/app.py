@@ -160,6 +160,9 @@ _HEADERS = {
     "Cache-Control": "no-store",
     "Referrer-Policy": "no-referrer",
 }
+_HELD_BYTES = 4096
+"""A body that is smaller may wait with its refusal."""
+
 _PAGE_HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; "
     "frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
@@ -226,7 +229,7 @@ def _gate(guard: Guard, connections: Connections) -> Any:
             # Over for all that counts and measures calls, before a refusal that waits.
             left(code)
             # What still arrives of a body is kept meanwhile.
-            if not request.can_read_body:
+            if not request.can_read_body or (request.content_length or _HELD_BYTES) < _HELD_BYTES:
                 await guard.refusals.hold(error, peer)
         except BaseException:
             left("CANCELLED")

@@ -172,7 +172,21 @@ def test_a_stranger_waits_over_both_protocols() -> None:
 
         for _ in range(100):
             by_grpc()
-        for ask, method in ((by_grpc, PREDICT), (by_http, "GET /watcher")):
+
+        def with_a_body() -> None:
+            asked = urllib.request.Request(
+                f"http://{stand.http}/v1/predict",
+                data=b"{}",
+                headers={"Content-Type": "application/json"},
+            )
+            with pytest.raises(urllib.error.HTTPError):
+                urllib.request.urlopen(asked, timeout=20)
+
+        for ask, method in (
+            (by_grpc, PREDICT),
+            (by_http, "GET /watcher"),
+            (with_a_body, "POST /v1/predict"),
+        ):
             name = "kongming_server_rpc_seconds_sum"
             before, begun = stand.sample(name, method=method), time.perf_counter()
             ask()
