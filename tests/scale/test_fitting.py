@@ -55,7 +55,7 @@ def test_auto_adds_nothing_to_a_job_that_the_default_terms_describe() -> None:
 
 
 @pytest.mark.thorough
-def test_with_noise_no_worse_than_plain_ernest_at_four_times_the_machines() -> None:
+def test_with_noise_no_worse_than_relative_ernest_at_four_times_the_machines() -> None:
     ours, plain = [], []
     question = Points(np.array([64.0]), np.array([1.0]), np.ones(1))
     for name in ("kmeans", "regression", "pca", "naive.bayes"):
@@ -65,11 +65,11 @@ def test_with_noise_no_worse_than_plain_ernest_at_four_times_the_machines() -> N
             runs = measured(shape, grid(scales=(0.01, 0.04, 0.1)), 0.05, seed)
             ours.append(abs(float(fitted(runs).seconds(question)[0]) / truth - 1.0))
             A = matrix(read_terms("default", items=None).terms, runs.points, None)
-            coef, _ = nnls(A, runs.seconds)
+            coef, _ = nnls(A / runs.seconds[:, None], np.ones(len(runs)))
             far = matrix(read_terms("default", items=None).terms, question, None)
             plain.append(abs(float((far @ coef)[0]) / truth - 1.0))
-    # These jobs are made of the very terms that plain Ernest fits: an average of forms cannot be
-    # better, and must not be worse by more than a tenth.
+    # These jobs are made of the very terms that Ernest fits: an average of forms cannot be better,
+    # and must not be worse by more than a tenth.
     assert np.mean(ours) <= 1.1 * np.mean(plain)
 
 
@@ -138,13 +138,13 @@ def test_more_machines_that_make_it_slower_are_told() -> None:
 
 def test_many_runs_of_a_wavy_job_are_followed_locally() -> None:
     def waves(machines: np.ndarray, scale: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
-        # 40 tasks at scale 0.1: the first wave starts cold.
-        rounds = np.ceil(400.0 * scale / machines)
+        # 10 tasks at scale 0.1: the first wave starts cold.
+        rounds = np.ceil(100.0 * scale / machines)
         return np.asarray(1.0 + 4.0 + 2.0 * (rounds - 1.0))
 
     counts = tuple(float(m) for m in range(1, 17))
     model = fitted(measured(waves, grid(machines=counts, scales=(0.025, 0.05, 0.075, 0.1)), 0.02))
-    assert model.report["loo_error_pct"] < model.report["baselines"]["ernest"]
+    assert model.report["loo_error_pct"] < 0.8 * model.report["baselines"]["ernest"]
     assert model.report["nested_error_pct"] < model.report["baselines"]["repeat_nearest"]
 
 

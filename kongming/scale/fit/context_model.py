@@ -60,10 +60,10 @@ class Own:
         variance (n,) that their distance stands for as well."""
         way = common - np.log(self.fit.predict(points))
         places = places_in(points, self.points, self.ends, self.step)
-        most = self.furthest.at(places) / np.maximum(np.abs(way), 1e-9)
+        step = self.fits.step(places, self.owner, way, self.furthest)
         away = away_from(points, self.points)
-        untrusted = (1.0 - np.minimum(self.fits.trust(places, self.owner), most)) * away
-        return common - untrusted * way, away * disagreement(way, 1.0 - untrusted)
+        untaken = away * (way - step)
+        return common - untaken, away * disagreement(way, way - untaken)
 
 
 @dataclass(frozen=True, eq=False, slots=True)

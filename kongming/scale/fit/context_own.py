@@ -3,9 +3,9 @@
 A context with runs is answered between plain Ernest in relative errors, fitted to it alone, and the
 model over all contexts: as far along as the latter was nearer to what was left out, of this context
 and of others with as many runs, as far beyond them (a ridge regression through ``TRUST``, as of a
-stack's forms), less ``ERRORS`` standard errors of that share, which contexts are the clusters of
-(Liang and Zeger 1986), and no farther than most of what was tested. So contexts that say nothing
-about each other do no harm, nor does a cliff that only some of them have.
+stack's forms), and no farther than most of what was tested. A step that is shorter than the error
+which such steps left is not taken (the non-negative garrote). So contexts that say nothing about
+each other do no harm, nor does a cliff that only some of them have.
 """
 
 from __future__ import annotations
@@ -20,13 +20,8 @@ from kongming.arrays import Floats
 from kongming.scale.fit.context_cliff import JUMP, Step
 from kongming.scale.fit.ernest import ErnestFit, fit_ernest
 from kongming.scale.fit.low_end import CHANCE
-from kongming.scale.fit.stack import (
-    TRUST_SIZE,
-    WIDEST_APART,
-    beyond,
-    clipped,
-    share_of_way,
-)
+from kongming.scale.fit.shrinkage import distinct, error_left, share_of_way
+from kongming.scale.fit.stack import WIDEST_APART, beyond
 from kongming.scale.fit.terms import Term
 from kongming.scale.points import Integers, Points, Runs
 
@@ -36,9 +31,6 @@ LEAST = 2
 TRUST = 0.2
 """Share of the way from a context's own fit to the model over all of them that is taken without
 evidence."""
-
-ERRORS = 1.5
-"""Standard errors that this share is lowered by."""
 
 FURTHER, FURTHER_RANK = 0.05, 0.75
 """An answer is at most this far (in logs) from the own fit, and as much farther as this quantile of
@@ -101,18 +93,18 @@ class OwnFits:
         none = np.empty(0)
         return cls(fits, np.empty((0, len(REACH))), np.empty(0, np.intp), none, none)
 
-    def trust(self, places: Floats, owner: int) -> Floats:
-        """(m,) share of the way at ``places`` (m, 5) of a context."""
-        return self._share(self._near(places, np.full(len(places), owner)))
+    def step(self, places: Floats, owner: int, way: Floats, furthest: Furthest) -> Floats:
+        """(m,) how much of the ``way`` (m,) is taken at ``places`` (m, 5) of a context."""
+        near = self._near(places, np.full(len(places), owner))
+        return self._step(near, way, furthest.at(places))
 
     def left_out(self) -> tuple[Floats, Floats]:
         """Return logs (n,) of typical over predicted time of what was left out, learnt from all
         else, and the variance (n,) of ``disagreement``."""
         near = self._near(self.places, self.owner)
         np.fill_diagonal(near, 0.0)
-        most = self.furthest().at(self.places)
-        share = np.minimum(self._share(near), most / np.maximum(np.abs(self.way), 1e-9))
-        return self.needed - share * self.way, disagreement(self.way, share)
+        step = self._step(near, self.way, self.furthest().at(self.places))
+        return self.needed - step, disagreement(self.way, step)
 
     def furthest(self) -> Furthest:
         """Return how far from the own fit answers may be."""
@@ -132,15 +124,10 @@ class OwnFits:
         unforeseen = np.minimum(self.needed, self.needed - self.way)[below] > JUMP
         return float((unforeseen.sum() + PRIOR_COUNT * CHANCE) / (below.sum() + PRIOR_COUNT))
 
-    def _share(self, near: Floats) -> Floats:
+    def _step(self, near: Floats, way: Floats, most: Floats) -> Floats:
         share = share_of_way(near, self.way, self.needed, TRUST)
-        if not len(self.way):
-            return share
-        way, needed = clipped(self.way), clipped(self.needed)
-        of_context = (self.owner[:, None] == np.unique(self.owner)).astype(np.float64)
-        away = near * (way * (needed - share[:, None] * way)) @ of_context
-        error = np.sqrt(np.sum(away**2, axis=1)) / (near @ way**2 + TRUST_SIZE)
-        return np.asarray(np.maximum(share - ERRORS * error, 0.0))
+        step = np.clip(share * way, -most, most)
+        return distinct(step, error_left(near, self.way, self.needed, share))
 
     def _near(self, places: Floats, owner: Integers) -> Floats:
         steps = (places[:, None, :] - self.places[None, :, :]) / np.array(REACH)
@@ -157,9 +144,10 @@ class OwnFits:
         }
 
 
-def disagreement(way: Floats, share: Floats) -> Floats:
-    """(n,) variance (of logs) of an answer at a ``share`` of the ``way`` (n,) from the own fit to
-    the common model: either may be right."""
+def disagreement(way: Floats, step: Floats) -> Floats:
+    """(n,) variance (of logs) of an answer that takes a ``step`` (n,) of the ``way`` (n,) from the
+    own fit to the common model: either may be right."""
+    share = step / np.where(way == 0.0, 1.0, way)
     apart = np.minimum(np.abs(way), WIDEST_APART)
     return np.asarray(np.maximum(share * (1.0 - share), LEAST_UNSURE) * apart**2)
 

@@ -175,10 +175,11 @@ class ScaleModel:
         points = Points.of([at], 1.0 if iterations is None else iterations)
         reasons = (*self.notes, *self.ranges.beyond(at))
         answer: Answer | None = None
+        chance = self._chance_of_cliff(at)
         if isinstance(self.fit, StackFit) and isinstance(self.spread, StackSpread):
             logs, parts = self.fit.answer(points)
             median = float(np.exp(logs[0]) * points.iterations[0])
-            deviation = float(self.spread.of(parts)[0])
+            deviation = float(self.spread.of(parts, cliff=chance > 0.0)[0])
         elif isinstance(self.fit, Limited) and isinstance(self.spread, ContextSpread):
             answer = self.fit.answer(points)
             median = float(answer.seconds[0] * points.iterations[0])
@@ -196,7 +197,6 @@ class ScaleModel:
             if lower < least or upper > most:
                 lower, upper = max(lower, least), min(upper, most)
                 reasons = (*reasons, "the interval is cut near the times that were measured")
-        chance = self._chance_of_cliff(at)
         if chance > 0.0:
             upper = max(upper, median * self._upper(deviation, level, chance))
             reasons = (*reasons, "memory may end below the machines that were run")

@@ -12,8 +12,10 @@ one form that is thrown off may be wrong by any factor.
 
 The answer lies between relative Ernest (``ANCHOR``) and that average: as far along as the average
 was nearer than the anchor to what was left out near the question, by a ridge regression through
-``TRUST`` (Breiman 1996 with two members). Where the runs do not tell, the answer is that of a model
-of four terms, which varies little.
+``TRUST`` (Breiman 1996 with two members), less one standard error of that share (the rule of
+Breiman et al. 1984), and a step that is lost in the error on what was left out is not taken (the
+non-negative garrote, Breiman 1995). Where the runs do not tell, the answer is that of a model of
+four terms, which varies little.
 """
 
 from __future__ import annotations
@@ -23,12 +25,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kongming.arrays import Floats
 from kongming.scale.fit.ernest import ErnestFit
 from kongming.scale.fit.forms import PRIOR, forms_of
 from kongming.scale.fit.residuals import fit_residuals
 from kongming.scale.fit.robust import doubt, fit_robust
+from kongming.scale.fit.shrinkage import distinct, error_left, share_of_way, standard_error
 from kongming.scale.fit.terms import Term
 from kongming.scale.fit.validation import Fit, folds_of, largest_out, repeat_noise
 from kongming.scale.points import Points, Runs
@@ -45,14 +49,16 @@ CLIPPED = 1.0
 """Errors (in logs) above this are alike: the form is wrong there."""
 
 ANCHOR = "ernest-relative"
-TRUST, TRUST_SIZE = 0.2, 0.03
-"""Share of the way from the anchor to the average that is taken without evidence, and the squared
-distance between the two (in logs) on left-out configurations that weighs as much."""
+TRUST = 0.2
+"""Share of the way from the anchor to the average that is taken without evidence."""
+
+INDISTINCT = 1.0 / 3.0
+"""A step from the anchor that is shorter than this share of the mean error on what was left out
+near the question is not taken."""
 
 TRUST_REACH = (1.0, 1.0, 0.3, 0.3)
 """As ``REACH``, for that share."""
 
-TRUST_CLIPPED = 0.5
 FURTHER, FURTHER_RANK = 0.3, 0.9
 """The answer is at most this far (in logs) from the anchor, and as much farther as this quantile of
 the average's distances from it on what was left out: more was never tested."""
@@ -113,17 +119,17 @@ class StackFit:
         return np.asarray(np.exp(self.answer(points)[0]), dtype=np.float64)
 
     def answer(self, points: Points) -> tuple[Floats, Floats]:
-        """(n,) logs of the seconds per iteration, and (n, 4) what their deviation is made of: the
+        """(n,) logs of the seconds per iteration, and (n, 5) what their deviation is made of: the
         squared disagreement of the members, the mean squared residual of what was left out near the
-        question, how many that is, and the squared distance beyond the runs."""
+        question, how many that is, and the squared distance beyond the runs, with and without that
+        below their fewest machines."""
         places = places_of(points, self.ends)
         near = _nearness(places, self.left.places)
         weights = _weights(near, self.prior, self.left)
         logs = self.logs(points)
         trusted = _trusted(places, self.left, self.anchor)
-        values = _drawn(logs, weights, trusted, self.left, self.anchor) + _correction(
-            places, self.own
-        )
+        values = _drawn(logs, weights, trusted, self.left, self.anchor)
+        values = values + _correction(places, self.own)
         return values, _uncertainty(places, near, logs, values, weights, self.left)
 
     def logs(self, points: Points) -> Floats:
@@ -135,7 +141,7 @@ class StackFit:
         row adds up to 1."""
         places = places_of(points, self.ends)
         weights = _weights(_nearness(places, self.left.places), self.prior, self.left)
-        trusted = _trusted(places, self.left, self.anchor)[:, None]
+        trusted = _trusted(places, self.left, self.anchor)[0][:, None]
         return np.asarray(
             trusted * weights + (1.0 - trusted) * (np.arange(len(self.names)) == self.anchor)
         )
@@ -163,7 +169,7 @@ class StackFit:
         return self.members[self.names.index(form)]
 
     def left_out_uncertainty(self) -> Floats:
-        """(n, 4) as of ``answer``, of what was left out, learnt from all else that was."""
+        """(n, 5) as of ``answer``, of what was left out, learnt from all else that was."""
         left = self.left
         near = _others(left)
         weights = _weights(near, self.prior, left)
@@ -276,36 +282,30 @@ def averages(logs: Floats, weights: Floats) -> Floats:
     return np.asarray(np.sum(inner * values, axis=1) / np.sum(inner, axis=1), dtype=np.float64)
 
 
-def _drawn(logs: Floats, weights: Floats, trusted: Floats, left: LeftOut, anchor: int) -> Floats:
+def _drawn(
+    logs: Floats, weights: Floats, trusted: tuple[Floats, Floats], left: LeftOut, anchor: int
+) -> Floats:
     """(n,) averages of ``logs`` (n, k), drawn towards the anchor's."""
+    share, error = trusted
     tested = np.sort(np.abs(left.averaged - left.errors[:, anchor]))
     most = FURTHER + (tested[int(FURTHER_RANK * (len(tested) - 1))] if len(tested) else 0.0)
-    way = trusted * (averages(logs, weights) - logs[:, anchor])
-    return np.asarray(logs[:, anchor] + np.clip(way, -most, most))
+    step = share * (averages(logs, weights) - logs[:, anchor])
+    return np.asarray(logs[:, anchor] + np.clip(distinct(step, INDISTINCT * error), -most, most))
 
 
-def _trusted(places: Floats, left: LeftOut, anchor: int) -> Floats:
+def _trusted(places: Floats, left: LeftOut, anchor: int) -> tuple[Floats, Floats]:
     return _trust(_nearness(places, left.places, TRUST_REACH), left, anchor)
 
 
-def _trust(near: Floats, left: LeftOut, anchor: int) -> Floats:
-    """(n,) share of the way from the anchor to the average that would have been best near each
-    question."""
+def _trust(near: Floats, left: LeftOut, anchor: int) -> tuple[Floats, Floats]:
+    """(n,) each: share of the way from the anchor to the average that would have been best near
+    each question, less one standard error, and the error that is left there."""
     own = left.errors[:, anchor]
-    return share_of_way(near, left.averaged - own, -own, TRUST)
-
-
-def share_of_way(near: Floats, way: Floats, needed: Floats, prior: float) -> Floats:
-    """(n,) share, 0 to 1, of the ``way`` (k,) that comes nearest to what was ``needed`` (k,) by the
-    weights ``near`` (n, k): a ridge regression through ``prior``."""
-    way, needed = clipped(way), clipped(needed)
-    share = (near @ (way * needed) + prior * TRUST_SIZE) / (near @ way**2 + TRUST_SIZE)
-    return np.clip(share, 0.0, 1.0)
-
-
-def clipped(logs: Floats) -> Floats:
-    """Return distances (in logs) as they count for a share of the way."""
-    return np.clip(logs, -TRUST_CLIPPED, TRUST_CLIPPED)
+    way, needed = left.averaged - own, -own
+    share = share_of_way(near, way, needed, TRUST)
+    error = error_left(near, way, needed, share)
+    unsure = standard_error(near, way, needed, share, _configurations(left))
+    return np.maximum(share - unsure, 0.0), error
 
 
 def _uncertainty(
@@ -314,21 +314,35 @@ def _uncertainty(
     away = np.minimum(np.abs(logs - values[:, None]), WIDEST_APART)
     count = near.sum(axis=1)
     squared = near @ np.minimum(left.residuals**2, CLIPPED**2)
+    machines, scale = places[:, 2], np.abs(places[:, 3])
     return np.column_stack(
         [
             np.sum(weights * away**2, axis=1),
             squared / np.maximum(count, EXACT),
             count,
-            np.sum(np.abs(places[:, 2:]), axis=1) ** 2,
+            (np.abs(machines) + scale) ** 2,
+            (np.maximum(machines, 0.0) + scale) ** 2,
         ]
     )
 
 
 def _others(left: LeftOut, reach: tuple[float, ...] = REACH) -> Floats:
     """(n, n) nearness of what was left out, 0 for the same configuration."""
-    near = _nearness(left.places, left.places, reach)
-    same = np.all(np.abs(left.places[:, None, :2] - left.places[None, :, :2]) < 1e-9, axis=2)
-    return np.where(same, 0.0, near)
+    return np.where(_same(left), 0.0, _nearness(left.places, left.places, reach))
+
+
+def _same(left: LeftOut) -> NDArray[np.bool_]:
+    """(n, n) whether two of what was left out are the same configuration."""
+    apart = np.abs(left.places[:, None, :2] - left.places[None, :, :2])
+    return np.asarray(np.all(apart < 1e-9, axis=2))
+
+
+def _configurations(left: LeftOut) -> NDArray[np.bool_]:
+    """(n, c) which configuration each of what was left out is."""
+    same = _same(left)
+    if not len(same):
+        return same
+    return same[:, np.argmax(same, axis=1) == np.arange(len(same))]
 
 
 def _nearness(places: Floats, others: Floats, reach: tuple[float, ...] = REACH) -> Floats:

@@ -1,7 +1,9 @@
 """Uncertainty of a stack's prediction.
 
 The squared deviation of the log of a run's time is a sum: the noise of repeats, the disagreement of
-the forms at the question, the error on what was left out near it, and the distance beyond the runs.
+the forms at the question, the error on what was left out near it, and the distance beyond the runs
+(but not below their fewest machines where memory may end, which ``low_end`` is about: there that
+factor is 0 by the same likelihood).
 The factors of the four, and Student's degrees of freedom, maximise the likelihood of runs that were
 left out of generated tables (benchmarks/scale/generated.py); each table's own left-out errors then
 set its width, against ``PRIOR_COUNT`` errors of size ``PRIOR_ERROR`` where there are few.
@@ -42,15 +44,16 @@ class StackSpread:
         assert isinstance(fit, StackFit)
         return self.of(fit.answer(points)[1])
 
-    def of(self, parts: Floats) -> Floats:
-        """(n,) standard deviation from ``StackFit.answer`` (n, 4)."""
-        disagreement, squared, count, beyond = parts.T
+    def of(self, parts: Floats, *, cliff: bool = False) -> Floats:
+        """(n,) standard deviation from ``StackFit.answer`` (n, 5). With ``cliff`` it is that of the
+        time without one: what distance below the fewest machines adds is the chance of it."""
+        disagreement, squared, count, beyond, above = parts.T
         left_out = (squared * count + PRIOR_COUNT * PRIOR_ERROR**2) / (count + PRIOR_COUNT)
         total = (
             NOISE * self.noise**2
             + DISAGREEMENT * disagreement
             + LEFT_OUT * left_out
-            + BEYOND * beyond
+            + BEYOND * (above if cliff else beyond)
         )
         return np.asarray(np.maximum(np.sqrt(total), LEAST), dtype=np.float64)
 
