@@ -21,7 +21,7 @@ from kongming.scale.fit.context_columns import (
     show,
 )
 from kongming.scale.fit.context_own import Furthest, OwnFits, away_from, disagreement, places_in
-from kongming.scale.fit.context_process import Inputs, Process
+from kongming.scale.fit.context_process import START, Inputs, Process
 from kongming.scale.fit.context_spread import Answer, ContextSpread
 from kongming.scale.fit.ernest import ErnestFit
 from kongming.scale.fit.model import Ranges, ScaleModel
@@ -102,8 +102,9 @@ class ContextFit:
         drawn = self._drawn(points, mean)
         beyond = np.maximum(np.maximum(at.machines - known.max(), known.min() - at.machines), 0.0)
         variance = variance + drawn.noise**2 + BEYOND * beyond**2 + drawn.variance
-        # What a column does that never changed has the prior's variance of a linear effect.
-        variance = variance + self.process.sizes[0] ** 2 * self.untested
+        # No run tells the effect of a column that never changed, and small effects of a few other
+        # columns do not either: at least the assumed size counts.
+        variance = variance + max(self.process.sizes[0], START[0]) ** 2 * self.untested
         return replace(drawn, variance=variance)
 
     def _drawn(self, points: Points, mean: Floats) -> Answer:
