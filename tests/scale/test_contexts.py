@@ -283,6 +283,20 @@ def table_of(rows: list[tuple[float, float, float, float]]) -> ContextTable:
     return ContextTable(Runs(points, cells[:, 3]), ("size", "k"), known, owner)
 
 
+def test_other_columns_of_no_effect_do_not_narrow_that_of_an_untested_one() -> None:
+    random = np.random.default_rng(2)
+    rows = [
+        (m, size, 7.0, (100.0 / m + 5.0) * float(np.exp(0.02 * random.standard_normal())))
+        for size in (1.0, 2.0, 4.0)
+        for m in (2.0, 4.0, 8.0)
+    ]
+    of = fit_contexts(table_of(rows), Settings(read_terms("default", items=None)))
+    answer = of.at({"size": "2", "k": "19"}).predict(Configuration(4))
+    # In proportion to k the time would be 2.7 times as long.
+    assert answer.lower < answer.median / 2.7
+    assert answer.upper > 2.7 * answer.median
+
+
 def test_a_cliff_is_met_by_an_input_that_no_run_took_across() -> None:
     """Above a size of 8 for each machine a job takes five times as long."""
     random = np.random.default_rng(3)

@@ -102,6 +102,17 @@ def test_without_evidence_the_answer_stays_near_relative_ernest() -> None:
     assert (np.abs(way) <= 0.2 * np.abs(apart).max(axis=1)).all()
 
 
+def test_between_two_counts_noise_does_not_move_the_answer() -> None:
+    """Of a job that Ernest's terms describe: the forms differ by less than they err."""
+    for seed in range(3):
+        runs = measured(published("regression"), grid((2, 4, 6, 8, 10, 12), (1.0,), 5), 0.08, seed)
+        between = runs.points.machines == 6
+        fit, points = fit_stack(runs.take(~between), TERMS), runs.take(between).configurations
+        apart = fit.logs(points) - fit.logs(points)[:, [fit.anchor]]
+        assert np.abs(apart).max() > 0.005
+        assert np.abs(np.log(fit.predict(points)) - fit.logs(points)[:, fit.anchor]) < 1e-6
+
+
 def test_outliers_among_the_repeats_count_little() -> None:
     runs = measured(published("regression"), grid(scales=(1.0,), repeats=5), 0.02)
     slow = runs.seconds.copy()

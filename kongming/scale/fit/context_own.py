@@ -3,9 +3,10 @@
 A context with runs is answered between plain Ernest in relative errors, fitted to it alone, and the
 model over all contexts: as far along as the latter was nearer to what was left out, of this context
 and of others with as many runs, as far beyond them (a ridge regression through ``TRUST``, as of a
-stack's forms), and no farther than most of what was tested. A step that is shorter than the error
-which such steps left is not taken (the non-negative garrote). So contexts that say nothing about
-each other do no harm, nor does a cliff that only some of them have.
+stack's forms), less one standard error of that share, which contexts are the clusters of, and no
+farther than most of what was tested. A step that is shorter than the error which such steps left is
+not taken (the non-negative garrote). So contexts that say nothing about each other do no harm, nor
+does a cliff that only some of them have.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from kongming.arrays import Floats
 from kongming.scale.fit.context_cliff import JUMP, Step
 from kongming.scale.fit.ernest import ErnestFit, fit_ernest
 from kongming.scale.fit.low_end import CHANCE
-from kongming.scale.fit.shrinkage import distinct, error_left, share_of_way
+from kongming.scale.fit.shrinkage import distinct, error_left, share_of_way, standard_error
 from kongming.scale.fit.stack import WIDEST_APART, beyond
 from kongming.scale.fit.terms import Term
 from kongming.scale.points import Integers, Points, Runs
@@ -126,7 +127,9 @@ class OwnFits:
 
     def _step(self, near: Floats, way: Floats, most: Floats) -> Floats:
         share = share_of_way(near, self.way, self.needed, TRUST)
-        step = np.clip(share * way, -most, most)
+        contexts = self.owner[:, None] == np.unique(self.owner)
+        unsure = standard_error(near, self.way, self.needed, share, contexts)
+        step = np.clip(np.maximum(share - unsure, 0.0) * way, -most, most)
         return distinct(step, error_left(near, self.way, self.needed, share))
 
     def _near(self, places: Floats, owner: Integers) -> Floats:
