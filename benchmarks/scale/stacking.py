@@ -48,6 +48,11 @@ PLAIN = (
 )
 """Single forms that are not of this project's making."""
 
+SINGLE = ("largest_of_one", "smallest_of_one", "between_of_one")
+MORE = 2
+"""These are asked of so many contexts of a table more, drawn again: what is worse in one question
+of twenty takes many."""
+
 ENDS = ("lower", "upper")
 LEAST_ERROR = 0.005
 
@@ -192,7 +197,11 @@ def of_contexts(made: Iterable[GeneratedContexts], seed: int) -> dict[str, Any]:
         random = np.random.default_rng(seed + number)
         whole = context_table(each)
         judged_here: list[dict[str, float]] = []
-        for kind, learn in context_questions(whole, random):
+        asked = context_questions(whole, random)
+        for more in range(MORE):
+            of_another = context_questions(whole, np.random.default_rng([seed + number, more]))
+            asked += [(kind, learn) for kind, learn in of_another if kind in SINGLE]
+        for kind, learn in asked:
             model = _fitted(whole, learn)
             of_table = [
                 judge_context(model, whole, learn, i)

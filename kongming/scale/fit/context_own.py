@@ -4,9 +4,10 @@ A context with runs is answered between plain Ernest in relative errors, fitted 
 model over all contexts: as far along as the latter was nearer to what was left out, of this context
 and of others with as many runs, as far beyond them (a ridge regression through ``TRUST``, as of a
 stack's forms), less one standard error of that share, which contexts are the clusters of, and no
-farther than most of what was tested. A step that is shorter than the error which such steps left is
-not taken (the non-negative garrote). So contexts that say nothing about each other do no harm, nor
-does a cliff that only some of them have.
+farther than most of what was tested. A step that is shorter than a third of the error which such
+steps left is not taken (the non-negative garrote), between the configurations of the context, where
+its own fit has runs on both sides, none that is shorter than that error. So contexts that say
+nothing about each other do no harm, nor does a cliff that only some of them have.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from kongming.scale.fit.context_cliff import JUMP, Step
 from kongming.scale.fit.ernest import ErnestFit, fit_ernest
 from kongming.scale.fit.low_end import CHANCE
 from kongming.scale.fit.shrinkage import distinct, error_left, share_of_way, standard_error
-from kongming.scale.fit.stack import WIDEST_APART, beyond
+from kongming.scale.fit.stack import INDISTINCT, WIDEST_APART, beyond
 from kongming.scale.fit.terms import Term
 from kongming.scale.points import Integers, Points, Runs
 
@@ -58,6 +59,9 @@ OTHER = 1.0
 
 HERE = 0.05
 """Distance (in logs) within which a configuration was run: its own runs tell it."""
+
+BEYOND_OWN = [0, 2]
+"""Columns of the places that have the distance beyond the context's own machines and scales."""
 
 STEP = len(REACH) - 1
 """Column of the places that has the step across a cliff."""
@@ -97,14 +101,14 @@ class OwnFits:
     def step(self, places: Floats, owner: int, way: Floats, furthest: Furthest) -> Floats:
         """(m,) how much of the ``way`` (m,) is taken at ``places`` (m, 5) of a context."""
         near = self._near(places, np.full(len(places), owner))
-        return self._step(near, way, furthest.at(places))
+        return self._step(near, places, way, furthest)
 
     def left_out(self) -> tuple[Floats, Floats]:
         """Return logs (n,) of typical over predicted time of what was left out, learnt from all
         else, and the variance (n,) of ``disagreement``."""
         near = self._near(self.places, self.owner)
         np.fill_diagonal(near, 0.0)
-        step = self._step(near, self.way, self.furthest().at(self.places))
+        step = self._step(near, self.places, self.way, self.furthest())
         return self.needed - step, disagreement(self.way, step)
 
     def furthest(self) -> Furthest:
@@ -125,12 +129,15 @@ class OwnFits:
         unforeseen = np.minimum(self.needed, self.needed - self.way)[below] > JUMP
         return float((unforeseen.sum() + PRIOR_COUNT * CHANCE) / (below.sum() + PRIOR_COUNT))
 
-    def _step(self, near: Floats, way: Floats, most: Floats) -> Floats:
+    def _step(self, near: Floats, places: Floats, way: Floats, furthest: Furthest) -> Floats:
         share = share_of_way(near, self.way, self.needed, TRUST)
         contexts = self.owner[:, None] == np.unique(self.owner)
         unsure = standard_error(near, self.way, self.needed, share, contexts)
+        most = furthest.at(places)
         step = np.clip(np.maximum(share - unsure, 0.0) * way, -most, most)
-        return distinct(step, error_left(near, self.way, self.needed, share))
+        between = np.all(np.abs(places[:, BEYOND_OWN]) < HERE, axis=1)
+        lost = np.where(between, 1.0, INDISTINCT)
+        return distinct(step, lost * error_left(near, self.way, self.needed, share))
 
     def _near(self, places: Floats, owner: Integers) -> Floats:
         steps = (places[:, None, :] - self.places[None, :, :]) / np.array(REACH)
