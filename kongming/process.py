@@ -126,7 +126,9 @@ _PLAIN = {
     **dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2212", "-"),
     **dict.fromkeys("\u2018\u2019", "'"),
     **dict.fromkeys("\u201c\u201d", '"'),
-    **dict.fromkeys("\u2581\u2582\u2583\u2584\u2585\u2586\u2587\u2588\u2501", "#"),
+    # Eight heights of a bar, from the lowest.
+    **dict(zip("\u2581\u2582\u2583\u2584\u2585\u2586\u2587\u2588", "_.-:=+*#", strict=True)),
+    "\u2501": "#",
     "\u2026": "...",
     "\u00d7": "x",
     "\u00b7": "-",
@@ -151,7 +153,9 @@ def print_plainly(*streams: Any) -> None:
     codecs.register_error("kongming.near", near)
     for stream in streams:
         # Also in UTF-8: a file name may hold bytes that are no text.
-        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+        # The C locale has "surrogateescape", which lets such bytes pass, and no other character.
+        plain = ("strict", "surrogateescape")
+        if isinstance(stream, io.TextIOWrapper) and stream.errors in plain:
             stream.reconfigure(errors="kongming.near")
 
 
