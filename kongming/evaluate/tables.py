@@ -8,6 +8,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from kongming.evaluate.summary import AUTO
+
 Document = Mapping[str, Any]
 
 Table = tuple[list[str], list[list[str]]]
@@ -120,9 +122,35 @@ def title(document: Document) -> str:
     )
 
 
-def accuracy(block: Document) -> Table:
-    """Columns and rows of the table of errors: applications, then geo.mean and noise floor."""
-    models = list(block["geomean_pct"])
+def conclusion(block: Document) -> str | None:
+    """Compare the mean error of the model that predictions use with those of trivial answers and
+    of the truth; None without one."""
+
+    def error(model: str) -> float | None:
+        figures: float | None = block["all"].get(model, {}).get("mean_abs_log_pct")
+        return figures
+
+    if (own := error(AUTO)) is None:
+        return None
+    text = f"Mean error of the predictions ({AUTO}): {own:.1f} %"
+    for model, meaning in (
+        ("MEAN", "of always predicting the mean of the training runs"),
+        ("SOLO", "of saying that nothing slows"),
+    ):
+        if (other := error(model)) is not None:
+            text += f"; {meaning} ({model}): {other:.1f} %"
+    truth = block["truth"]["mean_abs_log_pct"]
+    if truth is not None:
+        return f"{text}; of a perfect prediction, since repeats differ: {truth:.1f} %."
+    return f"{text}. That of a perfect prediction is not known: nothing was measured twice."
+
+
+def accuracy(block: Document, models: Sequence[str] | None = None) -> Table:
+    """Columns and rows of the table of errors: applications, then geo.mean and noise floor.
+
+    ``models``: those to show; default: all.
+    """
+    models = [one for one in block["geomean_pct"] if models is None or one in models]
     floors = block["noise_floor_pct"]
     rows = [
         [
@@ -189,7 +217,10 @@ def remarks(block: Document) -> list[str]:
             "error is the noise of what was measured (30 % at the most would do)."
         )
     elif noise["too_noisy"] is None:
-        sentences.append("The noise is not known: no case was measured twice. No excess.")
+        sentences.append(
+            "The noise is not known, so that there is no excess: no case was measured twice "
+            "(--repeats 2 or more)."
+        )
     coverage = block["coverage"]
     for kind, costs in (
         ("run", "single runs"),
@@ -214,12 +245,15 @@ def remarks(block: Document) -> list[str]:
     marked = block["marked"]
     if marked is not None and marked["share"] > 0:
         errors = ", ".join(
-            f"{model} {_number(value)}" for model, value in marked["geomean_pct"].items()
+            f"{model} {_number(value)}"
+            for model, value in marked["geomean_pct"].items()
+            if value is not None
         )
-        sentences.append(
-            f"The node visibly changed during {100 * marked['share']:.0f} % of the runs. "
-            f"Geo.mean without them: {errors} (noise floor {_number(marked['noise_floor_pct'])})."
-        )
+        sentence = f"The node visibly changed during {100 * marked['share']:.0f} % of the runs."
+        if errors:
+            floor = _number(marked["noise_floor_pct"])
+            sentence += f" Geo.mean without them: {errors} (noise floor {floor})."
+        sentences.append(sentence)
     if block.get("coupling"):
         sentences += _coupling(block["coupling"])
     if block.get("unmeasured"):

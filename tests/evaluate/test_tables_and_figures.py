@@ -20,6 +20,7 @@ from kongming.evaluate.figures import (
     selection,
     sensitivity_pressure,
 )
+from kongming.evaluate.tables import conclusion
 from kongming.records.errors import InputError, MissingExtraError, UnknownNameError
 from tests.evaluate.programs import noisy, score, truth
 
@@ -71,6 +72,15 @@ def test_the_table_of_applications_is_table_v() -> None:
     assert all(len(row) == len(header) + 1 for row in rows[:9])
 
 
+def test_the_conclusion_compares_with_trivial_answers_and_the_truth() -> None:
+    found = document()
+    sentence = str(conclusion(found))
+    for model in ("auto", "MEAN", "SOLO"):
+        assert f"({model}): {found['all'][model]['mean_abs_log_pct']:.1f} %" in sentence
+    assert sentence.endswith(f"repeats differ: {found['truth']['mean_abs_log_pct']:.1f} %.")
+    assert str(conclusion(document(repeats=1))).endswith("nothing was measured twice.")
+
+
 def test_what_is_not_defined_is_a_dash() -> None:
     text = to_markdown(document(repeats=1))
     line = next(row for row in rows_of(text) if row[0] == "LM")
@@ -107,6 +117,12 @@ def files(folder: Path, name: str) -> tuple[Path, ...]:
 def texts(path: Path) -> str:
     """The words of an SVG; drawn as outlines, they stand next to them as comments."""
     return path.read_text()
+
+
+def test_without_repeats_minutes_are_drawn_without_a_legend(tmp_path: Path) -> None:
+    found = document(repeats=1, minutes={"SOLO": 5.0, "ROW+COL": 60.0, "auto": 40.0})
+    found["measuring"] = {}
+    assert error_minutes(found, tmp_path) == files(tmp_path, "error-minutes")
 
 
 def test_each_figure_is_written_for_light_and_dark_pages(tmp_path: Path) -> None:

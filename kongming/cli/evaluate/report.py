@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kongming.cli import output
+from kongming.quantities import count
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -24,6 +25,9 @@ _MARGIN = 3
 
 _ERRORS = "error in %, median / IQR"
 
+_COMPARED = ("auto", "MEAN", "SOLO", "PAIRMEDIAN")
+"""Columns of the table of errors by application, without ``--wide``."""
+
 
 def report(document: Document, folder: Path | None, *, as_json: bool) -> None:
     """Print the document, and write it to ``folder`` if there is one.
@@ -38,22 +42,29 @@ def report(document: Document, folder: Path | None, *, as_json: bool) -> None:
     else:
         console = output.console()
         show(document, console)
+        if folder is None:
+            console.print("table.md of --out says what each column is.")
     for note in notes:
         console.print(note, markup=False)
 
 
 def show(document: Document, console: Console) -> None:
-    """Print the figures over all cases with a row for each model, then errors by application, then
-    notes."""
-    from kongming.evaluate.tables import accuracy, overall, remarks, title
+    """Print what it comes to, the figures over all cases with a row for each model, then errors by
+    application, then notes."""
+    from kongming.cli.tables import is_wide
+    from kongming.evaluate.tables import accuracy, conclusion, overall, remarks, title
 
     def block(part: Document, heading: str) -> None:
+        if sentence := conclusion(part):
+            console.print(sentence, markup=False)
         columns, rows = overall(part, document["kind"])
         for these, cells in fitting(columns, rows, console.width):
             console.print(output.table(these, cells, title=heading, right=these[1:]))
-        columns, rows = accuracy(part)
+        columns, rows = accuracy(part, None if is_wide() else _COMPARED)
         for these, cells in fitting(columns, rows, console.width, ends=1):
             console.print(output.table(these, cells, title=_ERRORS, right=these[1:]))
+        if hidden := len(part["geomean_pct"]) - len(columns) + 2:
+            console.print(f"{count(hidden, 'more model')}: --wide or table.md of --out.")
         for line in remarks(part):
             console.print(line, markup=False)
 
