@@ -80,7 +80,9 @@ def _errors(
     axes.grid(visible=True)
     axes.set_xlabel(f"minutes of measuring, {len(document['apps'])} programs")
     axes.set_ylabel("mean |log error| (%)")
-    axes.legend(fontsize=9.0)
+    # Without repeats there is no truth, and with a pair each no curve.
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(fontsize=9.0)
 
 
 def _plain_numbers(axis: Axis) -> None:
