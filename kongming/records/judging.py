@@ -109,8 +109,8 @@ def judge(runs: Iterable[Run]) -> Judgement:
 
 
 _ADVICE = (
-    "Measure again with --again at a quieter time, or at another --placement; see what else "
-    "runs on this machine."
+    "See what else runs on this machine, and measure again at a quieter time, or at another "
+    "--placement: kongming profile APPS.toml --app NAME --again"
 )
 
 
@@ -188,7 +188,7 @@ def _cause(solos: Sequence[Run]) -> str:
         return f", while the host took up to {100 * stolen:.0f} % of the CPU time"
     waiting = max(run.passive.get("psi_cpu_some", 0.0) for run in solos)
     if waiting > _WAITING:
-        return f", while others waited for a CPU up to {100 * waiting:.0f} % of the time"
+        return f", while tasks waited for a CPU up to {100 * waiting:.0f} % of the time"
     return ""
 
 

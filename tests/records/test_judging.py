@@ -40,7 +40,7 @@ def test_runs_alone_that_differ_spoil_a_profile() -> None:
 
 @pytest.mark.parametrize(
     ("steal", "waiting", "cause"),
-    [(0.3, 0.5, "the host took up to 30 %"), (0.0, 0.5, "others waited for a CPU up to 50 %")],
+    [(0.3, 0.5, "the host took up to 30 %"), (0.0, 0.5, "tasks waited for a CPU up to 50 %")],
 )
 def test_the_system_says_why(steal: float, waiting: float, cause: str) -> None:
     signals = {"steal": steal, "psi_cpu_some": waiting}
