@@ -7,6 +7,7 @@ from typing import Any
 
 from kongming.cli import output
 from kongming.cli.tables import Table
+from kongming.quantities import count
 
 Variants = Mapping[str, Mapping[str, Any]]
 """By suite: ``columns`` (number or names), ``chosen``, ``reason``, ``errors``, noise floor."""
@@ -24,12 +25,18 @@ def size(variant: Mapping[str, Any]) -> int:
     return columns if isinstance(columns, int) else len(columns)
 
 
+def label(name: str) -> str:
+    """What a variant reads: all surrogates of the profile, or those of the quick suite."""
+    return "quick suite" if name == "quick" else "all measured"
+
+
 def errors_table(variants: Variants) -> Table:
     """Return a row for each model, with its median and mean error on left-out families by
     variant, and one for the noise floor."""
     columns = ["model"]
     for name, variant in variants.items():
-        columns += [f"{name} suite, {size(variant)} surrogates: median", f"{name}: mean"]
+        surrogates = f"{label(name)}, {count(size(variant), 'surrogate')}"
+        columns += [f"{surrogates}: median", f"{label(name)}: mean"]
     rows = []
     for model in dict.fromkeys(key for one in variants.values() for key in one["errors"]):
         cells = [model]
@@ -49,7 +56,7 @@ def chosen_lines(variants: Variants) -> list[str]:
     """Return why each variant's model was chosen, and what the noise floor is."""
     return [
         *(
-            f"* {name}: {variant['chosen']}, because {variant['reason']}."
+            f"* {label(name)}: {variant['chosen']}, because {variant['reason']}."
             for name, variant in variants.items()
         ),
         "The noise floor is the repeat noise of the runs alone and of loads that were repeated, "

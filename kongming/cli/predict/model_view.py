@@ -7,7 +7,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kongming.cli import output
-from kongming.cli.predict.errors_view import chosen_lines, distinct, errors_table, percent, size
+from kongming.cli.predict.errors_view import (
+    chosen_lines,
+    distinct,
+    errors_table,
+    label,
+    percent,
+    size,
+)
 from kongming.quantities import count
 
 Card = Mapping[str, Any]
@@ -57,7 +64,7 @@ def _facts(card: Card) -> list[tuple[str, str]]:
     noise = "" if solo["noise_pct"] is None else f", repeat noise {solo['noise_pct']:.1f} %"
     dropped = f", {len(runs['dropped'])} left out" if runs["dropped"] else ""
     when = "" if runs["first_at"] is None else f", {_span(runs['first_at'], runs['last_at'])}"
-    columns = [f"{size(one)} ({name} suite)" for name, one in distinct(card["variants"]).items()]
+    columns = [f"{size(one)} ({label(name)})" for name, one in distinct(card["variants"]).items()]
     full = card["variants"]["full"]
     error = full["errors"][full["chosen"]].get("mean_pct")
     facts = [

@@ -10,7 +10,7 @@ import click
 from kongming.cli import options, output
 from kongming.cli.examples import examples
 from kongming.cli.fleet.serving import Server, answerer, oracle, server_options
-from kongming.cli.predict.errors_view import distinct, percent
+from kongming.cli.predict.errors_view import distinct, label, percent
 from kongming.printable import printable
 from kongming.records import moments
 
@@ -201,7 +201,7 @@ def _rows(document: Mapping[str, Any], names: Mapping[str, str]) -> list[tuple[o
             document["version"],
             _state(document),
             node,
-            f"{variant['columns']} ({name} suite)" if variant else None,
+            f"{variant['columns']} ({label(name)})" if variant else None,
             variant.get("model"),
             percent(variant.get("mean_error_pct")),
             percent(document["solo_noise_pct"]),

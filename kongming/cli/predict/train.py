@@ -13,7 +13,7 @@ from kongming.cli import options, output
 from kongming.cli.examples import examples
 from kongming.cli.fleet.serving import Server, changes_server, remote, server_options
 from kongming.cli.help_groups import GroupedCommand
-from kongming.cli.predict.errors_view import chosen_lines, distinct, errors_table, percent
+from kongming.cli.predict.errors_view import chosen_lines, distinct, errors_table, label, percent
 from kongming.learning.registry import AUTO, model_kind, model_names
 from kongming.quantities import count
 from kongming.records.errors import InputError
@@ -310,8 +310,8 @@ def _show(entry: Mapping[str, Any], *, verbose: bool) -> None:
     for name, variant in variants.items():
         for model, tried in variant["evaluations"].items():
             console.print(
-                f"{name}: {model} is the best of {tried['fit']} selections; {tried['validation']} "
-                "more were tried to validate it.",
+                f"{label(name)}: {model} is the best of {tried['fit']} selections; "
+                f"{tried['validation']} more were tried to validate it.",
                 markup=False,
             )
     console.print()
