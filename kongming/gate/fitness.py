@@ -169,9 +169,12 @@ def _noisy(subject: Subject, goal: Goal, most: int) -> list[Reason]:
     name = f"{subject.name} ({format_seconds(subject.typical_s)})"
     reach = format_percent(subject.smallest_effect)
     if subject.repetitions > most:
+        needed = " to ".join(
+            map(str, dict.fromkeys((subject.repetitions, subject.repetitions_at_most)))
+        )
         text = (
             f"{name} varies by {format_percent(subject.noise.estimate)} from run to run: to see "
-            f"{100.0 * goal.effect:.3g} % takes {subject.repetitions} repetitions of each program, "
+            f"{100.0 * goal.effect:.3g} % takes {needed} repetitions of each program, "
             f"more than {most}. With {most}, {reach} can be seen."
         )
     else:

@@ -142,7 +142,8 @@ def _show(answer: Answer) -> None:
         minor = ("one run", "runs", "noise below", "smallest effect", "noise")
         console.print(output.table(columns, rows, right=columns[1:], minor=minor))
         console.print(
-            f"Repetitions of each of two programs, by turns: one that is {effect} slower is found "
+            "Repetitions: the most that this noise may ask for, of each of two programs, by turns: "
+            f"one that is {effect} slower is found "
             f"{100.0 * goal.power:.3g} % of the time, an unchanged one is called slower "
             f"{100.0 * goal.false_positives:.3g} % of the time (one-sided, means of log times with "
             f"20 % trimmed from each end). Smallest effect: with {answer.most} repetitions.",
