@@ -76,9 +76,9 @@ def open_runner(
 
     if kind == "local":
         from kongming.campaigns.local_machines import LocalRunner
-        from kongming.probes.folders import io_folder
+        from kongming.probes.folders import work_folder
 
-        return LocalRunner(app, directory or io_folder(), share=share)
+        return LocalRunner(app, work_folder(directory), share=share)
     from kongming.campaigns.cluster_jobs import KubernetesRunner, SlurmRunner
 
     if kind == "slurm":

@@ -269,11 +269,11 @@ def _seen(event: Event, done: Observation, watch: Watch) -> str:
 
 
 def _site(settings: ObservationSettings, apps: Mapping[str, Application]) -> Site:
-    from kongming.probes.folders import io_folder
+    from kongming.probes.folders import work_folder
     from kongming.probes.node import node_facts
     from kongming.profiling.observing import Site
 
-    directory = io_folder(settings.directory)
+    directory = work_folder(settings.directory)
     if settings.placement is None:
         node = node_facts()
         cpus = {name: _seats(node, settings.cpu, app.cpus) for name, app in apps.items()}

@@ -166,11 +166,11 @@ def profile_settings(
         ProbeError: the micro-benchmarks cannot be run.
     """
     from kongming.campaigns.this_node import measured_node
-    from kongming.probes.folders import io_folder
+    from kongming.probes.folders import work_folder
     from kongming.probes.suite import load_suite
     from kongming.profiling.plans.placement import choose
 
-    io_dir = io_folder(directory)
+    io_dir = work_folder(directory)
     node = identified(measured_node(placement))
     for app in (*apps.values(), *more.get("inducer_apps", {}).values()):
         choose(node, placement, app.cpus)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import tempfile
 from pathlib import Path
 
 from kongming.records.errors import InputError
@@ -45,6 +46,26 @@ def io_folder(directory: str | Path | None = None) -> Path:
             allowed="an existing folder on the file system to measure",
         )
     return path
+
+
+def work_folder(directory: str | Path | None = None) -> Path:
+    """Return the folder of ``io_folder`` for programs to work in: files can be made there.
+
+    Raises:
+        InputError: as for ``io_folder``, or no file can be made there.
+    """
+    path = io_folder(directory)
+    try:
+        with tempfile.TemporaryDirectory(prefix=".kongming-", dir=path):
+            return path
+    except OSError as error:
+        raise InputError(
+            f"no file can be made there: {error.strerror}.",
+            field="dir",
+            found=str(path),
+            allowed="a writable folder with free space",
+            hint="Name one with --dir or KONGMING_DIR.",
+        ) from error
 
 
 def in_memory(folder: Path, mounts: Path = Path("/proc/self/mounts")) -> bool:

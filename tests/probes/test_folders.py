@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from kongming.probes.folders import in_memory
+from kongming.probes.folders import in_memory, work_folder
 from kongming.probes.suite import io_bytes
+from kongming.records.errors import InputError
 
 MOUNTS = """\
 /dev/vda / ext4 rw 0 0
@@ -40,6 +41,14 @@ def test_the_innermost_mount_decides(tmp_path: Path, folder: str, expected: bool
 
 def test_without_a_table_nothing_is_in_memory(tmp_path: Path) -> None:
     assert not in_memory(tmp_path, tmp_path / "absent")
+
+
+def test_a_folder_to_work_in_can_be_written(tmp_path: Path) -> None:
+    assert work_folder(tmp_path) == tmp_path
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(InputError, match="Allowed: a writable folder") as error:
+        work_folder("/proc")
+    assert "--dir" in str(error.value.hint)
 
 
 def test_a_file_in_memory_takes_an_eighth_of_the_budget_at_most() -> None:

@@ -243,7 +243,7 @@ def _runner(
 
     from kongming.campaigns.experiments import open_runner
     from kongming.campaigns.point_runners import MachinesRunner, NodeRunner
-    from kongming.probes.folders import io_folder
+    from kongming.probes.folders import work_folder
     from kongming.records.errors import InputError
 
     if machines:
@@ -259,5 +259,5 @@ def _runner(
             None if kind == "local" else (),
         )
     available = sorted(os.sched_getaffinity(0))
-    node = NodeRunner(app, io_folder(directory), jobs=jobs, available=available)
+    node = NodeRunner(app, work_folder(directory), jobs=jobs, available=available)
     return node, tuple(cpu for slot in node.cpus for cpu in slot)

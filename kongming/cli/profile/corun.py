@@ -71,7 +71,7 @@ def command(
     from kongming.campaigns.this_node import measured_node
     from kongming.cli.profile.campaign_view import CampaignView
     from kongming.cli.profile.stored import applications
-    from kongming.probes.folders import io_folder
+    from kongming.probes.folders import work_folder
     from kongming.probes.measuring import measuring
     from kongming.probes.suite import load_suite
     from kongming.profiling.plans.placement import choose
@@ -90,7 +90,7 @@ def command(
         node = measured_node(placement)
         for app in apps.values():
             choose(node, placement, app.cpus)
-        io_dir = io_folder(directory)
+        io_dir = work_folder(directory)
         ordered = [(first, second), (second, first)]
         pairs = ordered if first != second else ordered[:1]
         store.put_node(node)

@@ -39,7 +39,9 @@ def choose(node: NodeFacts, placement: str, app_cpus: int = 1) -> Seats:
         field="placement",
         found=placement,
         allowed=", ".join(possible) or "none for this many CPUs",
-        hint=f"Choose another one: --placement {possible[0]}" if possible else None,
+        hint=f"Choose another one: --placement {possible[0]}"
+        if possible
+        else "Give the application fewer 'cpus' in its file.",
     )
 
 
