@@ -54,8 +54,8 @@ class ScaleModels:
         known = f"; there are those of {', '.join(sorted(self._files)[:8])}" if self._files else ""
         raise UntrainedError(
             f"{app} has no scale model{known}.",
-            hint=f"Fit one into the server's store: kongming scale fit RUNS.csv --name {app}; or "
-            "name another.",
+            hint=f"Fit one: kongming scale fit RUNS.csv --name {app} (for a server, with its "
+            "--store); or name another: --scale-model",
         )
 
 

@@ -95,11 +95,12 @@ class UnknownNameError(InputError):
         if self.suggestions:
             way_out = "Did you mean " + " or ".join(self.suggestions) + "?"
         elif names:
-            way_out = f"Known: {', '.join(names[:12])}{', ...' if len(names) > 12 else ''}."
+            more = f" and {len(names) - 12} more" if len(names) > 12 else ""
+            way_out = f"Known: {', '.join(names[:12])}{more}."
         elif count:
             way_out = f"{count} others are known."
         else:
-            way_out = f"There is no {kind} yet."
+            way_out = "There is none yet."
         super().__init__(
             f"There is no {kind} named {name!r}.",
             hint=f"{way_out} {hint}" if hint else way_out,

@@ -61,6 +61,10 @@ def test_fit_predict_recommend(kongming: Kongming, runs: Path, tmp_path: Path) -
     answer(kongming, "predict", model, "--machines", "64", status=2)
     prices = tmp_path / "prices.csv"
     prices.write_text("type,price\nsmall,1\nbig,2.5\n")
+    wrong = tmp_path / "modle.json"
+    mistyped = answer(kongming, "predict", wrong, "--machines", "64", status=2)
+    assert str(model) in mistyped["error"]["hint"]
+
     plot = tmp_path / "curve.svg"
     best = answer(
         kongming, "recommend", model, "--deadline", "60", "--prices", prices, "--plot", plot

@@ -367,19 +367,28 @@ def _show(document: dict[str, Any]) -> None:
         for experiment in document["experiments"]
     ]
     columns = ("machines", "scale", "runs", "machine-seconds each")
-    console.print(output.table(columns, rows, right=columns))
+    shown = columns[: 3 if document["machine_seconds"] is None else 4]
+    console.print(output.table(shown, [row[: len(shown)] for row in rows], right=shown))
     cost = document["machine_seconds"]
     console.print(
         f"{document['optimality']}-optimal: {document['count']} experiments of "
         f"{document['candidates']} candidates"
         + ("" if cost is None else f", {cost:.4g} machine-seconds")
-        + f"; {100 * document['efficiency']:.1f}% of the efficiency of fractional experiments "
-        f"(gap {document['relaxation']['gap']:.1e}).",
+        + f". They tell {100 * document['efficiency']:.1f} % of what fractions of experiments "
+        f"could (the optimum, to {document['relaxation']['gap']:.1e}).",
         markup=False,
     )
     variances = document["predicted_variance"]
     if variances:
-        shown = ", ".join(f"{name} {value:.4g}" for name, value in variances.items())
+        names = {"chosen": "this design", "paper": "A-optimal", "uniform": "an even spread"}
+        texts = [f"{names.get(name, name)} {value:.4g}" for name, value in variances.items()]
         console.print(
-            f"Variance of the prediction at the target, over one run's: {shown}.", markup=False
+            "Variance of the prediction at the target, in units of the variance of one run: "
+            f"{', '.join(texts)}.",
+            markup=False,
+        )
+    if "saved" in document:
+        console.print(
+            f"Next: kongming scale run APPS.toml --app NAME --design {document['saved']}",
+            markup=False,
         )

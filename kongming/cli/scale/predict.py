@@ -16,7 +16,7 @@ from kongming.cli.examples import examples
 from kongming.cli.scale import options as scale_options
 from kongming.cli.shares import FRACTION
 from kongming.quantities import count
-from kongming.records.errors import UnknownNameError
+from kongming.records.errors import InputError, UnknownNameError
 
 if TYPE_CHECKING:
     from kongming.scale.decide.recommendation import Offer, Prices
@@ -30,10 +30,15 @@ def load(model: str, store_url: str | None) -> ScaleFile:
         InputError: the file is not a scale model.
         UnknownNameError: there is no such file and no such name.
     """
+    from kongming.missing_file import did_you_mean
     from kongming.scale.fit.model_file import read, read_file
 
     if Path(model).is_file():
         return read_file(model)
+    if Path(file := f"{model}.json").is_file():
+        near: str | None = f"Did you mean the file {file}?"
+    else:
+        near = did_you_mean(Path(model)) if Path(model).suffix else None
     from kongming.store import Store
     from kongming.store.models import SCALE, SCALE_PREFIX
 
@@ -43,8 +48,10 @@ def load(model: str, store_url: str | None) -> ScaleFile:
             names = {
                 entry.app.removeprefix(SCALE_PREFIX) for entry in store.models(placement=SCALE)
             }
+            if near:
+                raise InputError(f"There is no scale model {model!r}.", hint=near)
             raise UnknownNameError(
-                "scale model, in a file or the store,",
+                "scale model in a file or the store",
                 model,
                 names,
                 hint="Fit it: kongming scale fit RUNS.csv --save FILE, or --name NAME",
@@ -233,7 +240,7 @@ def recommend_machines(
     counts around it. A model over contexts ranks every machine type that was run with any input;
     of a type that was never run with this one it says so.
     """
-    from kongming.records.errors import CannotAnswerError, InputError
+    from kongming.records.errors import CannotAnswerError
     from kongming.scale.decide.recommendation import read_prices, recommend
     from kongming.scale.fit.model import warnings_of
     from kongming.scale.fit.tracked_files import changes as changes_of
@@ -279,13 +286,18 @@ def recommend_machines(
             document.update(_row(best))
         output.emit_json(document)
     else:
-        goal = f"ends within {deadline:g} s" if deadline is not None else f"costs up to {budget:g}"
+        if deadline is None:
+            goal = f"costs up to {budget:g}"
+        elif deadline < 60:
+            goal = f"ends within {output.format_seconds(deadline)}"
+        else:
+            goal = f"ends within {output.format_duration(deadline)}"
         offer = best or likeliest
         of = f" of type {offer.machine_type}" if offer.machine_type is not None else ""
         advice = (
             "Take"
             if best is not None
-            else f"Nothing {goal} with the required probability. Most likely does"
+            else f"Nothing {goal} with the required probability. The likeliest is"
         )
         unit = " machine-hours" if asked.prices_file is None else ""
         console = output.console()
