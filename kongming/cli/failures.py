@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import errno
 import json
 import os
@@ -84,7 +85,7 @@ def _described(error: Exception) -> tuple[str, str | None, int]:
         return error.message, error.hint, error.exit_status
     if isinstance(error, click.UsageError):
         path = "kongming" if error.ctx is None else error.ctx.command_path
-        return _plain(error.format_message()), f"See '{path} --help'.", 2
+        return _plain(error.format_message()), f"{_meant(error)}See '{path} --help'.", 2
     if isinstance(error, click.ClickException):
         return error.format_message(), None, error.exit_code
     if isinstance(error, OSError) and error.strerror:
@@ -92,6 +93,21 @@ def _described(error: Exception) -> tuple[str, str | None, int]:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         return f"{error.strerror}{where}.", "Free some space, and try again." if full else None, 1
     return *unforeseen(error, "kongming"), 1
+
+
+def _meant(error: click.UsageError) -> str:
+    """What was meant perhaps, as a sentence with a space after it; empty where nobody can tell."""
+    if isinstance(error, click.NoSuchOption) and error.ctx is not None:
+        group = error.ctx.command
+        # Some groups are commands as well, with options of their own.
+        if isinstance(group, click.Group) and not group.invoke_without_command:
+            return f"Options stand after the command: {error.ctx.command_path} COMMAND --OPTION. "
+    kind = error.param.type if isinstance(error, click.BadParameter) and error.param else None
+    found = re.search(r"^'(.*?)' is not one of", getattr(error, "message", ""))
+    if found is None or not isinstance(kind, click.Choice):
+        return ""
+    near = difflib.get_close_matches(found[1], list(map(str, kind.choices)), n=2, cutoff=0.5)
+    return f"Did you mean {' or '.join(near)}? " if near else ""
 
 
 def _plain(message: str) -> str:

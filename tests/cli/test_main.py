@@ -89,6 +89,20 @@ def test_usage_errors_end_with_2(kongming: Kongming, args: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("args", "hint"),
+    [
+        (["--store", "sqlite:///x.db", "apps"], "kongming COMMAND --OPTION"),
+        (["runs", "--kind", "sole"], "Did you mean solo?"),
+        (["models", "--sotre", "x"], "See 'kongming models --help'."),
+    ],
+)
+def test_usage_errors_say_what_was_meant(kongming: Kongming, args: list[str], hint: str) -> None:
+    error = kongming(*args).stderr
+    assert hint in error
+    assert ("COMMAND" in hint) == ("COMMAND" in error)
+
+
+@pytest.mark.parametrize(
     ("args", "kind"),
     [
         (["runs", "--limt", "--json"], "NoSuchOption"),
