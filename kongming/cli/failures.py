@@ -63,7 +63,7 @@ def report(error: Exception, args: Sequence[str], as_json: bool) -> int:
         return 2
     if isinstance(error, ModuleNotFoundError):
         error = missing_extra(f"kongming {_command_of(args)}".strip(), error) or error
-    message, hint, status = _described(error)
+    message, hint, status = _described(error, args)
     if os.environ.get("KONGMING_DEBUG", "0") not in ("", "0"):
         click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
     _say(message, hint, type(error).__name__, as_json)
@@ -79,7 +79,13 @@ def _command_of(args: Sequence[str]) -> str:
     return next((arg for arg in args if not arg.startswith("-")), "")
 
 
-def _described(error: Exception) -> tuple[str, str | None, int]:
+_WRONG_PATH = (
+    *(errno.ENOENT, errno.EACCES, errno.EPERM, errno.EROFS),
+    *(errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG),
+)
+
+
+def _described(error: Exception, args: Sequence[str]) -> tuple[str, str | None, int]:
     """Message, hint and exit status."""
     if isinstance(error, KongmingError):
         return error.message, error.hint, error.exit_status
@@ -88,6 +94,9 @@ def _described(error: Exception) -> tuple[str, str | None, int]:
         return _plain(error.format_message()), f"{_meant(error)}See '{path} --help'.", 2
     if isinstance(error, click.ClickException):
         return error.format_message(), None, error.exit_code
+    if isinstance(error, OSError) and error.errno in _WRONG_PATH and str(error.filename) in args:
+        hint = "Name a file in a folder that exists, and that you may use."
+        return f"{error.filename} cannot be used: {error.strerror}.", hint, 2
     if isinstance(error, OSError) and error.strerror:
         where = "" if error.filename is None else f": {error.filename}"
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)

@@ -153,6 +153,17 @@ def test_exit_status_of_errors(
         assert err.startswith("error: ")
 
 
+def test_a_path_of_the_arguments_is_wrong_input_and_any_other_is_not(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def fail(_: Sequence[str]) -> int:
+        raise FileNotFoundError(2, "No such file or directory", "/there/x.svg")
+
+    assert run(["model", "xz", "--plot", "/there/x.svg"], fail) == 2
+    assert "/there/x.svg cannot be used: No such file" in capsys.readouterr().err
+    assert run(["model", "xz"], fail) == 1
+
+
 def test_missing_extra_names_what_to_install(capsys: pytest.CaptureFixture[str]) -> None:
     def fail(args: Sequence[str]) -> int:
         raise ModuleNotFoundError("No module named 'sklearn.svm'", name="sklearn.svm")
