@@ -11,6 +11,7 @@ import click
 from kongming.cli import options, output
 from kongming.cli.examples import examples
 from kongming.cli.explore import options as explore_options
+from kongming.cli.explore.report import MODEL_WORDS
 
 if TYPE_CHECKING:
     from kongming.explore import Space
@@ -86,7 +87,7 @@ def command(model: Path, points: Sequence[str], strict: bool, as_json: bool) -> 
         )
         for text, answer in zip(points, answers, strict=True)
     ]
-    title = f"{profiler.model_name}; from and to hold {100 * profiler.level:g} %"
+    title = f"{MODEL_WORDS[profiler.model_name]}; from and to hold {100 * profiler.level:g} %"
     output.console().print(output.table(columns, rows, title=title, right=columns[1:5]))
 
 

@@ -37,7 +37,7 @@ def command(directory: Path | None, as_json: bool) -> None:
     for known in suite.surrogates:
         what = known.description
         if "inducer" not in known.roles:
-            what += f" Probe only: {known.no_inducer_reason or 'it is not useful as a load.'}"
+            what += f". Probe only: {known.no_inducer_reason or 'it is not useful as a load.'}"
         # Each suite contains the previous one, so naming the smallest is enough.
         shortest = known.suites[0] if known.suites else "by name"
         size = output.format_bytes(known.size_bytes)

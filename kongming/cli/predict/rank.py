@@ -158,12 +158,13 @@ def show(
     if machines is not None:
         show_sets(app, ranking.sets, machines, ranking.candidates)
     elif ranking.nodes:
+        tied = sum(node.tied_with_first for node in ranking.nodes) > 1
         console.print(
             output.table(
                 ("", "node", "slowdown", "interval", "residents", "worst", "fingerprint", ""),
                 [
                     (
-                        f"{number}{'=' if node.tied_with_first else ''}",
+                        f"{number}{'=' if tied and node.tied_with_first else ''}",
                         node.name or node.node_id[:12],
                         f"{node.slowdown.median:.2f}",
                         f"{node.slowdown.lower:.2f} to {node.slowdown.upper:.2f}",
@@ -185,7 +186,7 @@ def show(
                 minor=("fingerprint", "residents"),
             )
         )
-        if sum(node.tied_with_first for node in ranking.nodes) > 1:
+        if tied:
             console.print("= : as good as the first within the error; ties are in random order.")
     else:
         console.print(

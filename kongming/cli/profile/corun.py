@@ -219,6 +219,10 @@ def _show(document: dict[str, Any]) -> None:
     )
     console = output.console()
     console.print(table)
+    if any(found["noise_floor_pct"] is None for found in document["measured"]):
+        console.print(
+            "The noise floor, what repeats differ by, is known from --repeats 2 on.", markup=False
+        )
     unpredicted = [p for p in document["predictions"] if p.get("slowdown") is None]
     for text in dict.fromkeys(text for p in document["predictions"] for text in p.get("notes", ())):
         console.print(text, markup=False, highlight=False)

@@ -53,10 +53,10 @@ def remarks(document: Mapping[str, Any]) -> list[str]:
             lines.append("No model made these predictions: the gain of kongming is hypothetical.")
     patience = settings["patience"]
     if patience is None:
-        lines.append("a job waits until a slot keeps the limits")
+        lines.append("A job waits until a slot keeps the limits.")
     else:
         lines.append(
-            f"a job that has waited {patience:g} times its own work takes a slot beyond the limits"
+            f"A job that has waited {patience:g} times its own work takes a slot beyond the limits."
         )
     return lines
 
