@@ -122,7 +122,12 @@ class Nodes:
                 allowed=f"one of the ids {', '.join(sorted(ids)[:4])}",
             )
         raise UnknownNameError(
-            "node", id_or_name, self._ids_by_name, hint="List them: kongming nodes"
+            "node",
+            id_or_name,
+            self._ids_by_name,
+            hint="List them: kongming nodes"
+            if self._ids_by_name
+            else "An agent that runs on it makes it known, or 'kongming fingerprint' there.",
         )
 
     def number_of(self, node_id: str) -> int:

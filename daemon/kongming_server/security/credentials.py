@@ -35,7 +35,8 @@ def add_port(server: grpc.aio.Server, address: str, security: Security) -> int:
             port = server.add_secure_port(address, credentials)
     except RuntimeError as error:
         raise KongmingError(
-            f"Cannot listen on {address}.", hint="Is another server there? Try port 0."
+            f"Cannot listen on {address}.",
+            hint="Is another server there? Give another port with --listen; 0 is any free one.",
         ) from error
     return port
 

@@ -113,7 +113,17 @@ def command(
         output.progress(f"{name}: {len(left)} runs", total=float(len(left))) as shown,
     ):
         began = time.time()
-        campaign.drive(running, lambda k, planned: shown.update(k, text=f"{name}: {planned.at}"))
+        try:
+            campaign.drive(
+                running, lambda k, planned: shown.update(k, text=f"{name}: {planned.at}")
+            )
+        except KeyboardInterrupt:
+            output.error_console().print(
+                f"{campaign.measured} of {count(len(left), 'run')} measured and kept in "
+                f"{campaign.table.path}; the same command goes on from there.",
+                markup=False,
+            )
+            raise
         other = disturbed_since(began, cpus)
         reason = getattr(running, "reason", None)
     warnings = runners.disturbed_warnings(other)
