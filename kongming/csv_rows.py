@@ -53,7 +53,7 @@ class Row:
         except ValueError:
             value = math.nan
         if math.isnan(value):
-            what = "is no number." if text else "is empty."
+            what = "is not a number." if text else "is empty."
             raise InputError(what, field=self.where(column), found=text, allowed=allowed)
         if (
             not math.isfinite(value)

@@ -41,7 +41,7 @@ def split_address(text: str, field_name: str) -> tuple[str, int]:
     host = host[1:-1] if host.startswith("[") and host.endswith("]") else host
     if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
         raise InputError(
-            "is no address.", field=field_name, found=text, allowed="HOST:PORT, port 0 to 65535"
+            "is not an address.", field=field_name, found=text, allowed="HOST:PORT, port 0 to 65535"
         )
     return host, int(port)
 
@@ -76,7 +76,7 @@ def url_in_file(path: Path) -> str:
     try:
         text = path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is no text"
+        reason = getattr(error, "strerror", None) or "it is not text"
         raise InputError(
             f"cannot be read: {reason}.", field="store_file", found=str(path)
         ) from error

@@ -63,7 +63,7 @@ def read_args(body: bytes) -> ExtenderArgs:
     names, nodes = document.get("NodeNames"), document.get("Nodes")
     if names is not None:
         if not (isinstance(names, list) and all(type(name) is str for name in names)):
-            raise InputError("is no list of names.", field="NodeNames")
+            raise InputError("is not a list of names.", field="NodeNames")
         return ExtenderArgs(pod, names)
     if nodes is None:
         return ExtenderArgs(pod, (), no_candidates=True)

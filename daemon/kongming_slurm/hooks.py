@@ -68,7 +68,7 @@ def assignment_id(environment: Mapping[str, str]) -> str:
     )
     for part in parts:
         if _PLAIN.fullmatch(part) is None:
-            raise ValueError(f"{part[:40]!r} is no name")
+            raise ValueError(f"{part[:40]!r} is not a name")
     return ":".join((PREFIX, *parts))
 
 

@@ -169,7 +169,7 @@ class Dimension:
 
     def _no_value(self, found: object) -> ExploreError:
         return ExploreError(
-            "is no value of this dimension.",
+            "is not a value of this dimension.",
             field=self.name,
             found=found if isinstance(found, bool | int | float | str) else repr(found),
             allowed=self.allowed,
@@ -190,7 +190,7 @@ def read(name: str, spec: object) -> Dimension:
     if isinstance(spec, Sequence | np.ndarray | range) and not isinstance(spec, str):
         return _listed(name, "", list(spec), None)
     if not isinstance(spec, Mapping):
-        raise ExploreError("is no dimension.", field=name, found=repr(spec), allowed=_FORMS)
+        raise ExploreError("is not a dimension.", field=name, found=repr(spec), allowed=_FORMS)
     for key in spec:
         if key not in _KEYS:
             raise ExploreError(
@@ -198,7 +198,9 @@ def read(name: str, spec: object) -> Dimension:
             )
     when = spec.get("when")
     if when is not None and not isinstance(when, str):
-        raise ExploreError("is no condition.", field=f"{name}.when", found=when, allowed="a text")
+        raise ExploreError(
+            "is not a condition.", field=f"{name}.when", found=when, allowed="a text"
+        )
     kind = spec.get("type", "")
     kinds = ("", "numbers", "integer", "real", "ordered", "choice", "boolean")
     if kind not in kinds:
@@ -214,7 +216,7 @@ def read(name: str, spec: object) -> Dimension:
         if "from" in spec or "to" in spec:
             raise ExploreError("has both a range and a list.", field=name, allowed=_FORMS)
         if isinstance(values, str) or not isinstance(values, Sequence):
-            raise ExploreError("is no list.", field=name, found=values, allowed=_FORMS)
+            raise ExploreError("is not a list.", field=name, found=values, allowed=_FORMS)
         if not kind and "choices" in spec:
             kind = "choice"
         return _listed(name, kind, list(values), when)
@@ -260,7 +262,7 @@ def _range(name: str, kind: str, spec: Mapping[str, Any], when: str | None) -> D
             end = end.item()
         if isinstance(end, bool) or not isinstance(end, int | float) or not math.isfinite(end):
             raise ExploreError(
-                "is no number." if key in spec else "is missing.",
+                "is not a number." if key in spec else "is missing.",
                 field=f"{name}.{key}",
                 found=None if key not in spec else repr(end),
                 allowed=_FORMS if key not in spec else "a finite number",

@@ -132,7 +132,7 @@ def number(row: Row, column: str) -> float:
     value = finite(text)
     if math.isnan(value):
         raise InputError(
-            "is no finite number." if text else "is empty.",
+            "is not a finite number." if text else "is empty.",
             field=row.where(column),
             found=text,
             allowed="a finite number",
@@ -161,7 +161,7 @@ def _cells(rows: Sequence[Row], column: str) -> list[float] | list[str]:
     for row in rows:
         if math.isnan(finite(row.text(column))) and row.text(column):
             raise InputError(
-                "is no finite number, and others of its column are.",
+                "is not a finite number, and others of its column are.",
                 field=row.where(column),
                 found=row.text(column),
                 allowed=f"a finite number; or names throughout, with --choices {column}",

@@ -100,7 +100,10 @@ class DecisionTreeProfiler:
         self.weights = settings.three_weights(weights)
         if cost is not None and not isinstance(cost, str):
             raise ExploreError(
-                "is no expression.", field="cost", found=repr(cost), allowed="an expression, told"
+                "is not an expression.",
+                field="cost",
+                found=repr(cost),
+                allowed="an expression, told",
             )
         self.cost = cost
         self._price = None if cost in (None, TOLD) else by_expression(space, str(cost))
@@ -177,7 +180,7 @@ class DecisionTreeProfiler:
         elif error is None and at_least is None:
             error = "failed"
         if error is not None and not isinstance(error, str):
-            raise ExploreError("is no text.", field="error", found=repr(error))
+            raise ExploreError("is not text.", field="error", found=repr(error))
         run = Run(
             codes,
             values,

@@ -81,7 +81,7 @@ def value_of(dimension: Dimension, text: str, field: str) -> Value:
         parsed = finite(text)
         if math.isnan(parsed):
             raise InputError(
-                "is no finite number." if text else "is empty.",
+                "is not a finite number." if text else "is empty.",
                 field=field,
                 found=text,
                 allowed=dimension.allowed,

@@ -17,7 +17,7 @@ def finite(value: object, field: str) -> float:
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ExploreError("is no number.", field=field, found=repr(value), allowed="a number")
+        raise ExploreError("is not a number.", field=field, found=repr(value), allowed="a number")
     try:
         number = float(value)
     except OverflowError:

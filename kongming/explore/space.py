@@ -86,16 +86,21 @@ class Space:
             ExploreError: a dimension or clause is not valid, or everything is forbidden.
         """
         if not isinstance(dimensions, Mapping):
-            raise ExploreError("is no table of dimensions.", field="space", found=repr(dimensions))
+            raise ExploreError(
+                "is not a table of dimensions.", field="space", found=repr(dimensions)
+            )
         for name in dimensions:
             if not isinstance(name, str) or not name.isidentifier():
                 raise ExploreError(
-                    "is no name.", field="space", found=repr(name), allowed="letters, digits and _"
+                    "is not a name.",
+                    field="space",
+                    found=repr(name),
+                    allowed="letters, digits and _",
                 )
         clauses = [forbid] if isinstance(forbid, str) else list(forbid)
         for clause in clauses:
             if not isinstance(clause, str):
-                raise ExploreError("is no text.", field="forbid", found=repr(clause))
+                raise ExploreError("is not text.", field="forbid", found=repr(clause))
         return cls([read(name, spec) for name, spec in dimensions.items()], clauses)
 
     @classmethod
@@ -239,11 +244,13 @@ class Space:
 
     def _encode(self, point: Point) -> list[float]:
         if not isinstance(point, Mapping):
-            raise ExploreError("is no point.", field="point", found=repr(point), allowed="a dict")
+            raise ExploreError(
+                "is not a point.", field="point", found=repr(point), allowed="a dict"
+            )
         for name in point:
             if name not in self.names:
                 raise ExploreError(
-                    "is no dimension.", field=str(name), allowed=", ".join(self.names)
+                    "is not a dimension.", field=str(name), allowed=", ".join(self.names)
                 )
         row = []
         for one in self.dimensions:
@@ -261,7 +268,7 @@ class Space:
                 return ExploreError(
                     f"is forbidden by forbid[{place}]: {clause.text}.", field="point", found=point
                 )
-        return ExploreError("is no row of the table.", field="point", found=point)
+        return ExploreError("is not a row of the table.", field="point", found=point)
 
     def decode(self, codes: Floats) -> list[dict[str, Value]]:
         """The points of (n, d) codes; absent dimensions are left out."""

@@ -226,7 +226,7 @@ def compare(baseline: Sequence[float], candidate: Sequence[float], goal: Goal) -
 def _logs(times: Sequence[float]) -> list[float]:
     for time in times:
         if not 0.0 < time < math.inf:
-            raise InputError("is no time.", field="runs", found=time, allowed="above 0")
+            raise InputError("is not a time.", field="runs", found=time, allowed="above 0")
     return [math.log(time) for time in times]
 
 

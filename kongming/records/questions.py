@@ -64,7 +64,7 @@ class Question:
         check_where(self)
         if self.model_version < 0:
             raise InputError(
-                "is no version.",
+                "is not a version.",
                 field="model_version",
                 found=self.model_version,
                 allowed="0 for the one in service, or 1 or more",

@@ -186,11 +186,14 @@ def _host(target: str) -> str:
     host, colon, port = target.rpartition(":")
     if not (colon and host and port.isdigit() and 0 < int(port) < 65536):
         raise InputError(
-            "is no address.", field="server", found=target, allowed="HOST:PORT, as 127.0.0.1:7400"
+            "is not an address.",
+            field="server",
+            found=target,
+            allowed="HOST:PORT, as 127.0.0.1:7400",
         )
     if ":" in host and not (host.startswith("[") and host.endswith("]")):
         raise InputError(
-            "is no address.", field="server", found=target, allowed="[ADDRESS]:PORT for IPv6"
+            "is not an address.", field="server", found=target, allowed="[ADDRESS]:PORT for IPv6"
         )
     return host.strip("[]")
 

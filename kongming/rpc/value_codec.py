@@ -179,7 +179,7 @@ def timestamp_fields(moment: float, field: str = "started_at") -> dict[str, int]
         InputError: it lies outside the years 1 to 9999.
     """
     if not -_LATEST_S <= moment <= _LATEST_S:
-        raise InputError("is no time.", field=field, found=moment, allowed="unix seconds")
+        raise InputError("is not a time.", field=field, found=moment, allowed="unix seconds")
     seconds, micros = divmod(round(moment * 1e6), 1_000_000)
     return {"seconds": seconds, "nanos": micros * 1000}
 
@@ -201,7 +201,7 @@ def iso(message: Timestamp, field: str = "started_at") -> str:
     try:
         moment = message.ToDatetime(tzinfo=UTC)
     except (ValueError, OverflowError) as error:
-        raise InputError("is no time.", field=field, found=message.seconds) from error
+        raise InputError("is not a time.", field=field, found=message.seconds) from error
     return moments.format(moment, digits)
 
 
@@ -232,7 +232,7 @@ def struct(document: Mapping[str, Any], field: str) -> Struct:
     made = Struct()
     for key, value in document.items():
         if not isinstance(key, str):
-            raise InputError("is no text.", field=f"{field}, a key", found=key)
+            raise InputError("is not text.", field=f"{field}, a key", found=key)
         _set(made.fields[key], value, f"{field}.{key}", 1)
     return made
 

@@ -72,7 +72,7 @@ def _integer(part: str, text: str, field: str) -> int:
     low, dash, high = plain.partition("-")
     if dash and low.isdigit() and high.isdigit():
         raise InputError(
-            "is no range.",
+            "is not a range.",
             field=field,
             found=text,
             allowed=_MACHINES,

@@ -178,7 +178,7 @@ def _values(
     if len(known) < len(cells):
         place = numbers.index(None)
         raise InputError(
-            "is no number, but other rows of the column have numbers.",
+            "is not a number, but other rows of the column have numbers.",
             field=rows[place][0].where(name),
             found=cells[place],
             allowed="a finite number",

@@ -97,7 +97,7 @@ def _of_document(path: Path, model: str) -> PairFile:
         )
     entries = document.get("pairs", [])
     if not isinstance(entries, list):
-        raise InputError("is no list.", field="pairs", found=entries)
+        raise InputError("is not a list.", field="pairs", found=entries)
     pairs: list[MeasuredPair] = []
     predicted: Predicted = {}
     solos: dict[str, list[float]] = {}

@@ -118,14 +118,19 @@ def test_next_goes_on_from_the_runs(kongming: Kongming, runs: Path, tmp_path: Pa
 @pytest.mark.parametrize(
     ("row", "column", "text", "said"),
     [
-        (3, "nodes", "3", "row 3 (line 4), column 'nodes': is no value of this dimension. Found 3"),
+        (
+            3,
+            "nodes",
+            "3",
+            "row 3 (line 4), column 'nodes': is not a value of this dimension. Found 3",
+        ),
         (3, "mem", "17", "Allowed: a whole number from 1 to 16"),
         (3, "mem", "2.5", "row 3 (line 4), column 'mem'"),
         (3, "mem", "", "row 3 (line 4), column 'mem': is empty"),
-        (3, "mem", "inf", "column 'mem': is no finite number"),
+        (3, "mem", "inf", "column 'mem': is not a finite number"),
         (3, "codec", "bz", "Found 'bz'. Allowed: gz, xz, zst"),
         (3, "fast", "maybe", "column 'fast'"),
-        (3, "seconds", "NaN", "row 3 (line 4), column 'seconds': is no finite number"),
+        (3, "seconds", "NaN", "row 3 (line 4), column 'seconds': is not a finite number"),
         (3, "seconds", "1e999", "column 'seconds'"),
         (0, "mem", "memory", "column 'mem': is missing"),
         (0, "note", "mem", "column 'mem': is there twice"),
@@ -168,9 +173,9 @@ def test_tables_that_no_model_is_made_of(kongming: Kongming, runs: Path, tmp_pat
         ("nodes=4", "mem: is missing"),
         (AT + ",color=red", "no parameter named 'color'"),
         (AT + ",nodes=4", "has the parameter twice"),
-        ("nodes", "is no NAME=VALUE"),
-        (AT.replace("=8", "=99"), "--at mem: is no value of this dimension"),
-        (AT.replace("=8", "=much"), "--at mem: is no finite number"),
+        ("nodes", "is not NAME=VALUE"),
+        (AT.replace("=8", "=99"), "--at mem: is not a value of this dimension"),
+        (AT.replace("=8", "=much"), "--at mem: is not a finite number"),
         ("nodes=16,mem=16,codec=zst,fast=false", "forbid[0]: nodes * mem > 100"),
     ],
 )
@@ -220,7 +225,7 @@ def test_newer_and_damaged_models_are_refused(
         ('forbid = ["nodes > 0"]\nnodes = [1, 2]\n', "nodes > 0"),
         ('forbid = ["cores > 0"]\nnodes = [1, 2]\n', "cores"),
         ("forbid = [\"__import__('os')\"]\nnodes = [1, 2]\n", "forbid[0]"),
-        ("nodes = 3\n", "nodes: is no dimension"),
+        ("nodes = 3\n", "nodes: is not a dimension"),
     ],
 )
 def test_wrong_spaces(kongming: Kongming, tmp_path: Path, space: str, said: str) -> None:

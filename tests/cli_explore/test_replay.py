@@ -122,9 +122,9 @@ def test_twenty_thousand_rows_and_points_measured_twice(kongming: Kongming, tmp_
 @pytest.mark.parametrize(
     ("cells", "args", "said"),
     [
-        ({(3, "seconds"): "fast"}, (), "row 3 (line 4), column 'seconds': is no finite number"),
+        ({(3, "seconds"): "fast"}, (), "row 3 (line 4), column 'seconds': is not a finite number"),
         ({(3, "seconds"): "nan"}, (), "row 3 (line 4), column 'seconds'"),
-        ({(2, "mem"): "inf"}, (), "row 2 (line 3), column 'mem': is no finite number"),
+        ({(2, "mem"): "inf"}, (), "row 2 (line 3), column 'mem': is not a finite number"),
         ({(2, "mem"): "much"}, (), "--choices mem"),
         ({(2, "mem"): ""}, (), "row 2 (line 3), column 'mem': is empty"),
         ({(0, "mem"): "nodes"}, (), "column 'nodes': is there twice"),

@@ -134,7 +134,7 @@ def test_time_is_unix_seconds_or_iso_with_or_without_a_zone() -> None:
 
 @pytest.mark.parametrize("moment", ["yesterday", "", math.nan, math.inf, 1e300])
 def test_what_is_no_time_is_refused(moment: str | float) -> None:
-    with pytest.raises(InputError, match="taken_at: is no time"):
+    with pytest.raises(InputError, match="taken_at: is not a time"):
         values.timestamp(moment, "taken_at")
 
 

@@ -227,8 +227,11 @@ def test_many_configurations_are_thinned_at_all_counts(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("machines,size,seconds\n1,3,10\n2,NA,6\n1,5,7\n", r"row 2 .*'size': is no number.*'NA'"),
-        ("machines,size,seconds\n1,nan,10\n2,3,6\n1,5,7\n", r"row 1 .*'size': is no number"),
+        (
+            "machines,size,seconds\n1,3,10\n2,NA,6\n1,5,7\n",
+            r"row 2 .*'size': is not a number.*'NA'",
+        ),
+        ("machines,size,seconds\n1,nan,10\n2,3,6\n1,5,7\n", r"row 1 .*'size': is not a number"),
         ("machines,size,seconds\n1,,10\n2,3,6\n", r"row 1 .*'size': is empty.*a number or a name"),
         ("machines,size,seconds\n1,3,1e308\n2,3,6\n", r"row 1 .*'seconds': is out of range"),
         ("machines,size,seconds\n1,3,1e-300\n2,3,6\n", r"row 1 .*'seconds': is out of range"),

@@ -182,7 +182,7 @@ def test_ranges() -> None:
     for wrong in ("", "0..4", "4..1", "a", "1..b", "1.5"):
         with pytest.raises(InputError, match="--machines"):
             machine_counts(wrong)
-    with pytest.raises(InputError, match=r"^--executors: is no range. Found '4,2-8'.") as caught:
+    with pytest.raises(InputError, match=r"^--executors: is not a range. Found '4,2-8'.") as caught:
         machine_counts("4,2-8", field="--executors")
     assert caught.value.hint == "Did you mean 4,2..8?"
     for wrong in ("", "0", "-1", "nan", "0.2..0.1", "x"):

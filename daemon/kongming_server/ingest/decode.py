@@ -63,7 +63,10 @@ def plain_name(text: str, field: str) -> str:
     """Raises InputError for a name that is empty, or holds what cannot stand on a line."""
     if not text or not text.isprintable():
         raise InputError(
-            "is no name.", field=field, found=text, allowed="printable characters, one at the least"
+            "is not a name.",
+            field=field,
+            found=text,
+            allowed="printable characters, one at the least",
         )
     return text
 

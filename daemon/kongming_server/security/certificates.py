@@ -290,7 +290,10 @@ def _alternative(name: str) -> x509.GeneralName:
     ):
         return x509.DNSName(name)
     raise InputError(
-        "is no name of a host.", field="name", found=name, allowed="a host name or an IP address"
+        "is not the name of a host.",
+        field="name",
+        found=name,
+        allowed="a host name or an IP address",
     )
 
 

@@ -318,7 +318,7 @@ def _refuse_certificate(store: Store, fingerprint: str, now: float) -> StoredTok
     digits = fingerprint.replace(":", "").strip().lower()
     if len(digits) not in (FINGERPRINT_DIGITS, 64) or not set(digits) <= set("0123456789abcdef"):
         raise InputError(
-            "is no fingerprint.",
+            "is not a fingerprint.",
             field="certificate",
             found=fingerprint,
             allowed=f"{FINGERPRINT_DIGITS} or 64 hexadecimal digits",

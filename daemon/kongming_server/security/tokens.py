@@ -81,7 +81,7 @@ def duration_s(text: str) -> float:
     found = re.fullmatch(r"([0-9]{1,6})([smhdw])", text.strip(), re.ASCII)
     if found is None or int(found[1]) == 0:
         raise InputError(
-            "is no duration.",
+            "is not a duration.",
             field="expires",
             found=text,
             allowed="a whole number with s, m, h, d or w, as 30d",

@@ -382,7 +382,7 @@ def _table(name: str, document: dict[str, Any]) -> dict[str, Any]:
     except IncompatibleError:
         raise
     except (InputError, TypeError) as error:
-        raise InputError("is no table of an application.", field="document") from error
+        raise InputError("is not a table of an application.", field="document") from error
     return known.to_dict()
 
 

@@ -24,7 +24,7 @@ def check_cluster(settings: Training) -> None:
     host = rest.rpartition(":")[0]
     if not separator or scheme not in ("tcp", "tls") or not host:
         raise InputError(
-            "is no address.",
+            "is not an address.",
             field="training.dask",
             found=settings.dask,
             allowed="tls://HOST:PORT, or tcp://HOST:PORT on loopback",

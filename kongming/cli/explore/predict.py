@@ -107,7 +107,7 @@ def parse_point(space: Space, text: str) -> Mapping[str, Value]:
         name, equals, value = (piece.strip() for piece in part.partition("="))
         if not equals:
             raise InputError(
-                "is no NAME=VALUE.", field="--at", found=part, allowed="as nodes=4,codec=gz"
+                "is not NAME=VALUE.", field="--at", found=part, allowed="as nodes=4,codec=gz"
             )
         if name not in dimensions:
             raise UnknownNameError("parameter", name, dimensions)

@@ -177,7 +177,7 @@ def context_values(texts: Sequence[str]) -> dict[str, str]:
             name, equals, value = (each.strip() for each in part.partition("="))
             if not (name and equals and value):
                 raise InputError(
-                    "is no value of a column.",
+                    "is not a value of a column.",
                     field="--context",
                     found=part,
                     allowed="COLUMN=VALUE, as size_gb=40",

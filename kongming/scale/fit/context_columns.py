@@ -57,7 +57,7 @@ class Column:
         value = number(text)
         if value is None or (self.log and value <= 0.0):
             raise InputError(
-                f"is no number{' above 0' if self.log else ''}.",
+                f"is not a number{' above 0' if self.log else ''}.",
                 field=f"--context {self.name}",
                 found=text,
             )

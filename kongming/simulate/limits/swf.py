@@ -86,7 +86,7 @@ def _rows(path: Path, lines: Iterable[str]) -> tuple[list[list[float]], int, int
             continue
         if processors % 1.0 or processors > _MOST_PROCESSORS:
             raise InputError(
-                "is no number of processors.",
+                "is not a number of processors.",
                 field=f"{path}: line {number}",
                 found=f"{processors:g}",
                 allowed=f"a whole number up to {_MOST_PROCESSORS}",

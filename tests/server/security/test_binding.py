@@ -38,7 +38,7 @@ def test_beyond_loopback_needs_tls_or_insecure(address: str) -> None:
 
 @pytest.mark.parametrize("address", ["7400", "127.0.0.1", "127.0.0.1:x", "127.0.0.1:"])
 def test_what_is_no_address_is_not_taken_for_one_beyond_loopback(address: str) -> None:
-    with pytest.raises(InputError, match=r"is no address\. Found .*HOST:PORT"):
+    with pytest.raises(InputError, match=r"is not an address\. Found .*HOST:PORT"):
         check_bind(address, Security(), "server.listen")
 
 
