@@ -105,7 +105,7 @@ def test_errors_with_contexts_left_out_are_beside_those_alone(without: ContextMo
 def test_values_that_are_missing_or_wrong_are_named(without: ContextModel) -> None:
     with pytest.raises(InputError, match="size_gb is missing"):
         without.at({"k": "9", "type": "large"})
-    with pytest.raises(InputError, match="no number above 0"):
+    with pytest.raises(InputError, match="not a number above 0"):
         without.at({**GIVEN, "k": "many"})
     with pytest.raises(UnknownNameError, match="sise"):
         without.at({**GIVEN, "sise": "1"})
