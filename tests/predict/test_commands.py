@@ -338,6 +338,20 @@ def test_a_spoiled_profile_is_said_by_every_prediction_and_training(
     assert verdicts == {"chaser": "spoiled", "writer": "good"}
 
 
+def test_a_prediction_says_what_the_fingerprints_of_a_profile_showed(
+    trained: str, kongming: Kongming
+) -> None:
+    """That somebody else slowed the processor is seen in them alone."""
+    with Store.open(trained) as store:
+        solo = store.runs(app="chaser", kind="solo")[0]
+        for seconds in [1e-9] * 20 + [2e-9] * 40:
+            before = builders.fingerprint({"compute.int": seconds})
+            store.add_run(builders.run("chaser", solo.cost, before=before, campaign=solo.campaign))
+    said = " ".join(kongming("predict", "chaser", "--with", "writer").stdout.split())
+    assert "The profile of chaser is" in said
+    assert "somebody else slowed the processor during 40 of" in said
+
+
 def test_a_model_that_says_no_more_than_one_is_said(
     profiled: str, train: Callable[..., str], kongming: Kongming
 ) -> None:

@@ -72,9 +72,14 @@ def model_of(store: Store, app: str, placement: str) -> ModelFile:
 
 def remarks(store: Store, file: ModelFile) -> tuple[str, ...]:
     """Return warnings about the age of a model, and about its profile."""
-    runs = store.runs(
-        app=file.app, node_id=file.node_id, placement=file.placement, fingerprints=False
-    )
+    # With fingerprints: what somebody else slowed is seen in them alone.
+    runs = [
+        run
+        for kind in ("solo", "induced")
+        for run in store.runs(
+            app=file.app, node_id=file.node_id, placement=file.placement, kind=kind
+        )
+    ]
     return (*_stale(store, file), *profile_remarks(file, runs))
 
 
@@ -82,7 +87,7 @@ def profile_remarks(file: ModelFile, runs: Iterable[Run]) -> tuple[str, ...]:
     """Return a sentence on the profile that a model was trained on, unless it is good.
 
     Args:
-        runs: the application's runs, without fingerprints; those of other sites are ignored.
+        runs: the application's runs with their fingerprints; those of other sites are ignored.
     """
     from kongming.records.judging import judge, without_spoiled
 
