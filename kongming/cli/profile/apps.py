@@ -133,7 +133,7 @@ def _rows(document: dict[str, Any]) -> list[tuple[object, ...]]:
             document["identity"][:8],
             profile["node"] or profile["node_id"][:12],
             profile["placement"],
-            _value(profile["solo"], unit),
+            shown_metric(profile["solo"], unit),
             None if profile["noise_pct"] is None else f"{profile['noise_pct']:.1f} %",
             None if profile["judged"] is None else profile["judged"]["verdict"],
             ", ".join(profile["not_better_than"] or ()) or None,
@@ -146,7 +146,8 @@ def _rows(document: dict[str, Any]) -> list[tuple[object, ...]]:
     ]
 
 
-def _value(value: float | None, unit: str) -> str | None:
+def shown_metric(value: float | None, unit: str) -> str | None:
+    """A metric with its unit; None for None."""
     if value is None:
         return None
     return output.format_seconds(value) if unit == "s" else f"{value:.4g} {unit}"

@@ -192,6 +192,7 @@ def _report(
     *,
     as_json: bool,
 ) -> None:
+    from kongming.cli.profile.apps import shown_metric
     from kongming.cli.profile.campaign_view import format_slowdown
     from kongming.profiling.runs.signature import needed_seconds
     from kongming.records.judging import judge
@@ -239,7 +240,7 @@ def _report(
     rows = [
         (
             app,
-            None if seen["solo_s"] is None else f"{seen['solo_s']:.3g} {seen['metric_unit']}",
+            shown_metric(seen["solo_s"], seen["metric_unit"]),
             None if seen["noise_pct"] is None else f"{seen['noise_pct']:.1f} %",
             format_slowdown(seen["worst_slowdown"]),
             seen["runs"],
