@@ -7,7 +7,7 @@ stack's forms), less one standard error of that share, which contexts are the cl
 farther than most of what was tested. A step that is shorter than a third of the error which such
 steps left is not taken (the non-negative garrote), between the configurations of the context, where
 its own fit has runs on both sides, none that is shorter than that error. So contexts that say
-nothing about each other do no harm, nor does a cliff that only some of them have.
+nothing about each other do little harm, and so does a cliff that only some of them have.
 """
 
 from __future__ import annotations
