@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import shutil
 import subprocess
+import time
 import tomllib
 from pathlib import Path
 
@@ -48,7 +51,7 @@ def test_every_permission_of_the_manifest_has_a_word_in_its_head() -> None:
     assert "privileged: true" not in body
 
 
-def test_the_settings_in_the_manifest_are_valid() -> None:
+def test_the_settings_in_the_manifest_are_valid(tmp_path: Path) -> None:
     text = MANIFEST.read_text()
     block = re.search(r"agent\.toml: \|\n((?:    .*\n)+)", text)
     assert block is not None
@@ -56,3 +59,18 @@ def test_the_settings_in_the_manifest_are_valid() -> None:
     settings = declared.parse(config.Settings, tomllib.loads("\n".join(lines)))
     assert settings.server.cert
     assert settings.server.key
+    # The liveness probe looks at the file that these settings have written.
+    probe = re.search(r"livenessProbe:\n +exec:\n +command: (\[.*\])\n", text)
+    assert probe is not None
+    assert settings.metrics.textfile in probe[1]
+    written = tmp_path / "agent.prom"
+
+    def alive() -> bool:
+        command = json.loads(probe[1].replace(settings.metrics.textfile, str(written)))
+        return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+    assert not alive()
+    written.touch()
+    assert alive()
+    os.utime(written, times=(0.0, time.time() - 10.0 * settings.metrics.textfile_s))
+    assert not alive()
