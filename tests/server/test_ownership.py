@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -214,6 +215,52 @@ def test_a_name_is_its_first_holders(server: ServerProcess, facts: dict[str, str
     operator, _ = agent_with(server, "operator")
     [node] = operator.fleet.ListNodes(fleet_pb2.ListNodesRequest(), timeout=20).nodes
     assert node.facts.id == "id-1"
+
+
+def test_a_node_keeps_the_name_that_an_older_server_took(
+    start_server: StartServer, tmp_path: Path
+) -> None:
+    url = f"sqlite:///{tmp_path / 'old.db'}"
+    with Store.open(url) as store:
+        for id_, name in (("id-1", "web"), ("id-2", "Web"), ("-id-3", "-web")):
+            facts = builders.node(id=id_, name=name)
+            store.put_node(facts)
+            store.put_agent(id_, Agent(facts).to_document(), 0.0)
+    server = start_server(store_url=url, settings=ALWAYS)
+    agents = [agent_with(server)[0] for _ in range(3)]
+    nodes = [("id-1", "web"), ("id-2", "Web"), ("-id-3", "-web")]
+    for agent, (id_, name) in zip(agents, nodes, strict=True):
+        agent.facts = builders.node(id=id_, name=name)
+        assert code_of(agent.heartbeat) is grpc.StatusCode.OK
+    # Each is another one's now; the facts are the same, and then a new kernel's.
+    for kernel in (agents[0].facts.kernel, "99.1"):
+        for agent in agents:
+            agent.facts = dataclasses.replace(agent.facts, kernel=kernel)
+            assert code_of(agent.register) is grpc.StatusCode.OK
+    # What is new is looked at as ever.
+    agents[1].facts = dataclasses.replace(agents[1].facts, name="WEB")
+    assert code_of(agents[1].register) is grpc.StatusCode.ALREADY_EXISTS
+    agents[2].facts = dataclasses.replace(agents[2].facts, name="-new")
+    assert code_of(agents[2].register) is grpc.StatusCode.INVALID_ARGUMENT
+
+
+def test_names_differ_by_more_than_their_case_for_tokens_with_names_too(
+    server: ServerProcess,
+) -> None:
+    mine, _ = agent_with(server, nodes=["web", "rack-*"])
+    pattern, _ = agent_with(server, nodes=["[wW]*"])
+    stranger, _ = agent_with(server)
+    # Before the agent that it is for has come.
+    for name in ("WEB", "Rack-1"):
+        stranger.facts = builders.node(id="x", name=name)
+        assert code_of(stranger.register) is grpc.StatusCode.PERMISSION_DENIED
+    mine.facts = builders.node(id="web", name="web")
+    mine.register()
+    for facts in ({"id": "x", "name": "WEB"}, {"id": "Web", "name": "w"}):
+        pattern.facts = builders.node(**facts)
+        assert code_of(pattern.register) is grpc.StatusCode.ALREADY_EXISTS
+    pattern.facts = builders.node(id="x", name="web.example")
+    assert code_of(pattern.register) is grpc.StatusCode.OK
 
 
 def test_an_agent_binds_on_its_own_node_alone(server: ServerProcess) -> None:

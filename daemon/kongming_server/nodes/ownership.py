@@ -28,7 +28,7 @@ class Tokens(Protocol):
         """Whether it still opens anything."""
 
     def naming(self, node: str) -> Collection[str]:
-        """Ids of the tokens in force that name this node."""
+        """Ids of the tokens in force that name this node, in whatever case."""
 
 
 class Ownership:
@@ -77,7 +77,10 @@ class Ownership:
         if not covers(caller, facts.name):
             raise _not_named(facts)
         mine = holder_of(caller)
-        for name in (facts.id, facts.name):
+        # What a node is called already it keeps: what was allowed when it came may be no more.
+        new_id, new_name = is_new(facts, agents.get(facts.id))
+        new = [name for name, new in ((facts.id, new_id), (facts.name, new_name)) if new]
+        for name in new:
             if caller.nodes and covers(caller, name):
                 continue
             if any(_TOKEN + token != mine for token in self._tokens.naming(name)):
@@ -93,9 +96,9 @@ class Ownership:
         else:
             named = agents.alike(facts.name, first_part(facts.name))
         for what, name, others in (
-            ("node.name", facts.name, named),
+            ("node.name", facts.name, named if new_name else ()),
             # An agent may bind assignments whose id ends with its node's id.
-            ("node.id", facts.id, agents.alike(facts.id)),
+            ("node.id", facts.id, agents.alike(facts.id) if new_id else ()),
         ):
             for other in others:
                 free = other.registered and not other.bound_to
@@ -132,6 +135,12 @@ class _Book(Protocol):
     def in_force(self, token_id: str, now: float) -> bool: ...
 
     def naming(self, node: str, now: float) -> Collection[str]: ...
+
+
+def is_new(facts: NodeFacts, known: Agent | None) -> tuple[bool, bool]:
+    """Whether the node's id, and whether its name, is another than it registered with before."""
+    new = known is None or not known.registered
+    return new, new or (known is not None and known.facts.name != facts.name)
 
 
 def calling_agent() -> Caller | None:

@@ -152,9 +152,9 @@ class Agents:
         return [name for name, of in self._by_name.items() if of]
 
     def called(self, name: str) -> list[Agent]:
-        """The nodes whose id or name this is."""
-        ids = {*self._by_name.get(name, ()), *((name,) if name in self._by_id else ())}
-        return [self._by_id[node_id] for node_id in sorted(ids)]
+        """The nodes whose id or name this is, in whatever case."""
+        facts = ((agent, agent.facts) for agent in self.alike(name))
+        return [agent for agent, of in facts if name.lower() in (of.id.lower(), of.name.lower())]
 
     def alike(self, *names: str) -> list[Agent]:
         """The nodes that have one of these as an alias, in whatever case: names of hosts have

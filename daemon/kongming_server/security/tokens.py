@@ -109,9 +109,9 @@ class TokenBook:
         for token in self._known.values():
             for pattern in token.nodes:
                 if is_pattern(pattern):
-                    self._patterns.append((pattern, token.id))
+                    self._patterns.append((pattern.lower(), token.id))
                 else:
-                    self._by_node.setdefault(pattern, []).append(token.id)
+                    self._by_node.setdefault(pattern.lower(), []).append(token.id)
 
     async def refresh(self) -> None:
         """``load`` in a thread. Raises StoreError."""
@@ -157,7 +157,9 @@ class TokenBook:
         return known is not None and known.role == CERTIFICATE and known.revoked_at is not None
 
     def naming(self, node: str, now: float) -> tuple[str, ...]:
-        """Ids of the tokens in force at ``now`` (unix s) that are for a node of this name."""
+        """Ids of the tokens in force at ``now`` (unix s) that are for a node of this name, in
+        whatever case."""
+        node = node.lower()
         ids = [*self._by_node.get(node, ())]
         ids += [token_id for pattern, token_id in self._patterns if fnmatchcase(node, pattern)]
         return tuple(token_id for token_id in ids if self.in_force(token_id, now))

@@ -30,6 +30,7 @@ from kongming_server.nodes.messages import node_message
 from kongming_server.nodes.ownership import (
     calling_agent,
     holder_of,
+    is_new,
     spoken_by_an_agent,
     spoken_by_an_operator,
 )
@@ -95,11 +96,13 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
     ) -> fleet_pb2.RegisterResponse:
         hub = self._hub
         facts = records.node_from_message(request.node)
-        for field, name in (("node.id", facts.id), ("node.name", facts.name)):
-            reports.node_name(name, field)
+        known = hub.agents.get(facts.id)
+        called = (("node.id", facts.id), ("node.name", facts.name))
+        for (field, name), new_name in zip(called, is_new(facts, known), strict=True):
+            if new_name:
+                reports.node_name(name, field)
         for app in request.allowed_apps:
             reports.plain_name(app, "allowed_apps")
-        known = hub.agents.get(facts.id)
         if known is not None:
             # Before anything of it is changed.
             await self._access.speak_for(known)
