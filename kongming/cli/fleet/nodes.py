@@ -9,7 +9,7 @@ import click
 
 from kongming.cli import options, output
 from kongming.cli.examples import examples
-from kongming.cli.fleet.serving import Server, oracle, server_options
+from kongming.cli.fleet.serving import Server, prediction_service, server_options
 
 if TYPE_CHECKING:
     from kongming.records.answers import NodeReport
@@ -25,7 +25,7 @@ def command(server: Server, store_url: str | None, as_json: bool) -> None:
 
     Without --server they are those of the local store, as their newest fingerprint showed them.
     """
-    with oracle(server, store_url) as service:
+    with prediction_service(server, store_url) as service:
         nodes = service.nodes()
     if as_json:
         output.emit_json({"nodes": [node.to_dict() for node in nodes]})

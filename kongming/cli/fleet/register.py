@@ -8,7 +8,7 @@ import click
 
 from kongming.cli import options, output
 from kongming.cli.examples import examples
-from kongming.cli.fleet.serving import Server, oracle, server_options
+from kongming.cli.fleet.serving import Server, prediction_service, server_options
 
 
 @click.command(
@@ -38,7 +38,7 @@ def command(
     apps = load(file)
     if names:
         apps = select(apps, names)
-    with oracle(server, store_url, create=True) as service:
+    with prediction_service(server, store_url, create=True) as service:
         made = [
             service.register_application(name, identity(app), app.to_dict())
             for name, app in apps.items()

@@ -104,7 +104,7 @@ def _own_or_group(ctx: click.Context, name: str, value: Any) -> tuple[Any, bool]
 
 
 @contextmanager
-def oracle(
+def prediction_service(
     server: Server,
     store_url: str | None,
     scale_files: Mapping[str, ScaleFile] | None = None,

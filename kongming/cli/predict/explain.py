@@ -10,7 +10,7 @@ import click
 
 from kongming.cli import options, output
 from kongming.cli.examples import examples
-from kongming.cli.fleet.serving import Server, asks_server, oracle, server_options
+from kongming.cli.fleet.serving import Server, asks_server, prediction_service, server_options
 from kongming.cli.help_groups import GroupedCommand
 from kongming.cli.predict.trained import placement_of_model
 from kongming.records.questions import Question
@@ -101,7 +101,7 @@ def command(
     if here:
         answer = _explain_now(question, store_url)
     else:
-        with oracle(server, store_url) as service:
+        with prediction_service(server, store_url) as service:
             answer = service.explain(question)
     if as_json:
         output.emit_json(answer.to_dict())

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from kongming.cli import output
-from kongming.cli.fleet.serving import Server, oracle
+from kongming.cli.fleet.serving import Server, prediction_service
 from kongming.records.errors import InputError, KongmingError
 from kongming.records.questions import ColocationQuestion, Question
 
@@ -30,7 +30,7 @@ def forecast_on(
     """Predict for one node, or a whole job, and print the answer. Raises the error of the
     question."""
     scale_files = None if job is None else job.scale_files(server)
-    with oracle(server, store_url, scale_files) as service:
+    with prediction_service(server, store_url, scale_files) as service:
         (answer,) = service.predict([question])
     if isinstance(answer, KongmingError):
         raise answer
@@ -45,7 +45,7 @@ def forecast_colocated(
     server: Server, store_url: str | None, question: ColocationQuestion, as_json: bool
 ) -> None:
     """Predict next to neighbours on an idle node, and print the answer."""
-    with oracle(server, store_url) as service:
+    with prediction_service(server, store_url) as service:
         answer = service.predict_colocation(question)
     show_colocated(answer, as_json)
 

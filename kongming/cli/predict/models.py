@@ -9,7 +9,7 @@ import click
 
 from kongming.cli import options, output
 from kongming.cli.examples import examples
-from kongming.cli.fleet.serving import Server, answerer, oracle, server_options
+from kongming.cli.fleet.serving import Server, answerer, prediction_service, server_options
 from kongming.cli.predict.errors_view import distinct, label, percent
 from kongming.printable import printable
 from kongming.records import moments
@@ -48,7 +48,7 @@ def command(
 
     if click.get_current_context().invoked_subcommand is not None:
         return
-    with oracle(server, store_url) as service:
+    with prediction_service(server, store_url) as service:
         entries = [m for m in service.models(app) if placement in (None, m.placement)]
         if app is not None and not entries:
             known = {entry.app for entry in service.models()}
@@ -120,7 +120,7 @@ def rollback(
 
     A version that training kept back, as it is of another program or node, goes into service so.
     """
-    with oracle(server, store_url) as service:
+    with prediction_service(server, store_url) as service:
         entry = service.promote_model(app, placement, version or 0)
     if as_json:
         output.emit_json({"app": entry.app, "placement": entry.placement, "version": entry.version})

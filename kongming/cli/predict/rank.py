@@ -9,7 +9,7 @@ import click
 from kongming import quantities
 from kongming.cli import options, output
 from kongming.cli.examples import examples
-from kongming.cli.fleet.serving import Server, oracle, server_options
+from kongming.cli.fleet.serving import Server, prediction_service, server_options
 from kongming.cli.help_groups import GroupedCommand
 from kongming.cli.predict.job import Job, job_options, show_sets
 from kongming.cli.predict.left_out import left_out
@@ -119,7 +119,7 @@ def command(
         resident_slowdown_limit=resident_slowdown_limit or 0.0,
         **asked,
     )
-    with oracle(server, store_url, job.scale_files(server)) as service:
+    with prediction_service(server, store_url, job.scale_files(server)) as service:
         ranking = service.rank(question)
         near = _near(service, app) if ranking.basis == "node-only" else None
         candidates = () if as_json or not ranking.refused else _candidates(service, nodes)

@@ -9,7 +9,7 @@ import click
 
 from kongming.cli import options
 from kongming.cli.examples import examples
-from kongming.cli.fleet.serving import Server, oracle, server_options
+from kongming.cli.fleet.serving import Server, prediction_service, server_options
 from kongming.cli.sensor.question import Asked, ask, sensor_options
 from kongming.doors.gridengine import answers, report
 from kongming.printable import printable
@@ -49,7 +49,7 @@ def command(
     def current() -> str:
         nonlocal failed
         try:
-            with oracle(server, store_url) as service:
+            with prediction_service(server, store_url) as service:
                 found = ask(service, asked)
         except KongmingError as error:
             if not failed:

@@ -8,7 +8,7 @@ import click
 
 from kongming.cli import options
 from kongming.cli.examples import examples
-from kongming.cli.fleet.serving import Server, oracle, server_options
+from kongming.cli.fleet.serving import Server, prediction_service, server_options
 from kongming.cli.sensor.question import Asked, ask, sensor_options
 from kongming.doors.htcondor import classad
 
@@ -23,6 +23,6 @@ def command(
     server: Server, store_url: str | None, node: str, apps: tuple[str, ...], max_age_s: float
 ) -> None:
     """Print ClassAd attributes of a node for a startd's cron job (STARTD_CRON_JOBLIST)."""
-    with oracle(server, store_url) as service:
+    with prediction_service(server, store_url) as service:
         found = ask(service, Asked(node, apps, max_age_s))
     click.echo(classad(found, time.time()), nl=False)
