@@ -162,7 +162,8 @@ def profile_settings(
     ``identified`` gives the node another name or id; ``more`` are further fields of the settings.
 
     Raises:
-        InputError: the folder does not exist, or the node has too few CPUs for an application.
+        InputError: the folder does not exist, no file can be made there, or the node has too few
+            CPUs for an application.
         ProbeError: the micro-benchmarks cannot be run.
     """
     from kongming.campaigns.this_node import measured_node
