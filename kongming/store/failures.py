@@ -73,9 +73,9 @@ _POSTGRES = {
     "57014": ("did not answer in time.", _RETRY),
     "57P01": _LOST,
     "57P02": _LOST,
-    "57P03": ("is starting or shutting down.", _RETRY),
 }
-"""By SQLSTATE (PostgreSQL, appendix A): its messages are in the language of the server."""
+"""By SQLSTATE (PostgreSQL, appendix A): its messages are in the language of the server. psycopg
+tells it of what fails on a connection, and not where connecting itself fails."""
 
 
 def _cause(error: exc.SQLAlchemyError) -> tuple[str, str] | None:
@@ -92,7 +92,10 @@ def _cause(error: exc.SQLAlchemyError) -> tuple[str, str] | None:
     if error.connection_invalidated:
         return _LOST
     if isinstance(error, exc.OperationalError):
-        return "cannot be reached ({}).", "Check that the server runs, and the URL."
+        # It may be starting, have too many clients, or be away.
+        return "cannot be reached ({}).", (
+            "Try again in a moment, or check that the server runs, and the URL."
+        )
     return None
 
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import socket
 import sqlite3
 import stat
+import struct
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -150,6 +153,33 @@ def test_damaged_database_is_a_store_error(tmp_path: Path, sqlite_url: str) -> N
 def test_wrong_urls_are_told_in_a_sentence(url: str, told: str) -> None:
     with pytest.raises((InputError, StoreError), match=told):
         Store.open(url)
+
+
+def test_a_postgresql_that_is_starting_is_to_be_tried_again() -> None:
+    """It answers, and psycopg tells a failed connection by its message alone."""
+    fields = b"SFATAL\0C57P03\0Mthe database system is starting up\0\0"
+
+    def refuse(listening: socket.socket) -> None:
+        one, _ = listening.accept()
+        with one:
+            # Requests of encryption are eight bytes; what follows them is the start.
+            while struct.unpack("!ii", one.recv(8))[1] in (80877103, 80877104):
+                one.sendall(b"N")
+            one.sendall(b"E" + struct.pack("!i", 4 + len(fields)) + fields)
+            one.shutdown(socket.SHUT_WR)
+            while one.recv(4096):
+                pass
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        answering = threading.Thread(target=refuse, args=(listening,), daemon=True)
+        answering.start()
+        port = listening.getsockname()[1]
+        with pytest.raises(StoreError, match="is starting up") as refused:
+            Store.open(f"postgresql://me@127.0.0.1:{port}/x")
+        answering.join(timeout=60)
+    assert refused.value.hint is not None
+    assert refused.value.hint.startswith("Try again in a moment, or check")
+    assert refused.value.away
 
 
 def test_password_is_not_shown() -> None:
