@@ -51,8 +51,6 @@ _MOST_OF_ONE_ADDRESS = 64
 which the oldest make room."""
 
 _IDLE_S = 30.0
-"""Connections end that for so long asked nothing, or did not finish their request; not those of a
-scheduler, which keeps its own between two pods."""
 
 _READY_S = 10.0
 """It is ready after so long, whether pods and nodes could be listed or not."""
@@ -61,8 +59,14 @@ _READY_S = 10.0
 class App:
     """``await start()``, and ``await stop()``."""
 
-    def __init__(self, config: Config) -> None:
-        """Raises InputError where a file or an address cannot be used."""
+    def __init__(self, config: Config, *, idle_s: float = _IDLE_S) -> None:
+        """Connections end that for ``idle_s`` asked nothing, or did not finish their request; not
+        those of a scheduler, which keeps its own between two pods.
+
+        Raises:
+            InputError: a file or an address cannot be used.
+        """
+        self._idle_s = idle_s
         self.config = config
         self.metrics = Metrics()
         self.pods = PodState()
@@ -88,7 +92,7 @@ class App:
         self._connections = Connections(
             most=connections_allowed(_MOST_CONNECTIONS),
             per_address=_MOST_OF_ONE_ADDRESS,
-            idle_s=_IDLE_S,
+            idle_s=idle_s,
             spare_trusted=True,
         )
         self._ready = False
@@ -118,7 +122,7 @@ class App:
         host, port = split_address(self.config.extender.listen, "extender.listen")
         server = self._runner.server
         assert server is not None
-        listener = Listener(server, self._connections, tls=self._tls, idle_s=_IDLE_S)
+        listener = Listener(server, self._connections, tls=self._tls, idle_s=self._idle_s)
         try:
             await listener.start(host, port)
         except OSError as error:
@@ -193,8 +197,16 @@ class App:
             forbidden = self._forbidden(request)
             if forbidden is not None:
                 return forbidden
+            try:
+                async with asyncio.timeout(self._idle_s):
+                    body = await request.read()
+            except TimeoutError:
+                self.metrics.requests.labels(verb, "refused").inc()
+                late = _refused(InputError("The request did not come to its end."), 408)
+                late.force_close()
+                return late
+            # One that sends no whole request is not spared.
             self._connections.trust(peer_of(request.transport))
-            body = await request.read()
             begun = time.perf_counter()
             try:
                 args = read_args(body)

@@ -34,8 +34,8 @@ def config(address: str, /, **sections: Any) -> Config:
 class Extender:
     """``async with Extender(config) as extender``."""
 
-    def __init__(self, config: Config) -> None:
-        self.app = App(config)
+    def __init__(self, config: Config, **options: Any) -> None:
+        self.app = App(config, **options)
         self.scheme = "https" if config.security.tls else "http"
         self.address = ""
         self._session: aiohttp.ClientSession | None = None

@@ -55,6 +55,22 @@ def test_invalid_requests_are_refused_with_a_reason() -> None:
     asyncio.run(scenario())
 
 
+def test_a_request_that_does_not_end_is_ended() -> None:
+    async def scenario() -> None:
+        async with Extender(config(NO_SERVER), idle_s=0.3) as extender:
+            host, _, port = extender.address.rpartition(":")
+            reader, writer = await asyncio.open_connection(host, int(port))
+            writer.write(b"POST /filter HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
+            answer = await asyncio.wait_for(reader.read(), timeout=60)
+            assert answer.startswith(b"HTTP/1.1 408")
+            assert b"Connection: close" in answer
+            writer.close()
+            # A scheduler's connection stays between two pods.
+            assert (await extender.filter(clusters.pod(), NAMES))[0] == NAMES
+
+    asyncio.run(scenario())
+
+
 def test_a_server_that_hangs_delays_a_response_no_longer_than_the_deadline() -> None:
     hanging, ended = 0, 0
 
