@@ -68,9 +68,11 @@ class MetricsServer:
     """
 
     def __init__(self, host: str, port: int, registry: CollectorRegistry) -> None:
-        family, _, _, _, address = socket.getaddrinfo(
+        found = socket.getaddrinfo(
             host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
+        )
+        # Of a name with addresses of both kinds IPv4: localhost is 127.0.0.1 to who scrapes it.
+        family, _, _, _, address = min(found, key=lambda each: each[0] != socket.AF_INET)
         self._listener = socket.socket(family, socket.SOCK_STREAM)
         try:
             self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
