@@ -7,25 +7,36 @@ takes. Whoever began many and finished none would fill the memory with them.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+from collections import defaultdict
+from collections.abc import Callable
 from types import TracebackType
+from typing import NamedTuple
 
 _LOOK_S = 0.25
 """Between two looks at what waits: a message that both of them see is slow."""
 
 
+class Bound(NamedTuple):
+    """The slow messages that one caller may have at a time; of more the last ones end, which have
+    most still to come, or the first ones (``newest_stay``), so that whoever comes finds room."""
+
+    most: int
+    newest_stay: bool = False
+
+
 class Arrivals:
-    """``with arrivals.of(who, most):`` is ``async with asyncio.timeout(seconds):`` at a tenth of
-    its cost, for what each call does and hardly ever takes long. Of more than ``most`` slow
-    messages of one caller those end as well that began first: whoever comes meanwhile finds room.
-    For one event loop; no block of a task within another of the same task.
+    """``with arrivals.of(who, bound):`` is ``async with asyncio.timeout(seconds):`` at a tenth of
+    its cost, for what each call does and hardly ever takes long. What a caller has above their
+    bound ends as well. For one event loop; no block of a task within another of the same task.
 
     Raises:
-        TimeoutError: at the end of a block that was ended.
+        TimeoutError: at the end of a block that took too long.
+        Exception: what ``too_many`` gives, at the end of one that was above the bound.
     """
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: float, too_many: Callable[[], Exception]) -> None:
         self._seconds = seconds
+        self.too_many = too_many
         self._look_s = min(_LOOK_S, seconds)
         # In the order in which they began.
         self._waiting: dict[asyncio.Task[object], _Arrival] = {}
@@ -33,9 +44,9 @@ class Arrivals:
         # Python 3.11 makes a system call each time it is asked which loop runs.
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    def of(self, who: str, most: int) -> _Arrival:
-        """The message that a caller is sending now."""
-        return _Arrival(self, who, most)
+    def of(self, who: str, bound: Bound | None = None) -> _Arrival:
+        """The message that a caller is sending now; the same bound for each of a caller's."""
+        return _Arrival(self, who, bound)
 
     def begin(self, arrival: _Arrival) -> None:
         loop = self._loop
@@ -59,26 +70,35 @@ class Arrivals:
         that was held up has yet to see what came meanwhile."""
         loop = asyncio.get_running_loop()
         now = loop.time()
-        slow = Counter(one.who for one in self._waiting.values() if one.slow)
+        bounded: defaultdict[tuple[str, Bound], list[asyncio.Task[object]]] = defaultdict(list)
         for task, one in tuple(self._waiting.items()):
-            if now >= one.end or (one.slow and slow[one.who] > one.most):
-                slow[one.who] -= one.slow
-                del self._waiting[task]
-                task.cancel()
+            if now >= one.end:
+                self._end(task)
+            elif one.slow and one.bound is not None:
+                bounded[one.who, one.bound].append(task)
             one.slow = True
+        for (_, bound), slow in bounded.items():
+            for task in slow[: -bound.most] if bound.newest_stay else slow[bound.most :]:
+                self._waiting[task].above = True
+                self._end(task)
         self._timer = loop.call_later(self._look_s, self._look) if self._waiting else None
+
+    def _end(self, task: asyncio.Task[object]) -> None:
+        del self._waiting[task]
+        task.cancel()
 
 
 class _Arrival:
-    """One message. ``slow``: a look has seen it on its way."""
+    """One message. ``slow``: a look has seen it on its way; ``above``: it ended for the bound."""
 
-    __slots__ = ("_arrivals", "end", "most", "slow", "who")
+    __slots__ = ("_arrivals", "above", "bound", "end", "slow", "who")
 
-    def __init__(self, arrivals: Arrivals, who: str, most: int) -> None:
+    def __init__(self, arrivals: Arrivals, who: str, bound: Bound | None) -> None:
         self._arrivals = arrivals
         self.who = who
-        self.most = most
+        self.bound = bound
         self.slow = False
+        self.above = False
         self.end = 0.0
 
     def __enter__(self) -> None:
@@ -96,4 +116,4 @@ class _Arrival:
         task = asyncio.current_task()
         assert task is not None
         if task.uncancel() == 0 and kind is asyncio.CancelledError:
-            raise TimeoutError from error
+            raise (self._arrivals.too_many() if self.above else TimeoutError()) from error

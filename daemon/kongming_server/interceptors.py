@@ -30,7 +30,7 @@ from kongming.records.errors import InputError, KongmingError, StoreError
 from kongming.rpc.connections import Connections
 from kongming.rpc.errors import to_status
 from kongming.rpc.v1 import predictor_pb2
-from kongming_server.arrivals import Arrivals
+from kongming_server.arrivals import Arrivals, Bound
 from kongming_server.decoding import OFF_LOOP_BYTES, Decoder
 from kongming_server.security.admission import Call, Caller, Guard, Ticket, current_call
 from kongming_server.security.pacing import Pacing
@@ -171,7 +171,9 @@ class _Gate(grpc.aio.ServerInterceptor):
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="kongming-decode")
         self._turns = Turns()
         self._pacing = Pacing(guard.limits)
-        self._arriving = Arrivals(BODY_TIMEOUT_S)
+        self._arriving = Arrivals(
+            BODY_TIMEOUT_S, lambda: guard.full("unfinished_messages", _UNFINISHED)
+        )
         self._unknown: Handler = grpc.stream_unary_rpc_method_handler(self._not_served)
 
     async def _not_served(self, contents: Any, context: Context) -> NoReturn:
@@ -357,9 +359,10 @@ class _Method:
             yield request
 
     def _arrival(self, ticket: Ticket) -> AbstractContextManager[None]:
-        if ticket.caller.identified:
-            return self._arriving.of(ticket.peer, _MOST_SLOW)
-        return self._arriving.of("", _MOST_SLOW_OF_STRANGERS)
+        if not ticket.caller.identified:
+            return self._arriving.of("", _OF_STRANGERS)
+        # Schedulers ask for much at once over slow lines; ``limits.calls_per_peer`` bounds them.
+        return self._arriving.of(ticket.peer, _OF_AN_AGENT if ticket.caller.is_agent else None)
 
     @asynccontextmanager
     async def _turn(self, ticket: Ticket) -> AsyncIterator[None]:
@@ -421,11 +424,16 @@ def _who(ticket: Ticket) -> str:
 BODY_TIMEOUT_S = 10.0
 """A request whose message takes longer to arrive is refused."""
 
-_MOST_SLOW = 16
-"""Messages of one caller that take their time at once."""
+_OF_AN_AGENT = Bound(16)
+"""Messages of one agent that take their time at once."""
 
-_MOST_SLOW_OF_STRANGERS = 4
+_OF_STRANGERS = Bound(4, newest_stay=True)
 """Of all strangers together: what they may ask for takes a few bytes."""
+
+_UNFINISHED = (
+    "Too many messages (of yours, or of all who show no token) have not come to an end: send fewer "
+    "at a time."
+)
 
 
 def _authorization(context: Context) -> str | None:

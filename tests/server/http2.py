@@ -75,6 +75,11 @@ class Http2:
         """The beginning of a message of so many bytes."""
         self._send(stream, struct.pack(">BI", 0, size))
 
+    def finish(self, stream: int, message: bytes) -> None:
+        """What was announced, and the end of the call's messages."""
+        self._windows[0] -= len(message)
+        self._socket.sendall(_frame(_DATA, _END_STREAM, stream, message))
+
     def read(self, timeout_s: float) -> list[Frame]:
         """What comes until nothing does for so long, or the connection ends."""
         found: list[Frame] = []

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import asyncio
 
-from kongming_server.arrivals import Arrivals
+import pytest
+from kongming_server.arrivals import Arrivals, Bound
+
+
+class TooMany(Exception):
+    pass
 
 
 def test_what_is_late_ends_and_what_is_not_goes_on() -> None:
     async def main() -> list[str | BaseException]:
-        arrivals = Arrivals(0.05)
+        arrivals = Arrivals(0.05, TooMany)
         never = asyncio.Event()
 
         async def wait(event: asyncio.Event) -> str:
-            with arrivals.of("one", 9):
+            with arrivals.of("one", Bound(9)):
                 await event.wait()
             return "in time"
 
@@ -32,22 +37,26 @@ def test_what_is_late_ends_and_what_is_not_goes_on() -> None:
     assert kinds == ["in time", "TimeoutError", "CancelledError", "TimeoutError", "in time"]
 
 
-def test_of_too_many_of_one_caller_the_first_ones_end() -> None:
+@pytest.mark.parametrize(
+    ("bound", "above"),
+    [(Bound(2), ["2", "3", "4"]), (Bound(2, newest_stay=True), ["0", "1", "2"])],
+)
+def test_of_one_caller_there_are_as_many_as_are_allowed(bound: Bound, above: list[str]) -> None:
     async def main() -> list[str]:
-        arrivals = Arrivals(3600.0)
+        arrivals = Arrivals(3600.0, TooMany)
         never = asyncio.Event()
         ended: list[str] = []
 
         async def wait(who: str, number: int) -> None:
             try:
-                with arrivals.of(who, 2):
+                with arrivals.of(who, None if who == "unbound" else bound):
                     await never.wait()
-            except TimeoutError:
+            except TooMany:
                 ended.append(f"{who} {number}")
 
         tasks = [
             asyncio.create_task(wait(who, number))
-            for who, count in (("many", 5), ("few", 2))
+            for who, count in (("many", 5), ("few", 2), ("unbound", 5))
             for number in range(count)
         ]
         while len(ended) < 3:
@@ -59,4 +68,4 @@ def test_of_too_many_of_one_caller_the_first_ones_end() -> None:
         await asyncio.gather(*tasks, return_exceptions=True)
         return ended
 
-    assert asyncio.run(main()) == ["many 0", "many 1", "many 2"]
+    assert asyncio.run(main()) == [f"many {number}" for number in above]

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from urllib.request import Request, urlopen
+
 import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from kongming.rpc.v1 import predictor_pb2
 from tests.server.conftest import StartServer
 from tests.server.http2 import Http2
-from tests.server.process import eventually
+from tests.server.process import ServerProcess, eventually
 from tests.server.security.test_real_server import LIST, code_of, token_command
 
 CHECK, WATCH = "/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch"
 REFLECTION = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
+RANK = "/kongming.rpc.v1.Predictor/RankNodes"
 HALF_BYTES = 15 << 20
 
 
@@ -42,20 +46,46 @@ def test_who_watches_health_and_reads_nothing_holds_up_nobody(start_server: Star
     silent.close()
 
 
-def test_of_many_unfinished_messages_few_are_kept(start_server: StartServer) -> None:
-    server = start_server(settings={"security.authenticate": "always"})
-    secret = token_command("add", "--role", "agent", "--store", server.store_url)["token"]
+def _shown(server: ServerProcess, role: str) -> dict[str, str]:
+    """The headers of a caller that the server knows by now."""
+    secret = token_command("add", "--role", role, "--store", server.store_url)["token"]
     unknown = grpc.StatusCode.UNAUTHENTICATED
     eventually(lambda: code_of(server.channel(), LIST, token=secret) is not unknown)
-    shown = {"authorization": f"Bearer {secret}"}
-    # Of a stranger, of one at several connections, and of who may ask for a stream.
-    for method, headers, most in ((CHECK, {}, 4), (WATCH, {}, 4), (REFLECTION, shown, 16)):
+    return {"authorization": f"Bearer {secret}"}
+
+
+def test_of_many_unfinished_messages_few_are_kept_but_a_schedulers_are(
+    start_server: StartServer,
+) -> None:
+    server = start_server(
+        settings={"security.authenticate": "always", "security.tokens_period_s": 0.05}
+    )
+    agent, scheduler = (_shown(server, role) for role in ("agent", "scheduler"))
+    slow, message = Http2.to(server.grpc), predictor_pb2.RankNodesRequest(app="unknown")
+    content = message.SerializeToString()
+    asked = []
+    # Of a stranger, of one at several connections, and of who may ask for a stream: of an agent
+    # those end that have most still to come.
+    for method, headers, most in ((CHECK, {}, 4), (WATCH, {}, 4), (REFLECTION, agent, 16)):
+        if headers:
+            asked = [slow.call(RANK, scheduler) for _ in range(40)]
+            for stream in asked:
+                slow.announce(stream, len(content))
         caller = Http2.to(server.grpc)
         begun = [caller.call(method, headers) for _ in range(most + 3)]
         for stream in begun:
             caller.announce(stream, HALF_BYTES)
-        eventually(lambda c=caller: c.read(0.1) and c.ended)  # type: ignore[misc]
-        assert caller.ended == set(begun[:3])
+        eventually(lambda c=caller: c.read(0.1) and len(c.ended) >= 3)  # type: ignore[misc]
+        assert caller.ended == set(begun[most:] if headers else begun[:3])
         health = health_pb2_grpc.HealthStub(server.channel())  # type: ignore[no-untyped-call]
         assert health.Check(health_pb2.HealthCheckRequest(), timeout=30).status
         caller.close()
+    # What the scheduler began before the agent did was seen to be slow as often.
+    for stream in asked:
+        slow.finish(stream, content)
+    eventually(lambda: slow.read(0.1) and slow.ended == set(asked))
+    slow.close()
+    with urlopen(Request(f"http://{server.http}/metrics", headers=scheduler), timeout=60) as told:
+        lines = told.read().decode().splitlines()
+    assert 'kongming_server_refused_total{reason="unfinished_messages"} 9.0' in lines
+    assert f'kongming_server_rpc_total{{code="OK",method="{RANK}"}} 40.0' in lines
