@@ -45,7 +45,7 @@ REQUEST_ID_KEY = "x-request-id"
 IMPORT = "/kongming.rpc.v1.Profiles/ImportRuns"
 """The one method whose messages may be as large as ``limits.import_bytes``."""
 
-_PUBLIC = "/grpc.health.v1.Health/Check"
+_PUBLIC = "/grpc.health.v1.Health/List"
 _LONGEST_REQUEST_ID = 128
 _process = secrets.token_hex(4)
 _count = itertools.count(1)

@@ -215,7 +215,7 @@ def _gate(guard: Guard, connections: Connections) -> Any:
                 refuse_foreign_host(request.host)
             if path is None:
                 # Also what cannot be found is counted against the peer's rate.
-                ticket = guard.admit("GET /healthz", peer)
+                ticket = guard.admit("GET /docs", peer)
                 raise not_served(request)
             method = _METHODS.get(path, path)
             ticket = guard.admit(method, peer, _authorization(request), _certificate(request))

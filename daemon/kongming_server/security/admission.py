@@ -18,7 +18,7 @@ from kongming_server.security.addresses import Addresses
 from kongming_server.security.certificates import holder, names_of
 from kongming_server.security.rates import Rates
 from kongming_server.security.refusals import FailedOftenError, Refusals
-from kongming_server.security.roles import PUBLIC, UNQUEUED, WATCHER, Role, permit
+from kongming_server.security.roles import PROBES, PUBLIC, UNQUEUED, WATCHER, Role, permit
 from kongming_server.security.tokens import TokenBook, is_pattern
 from kongming_server.settings import Limits, Quotas, Security
 
@@ -121,6 +121,8 @@ class Guard:
         # that what was shown does not allow.
         self._failures = Rates(rate=10.0, burst=100.0)
         self._public = Rates(rate=100.0, burst=1000.0)
+        # Of each connection: whoever probes may share an address with strangers.
+        self._probes = Rates(rate=1.0, burst=5.0)
         self._open = not security.authenticates
         self._at_work = 0
         self._calls: dict[str, int] = {}
@@ -163,16 +165,20 @@ class Guard:
         address = address_of(peer)
         try:
             caller = self._caller(method, address, authorization, certificate)
-            if not caller.identified and self._public.take(address, self._clock()) > 0.0:
-                raise self.full("public_calls", kind=FailedOftenError)
             who = self._who(caller, address)
-            wait_s = self._rates.take(who, self._clock())
-            if wait_s > 0.0:
-                raise self.full("rate_per_peer", f"Try again in {wait_s:.3g} s.")
+            if method not in PROBES or self._probes.take(peer, self._clock()) > 0.0:
+                self._pace(caller, address, who)
             return self._counted(Ticket(method, caller, who, stream))
         except AccessError as error:
             self.metrics.refused.labels(error.reason).inc()
             raise
+
+    def _pace(self, caller: Caller, address: str, who: str) -> None:
+        if not caller.identified and self._public.take(address, self._clock()) > 0.0:
+            raise self.full("public_calls", kind=FailedOftenError)
+        wait_s = self._rates.take(who, self._clock())
+        if wait_s > 0.0:
+            raise self.full("rate_per_peer", f"Try again in {wait_s:.3g} s.")
 
     def _who(self, caller: Caller, address: str) -> str:
         """Whom a call counts for: an address with what was shown. An agent's credentials have no

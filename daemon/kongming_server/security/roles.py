@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from kongming.records.errors import AccessError
 
-__all__ = ["PERMISSIONS", "PUBLIC", "UNQUEUED", "WATCHER", "Role", "permit"]
+__all__ = ["PERMISSIONS", "PROBES", "PUBLIC", "UNQUEUED", "WATCHER", "Role", "permit"]
 
 
 class Role(enum.StrEnum):
@@ -38,6 +38,9 @@ PUBLIC = frozenset(
     }
 )
 """What anybody may ask who reaches the server: it tells nothing of nodes or applications."""
+
+PROBES = frozenset({"/grpc.health.v1.Health/Check", "GET /healthz", "GET /readyz"})
+"""What decides whether the server is started again, or gets calls at all."""
 
 WATCHER = frozenset({"GET /watcher"})
 """What anybody may ask as well under ``security.public_watcher``."""

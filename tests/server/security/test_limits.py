@@ -10,6 +10,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 import grpc
@@ -233,9 +234,32 @@ def test_who_asks_what_is_public_or_forbidden_without_end_hears_of_it_late() -> 
     outcomes = [outcome(PREDICT, number, shown) for number in range(110)]
     assert outcomes == [AccessError] * 100 + [FailedOftenError] * 10
     assert outcome("/kongming.rpc.v1.Fleet/Report", 1, shown) is None
-    outcomes = [outcome("GET /healthz", 1) for _ in range(1010)]
+    outcomes = [outcome("GET /docs", 1) for _ in range(1010)]
     assert outcomes == [None] * 1000 + [FailedOftenError] * 10
-    assert outcome("GET /healthz", 2) is None
+    assert outcome("GET /docs", 2) is None
+
+
+@pytest.mark.parametrize("authenticate", ["always", "auto"])
+def test_a_probe_is_answered_whatever_others_of_its_address_ask(authenticate: str) -> None:
+    clock = Clock()
+    gate = guard(clock, Security(authenticate=authenticate), rate_per_peer=0.001, burst=50)
+
+    def flood(method: str, port: int = 1) -> int:
+        """How many of 100 calls on a connection were let in."""
+        allowed = 0
+        for _ in range(100):
+            with suppress(OverloadedError):
+                gate.leave(gate.admit(method, f"ipv4:192.0.2.1:{port}"))
+                allowed += 1
+        return allowed
+
+    assert flood("/grpc.health.v1.Health/Check") == 55
+    for port, method in enumerate(("GET /healthz", "GET /readyz", "/grpc.health.v1.Health/Check")):
+        # Of each connection a few, and one a second.
+        assert flood(method, 2 + port) == 5
+        clock.now += 1.0
+        assert flood(method, 2 + port) == 1
+    assert flood("GET /docs", 9) == 0
 
 
 def test_a_method_that_nobody_serves_is_counted_as_what_is_public() -> None:
