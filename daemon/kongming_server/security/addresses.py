@@ -14,16 +14,23 @@ _FORGOTTEN_S = 60.0
 
 
 class Addresses:
-    """The addresses that credentials were shown from of late."""
+    """The addresses that credentials were shown from of late. At most ``identities`` of these are
+    remembered: those that were quiet longest are forgotten first."""
 
-    def __init__(self) -> None:
-        # When each was last in use, by credentials, those that were longest ago first.
+    def __init__(self, identities: int = 65_536) -> None:
+        self._identities = identities
+        # When each was last in use, by credentials; of both those first that were longest ago.
         self._seen: dict[str, dict[str, float]] = {}
+
+    def __len__(self) -> int:
+        return len(self._seen)
 
     def counts(self, identity: str, address: str, most: int, now: float) -> bool:
         """Whether this address is one of ``most`` that count by themselves at ``now`` (s of a
         steady clock). All others of these credentials are to count as one."""
-        seen = self._seen.setdefault(identity, {})
+        seen = self._seen[identity] = self._seen.pop(identity, {})
+        if len(self._seen) > self._identities:
+            del self._seen[next(iter(self._seen))]
         if seen.pop(address, None) is None and len(seen) >= most:
             oldest = next(iter(seen))
             if now - seen[oldest] < _FORGOTTEN_S:

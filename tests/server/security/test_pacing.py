@@ -167,3 +167,13 @@ def test_an_address_that_is_not_in_use_gives_its_place_to_another() -> None:
     assert known.counts("token a", "z", 2, 70.0)
     assert not known.counts("token a", "y", 2, 70.0)
     assert known.counts("token a", "x", 2, 70.0)
+
+
+def test_credentials_that_were_quiet_longest_are_forgotten() -> None:
+    known = Addresses(identities=2)
+    for identity in ("token a", "token b", "token a", "token c"):
+        assert known.counts(identity, "x", 1, 0.0)
+    assert not known.counts("token a", "y", 1, 0.0)
+    assert known.counts("token b", "y", 1, 0.0)
+    assert all(known.counts(f"certificate {number}", "x", 1, 0.0) for number in range(100))
+    assert len(known) == 2
