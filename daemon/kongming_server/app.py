@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import grpc
 from grpc_health.v1 import health, health_pb2_grpc
@@ -245,7 +245,7 @@ class App:
             hub.end()
             self._health.end()
             # At the same time: both ports have one grace.
-            await asyncio.gather(server.stop(self._grace_s), http_ports.aclose())
+            await all_ended(server.stop(self._grace_s), http_ports.aclose())
 
         undo.push_async_callback(drain)
         await server.start()
@@ -389,6 +389,15 @@ class App:
 
 _JOINING = 16
 """Places for connections to gRPC while as many that nobody known uses are being ended."""
+
+
+async def all_ended(*endings: Coroutine[Any, Any, None]) -> None:
+    """Wait until each has ended, and raise what the first of those that failed has raised: what
+    follows takes away what the others still need."""
+    ended = await asyncio.gather(*endings, return_exceptions=True)
+    for error in ended:
+        if error is not None:
+            raise error
 
 
 def _open(url: str, settings: ServerSettings) -> Store:

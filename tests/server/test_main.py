@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import socket
@@ -18,6 +19,7 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import (
     ProtoReflectionDescriptorDatabase,
 )
 from kongming_server import config
+from kongming_server.app import all_ended
 from kongming_server.security.commands import token
 
 from kongming import settings as declared
@@ -189,3 +191,18 @@ def test_the_list_of_token_commands_cuts_no_sentence() -> None:
     listed = [command.get_short_help_str(60) for command in token.commands.values()]
     assert listed
     assert not [text for text in listed if not text.endswith(".") or text.endswith("...")]
+
+
+def test_what_fails_to_end_lets_the_other_come_to_its_end() -> None:
+    ended: list[str] = []
+
+    async def slow() -> None:
+        await asyncio.sleep(0.01)
+        ended.append("slow")
+
+    async def failing() -> None:
+        raise OSError("no more files")
+
+    with pytest.raises(OSError, match="no more files"):
+        asyncio.run(all_ended(slow(), failing()))
+    assert ended == ["slow"]
