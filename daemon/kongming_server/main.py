@@ -154,14 +154,16 @@ async def serve(config: Config) -> int:
 
 def _log_to_stderr(level: str) -> None:
     from kongming.rpc.log_limits import LogLimits
-    from kongming_server.interceptors import RequestIds
+    from kongming_server import interceptors
+    from kongming_server.security import sockets
 
     # What other libraries say below a warning is not about this server.
     log_to_stderr(
         logging.WARNING,
         "%(asctime)s %(levelname)s %(request_id)s %(name)s: %(message)s",
-        RequestIds(),
-        LogLimits(),
+        interceptors.RequestIds(),
+        # The first has a line for each call that fails, while the disk is full that the log is on.
+        LogLimits((interceptors.__name__, sockets.__name__)),
         force=True,
     )
     for ours in ("kongming", "kongming_server"):

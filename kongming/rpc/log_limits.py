@@ -4,37 +4,36 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 __all__ = ["LogLimits"]
 
 LIBRARIES = ("asyncio", "aiohttp", "grpc")
 """Loggers that write of each connection and each malformed request."""
 
-OURS = (
-    "kongming.rpc.listener",
-    # A line of each call that fails, while the disk is full that the log is on.
-    "kongming_server.interceptors",
-    "kongming_server.security.sockets",
-)
-"""Our own that do, or write of each call."""
+OURS = ("kongming.rpc.listener",)
+"""Our own that do."""
 
 
 class LogLimits(logging.Filter):
     """Lets ``most`` records of a kind pass in ``period_s``, and says how many others there were.
 
-    A kind is a logger, a level and a text before its values are put in, of each agent's
-    credentials (``record.agent``) for themselves. What connections bring about is one line each: a
+    These are kinds of ``LIBRARIES``, ``OURS`` and ``loggers``, and what an agent brought about
+    (``record.agent``, its credentials). A kind is a logger, a level and a text before its values
+    are put in, of each agent for itself. What connections bring about is one line each: a
     traceback of a library says nothing of a malformed request.
     """
 
     def __init__(
         self,
+        loggers: Iterable[str] = (),
+        *,
         most: int = 10,
         period_s: float = 60.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__()
+        self._ours = {*OURS, *loggers}
         self._most = most
         self._period_s = period_s
         self._clock = clock
@@ -48,7 +47,7 @@ class LogLimits(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         library = record.name.split(".", 1)[0] in LIBRARIES
         agent = getattr(record, "agent", "")
-        if not library and not agent and record.name not in OURS:
+        if not library and not agent and record.name not in self._ours:
             return True
         kind = (record.name, record.levelno, str(record.msg)[:_LONGEST_KIND], agent)
         now = self._clock()

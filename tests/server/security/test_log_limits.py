@@ -98,8 +98,8 @@ def test_our_own_lines_are_not_counted() -> None:
 
 
 def test_calls_that_fail_while_the_disk_is_full_do_not_fill_it() -> None:
-    limits = LogLimits(clock=Clock())
     name = "kongming_server.interceptors"
+    limits = LogLimits([name], clock=Clock())
     assert sum(limits.filter(record(name, "request %s", n)) for n in range(100)) == 10
 
 
