@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import errno
 import json
 import os
@@ -115,7 +114,7 @@ def _meant(error: click.UsageError) -> str:
     found = re.search(r"^'(.*?)' is not one of", getattr(error, "message", ""))
     if found is None or not isinstance(kind, click.Choice):
         return ""
-    near = difflib.get_close_matches(found[1], list(map(str, kind.choices)), n=2, cutoff=0.5)
+    near = UnknownNameError("choice", found[1], map(str, kind.choices)).suggestions[:2]
     return f"Did you mean {' or '.join(near)}? " if near else ""
 
 

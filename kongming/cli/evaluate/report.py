@@ -60,10 +60,12 @@ def show(document: Document, console: Console) -> None:
         columns, rows = overall(part, document["kind"])
         for these, cells in fitting(columns, rows, console.width):
             console.print(output.table(these, cells, title=heading, right=these[1:]))
-        columns, rows = accuracy(part, None if is_wide() else _COMPARED)
+        models = list(part["geomean_pct"])
+        shown = models if is_wide() else [name for name in models if name in _COMPARED]
+        columns, rows = accuracy(part, shown)
         for these, cells in fitting(columns, rows, console.width, ends=1):
             console.print(output.table(these, cells, title=_ERRORS, right=these[1:]))
-        if hidden := len(part["geomean_pct"]) - len(columns) + 2:
+        if hidden := len(models) - len(shown):
             console.print(f"{count(hidden, 'more model')}: --wide or table.md of --out.")
         for line in remarks(part):
             console.print(line, markup=False)
