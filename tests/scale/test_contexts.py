@@ -412,3 +412,32 @@ def test_columns_that_changed_together_are_told() -> None:
     along, apart = (of.at({"size": "12", "k": k}).predict(Configuration(2)) for k in ("6", "2"))
     assert not any("changed together" in reason for reason in along.reasons)
     assert any("size and k changed together" in reason for reason in apart.reasons)
+
+
+def test_next_prints_the_experiment_its_context_and_why_it_extrapolates(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    from kongming.cli.scale.design import _next_document, _print_next
+    from kongming.scale.fit.model import ScalePrediction
+
+    at = Configuration(12.0, 1.0)
+    prediction = ScalePrediction(at, 1.0, 100.0, 60.0, 120.0, 0.9, ("no runs at 40",), 0.1)
+    chosen = {
+        "machines": 8,
+        "scale": 1.0,
+        "context": {"size_gb": 40.0},
+        "machine_seconds": 800.0,
+        "variance_now": 0.2,
+        "variance_after": 0.1,
+    }
+    document = _next_document(prediction, chosen, 0.1, prediction.reasons)
+    assert (document["stop"], document["next"]) == (False, chosen)
+    _print_next(prediction, document, as_json=False)
+    out, err = capsys.readouterr()
+    assert "Next: 8 machines at scale 1 (the interval reaches 20.0% above the median" in out
+    assert "size_gb=40" in out
+    assert "warning: no runs at 40" in err
+    wide = _next_document(prediction, chosen, 0.3, ())
+    assert (wide["stop"], wide["next"]) == (True, None)
+    # So few runs that the width of the interval is random.
+    assert not _next_document(prediction, chosen, 0.3, (), settled=False)["stop"]

@@ -4,19 +4,21 @@ cost.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from kongming.cli import options, output
 from kongming.cli.durations import DURATION
 from kongming.cli.examples import examples
-from kongming.cli.scale import contexts
 from kongming.cli.scale import options as scale_options
 from kongming.cli.scale.predict import interval, load
 from kongming.cli.shares import Share
+
+if TYPE_CHECKING:
+    from kongming.scale.fit.model import ScalePrediction
 
 DEFAULT_EXPERIMENTS = 7
 """Default number of experiments: as in Table 1 of Ernest."""
@@ -114,88 +116,57 @@ def design(
     """
     from kongming.records.errors import InputError
     from kongming.scale.design.candidates import find_design
-    from kongming.scale.design.planning import configuration, experiments_of, write_design
+    from kongming.scale.design.planning import (
+        configuration,
+        design_document,
+        experiments_of,
+        write_design,
+    )
 
     if budget is not None and experiments is not None:
         raise InputError("--budget-machine-seconds and --experiments are two limits: give one.")
     if given := scale_options.context_values(context):
+        from kongming.scale.design.in_contexts import context_design
+
         limits = (budget, experiments or DEFAULT_EXPERIMENTS)
-        chosen_runs = contexts.design(
-            given, machines, scale_range, limits, target, done, terms, items
+        document = context_design(given, machines, scale_range, limits, target, done, terms, items)
+    else:
+        aim = None if target is None else configuration(target, "--target")
+        kind: Any = optimality or ("I" if aim is not None else "A")
+        required: dict[Any, int] = {}
+        for text in at_least:
+            pair, _, count = text.partition("=")
+            if count and not (count.isdigit() and int(count) > 0):
+                raise InputError(
+                    "is not a count.", field="--at-least", found=text, allowed="as 4@0.1=2"
+                )
+            required[configuration(pair, "--at-least")] = int(count or 1)
+        plan, warnings = experiments_of(
+            machines=machines,
+            scales_text=scale_range,
+            in_seconds=budget is not None,
+            cost_file=cost_file,
+            model=None if model is None else load(model, store_url).one(),
+            done=done,
+            terms=terms,
+            items=items,
+            at_least=required,
+            repeats=repeats,
         )
-        if out is not None:
-            write_design(out, chosen_runs)
-            chosen_runs["saved"] = str(out)
-        if as_json:
-            output.emit_json(chosen_runs)
-        else:
-            contexts.show(chosen_runs["experiments"])
-        return
-    aim = None if target is None else configuration(target, "--target")
-    kind: Any = optimality or ("I" if aim is not None else "A")
-    required: dict[Any, int] = {}
-    for text in at_least:
-        pair, _, count = text.partition("=")
-        if count and not (count.isdigit() and int(count) > 0):
-            raise InputError(
-                "is not a count.", field="--at-least", found=text, allowed="as 4@0.1=2"
-            )
-        required[configuration(pair, "--at-least")] = int(count or 1)
-    plan, warnings = experiments_of(
-        machines=machines,
-        scales_text=scale_range,
-        in_seconds=budget is not None,
-        cost_file=cost_file,
-        model=None if model is None else load(model, store_url).one(),
-        done=done,
-        terms=terms,
-        items=items,
-        at_least=required,
-        repeats=repeats,
-    )
-    limit = budget if budget is not None else float(experiments or DEFAULT_EXPERIMENTS)
-    best = find_design(plan.experiments, limit, kind=kind, target=aim)
-    chosen = []
-    for i, experiment in enumerate(plan.experiments.points.configurations()):
-        if best.counts[i] > 0:
-            chosen.append(
-                {
-                    "machines": int(experiment.machines),
-                    "scale": experiment.scale,
-                    "runs": int(best.counts[i]),
-                    "weight": float(best.relaxed.weights[i]),
-                    "machine_seconds": None if plan.costs is None else float(plan.costs[i]),
-                }
-            )
-    chosen.sort(key=lambda experiment: (experiment["machines"], experiment["scale"]))
-    seconds = None if plan.costs is None else float(plan.costs @ best.counts)
-    document: dict[str, Any] = {
-        "optimality": kind,
-        "target": None if aim is None else {"machines": int(aim.machines), "scale": aim.scale},
-        "experiments": chosen,
-        "count": int(best.counts.sum()),
-        "machine_seconds": seconds,
-        "candidates": len(plan.experiments.points),
-        "relaxation": {
-            "value": best.relaxed.value,
-            "gap": best.relaxed.gap,
-            "steps": best.relaxed.steps,
-        },
-        "value": best.value,
-        "efficiency": best.efficiency,
-        "predicted_variance": dict(best.variances) or None,
-        "terms": [term.key for term in plan.experiments.terms],
-        "done": 0 if plan.experiments.done is None else len(plan.experiments.done),
-        "warnings": warnings,
-    }
+        limit = budget if budget is not None else float(experiments or DEFAULT_EXPERIMENTS)
+        best = find_design(plan.experiments, limit, kind=kind, target=aim)
+        document = design_document(plan, best, aim, warnings)
     if out is not None:
         write_design(out, document)
         document["saved"] = str(out)
     if as_json:
         output.emit_json(document)
         return
-    _show(document)
-    output.print_warnings(warnings)
+    if given:
+        _show_in_contexts(document["experiments"])
+    else:
+        _show(document)
+    output.print_warnings(document["warnings"])
 
 
 @click.command(
@@ -261,24 +232,27 @@ def next_experiment(
     most. RUNS.csv may also be a replay that 'kongming spark estimate --save' wrote: then machines
     are executors, and --runs of that command takes the new run.
     """
-    from kongming.scale.design.candidates import next_best
-    from kongming.scale.design.planning import configuration, experiments_of
-    from kongming.scale.fit.fitting import Settings, fit_runs
-    from kongming.scale.fit.terms import read_terms
+    from kongming.scale.design.planning import configuration
 
     aim = configuration(target, "--target")
     if given := scale_options.context_values(context):
-        model = contexts.model_of(runs, given, terms, items)
-        chosen = contexts.choose(
+        from kongming.scale.design.in_contexts import context_experiments, fit_context_runs
+
+        model = fit_context_runs(runs, given, terms, items)
+        (chosen,) = context_experiments(
             model, given, machines, scale_range, target, count=1, per_cost=per_cost
         )
-        contexts.show_next(
-            model.at(given).predict(aim), contexts.rows(model, chosen)[0], stop_at, as_json
-        )
+        prediction = model.at(given).predict(aim)
+        document = _next_document(prediction, chosen, stop_at, prediction.reasons)
+        _print_next(prediction, document, as_json)
         return
+    from kongming.scale.design.candidates import candidates, next_best
+    from kongming.scale.design.planning import experiments_of
+    from kongming.scale.fit.fitting import Settings, fit_runs
+    from kongming.scale.fit.terms import read_terms
+
     run = None
     if _is_document(runs):
-        from kongming.scale.design.candidates import candidates
         from kongming.scale.design.replay_next import next_run
         from kongming.scale.ranges import machine_counts, scales
 
@@ -306,42 +280,58 @@ def next_experiment(
         prediction = fitted.predict(aim)
         # The width of an interval from too few runs is random.
         settled = plan.runs.count > len(plan.experiments.terms)
-    reach = 100.0 * (prediction.upper / prediction.median - 1.0)
-    enough = settled and reach <= 100.0 * stop_at
-    document: dict[str, Any] = {
+    best, now, after = run or next_best(plan.experiments, aim)
+    chosen = {
+        "machines": int(best.machines),
+        "scale": best.scale,
+        "variance_now": now,
+        "variance_after": after,
+    }
+    document = _next_document(prediction, chosen, stop_at, warnings, settled=settled)
+    _print_next(prediction, document, as_json)
+
+
+def _next_document(
+    prediction: ScalePrediction,
+    chosen: Mapping[str, Any],
+    stop_at: float,
+    warnings: Sequence[str],
+    *,
+    settled: bool = True,
+) -> dict[str, Any]:
+    """Return whether the interval at the target is narrow enough, and else the experiment, as JSON.
+    An interval that is not ``settled`` is never narrow enough."""
+    reach = prediction.upper / prediction.median - 1.0
+    enough = settled and reach <= stop_at
+    return {
         "stop": enough,
         "runtime_s": prediction.runtime_s,
-        "reach_pct": reach,
+        "reach_pct": 100.0 * reach,
         "stop_at_pct": 100.0 * stop_at,
-        "next": None,
-        "warnings": warnings,
+        "next": None if enough else dict(chosen),
+        "warnings": list(warnings),
     }
-    if not enough:
-        best, now, after = run or next_best(plan.experiments, aim)
-        document["next"] = {
-            "machines": int(best.machines),
-            "scale": best.scale,
-            "variance_now": now,
-            "variance_after": after,
-        }
+
+
+def _print_next(prediction: ScalePrediction, document: Mapping[str, Any], as_json: bool) -> None:
     if as_json:
         output.emit_json(document)
         return
     console = output.console()
-    console.print(f"{aim}: {interval(prediction.runtime_s)}", markup=False)
-    if enough:
-        console.print(
-            f"Enough: the interval reaches {reach:.1f}% above the median; the limit is "
-            f"{100.0 * stop_at:g}%.",
-            markup=False,
-        )
+    console.print(f"{prediction.at}: {interval(prediction.runtime_s)}", markup=False)
+    reach, limit = f"{document['reach_pct']:.1f}%", f"{document['stop_at_pct']:g}%"
+    reaches = f"the interval reaches {reach} above the median; the limit is {limit}"
+    chosen = document["next"]
+    if chosen is None:
+        console.print(f"Enough: {reaches}.", markup=False)
     else:
-        chosen = document["next"]
         console.print(
-            f"Next: {chosen['machines']} machines at scale {chosen['scale']:g} (the interval "
-            f"reaches {reach:.1f}% above the median; the limit is {100.0 * stop_at:g}%).",
+            f"Next: {chosen['machines']} machines at scale {chosen['scale']:g} ({reaches}).",
             markup=False,
         )
+        if "context" in chosen:
+            _show_in_contexts([chosen])
+    output.print_warnings(document["warnings"])
 
 
 def _is_document(path: Path) -> bool:
@@ -351,6 +341,24 @@ def _is_document(path: Path) -> bool:
             return file.read(64).lstrip().startswith(b"{")
     except OSError:
         return False  # the table's reader names it
+
+
+def _show_in_contexts(experiments: Sequence[Mapping[str, Any]]) -> None:
+    """Print experiments in the order of their choice."""
+    from kongming.scale.fit.context_columns import show
+
+    columns = ("context", "machines", "scale", "machine-seconds", "variance at the target")
+    cells = [
+        (
+            ", ".join(f"{name}={show(value)}" for name, value in each["context"].items()),
+            each["machines"],
+            f"{each['scale']:g}",
+            f"{each['machine_seconds']:.4g}",
+            f"{each['variance_now']:.3g} to {each['variance_after']:.3g}",
+        )
+        for each in experiments
+    ]
+    output.console().print(output.table(columns, cells, right=columns[1:]))
 
 
 def _show(document: dict[str, Any]) -> None:

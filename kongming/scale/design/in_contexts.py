@@ -6,16 +6,25 @@ What a run tells about the target follows from the process's covariances alone, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from kongming.arrays import Floats
 from kongming.records.errors import InputError
+from kongming.scale.design.candidates import candidates as candidate_points
+from kongming.scale.design.planning import configuration
 from kongming.scale.fit.context_columns import Context
+from kongming.scale.fit.context_fitting import fit_contexts
 from kongming.scale.fit.context_model import ContextModel, inputs_of
+from kongming.scale.fit.fitting import Settings
+from kongming.scale.fit.terms import read_terms
 from kongming.scale.points import Configuration, Points
+from kongming.scale.ranges import machine_counts, scales
+from kongming.scale.table import Columns, read_context_table
 
 MOST = 2000
 """Maximum number of candidates."""
@@ -31,6 +40,96 @@ class ContextExperiment:
     machine_seconds: float
     variance_now: float
     variance_after: float
+
+
+def fit_context_runs(
+    runs: Path, given: Mapping[str, str], terms: str, items: float | None
+) -> ContextModel:
+    """Fit the runs of a table over the columns of the target's context.
+
+    Raises:
+        InputError: the table has no such columns, or does not suffice.
+    """
+    (table,) = read_context_table(runs, Columns(), tuple(given))
+    return fit_contexts(table, Settings(read_terms(terms, items=items), items=items))
+
+
+def context_experiments(
+    model: ContextModel,
+    given: Mapping[str, str],
+    machines: str,
+    scales_text: str,
+    target: str,
+    *,
+    count: int | None = None,
+    budget: float | None = None,
+    per_cost: bool = True,
+) -> list[dict[str, Any]]:
+    """Choose experiments for a target in the context ``given``, as JSON. Raises InputError."""
+    names = [column.name for column in model.columns]
+    chosen = choose_in_contexts(
+        model,
+        candidate_points(machine_counts(machines), scales(scales_text)).configurations(),
+        model.complete(given),
+        configuration(target, "--target"),
+        count=count,
+        budget=budget,
+        per_cost=per_cost,
+    )
+    return [
+        {
+            "machines": int(experiment.at.machines),
+            "scale": experiment.at.scale,
+            "runs": 1,
+            "context": dict(zip(names, experiment.context, strict=True)),
+            "machine_seconds": experiment.machine_seconds,
+            "variance_now": experiment.variance_now,
+            "variance_after": experiment.variance_after,
+        }
+        for experiment in chosen
+    ]
+
+
+def context_design(
+    given: Mapping[str, str],
+    machines: str,
+    scales_text: str,
+    limits: tuple[float | None, int],
+    target: str | None,
+    done: Path | None,
+    terms: str,
+    items: float | None,
+) -> dict[str, Any]:
+    """Return a design over contexts; ``limits``: machine-seconds, or else a number of experiments.
+
+    Raises:
+        InputError: an input is missing or not valid.
+    """
+    if done is None or target is None:
+        raise InputError(
+            "A design over contexts needs the runs so far and a target.",
+            field="--context",
+            hint="Add --done RUNS.csv and --target M@S.",
+        )
+    model = fit_context_runs(done, given, terms, items)
+    budget, count = limits
+    experiments = context_experiments(
+        model,
+        given,
+        machines,
+        scales_text,
+        target,
+        count=count if budget is None else None,
+        budget=budget,
+    )
+    return {
+        "optimality": "I",
+        "experiments": experiments,
+        "count": len(experiments),
+        "machine_seconds": sum(experiment["machine_seconds"] for experiment in experiments),
+        "done": len(model.points),
+        "warnings": [],
+    }
 
 
 def choose_in_contexts(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ from kongming.records.errors import MALFORMED, InputError
 
 if TYPE_CHECKING:
     from kongming.arrays import Floats
-    from kongming.scale.design.candidates import Experiments
+    from kongming.scale.design.candidates import Design, Experiments
     from kongming.scale.fit.model import ScaleModel
     from kongming.scale.points import Configuration, Points, Runs
 
@@ -176,6 +176,45 @@ def read_costs(file: Path, points: Points, items: float | None) -> Floats:
             )
         candidate_costs.append(known[key])
     return np.array(candidate_costs, dtype=np.float64)
+
+
+def design_document(
+    plan: Plan, best: Design, target: Configuration | None, warnings: Sequence[str]
+) -> dict[str, Any]:
+    """Return a design as JSON, its experiments by machines and scale."""
+    experiments = plan.experiments.points.configurations()
+    chosen = [
+        {
+            "machines": int(at.machines),
+            "scale": at.scale,
+            "runs": int(best.counts[i]),
+            "weight": float(best.relaxed.weights[i]),
+            "machine_seconds": None if plan.costs is None else float(plan.costs[i]),
+        }
+        for i, at in enumerate(experiments)
+        if best.counts[i] > 0
+    ]
+    return {
+        "optimality": best.criterion,
+        "target": None
+        if target is None
+        else {"machines": int(target.machines), "scale": target.scale},
+        "experiments": sorted(chosen, key=lambda each: (each["machines"], each["scale"])),
+        "count": int(best.counts.sum()),
+        "machine_seconds": None if plan.costs is None else float(plan.costs @ best.counts),
+        "candidates": len(experiments),
+        "relaxation": {
+            "value": best.relaxed.value,
+            "gap": best.relaxed.gap,
+            "steps": best.relaxed.steps,
+        },
+        "value": best.value,
+        "efficiency": best.efficiency,
+        "predicted_variance": dict(best.variances) or None,
+        "terms": [term.key for term in plan.experiments.terms],
+        "done": 0 if plan.experiments.done is None else len(plan.experiments.done),
+        "warnings": list(warnings),
+    }
 
 
 def write_design(file: Path, document: Mapping[str, Any]) -> None:
