@@ -118,7 +118,7 @@ async def serve(config: Config) -> int:
     from kongming_server.app import App
 
     if config.training.dask:
-        from kongming_server.training.dask_fitting import hide_memory
+        from kongming_server.training.dask_cluster import hide_memory
 
         # What speaks to the cluster may be of the same user, and must not read the password here.
         hide_memory()

@@ -1,6 +1,6 @@
 """The process that speaks to a Dask cluster: it has no store, no token and no password.
 
-``python -m kongming_server.training.dask_client``, started by ``dask_fitting``. It reads JSON lines
+``python -m kongming_server.training.dask_client``, started by ``dask_cluster``. It reads JSON lines
 and writes JSON lines. The first line in says where the cluster is (``address``, and for TLS the PEM
 texts ``ca``, ``cert`` and ``key``); it answers with the cluster's ``threads``, or an ``error``.
 Each further line is an ``id`` and a ``text`` to fit; the answer has the ``id`` with an ``answer``

@@ -222,7 +222,7 @@ def _fitting(setup: Mapping[str, Any]) -> tuple[Fit, int]:
         from kongming_server.training.fitting import fit_text
 
         return fit_text, 1
-    from kongming_server.training.dask_fitting import DaskFitting, hide_memory
+    from kongming_server.training.dask_cluster import DaskFitting, hide_memory
 
     hide_memory()
     cluster = DaskFitting(Cluster(**setup["dask"]))
