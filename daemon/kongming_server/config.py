@@ -9,7 +9,7 @@ from typing import Any
 from kongming import settings as declared
 from kongming.records.errors import InputError
 from kongming_server.settings import Config
-from kongming_server.training.cluster import check_cluster
+from kongming_server.training.dask_cluster import check_cluster
 
 
 def load(path: Path | None = None, options: Mapping[str, Any] | None = None) -> Config:

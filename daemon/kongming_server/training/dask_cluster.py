@@ -1,8 +1,9 @@
-"""Fitting on a Dask cluster, from a process that has the store's password: by text alone.
+"""A Dask cluster: where it is by the settings, and fitting on it by text alone.
 
-Dask's protocol carries pickled objects, so that a machine of the cluster, or whoever is between,
-could run code in a process that speaks it. That is a process of its own (``dask_client``): it is
-given texts to fit and returns texts, it unpickles nothing, its environment holds no credentials,
+On other machines it is reached over TLS only. Dask's protocol carries pickled objects, so that a
+machine of the cluster, or whoever is between, could run code in a process that speaks it; and the
+process here has the store's password. What speaks it is a process of its own (``dask_client``): it
+is given texts to fit and returns texts, it unpickles nothing, its environment holds no credentials,
 and where it is started as root it becomes the user nobody before it connects.
 """
 
@@ -17,15 +18,91 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import Future
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-from kongming.records.errors import MissingExtraError, UnavailableError
-from kongming_server.training.records import Cluster
+from kongming.records.errors import InputError, MissingExtraError, UnavailableError
+from kongming_server.security.binding import is_loopback
+from kongming_server.settings import Training
+
+_FILES = ("dask_ca", "dask_cert", "dask_key")
 
 _ENVIRONMENT = ("LANG", "LC_ALL", "PATH", "PYTHONPATH", "TMPDIR", "TZ")
 """Variables that the process keeps; those of numerical libraries' threads besides."""
 
 _PR_SET_DUMPABLE = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """A Dask cluster: the scheduler's ``address``, and for tls:// the PEM texts of the authority,
+    and of the certificate and key that are shown to it."""
+
+    address: str
+    ca: str = ""
+    cert: str = ""
+    key: str = field(default="", repr=False)
+
+    def texts(self) -> dict[str, str]:
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+def check_cluster(settings: Training) -> None:
+    """Return where ``training.dask`` and its files fit together.
+
+    Raises:
+        InputError: an address that is none, plain TCP to another machine, or a file is missing.
+    """
+    if not settings.dask:
+        return
+    scheme, separator, rest = settings.dask.partition("://")
+    host = rest.rpartition(":")[0]
+    if not separator or scheme not in ("tcp", "tls") or not host:
+        raise InputError(
+            "is not an address.",
+            field="training.dask",
+            found=settings.dask,
+            allowed="tls://HOST:PORT, or tcp://HOST:PORT on loopback",
+        )
+    if scheme == "tcp" and not is_loopback(host):
+        raise InputError(
+            "is on another machine, and nothing says that it is the cluster which answers.",
+            field="training.dask",
+            found=settings.dask,
+            allowed="tls://HOST:PORT, or tcp://HOST:PORT on loopback",
+            hint="Start Dask with TLS and give training.dask_ca, dask_cert and dask_key.",
+        )
+    if scheme == "tls":
+        for name in _FILES:
+            if not getattr(settings, name):
+                raise InputError(
+                    "is missing: tls:// needs an authority, a certificate and its key.",
+                    field=f"training.{name}",
+                )
+
+
+def cluster_of(settings: Training) -> Cluster | None:
+    """The cluster with its certificates, None without one.
+
+    Raises:
+        InputError: as ``check_cluster``, or a file cannot be read.
+    """
+    check_cluster(settings)
+    if not settings.dask:
+        return None
+    if settings.dask.startswith("tcp://"):
+        return Cluster(settings.dask)
+    texts = []
+    for name in _FILES:
+        path = Path(getattr(settings, name))
+        try:
+            texts.append(path.read_text(encoding="ascii"))
+        except (OSError, UnicodeError) as error:
+            raise InputError(
+                f"{path} cannot be read: {error}.", field=f"training.{name}"
+            ) from error
+    return Cluster(settings.dask, *texts)
 
 
 class DaskFitting:

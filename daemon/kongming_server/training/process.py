@@ -26,9 +26,10 @@ from collections.abc import Mapping
 from typing import IO, TYPE_CHECKING, Any
 
 from kongming.records.errors import KongmingError, ServiceError
-from kongming_server.training.records import Cluster, Task
+from kongming_server.training.records import Task
 
 if TYPE_CHECKING:
+    from kongming_server.training.dask_cluster import Cluster
     from kongming_server.training.task import Fit
 
 NICE = 10
@@ -222,7 +223,7 @@ def _fitting(setup: Mapping[str, Any]) -> tuple[Fit, int]:
         from kongming_server.training.fitting import fit_text
 
         return fit_text, 1
-    from kongming_server.training.dask_cluster import DaskFitting, hide_memory
+    from kongming_server.training.dask_cluster import Cluster, DaskFitting, hide_memory
 
     hide_memory()
     cluster = DaskFitting(Cluster(**setup["dask"]))

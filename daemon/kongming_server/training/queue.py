@@ -39,7 +39,7 @@ from kongming_server.operations import (
     Operations,
 )
 from kongming_server.settings import Training as Settings
-from kongming_server.training.cluster import cluster_of
+from kongming_server.training.dask_cluster import cluster_of
 from kongming_server.training.process import Event, TrainingProcess
 from kongming_server.training.records import Outcome, Task
 

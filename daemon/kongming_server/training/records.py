@@ -8,20 +8,6 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
-    """A Dask cluster: the scheduler's ``address``, and for tls:// the PEM texts of the authority,
-    and of the certificate and key that are shown to it."""
-
-    address: str
-    ca: str = ""
-    cert: str = ""
-    key: str = field(default="", repr=False)
-
-    def texts(self) -> dict[str, str]:
-        return {name: getattr(self, name) for name in self.__slots__}
-
-
-@dataclass(frozen=True, slots=True)
 class Task:
     """One application to be trained. ``placement`` None is every one that it has runs at.
 

@@ -16,11 +16,9 @@ import psutil
 import pytest
 from kongming_server import config
 from kongming_server.settings import Training as Settings
-from kongming_server.training.cluster import cluster_of
-from kongming_server.training.dask_cluster import DaskFitting
+from kongming_server.training.dask_cluster import Cluster, DaskFitting, cluster_of
 from kongming_server.training.process import TrainingProcess, WorkerDiedError
 from kongming_server.training.queue import Training
-from kongming_server.training.records import Cluster
 
 from kongming.learning import model_file as persist
 from kongming.learning.training import train_application
