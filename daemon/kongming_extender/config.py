@@ -146,14 +146,14 @@ class Ranking:
         unit="rankings",
         minimum=1,
         maximum=100000,
-        help="Rankings that are kept; the one that was not asked for longest makes room.",
+        help="Rankings that are kept; beyond it the least recently used is dropped.",
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Pods:
     watch: bool = setting(
-        True, help="Watch pods through the API server; without it nobody's place is told."
+        True, help="Watch pods through the API server; without it no assignment is reported."
     )
     api: str = setting(
         "", unit="URL", help="The API server; empty for the cluster that it runs in."
@@ -191,7 +191,7 @@ class Assignments:
         unit="s",
         minimum=0,
         maximum=600,
-        help="Hold the one node with the greatest score until the pod is seen bound, for so long; "
+        help="Hold the node with the greatest score until the pod is seen bound, for so long; "
         "0 for not at all.",
     )
     start_ttl_s: float = setting(
@@ -207,7 +207,7 @@ class Assignments:
         unit="s",
         minimum=0,
         maximum=86400,
-        help="Shorter runs are not reported: Kubernetes tells times to the second.",
+        help="Shorter runs are not reported: Kubernetes gives times to the second.",
     )
 
 

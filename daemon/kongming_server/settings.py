@@ -50,7 +50,7 @@ class Server:
         unit="s",
         minimum=0,
         maximum=3600,
-        help="Likewise one that waits longer for a lock that another program holds.",
+        help="Likewise a statement that waits longer for a lock that another program holds.",
     )
     log_level: str = setting(
         "info",
@@ -154,7 +154,7 @@ class Ingest:
         unit="records",
         minimum=1,
         maximum=10000000,
-        help="Reported records that wait for the store; beyond it agents are told to come later.",
+        help="Reported records that wait for the store; beyond it agents have to send later.",
     )
     queue_bytes: int = setting(
         64 << 20,
@@ -223,7 +223,7 @@ class Security:
         unit="s",
         minimum=0.05,
         maximum=60,
-        help="How often tokens are read: one that was added or revoked counts from then on.",
+        help="How often tokens are read: a token that was added or revoked counts from then on.",
     )
 
     @property
@@ -532,7 +532,7 @@ class Retention:
         unit="s",
         minimum=3600,
         maximum=1e10,
-        help="Runs and signatures that nobody asked for, which no model learns from.",
+        help="Runs and signatures that were not requested, which no model learns from.",
     )
     gone_s: float = setting(
         400 * 86400.0,

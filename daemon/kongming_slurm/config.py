@@ -55,7 +55,7 @@ class Rankings:
     )
     refresh_s: float = setting(15.0, "It is written this often, in seconds.", ABOVE_ZERO)
     good_for_s: float = setting(
-        120.0, "So many seconds after it was written nobody goes by it any more.", ABOVE_ZERO
+        120.0, "Seconds after it was written until the file is no longer used.", ABOVE_ZERO
     )
     most_bytes: int = setting(4 << 20, "Applications that do not fit are left out.", _WHOLE_FILE)
     apps: tuple[str, ...] = setting(
@@ -111,7 +111,7 @@ class Times:
         _SWITCH,
     )
     advise: bool = setting(
-        True, "Whether users whose --time is twice the prediction or more are told so.", _SWITCH
+        True, "Whether to tell users that their --time is twice the prediction or more.", _SWITCH
     )
     level: float = setting(
         0.9, "Level of the interval of a run; its upper end counts: of 0.9, 95% of runs.", _LEVEL

@@ -143,7 +143,7 @@ def _show(answer: Answer) -> None:
         console.print(output.table(columns, rows, right=columns[1:], minor=minor))
         console.print(
             "Repetitions: the most that this noise may ask for, of each of two programs, by turns: "
-            f"one that is {effect} slower is found "
+            f"a program that is {effect} slower is found "
             f"{100.0 * goal.power:.3g} % of the time, an unchanged one is called slower "
             f"{100.0 * goal.false_positives:.3g} % of the time (one-sided, means of log times with "
             f"20 % trimmed from each end). Smallest effect: with {answer.most} repetitions.",

@@ -139,7 +139,7 @@ def follow_command(operation: str, server: Server, as_json: bool) -> int:
 @options.wide_option
 @options.json_option
 def cancel_command(operation: str, server: Server, as_json: bool) -> int:
-    """End a training. What it has trained so far stays; one that has ended stays as it is."""
+    """End a training. What it has trained so far is kept; an ended training stays as it is."""
     with remote(server) as service:
         service.cancel_operation(operation)
         ended = followed(service, operation)

@@ -136,7 +136,7 @@ _OPTIONS = (
     click.option(
         "--scale-model",
         metavar="FILE_OR_NAME",
-        help="The job's scale model ('kongming scale fit'). Default: the one named APP.",
+        help="The job's scale model ('kongming scale fit'). Default: the model named APP.",
     ),
     click.option(
         "--scale",

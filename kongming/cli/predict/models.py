@@ -104,7 +104,7 @@ def command(
 @command.command("rollback", epilog=examples("kongming models rollback xz --version 2"))
 @click.argument("app")
 @options.placement_filter
-@click.option("--version", type=click.IntRange(1), help="This version; else the one before.")
+@click.option("--version", type=click.IntRange(1), help="This version; else the previous version.")
 @server_options
 @options.store_option
 @options.json_option
@@ -116,7 +116,7 @@ def rollback(
     store_url: str | None,
     as_json: bool,
 ) -> None:
-    """Put an earlier version of the model of APP into service, or the one that --version names.
+    """Put an earlier version of the model of APP into service, or the version that --version names.
 
     A version that training kept back, as it is of another program or node, goes into service so.
     """

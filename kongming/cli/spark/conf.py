@@ -1,4 +1,4 @@
-"""``kongming spark conf``: the settings for a log that tells most, for each way of submitting."""
+"""``kongming spark conf``: the settings for the most detailed log, for each way of submitting."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ FORMS: dict[str, tuple[str, Callable[[dict[str, str]], str]]] = {
 
 @click.command(
     "conf",
-    short_help="Print the settings for a log that tells most.",
+    short_help="Print the settings for the most detailed log.",
     epilog=examples(
         "kongming spark conf", "kongming spark conf --for kubernetes --dir s3a://logs/spark"
     ),
@@ -90,7 +90,7 @@ FORMS: dict[str, tuple[str, Callable[[dict[str, str]], str]]] = {
 @click.option("--dir", "folder", metavar="URL", help="Where logs are written; it has to be there.")
 @options.json_option
 def command(form: str, folder: str | None, as_json: bool) -> None:
-    """Print the settings under which Spark writes the log that tells most.
+    """Print the settings under which Spark writes the most detailed log.
 
     Spark 2.4 to 4; a version that does not know one of them passes over it.
     """

@@ -87,7 +87,7 @@ _file = click.Path(dir_okay=False, path_type=Path)
     "--like",
     metavar="LOG",
     type=_path,
-    help="The log of an earlier run, for a LOG of one that still runs: what is left of it.",
+    help="The log of an earlier run, for a LOG of a run that has not ended: what is left of it.",
 )
 @click.option(
     "--deadline",
@@ -120,7 +120,7 @@ _file = click.Path(dir_okay=False, path_type=Path)
     help="Probability that the interval holds the runtime.",
 )
 @click.option(
-    "--strict", is_flag=True, help="Refuse what lies outside of what the log tells (exit 3)."
+    "--strict", is_flag=True, help="Refuse what lies outside of what the log shows (exit 3)."
 )
 @prices_option
 @spark_options.plot_option

@@ -10,7 +10,7 @@ from kongming.lazy_group import Entry, LazyGroup
 
 SUBCOMMANDS = {
     "conf": Entry(
-        "kongming.cli.spark.conf:command", "Print the settings for a log that tells most."
+        "kongming.cli.spark.conf:command", "Print the settings for the most detailed log."
     ),
     "inspect": Entry(
         "kongming.cli.spark.inspect:command", "Show what a run did, and what limits its scaling."
