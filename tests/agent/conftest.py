@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
@@ -82,10 +81,6 @@ def agent_process(tmp_path: Path, fake: Path) -> Iterator[Agent]:
         if process.poll() is None:
             process.kill()
         process.wait()
-
-
-def agent_command(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "kongming_agent.main", *arguments]
 
 
 def wait_until(holds: Callable[[], object], seconds: float = 90.0, what: str = "it") -> None:

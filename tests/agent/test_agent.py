@@ -15,6 +15,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from kongming_agent import main
 from kongming_agent.config import Files, Profile, Settings
 from kongming_agent.profiling import profile_allowed
 from kongming_agent.reporting.metrics import METRICS, PREFIX
@@ -24,7 +25,7 @@ from kongming.probes.measuring import measuring
 from kongming.records.run import Run
 from kongming.rpc.v1 import fleet_pb2
 from tests import warm_start
-from tests.agent.conftest import FAST, Agent, agent_command, log_of, wait_until
+from tests.agent.conftest import FAST, Agent, log_of, wait_until
 from tests.agent.fleet import Fleet
 from tests.agent.spooled import record_of
 from tests.ports import free_port
@@ -56,19 +57,26 @@ def test_once_takes_and_delivers_a_fingerprint(fleet: tuple[Fleet, str], fake: P
     assert [row[1] for row in servicer.kept()] == ["fingerprint"]
 
 
-def test_once_without_a_server_keeps_it_and_says_so(fake: Path, tmp_path: Path) -> None:
+def run_here(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: str
+) -> tuple[int, str, str]:
+    """The status of ``kongming-agent ARGUMENTS`` in this process, its output and its errors."""
+    monkeypatch.setattr(main, "log_to_stderr", lambda level: None)
+    return main.run(arguments), *capsys.readouterr()
+
+
+def test_once_without_a_server_keeps_it_and_says_so(
+    fake: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     settings = tmp_path / "agent.toml"
     settings.write_text("[server]\naddress = '127.0.0.1:1'\n")
-    script = "import kongming_agent.main as m, sys; m._ONCE_S = 0.5; sys.exit(m.run(sys.argv[1:]))"
-    done = subprocess.run(
-        [sys.executable, "-c", script, "--once", "--config", str(settings)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 1
-    assert "1 records wait for 127.0.0.1:1" in done.stdout
+    monkeypatch.setattr(main, "_ONCE_S", 0.5)
+    status, out, _ = run_here(monkeypatch, capsys, "--once", "--config", str(settings))
+    assert status == 1
+    assert "1 records wait for 127.0.0.1:1" in out
 
 
 def test_nothing_heavy_is_loaded_and_memory_stays_small(
@@ -109,11 +117,15 @@ def test_nothing_heavy_is_loaded_and_memory_stays_small(
     ],
 )
 def test_a_wrong_setting_is_named_and_ends_it_with_two(
-    arguments: list[str], says: str, fake: Path
+    arguments: list[str],
+    says: str,
+    fake: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    done = warm_start.run("kongming_agent.main", *arguments, timeout=60)
-    assert done.returncode == 2
-    assert says in done.stderr
+    status, _, err = run_here(monkeypatch, capsys, *arguments)
+    assert status == 2
+    assert says in err
 
 
 def test_it_probes_reports_serves_metrics_and_ends_in_order(
@@ -218,19 +230,18 @@ def test_a_server_that_means_harm_neither_fills_the_log_nor_keeps_the_agent_from
     assert max(map(len, lines)) < 1000
 
 
-def test_the_operator_may_not_profile_what_is_not_in_the_list(fake: Path, tmp_path: Path) -> None:
+def test_the_operator_may_not_profile_what_is_not_in_the_list(
+    fake: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     (tmp_path / "apps.toml").write_text(APPS)
     file = tmp_path / "agent.toml"
     file.write_text(f"[profile]\napps = '{tmp_path / 'apps.toml'}'\nallow = ['nap']\n")
-    done = subprocess.run(
-        agent_command("profile", "secret", "--config", str(file)),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 2
-    assert "profile.allow" in done.stderr
+    status, _, err = run_here(monkeypatch, capsys, "profile", "secret", "--config", str(file))
+    assert status == 2
+    assert "profile.allow" in err
 
 
 def test_a_campaign_is_resumed_where_it_stopped_and_makes_no_run_twice(

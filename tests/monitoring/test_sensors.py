@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -14,6 +15,7 @@ import classad2
 import htcondor2
 import pytest
 
+from kongming.cli.main import run
 from kongming.cli.sensor.question import Asked, ask
 from kongming.doors.gridengine import report
 from kongming.doors.htcondor import classad
@@ -140,12 +142,15 @@ def test_execd_asks_by_lines_and_ends_the_sensor(local_url: str, tmp_path: Path)
     assert [name for _, name, _ in second] == [name for _, name, _ in first]
 
 
-def test_while_the_server_is_away_a_report_is_empty(kongming: Kongming) -> None:
+def test_while_the_server_is_away_a_report_is_empty(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO("\n\nquit\n"))
     arguments = ("--server", "127.0.0.1:9", "--timeout", "1s", "--node", "n1")
-    done = kongming("sensor", "gridengine", *arguments, input="\n\nquit\n")
-    assert done.returncode == 0
-    assert loads(done.stdout) == [[], []]
-    assert done.stderr.count("kongming sensor: ") == 1
+    assert run(["sensor", "gridengine", *arguments]) == 0
+    out, err = capsys.readouterr()
+    assert loads(out) == [[], []]
+    assert err.count("kongming sensor: ") == 1
 
 
 def test_names_and_texts_keep_to_what_readers_take() -> None:
@@ -155,16 +160,17 @@ def test_names_and_texts_keep_to_what_readers_take() -> None:
     assert ("n1", "kongming_my_app_2", 1.5) in loads(report("n1", told))[0]
 
 
-def test_values_that_would_have_one_name_are_refused(kongming: Kongming) -> None:
+def test_values_that_would_have_one_name_are_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     away = ("--server", "127.0.0.1:9", "--node", "n1")
     for sensor, apps in (("htcondor", ("my.app", "My-App")), ("gridengine", ("lost",))):
-        done = kongming("sensor", sensor, *away, *(f"--app={app}" for app in apps))
-        assert done.returncode == 2
-        assert (
-            f"--app: would have the attribute of {'my.app' if apps[1:] else 'the'}" in done.stderr
-        )
-    done = kongming("sensor", "gridengine", *away, "--host", "n1:x", input="\n")
-    assert (done.returncode, done.stdout) == (2, "")
+        assert run(["sensor", sensor, *away, *(f"--app={app}" for app in apps)]) == 2
+        other = "my.app" if apps[1:] else "the"
+        assert f"--app: would have the attribute of {other}" in capsys.readouterr().err
+    monkeypatch.setattr(sys, "stdin", io.StringIO("\n"))
+    assert run(["sensor", "gridengine", *away, "--host", "n1:x"]) == 2
+    assert capsys.readouterr().out == ""
 
 
 def test_of_nodes_of_one_name_the_one_in_service_is_told() -> None:

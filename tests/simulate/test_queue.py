@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import statistics
-import subprocess
 import sys
 from pathlib import Path
 
 import psutil
 import pytest
 
-from tests.conftest import ROOT
+from benchmarks.simulate import queue
 
 pytestmark = [
     pytest.mark.real,
@@ -23,15 +22,20 @@ pytestmark = [
     ("layout", "policies"),
     [("cross-core", {"first", "best-fit", "limit"}), ("same-core", {"slurm", "random", "aware"})],
 )
-def test_a_queue_of_real_jobs(tmp_path: Path, layout: str, policies: set[str]) -> None:
+def test_a_queue_of_real_jobs(
+    tmp_path: Path,
+    layout: str,
+    policies: set[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     file = tmp_path / "apps.toml"
     file.write_text('[apps.short]\ncommand = "sleep 0.1"\n[apps.long]\ncommand = "sleep 0.2"\n')
-    command = [sys.executable, "-m", "benchmarks.simulate.queue", "--layout", layout]
-    command += ["--file", str(file), "--app", "short", "--app", "long", "--budget", "0.05"]
-    command += ["--jobs", "8", "--repeats", "1"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    document = json.loads(done.stdout)
+    arguments = ["--layout", layout, "--file", str(file), "--app", "short", "--app", "long"]
+    arguments += ["--budget", "0.05", "--jobs", "8", "--repeats", "1"]
+    monkeypatch.setattr(sys, "argv", ["queue", *arguments])
+    assert queue.main() == 0
+    document = json.loads(capsys.readouterr().out)
     assert set(document["policies"]) == policies
     assert document["jobs"] == 8
     assert document["pairs"]["rounds"] >= 2
