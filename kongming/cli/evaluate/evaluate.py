@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import click
 
 from kongming.cli import options
 from kongming.cli.durations import DURATION
+from kongming.cli.evaluate.request import Request
 from kongming.cli.examples import examples
 
 if TYPE_CHECKING:
     from kongming.audit.instances.leave_out import Leave
-    from kongming.campaigns.profile_campaign import ProfileSettings
-    from kongming.records.application import Application
 
 SCORED = ("bracketed", "raw")
 
@@ -38,69 +35,6 @@ _MEASURING = (
     "directory",
     "store_url",
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """The parameters of an evaluation. None: the default of its kind, or no limit."""
-
-    file: Path
-    names: tuple[str, ...]
-    inducer_names: tuple[str, ...]
-    placement: str
-    plan: str
-    repeats: int | None
-    precision: float | None
-    sample: int | None
-    models: tuple[str, ...] | None
-    environments: int | None
-    budget: float | None
-    scored: str
-    seed: int | None
-    predictions: tuple[Path, ...]
-    out: Path | None
-    preregister: Path | None
-    directory: Path | None
-    again: bool
-    anyway: bool
-    score_only: bool
-    dry_run: bool
-    store_url: str | None
-    as_json: bool
-
-    def least_repeats(self, default: int) -> int:
-        """Return how often each case is run at the least."""
-        from kongming.profiling.plans.precision import LEAST
-
-        return (self.repeats or default) if self.precision is None else LEAST
-
-    def most_repeats(self, default: int) -> int:
-        """Return how often each case is run at the most."""
-        from kongming.profiling.plans.precision import MOST
-
-        return (self.repeats or default) if self.precision is None else MOST
-
-    def settings(
-        self,
-        apps: Mapping[str, Application],
-        inducer_apps: Mapping[str, Application] = MappingProxyType({}),
-    ) -> ProfileSettings:
-        """Return the settings of profiles on this node, with programs as loads if any are given.
-
-        Raises:
-            InputError: this node does not have the placement.
-            ProbeError: the micro-benchmarks cannot be run.
-        """
-        from kongming.campaigns.profile_campaign import profile_settings
-
-        return profile_settings(
-            apps,
-            self.placement,
-            self.directory,
-            plan_name=self.plan,
-            asked_seed=self.seed,
-            inducer_apps=inducer_apps,
-        )
 
 
 @click.command(

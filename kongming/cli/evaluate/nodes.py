@@ -16,7 +16,7 @@ from kongming.cli.evaluate.report import fitting, print_cost, report, train_all
 if TYPE_CHECKING:
     from kongming.audit.instances.leave_out import Leave
     from kongming.campaigns.profile_campaign import ProfileSettings
-    from kongming.cli.evaluate.evaluate import Request
+    from kongming.cli.evaluate.request import Request
     from kongming.profiling.environments.environment import Environment
     from kongming.records.application import Application
     from kongming.records.fingerprint import NodeFacts

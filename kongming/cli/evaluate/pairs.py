@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kongming.campaigns.pair_campaign import PairCampaign
     from kongming.campaigns.profile_campaign import ProfileSettings
     from kongming.campaigns.stored_profiles import Profile
-    from kongming.cli.evaluate.evaluate import Request
+    from kongming.cli.evaluate.request import Request
     from kongming.evaluate.predicted_pairs import Scored
     from kongming.records.application import Application
     from kongming.records.fingerprint import NodeFacts
