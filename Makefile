@@ -14,8 +14,9 @@ unexport PYTHONDONTWRITEBYTECODE
 # The newest Python that is new enough; PYTHON=... on the command line wins.
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
-# All but the one for Ray, which is large, and which only its tests need: `make develop` has it.
-EXTRAS := agent,dask,extender,otel,plots,predict,server,slurm,spark
+# All but Ray, which is large, and which only its tests need: `make develop` has it.
+EXTRAS = $(or $(shell sed -n 's/^all = \["kongming\[\(.*\)\]"\]$$/\1/p' pyproject.toml | \
+	sed 's/,ray,/,/'),$(error pyproject.toml has no line of the extra 'all'))
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.set-up

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import tomllib
 
 import pytest
 from google.protobuf import json_format
@@ -34,3 +35,13 @@ def test_the_question_by_curl_is_one() -> None:
     (body,) = re.findall(r"-d '([^']+)'", line)
     asked = json_format.Parse(body, predictor_pb2.RankNodesRequest())
     assert json.loads(body)["app"] == asked.app
+
+
+def test_all_extras_are_in_the_extra_all() -> None:
+    """The Makefile installs what ``all`` lists, but for Ray."""
+    text = (ROOT / "pyproject.toml").read_text()
+    extras = tomllib.loads(text)["project"]["optional-dependencies"]
+    (listed,) = extras.pop("all")
+    # Of the wire alone nothing can be used; the others bring it.
+    assert set(listed[len("kongming[") : -1].split(",")) == set(extras) - {"wire"}
+    assert f'\nall = ["{listed}"]\n' in text
