@@ -35,7 +35,7 @@ from kongming.records.run import Run, Signature
 from kongming.store import Store
 
 if TYPE_CHECKING:
-    from kongming.scale.fit.model import ScaleFile
+    from kongming.scale.fit.scale_file import ScaleFile
 
 _BATCH = 500
 """Records that are stored together."""

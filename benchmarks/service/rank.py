@@ -44,7 +44,7 @@ from kongming.records.questions import Question, RankQuestion
 from kongming.records.run import Signature
 from kongming.records.scaling import Scaling
 from kongming.scale.fit.fitting import Settings, fit_runs
-from kongming.scale.fit.model import ScaleFile
+from kongming.scale.fit.scale_file import ScaleFile
 from kongming.scale.fit.terms import read_terms
 from kongming.scale.points import Points, Runs
 

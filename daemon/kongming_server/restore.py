@@ -25,7 +25,7 @@ from kongming.learning import model_file as persist
 from kongming.learning.model_file import ModelFile
 from kongming.records.errors import StoreError
 from kongming.scale.fit import model_file as scale_persist
-from kongming.scale.fit.model import ScaleFile
+from kongming.scale.fit.scale_file import ScaleFile
 from kongming.store import Change, Reference
 from kongming.store.connection import NOT_READABLE
 from kongming.store.models import SCALE, SCALE_PREFIX

@@ -41,7 +41,7 @@ from kongming.records.run import Signature
 from kongming.steps import Steps, finish
 
 if TYPE_CHECKING:
-    from kongming.scale.fit.model import ScaleFile
+    from kongming.scale.fit.scale_file import ScaleFile
 
 
 class Engine:

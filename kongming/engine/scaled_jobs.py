@@ -14,7 +14,8 @@ from kongming.steps import Steps
 
 if TYPE_CHECKING:
     # They load SciPy, which takes longer than a prediction: only who asks about a job pays for it.
-    from kongming.scale.fit.model import ScaleFile, ScaleModel
+    from kongming.scale.fit.model import ScaleModel
+    from kongming.scale.fit.scale_file import ScaleFile
 
 _T = TypeVar("_T")
 

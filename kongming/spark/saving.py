@@ -9,8 +9,9 @@ import numpy as np
 
 from kongming.records import moments
 from kongming.records.errors import InputError
-from kongming.scale.fit.model import Ranges, ScaleFile, ScaleModel
+from kongming.scale.fit.model import Ranges, ScaleModel
 from kongming.scale.fit.model_file import write_file
+from kongming.scale.fit.scale_file import ScaleFile
 from kongming.scale.fit.spark_replay import ReplayFit, step_of
 from kongming.scale.fit.spread import Spread
 from kongming.spark.estimation import Estimate, Estimator

@@ -17,8 +17,9 @@ from kongming.records.prediction import Interval
 from kongming.records.scaling import Scaling, SlowedNode
 from kongming.scale.decide.combination import Combination, combine, kind_of_term, model_for
 from kongming.scale.fit.fitting import Settings, fit_runs
-from kongming.scale.fit.model import ScaleFile, ScaleModel
+from kongming.scale.fit.model import ScaleModel
 from kongming.scale.fit.nearest import NearestFit
+from kongming.scale.fit.scale_file import ScaleFile
 from kongming.scale.fit.spread import Spread
 from kongming.scale.fit.terms import DEFAULT, EXTENSIONS, SETUP, read_terms
 from kongming.scale.points import Configuration, Runs

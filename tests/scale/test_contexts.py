@@ -18,7 +18,7 @@ from kongming.scale.fit.context_model import ContextModel
 from kongming.scale.fit.context_spread import ContextSpread
 from kongming.scale.fit.ernest import fit_ernest
 from kongming.scale.fit.fitting import Settings
-from kongming.scale.fit.model import ScaleFile
+from kongming.scale.fit.scale_file import ScaleFile
 from kongming.scale.fit.terms import read_terms
 from kongming.scale.points import Configuration, Points, Runs
 from kongming.scale.table import Columns, ContextTable, read_context_table

@@ -18,7 +18,8 @@ from kongming.records.errors import (
 from kongming.scale.decide.overallocation import drop_slowest, extra_machines, slowness
 from kongming.scale.decide.recommendation import curve, read_prices, recommend
 from kongming.scale.fit import model_file as persist
-from kongming.scale.fit.model import ScaleFile, ScaleModel
+from kongming.scale.fit.model import ScaleModel
+from kongming.scale.fit.scale_file import ScaleFile
 from kongming.scale.fit.tracked_files import changes, track
 from kongming.scale.points import Configuration
 from kongming.scale.ranges import machine_counts, scales

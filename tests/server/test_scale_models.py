@@ -14,8 +14,8 @@ from kongming.records.scaling import Scaling
 from kongming.rpc.channel import Connection
 from kongming.rpc.client import RemoteService
 from kongming.scale.fit.fitting import Settings, fit_runs
-from kongming.scale.fit.model import ScaleFile
 from kongming.scale.fit.model_file import seal
+from kongming.scale.fit.scale_file import ScaleFile
 from kongming.scale.fit.terms import read_terms
 from kongming.store import Store
 from kongming.store.models import SCALE

@@ -18,7 +18,7 @@ from kongming.records.errors import InputError
 if TYPE_CHECKING:
     from kongming.rpc.client import RemoteService
     from kongming.rpc.protocol import PredictionService
-    from kongming.scale.fit.model import ScaleFile
+    from kongming.scale.fit.scale_file import ScaleFile
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 

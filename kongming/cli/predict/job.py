@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from kongming.records.answers import RankedSet
     from kongming.records.scaling import Scaled
-    from kongming.scale.fit.model import ScaleFile
+    from kongming.scale.fit.scale_file import ScaleFile
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 

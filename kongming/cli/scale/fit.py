@@ -17,7 +17,8 @@ from kongming.records import moments
 if TYPE_CHECKING:
     from kongming.scale.fit.context_model import ContextModel
     from kongming.scale.fit.fitting import Settings
-    from kongming.scale.fit.model import ScaleFile, ScaleModel
+    from kongming.scale.fit.model import ScaleModel
+    from kongming.scale.fit.scale_file import ScaleFile
     from kongming.scale.table import Columns
 
 KINDS = (
@@ -125,8 +126,8 @@ def command(
         require("kongming scale fit", "predict", module)
 
     from kongming.scale.fit.fitting import Settings, fit_table
-    from kongming.scale.fit.model import ScaleFile
     from kongming.scale.fit.model_file import write_file
+    from kongming.scale.fit.scale_file import ScaleFile
     from kongming.scale.fit.terms import read_terms
     from kongming.scale.fit.tracked_files import track as tracked
     from kongming.scale.table import Columns, read_table

@@ -20,7 +20,8 @@ from kongming.records.errors import InputError, UnknownNameError
 
 if TYPE_CHECKING:
     from kongming.scale.decide.recommendation import Offer, Prices
-    from kongming.scale.fit.model import ScaleFile, ScaleModel, ScalePrediction
+    from kongming.scale.fit.model import ScaleModel, ScalePrediction
+    from kongming.scale.fit.scale_file import ScaleFile
 
 
 def load(model: str, store_url: str | None) -> ScaleFile:

@@ -19,7 +19,7 @@ from kongming.store import Store
 from kongming.store.models import SCALE, SCALE_PREFIX, ModelEntry
 
 if TYPE_CHECKING:
-    from kongming.scale.fit.model import ScaleFile
+    from kongming.scale.fit.scale_file import ScaleFile
 
 Key = tuple[str, str]
 """Application and placement."""

@@ -35,7 +35,8 @@ from kongming.records.errors import ExtrapolationError, InputError
 from kongming.records.prediction import Interval
 from kongming.records.scaling import Part, PartKind, Scaled, Scaling, SlowedNode
 from kongming.scale.fit.fitting import backbone_of
-from kongming.scale.fit.model import ScaleFile, ScaleModel, ScalePrediction
+from kongming.scale.fit.model import ScaleModel, ScalePrediction
+from kongming.scale.fit.scale_file import ScaleFile
 from kongming.scale.fit.spark_replay import ReplayFit
 from kongming.scale.fit.terms import SETUP
 from kongming.scale.points import Configuration, Points

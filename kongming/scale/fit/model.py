@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 
 from kongming.arrays import Floats
-from kongming.records.errors import CannotAnswerError, InputError, UnknownNameError
+from kongming.records.errors import CannotAnswerError, InputError
 from kongming.scale.fit import low_end
 from kongming.scale.fit.cliffs import Edge
 from kongming.scale.fit.context_spread import Answer, ContextSpread, Limited
 from kongming.scale.fit.stack import StackFit
 from kongming.scale.fit.stack_spread import StackSpread
-from kongming.scale.fit.tracked_files import TrackedFile
 from kongming.scale.fit.validation import Fit
 from kongming.scale.points import Configuration, Points, Runs
-
-if TYPE_CHECKING:
-    from kongming.scale.fit.context_model import ContextModel
 
 SLACK = 1e-9
 
@@ -262,82 +258,6 @@ class ScaleModel:
                 field="--iterations",
                 found=iterations,
             )
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class ScaleFile:
-    """All models of one table: one for each job and machine type, or over ``contexts`` one for each
-    job. ``created_at`` is UTC in ISO 8601."""
-
-    name: str | None
-    created_at: str
-    models: tuple[ScaleModel, ...]
-    tracked: tuple[TrackedFile, ...] = ()
-    contexts: tuple[ContextModel, ...] = ()
-
-    def at_context(self, given: Mapping[str, str]) -> ScaleFile:
-        """Return the models at one context. Of a model over contexts with a column of machine types
-        that is not given, these are one for each type, also of types without runs of this input.
-
-        Raises:
-            InputError: a value of the context is missing or no number, or the file has no contexts.
-            UnknownNameError: no such column.
-        """
-        if not self.contexts:
-            if given:
-                raise InputError(
-                    "The model has no contexts.",
-                    field="--context",
-                    found=", ".join(given),
-                    hint="Fit it with --context COLUMN.",
-                )
-            return self
-        models: list[ScaleModel] = []
-        for of_job in self.contexts:
-            column = of_job.type_column
-            if column is None or column in given:
-                models.append(of_job.at(given))
-            else:
-                models += [of_job.at({**given, column: name}) for name in of_job.types]
-        return replace(self, models=tuple(models), contexts=())
-
-    def of_group(self, group: str | None) -> tuple[ScaleModel, ...]:
-        """Return the models of one job, one per machine type.
-
-        Raises:
-            InputError: there are several jobs and none is named.
-            UnknownNameError: no such job.
-        """
-        if self.contexts:
-            return self.at_context({}).of_group(group)
-        groups = list(dict.fromkeys(model.group for model in self.models))
-        if group is None:
-            if len(groups) > 1:
-                raise InputError(
-                    "The model covers several jobs.",
-                    field="--group",
-                    allowed=", ".join(str(name) for name in groups),
-                )
-            return self.models
-        if group not in groups:
-            raise UnknownNameError("job in the model", group, [str(name) for name in groups])
-        return tuple(model for model in self.models if model.group == group)
-
-    def one(self, group: str | None = None, machine_type: str | None = None) -> ScaleModel:
-        """Return the model of one job on one machine type. Raises as ``of_group``."""
-        models = self.of_group(group)
-        types = [str(model.machine_type) for model in models]
-        if machine_type is None:
-            if len(models) > 1:
-                raise InputError(
-                    "The model covers several machine types.",
-                    field="--type",
-                    allowed=", ".join(types),
-                )
-            return models[0]
-        if machine_type not in types:
-            raise UnknownNameError("machine type in the model", machine_type, types)
-        return models[types.index(machine_type)]
 
 
 def warnings_of(models: Sequence[ScaleModel]) -> tuple[str, ...]:

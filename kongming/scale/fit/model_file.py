@@ -16,9 +16,10 @@ from kongming.scale.fit.cliffs import Edge
 from kongming.scale.fit.context_file import context_document, read_context
 from kongming.scale.fit.ernest import ErnestFit
 from kongming.scale.fit.fit_file import read_fit, read_ranges
-from kongming.scale.fit.model import ScaleFile, ScaleModel, Uncertainty
+from kongming.scale.fit.model import ScaleModel, Uncertainty
 from kongming.scale.fit.nearest import NearestFit
 from kongming.scale.fit.residuals import ResidualFit
+from kongming.scale.fit.scale_file import ScaleFile
 from kongming.scale.fit.spread import Spread
 from kongming.scale.fit.stack import StackFit
 from kongming.scale.fit.stack_spread import StackSpread

@@ -14,7 +14,8 @@ from kongming.records.errors import CannotAnswerError, InputError, UnknownNameEr
 from kongming.records.questions import Question, RankQuestion
 from kongming.records.scaling import Scaling
 from kongming.scale.fit.fitting import Settings, fit_runs
-from kongming.scale.fit.model import ScaleFile, ScaleModel
+from kongming.scale.fit.model import ScaleModel
+from kongming.scale.fit.scale_file import ScaleFile
 from kongming.scale.fit.terms import read_terms
 from tests.scale.shapes import grid, measured
 from tests.server.core import worlds

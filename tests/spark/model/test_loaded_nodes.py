@@ -12,8 +12,9 @@ from kongming.records.errors import InputError
 from kongming.records.prediction import Interval
 from kongming.records.scaling import Scaling, SlowedNode
 from kongming.scale.decide.combination import Combination, combine
-from kongming.scale.fit.model import ScaleFile, ScaleModel
+from kongming.scale.fit.model import ScaleModel
 from kongming.scale.fit.model_file import read, seal
+from kongming.scale.fit.scale_file import ScaleFile
 from kongming.spark.estimation import Estimator, Size
 from kongming.spark.saving import scale_model
 from tests.spark.programs import Part, Program, Stage, run
