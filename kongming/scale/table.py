@@ -10,7 +10,7 @@ import numpy as np
 
 from kongming.csv_rows import Row, read_rows
 from kongming.records.errors import InputError
-from kongming.scale.fit.context_columns import Context, Value, number
+from kongming.scale.fit.contexts.context_columns import Context, Value, number
 from kongming.scale.points import Integers, Points, Runs
 
 FAILED = ("failed", "timeout")

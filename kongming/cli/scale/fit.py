@@ -15,7 +15,7 @@ from kongming.cli.shares import Share
 from kongming.records import moments
 
 if TYPE_CHECKING:
-    from kongming.scale.fit.context_model import ContextModel
+    from kongming.scale.fit.contexts.context_model import ContextModel
     from kongming.scale.fit.fitting import Settings
     from kongming.scale.fit.model import ScaleModel
     from kongming.scale.fit.scale_file import ScaleFile
@@ -185,7 +185,7 @@ def _over_contexts(
         InputError: the table or an option does not suit a model over contexts.
     """
     from kongming.records.errors import InputError
-    from kongming.scale.fit.context_fitting import fit_contexts
+    from kongming.scale.fit.contexts.context_fitting import fit_contexts
     from kongming.scale.table import read_context_table
 
     for option, given in (
@@ -234,7 +234,7 @@ def _context_document(models: Sequence[ContextModel]) -> dict[str, Any]:
 
 
 def _show_contexts(model: ContextModel) -> None:
-    from kongming.scale.fit.context_columns import describe
+    from kongming.scale.fit.contexts.context_columns import describe
 
     console = output.console()
     report = model.report

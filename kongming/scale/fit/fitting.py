@@ -11,7 +11,7 @@ from threadpoolctl import threadpool_limits
 
 from kongming.scale.fit.choice import choose_terms, fitter_of
 from kongming.scale.fit.cliffs import SIDE, Edge, find_edge
-from kongming.scale.fit.context_model import ContextFit
+from kongming.scale.fit.contexts.context_model import ContextFit
 from kongming.scale.fit.ernest import ErnestFit, fit_ernest
 from kongming.scale.fit.model import Ranges, ScaleModel
 from kongming.scale.fit.nearest import NearestFit, fit_amdahl, fit_nearest

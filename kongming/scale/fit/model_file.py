@@ -13,7 +13,7 @@ from kongming.atomic_file import replacing
 from kongming.missing_file import did_you_mean
 from kongming.records.errors import InputError
 from kongming.scale.fit.cliffs import Edge
-from kongming.scale.fit.context_file import context_document, read_context
+from kongming.scale.fit.contexts.context_file import context_document, read_context
 from kongming.scale.fit.ernest import ErnestFit
 from kongming.scale.fit.fit_file import read_fit, read_ranges
 from kongming.scale.fit.model import ScaleModel, Uncertainty

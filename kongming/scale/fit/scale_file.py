@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from kongming.records.errors import InputError, UnknownNameError
-from kongming.scale.fit.context_model import ContextModel
+from kongming.scale.fit.contexts.context_model import ContextModel
 from kongming.scale.fit.model import ScaleModel
 from kongming.scale.fit.tracked_files import TrackedFile
 

@@ -11,12 +11,12 @@ from threadpoolctl import threadpool_limits
 
 from kongming.arrays import Floats
 from kongming.records.errors import InputError
-from kongming.scale.fit.context_columns import Column
-from kongming.scale.fit.context_common import Together, fit_common
-from kongming.scale.fit.context_comparison import compare_own
-from kongming.scale.fit.context_model import ContextModel, inputs_of
-from kongming.scale.fit.context_process import Process, thin
-from kongming.scale.fit.context_spread import ContextSpread
+from kongming.scale.fit.contexts.context_columns import Column
+from kongming.scale.fit.contexts.context_common import Together, fit_common
+from kongming.scale.fit.contexts.context_comparison import compare_own
+from kongming.scale.fit.contexts.context_model import ContextModel, inputs_of
+from kongming.scale.fit.contexts.context_process import Process, thin
+from kongming.scale.fit.contexts.context_spread import ContextSpread
 from kongming.scale.fit.ernest import ErnestFit, fit_ernest
 from kongming.scale.fit.fitting import Settings
 from kongming.scale.fit.model import Ranges

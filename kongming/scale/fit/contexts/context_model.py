@@ -11,8 +11,8 @@ import numpy as np
 
 from kongming.arrays import Floats
 from kongming.scale.fit import low_end
-from kongming.scale.fit.context_cliff import ContextCliff, Step, step_at
-from kongming.scale.fit.context_columns import (
+from kongming.scale.fit.contexts.context_cliff import ContextCliff, Step, step_at
+from kongming.scale.fit.contexts.context_columns import (
     Column,
     Context,
     Value,
@@ -20,9 +20,15 @@ from kongming.scale.fit.context_columns import (
     describe,
     show,
 )
-from kongming.scale.fit.context_own import Furthest, OwnFits, away_from, disagreement, places_in
-from kongming.scale.fit.context_process import START, Inputs, Process
-from kongming.scale.fit.context_spread import Answer, ContextSpread
+from kongming.scale.fit.contexts.context_own import (
+    Furthest,
+    OwnFits,
+    away_from,
+    disagreement,
+    places_in,
+)
+from kongming.scale.fit.contexts.context_process import START, Inputs, Process
+from kongming.scale.fit.contexts.context_spread import Answer, ContextSpread
 from kongming.scale.fit.ernest import ErnestFit
 from kongming.scale.fit.model import Ranges, ScaleModel
 from kongming.scale.points import Configuration, Integers, Points

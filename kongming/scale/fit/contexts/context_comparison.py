@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kongming.arrays import Floats
-from kongming.scale.fit.context_cliff import ContextCliff, step_at, steps
-from kongming.scale.fit.context_common import Together, fit_common
-from kongming.scale.fit.context_own import LEAST, OwnFits, fit_own, places_in
-from kongming.scale.fit.context_process import Process
+from kongming.scale.fit.contexts.context_cliff import ContextCliff, step_at, steps
+from kongming.scale.fit.contexts.context_common import Together, fit_common
+from kongming.scale.fit.contexts.context_own import LEAST, OwnFits, fit_own, places_in
+from kongming.scale.fit.contexts.context_process import Process
 from kongming.scale.fit.validation import folds_of, largest_out
 from kongming.scale.points import Integers, Runs
 

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from kongming.arrays import Floats
-from kongming.scale.fit.context_cliff import JUMP, Step
+from kongming.scale.fit.contexts.context_cliff import JUMP, Step
 from kongming.scale.fit.ernest import ErnestFit, fit_ernest
 from kongming.scale.fit.low_end import CHANCE
 from kongming.scale.fit.shrinkage import distinct, error_left, share_of_way, standard_error

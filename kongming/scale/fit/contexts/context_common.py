@@ -9,9 +9,15 @@ from typing import Any
 import numpy as np
 
 from kongming.arrays import Floats
-from kongming.scale.fit.context_cliff import EXPLAINED, ContextCliff, find_cliff, steps, total_of
-from kongming.scale.fit.context_columns import Column, Context
-from kongming.scale.fit.context_process import Inputs, Process, fit_process
+from kongming.scale.fit.contexts.context_cliff import (
+    EXPLAINED,
+    ContextCliff,
+    find_cliff,
+    steps,
+    total_of,
+)
+from kongming.scale.fit.contexts.context_columns import Column, Context
+from kongming.scale.fit.contexts.context_process import Inputs, Process, fit_process
 from kongming.scale.fit.ernest import FLOOR, ErnestFit
 from kongming.scale.fit.robust import solve_robust
 from kongming.scale.fit.terms import Term, matrix

@@ -1,0 +1,1 @@
+"""One model over contexts: parameters and machine types of a job besides its scale."""
