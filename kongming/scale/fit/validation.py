@@ -69,16 +69,7 @@ def largest_out(runs: Runs, *, most: int = 3) -> list[tuple[Runs, Runs]]:
 
     The training runs have at least two machine counts and three configurations.
     """
-    counts = np.unique(runs.points.machines)
-    parts = []
-    for left_out in range(1, most + 1):
-        if len(counts) - left_out < 2:
-            break
-        small = runs.points.machines <= counts[-left_out - 1]
-        training = runs.take(small)
-        if training.count >= 3:
-            parts.append((training, runs.take(~small)))
-    return parts
+    return _largest_values_out(runs, runs.points.machines, most)
 
 
 def largest_scale_out(runs: Runs, *, most: int = 2) -> list[tuple[Runs, Runs]]:
@@ -86,12 +77,17 @@ def largest_scale_out(runs: Runs, *, most: int = 2) -> list[tuple[Runs, Runs]]:
 
     The training runs have at least two scales and three configurations.
     """
-    scales = np.unique(runs.points.scale)
+    return _largest_values_out(runs, runs.points.scale, most)
+
+
+def _largest_values_out(runs: Runs, values: Floats, most: int) -> list[tuple[Runs, Runs]]:
+    """(training, left out) by one quantity of the runs, ``values`` (n,)."""
+    distinct = np.unique(values)
     parts = []
     for left_out in range(1, most + 1):
-        if len(scales) - left_out < 2:
+        if len(distinct) - left_out < 2:
             break
-        small = runs.points.scale <= scales[-left_out - 1]
+        small = values <= distinct[-left_out - 1]
         training = runs.take(small)
         if training.count >= 3:
             parts.append((training, runs.take(~small)))
