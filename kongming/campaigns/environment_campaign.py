@@ -7,14 +7,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from kongming.campaigns.campaign import drive, seed_of
-from kongming.campaigns.evaluation import campaign_for, newest_campaign, settings_of
+from kongming.campaigns.evaluation import StoredCampaign, campaign_for, newest_campaign, settings_of
 
 if TYPE_CHECKING:
     from kongming.campaigns.profile_campaign import ProfileSettings
     from kongming.profiling.environments.environment import Environment
     from kongming.profiling.environments.tasks import Task
     from kongming.profiling.events import Event
-    from kongming.records.run import Run
     from kongming.store import Store
     from kongming.store.campaigns import Campaign
 
@@ -22,7 +21,7 @@ KIND = "nodes"
 
 
 @dataclass
-class EnvironmentCampaign:
+class EnvironmentCampaign(StoredCampaign):
     """A campaign of a store; its environments and their limits were chosen when it began.
     ``dropped`` applications could not be run by this command, each with the reason."""
 
@@ -62,10 +61,6 @@ class EnvironmentCampaign:
         return cls(settings, store, stored)
 
     @property
-    def finished(self) -> bool:
-        return self.stored.finished_at is not None
-
-    @property
     def environments(self) -> tuple[Environment, ...]:
         return environments_of(self.stored)
 
@@ -80,14 +75,6 @@ class EnvironmentCampaign:
             repeats=int(document["repeats"]),
             seed=int(document["seed"]),
         )
-
-    @property
-    def done(self) -> frozenset[int]:
-        return frozenset(self.store.campaign_steps_done(self.stored.id))
-
-    @property
-    def earlier(self) -> list[Run]:
-        return self.store.runs(campaign=self.stored.id, fingerprints=False)
 
     @property
     def complete(self) -> bool:

@@ -10,8 +10,28 @@ from kongming.campaigns.campaign import key_of, seed_of
 if TYPE_CHECKING:
     from kongming.campaigns.profile_campaign import ProfileSettings
     from kongming.records.application import Application
+    from kongming.records.run import Run
     from kongming.store import Store
     from kongming.store.campaigns import Campaign
+
+
+class StoredCampaign:
+    """What a store knows of a campaign: whether it is finished, its steps and its runs so far."""
+
+    store: Store
+    stored: Campaign
+
+    @property
+    def finished(self) -> bool:
+        return self.stored.finished_at is not None
+
+    @property
+    def done(self) -> frozenset[int]:
+        return frozenset(self.store.campaign_steps_done(self.stored.id))
+
+    @property
+    def earlier(self) -> list[Run]:
+        return self.store.runs(campaign=self.stored.id, fingerprints=False)
 
 
 def settings_of(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kongming.campaigns.campaign import drive
-from kongming.campaigns.evaluation import campaign_for, settings_of
+from kongming.campaigns.evaluation import StoredCampaign, campaign_for, settings_of
 from kongming.campaigns.pair_sample import pairs_of
 from kongming.profiling.plans.precision import Progress
 
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from kongming.campaigns.profile_campaign import ProfileSettings
     from kongming.profiling.events import Event
     from kongming.records.application import Application
-    from kongming.records.run import Run
     from kongming.store import Store
     from kongming.store.campaigns import Campaign
 
@@ -23,7 +22,7 @@ KIND = "pairs"
 
 
 @dataclass
-class PairCampaign:
+class PairCampaign(StoredCampaign):
     """A campaign of a store. ``settings`` are of the profiles: the same node, suite and folder."""
 
     settings: ProfileSettings
@@ -59,10 +58,6 @@ class PairCampaign:
         return cls(settings, apps, store, stored)
 
     @property
-    def finished(self) -> bool:
-        return self.stored.finished_at is not None
-
-    @property
     def repeats(self) -> int:
         return int(self.stored.document["repeats"])
 
@@ -81,14 +76,6 @@ class PairCampaign:
     def progress(self) -> Progress:
         """Return what the runs so far still call for."""
         return Progress.of(self.earlier, self.stored.document.get("precision"))
-
-    @property
-    def done(self) -> frozenset[int]:
-        return frozenset(self.store.campaign_steps_done(self.stored.id))
-
-    @property
-    def earlier(self) -> list[Run]:
-        return self.store.runs(campaign=self.stored.id, fingerprints=False)
 
     @property
     def complete(self) -> bool:
