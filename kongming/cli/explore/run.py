@@ -220,8 +220,7 @@ def command(
         f"{len(failed)} failed: {out}",
         markup=False,
     )
-    for text in warnings:
-        output.error_console().print(f"warning: {text}", markup=False)
+    output.print_warnings(warnings)
     console.print(
         f"Next: kongming explore fit {space_file} {out} --target {target} --out {name}.json",
         markup=False,

@@ -168,6 +168,5 @@ def command(
                 f"{failure['error']}",
                 markup=False,
             )
-        for text in warnings:
-            output.error_console().print(f"warning: {text}", markup=False)
+        output.print_warnings(warnings)
     return 1 if failures else 0
