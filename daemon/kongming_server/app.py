@@ -235,7 +235,10 @@ class App:
         host, _ = split_address(config.server.listen, "server.listen")
         port = add_port(server, config.server.listen, config.security)
         watching = self._supervisor.keep(
-            "Watching connections", lambda: watch_port(port, over_grpc, config.limits.idle_s)
+            "Watching connections",
+            lambda: watch_port(
+                port, over_grpc, config.limits.idle_s, stalled=guard.departures.stalled
+            ),
         )
         undo.callback(watching.cancel)
 

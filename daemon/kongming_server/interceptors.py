@@ -9,6 +9,7 @@ before the first of them is read, so that the message of a stranger stays in its
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import logging
 import secrets
@@ -205,23 +206,20 @@ class _Gate(grpc.aio.ServerInterceptor):
         return wrapped
 
     def _wrap(self, method: str, handler: Any) -> Handler:
-        coding = {
-            "request_deserializer": None,
-            "response_serializer": handler.response_serializer,
-        }
         decoder = self._decoder(method, handler.request_deserializer)
         gated = _Method(
             method, self._guard, self._connections, decoder, self._pacing, self._arriving
         )
         streaming = bool(handler.request_streaming)
+        encode = handler.response_serializer
         if handler.response_streaming:
             behaviour = handler.stream_stream if streaming else handler.unary_stream
             return grpc.stream_stream_rpc_method_handler(
-                gated.stream(behaviour, requests=streaming), **coding
+                gated.stream(behaviour, requests=streaming), response_serializer=encode
             )
         behaviour = handler.stream_unary if streaming else handler.unary_unary
         return grpc.stream_unary_rpc_method_handler(
-            gated.unary(behaviour, requests=streaming), **coding
+            gated.unary(behaviour, encode, requests=streaming)
         )
 
     def _decoder(self, method: str, decode: Callable[[bytes], Any] | None) -> Decoder:
@@ -252,10 +250,13 @@ class _Method:
         self._rpcs = guard.metrics.rpcs
         self._ok = guard.metrics.rpcs.labels(method, "OK")
 
-    def unary(self, behaviour: Any, *, requests: bool = False) -> Any:
-        """Around what gives one answer. ``requests``: to a stream of them."""
+    def unary(
+        self, behaviour: Any, encode: Callable[[Any], bytes] | None, *, requests: bool = False
+    ) -> Any:
+        """Around what gives one answer, which is given in bytes. ``requests``: to a stream of
+        them."""
 
-        async def answer(contents: Any, context: Context) -> Any:
+        async def answer(contents: Any, context: Context) -> bytes:
             begun, peer = time.perf_counter(), context.peer()
             ticket: Ticket | None = None
             try:
@@ -267,6 +268,9 @@ class _Method:
                 )
                 self._begin(request, context, ticket.caller, peer)
                 answered = await behaviour(request, context)
+                # Of what waits to be read nothing but its bytes is kept.
+                content: bytes = answered if encode is None else encode(answered)
+                self._depart(ticket, peer, len(content))
             except Exception as error:
                 await self._refuse(error, ticket, context, peer, begun)
             except BaseException:
@@ -274,7 +278,8 @@ class _Method:
                 raise
             else:
                 self._left(ticket, peer, begun, "OK")
-                return answered
+                del request, answered
+                return content
 
         return answer
 
@@ -323,6 +328,18 @@ class _Method:
         if ticket.caller.identified:
             self._connections.trust(peer)
         return ticket
+
+    def _depart(self, ticket: Ticket, peer: str, size: int) -> None:
+        """Let an answer leave. Raises OverloadedError: the caller left too much unread."""
+        caller = ticket.caller
+        known = caller.identity or ticket.peer or peer
+        who = known if caller.identified else peer
+        # The task of a call ends when gRPC has sent its answer.
+        call = asyncio.current_task()
+        assert call is not None, "no task"
+        departures = self._guard.departures
+        if not departures.begin(call, who, size, stranger=not caller.identified):
+            raise self._guard.full("unread_answers", "Read the answers that you asked for.")
 
     def _request(self, context: Context, ticket: Ticket) -> Awaitable[Any]:
         """The message of a caller that was admitted."""

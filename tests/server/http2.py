@@ -80,6 +80,22 @@ class Http2:
         self._windows[0] -= len(message)
         self._socket.sendall(_frame(_DATA, _END_STREAM, stream, message))
 
+    def allow(self, stream: int, size: int) -> None:
+        """Let the server send so many bytes more of an answer."""
+        self._socket.sendall(_frame(_WINDOW, 0, stream, struct.pack(">I", size)))
+
+    def closed(self) -> bool:
+        """Whether the server has ended the connection."""
+        self._socket.settimeout(0.05)
+        try:
+            while self._socket.recv(65536):
+                pass
+        except TimeoutError:
+            return False
+        except OSError:
+            return True
+        return True
+
     def read(self, timeout_s: float) -> list[Frame]:
         """What comes until nothing does for so long, or the connection ends."""
         found: list[Frame] = []

@@ -146,7 +146,9 @@ class Stand:
             port = add_port(server, f"{self._host}:0", guard.security)
             await server.start()
             self.grpc = f"{self._host}:{port}"
-            watching = asyncio.create_task(watch_port(port, over_grpc, guard.limits.idle_s))
+            watching = asyncio.create_task(
+                watch_port(port, over_grpc, guard.limits.idle_s, guard.departures.stalled)
+            )
             connections = self._connections()
             app = make_http(
                 *(self, self.metrics, guard),

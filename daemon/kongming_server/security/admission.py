@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from kongming.records.errors import AccessError, OverloadedError
 from kongming.rpc.connections import address_of
+from kongming_server.departures import Departures
 from kongming_server.metrics import Metrics
 from kongming_server.security.addresses import Addresses
 from kongming_server.security.certificates import holder, names_of
@@ -111,6 +112,7 @@ class Guard:
         self.limits = limits
         self.metrics = metrics
         self.refusals = Refusals()
+        self.departures = Departures(clock)
         self._tokens = tokens if tokens is not None else TokenBook()
         self._quotas = Quotas() if quotas is None else quotas
         self._clock = clock

@@ -14,6 +14,7 @@ import os
 import socket
 import stat
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from kongming.rpc.connections import Connections, peer_name, plain_peer
@@ -108,8 +109,14 @@ def _held(handle: int) -> socket.socket | None:
         return None
 
 
-async def watch_port(port: int, connections: Connections, idle_s: float) -> None:
-    """Keep ``connections`` as the sockets of ``port`` are, and end those that it names."""
+async def watch_port(
+    port: int,
+    connections: Connections,
+    idle_s: float,
+    stalled: Callable[[], set[str]] = set,
+) -> None:
+    """Keep ``connections`` as the sockets of ``port`` are, and end those that it names, and those
+    that are ``stalled``."""
     sockets = PortSockets(port)
     if not _FILES.is_dir():
         _log.warning("There is no %s: connections to gRPC are not bounded by address.", _FILES)
@@ -117,7 +124,7 @@ async def watch_port(port: int, connections: Connections, idle_s: float) -> None
     while True:
         begun = time.monotonic()
         connections.keep(await asyncio.to_thread(sockets.peers), begun)
-        ending = set(connections.to_end())
+        ending = stalled().union(connections.to_end())
         if ending:
             ended = await asyncio.to_thread(sockets.shut_down, ending)
             _log.debug("%d connections to gRPC were ended.", ended)

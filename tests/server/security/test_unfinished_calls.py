@@ -54,12 +54,16 @@ def _shown(server: ServerProcess, role: str) -> dict[str, str]:
     return {"authorization": f"Bearer {secret}"}
 
 
-def test_of_many_unfinished_messages_few_are_kept_but_a_schedulers_are(
+def test_of_many_unfinished_messages_and_unread_answers_few_are_kept(
     start_server: StartServer,
 ) -> None:
     server = start_server(
         settings={"security.authenticate": "always", "security.tokens_period_s": 0.05}
     )
+    unread = Http2.to(server.grpc, window=0)
+    checks = [unread.ask(CHECK, b"") for _ in range(6)]
+    # Of a stranger's connection four answers wait to be read.
+    eventually(lambda: unread.read(0.1) and unread.ended == set(checks[4:]))
     agent, scheduler = (_shown(server, role) for role in ("agent", "scheduler"))
     slow, message = Http2.to(server.grpc), predictor_pb2.RankNodesRequest(app="unknown")
     content = message.SerializeToString()
@@ -89,3 +93,6 @@ def test_of_many_unfinished_messages_few_are_kept_but_a_schedulers_are(
         lines = told.read().decode().splitlines()
     assert 'kongming_server_refused_total{reason="unfinished_messages"} 9.0' in lines
     assert f'kongming_server_rpc_total{{code="OK",method="{RANK}"}} 40.0' in lines
+    # By now, or soon, it has been silent for long enough to lose its connection.
+    eventually(unread.closed)
+    unread.close()

@@ -1,0 +1,72 @@
+"""Answers on their way: bounded in bytes for each caller, and in time for strangers.
+
+gRPC keeps an answer until its caller lets it be sent. Whoever asks without end and reads nothing
+(an HTTP/2 window of 0 bytes) would fill the memory with answers. Streams need no bound here: each
+has one answer on its way, and they are counted as long as they are open.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+from kongming.rpc.connections import plain_peer
+
+__all__ = ["ANSWER_BYTES", "KNOWN_BYTES", "STRANGERS_BYTES", "Departures"]
+
+ANSWER_BYTES = 32 << 10
+"""What gRPC keeps for each answer besides its content, about."""
+
+KNOWN_BYTES = 64 << 20
+"""Answers of one token or certificate that were not read yet, from whatever addresses."""
+
+STRANGERS_BYTES = 4 * (ANSWER_BYTES + 256)
+"""On one connection of a stranger: four answers. What is public takes a few bytes."""
+
+STRANGERS_S = 10.0
+"""A stranger who does not read an answer for so long loses the connection."""
+
+
+class Departures:
+    """The unary answers that gRPC has not sent yet. For one event loop."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._unread: dict[str, int] = {}
+        # Connections of strangers and since when, in the order in which the answers were given.
+        self._strangers: dict[asyncio.Future[object], tuple[str, float]] = {}
+
+    def begin(self, call: asyncio.Future[object], who: str, size: int, *, stranger: bool) -> bool:
+        """Whether an answer of ``size`` bytes may leave; it has left when ``call`` is done.
+
+        ``who`` a caller is: of a stranger the connection, as gRPC names it. One answer of any size
+        may leave where no other is on its way.
+        """
+        size += ANSWER_BYTES
+        unread = self._unread.get(who, 0)
+        if unread and unread + size > (STRANGERS_BYTES if stranger else KNOWN_BYTES):
+            return False
+        self._unread[who] = unread + size
+        if stranger:
+            self._strangers[call] = who, self._clock()
+
+        def left(_: object) -> None:
+            self._strangers.pop(call, None)
+            self._unread[who] -= size
+            if not self._unread[who]:
+                del self._unread[who]
+
+        call.add_done_callback(left)
+        return True
+
+    def stalled(self) -> set[str]:
+        """The connections that are to end: their strangers read nothing. As ``Connections`` names
+        them."""
+        latest = self._clock() - STRANGERS_S
+        found = set()
+        for peer, since in self._strangers.values():
+            if since > latest:
+                break
+            found.add(plain_peer(peer))
+        return found

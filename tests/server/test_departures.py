@@ -1,0 +1,91 @@
+"""Answers that nobody reads: few of a stranger's, and of a known caller's no more than so many
+bytes."""
+
+from __future__ import annotations
+
+import asyncio
+
+import grpc
+import pytest
+from kongming_server import departures
+from kongming_server.departures import ANSWER_BYTES, KNOWN_BYTES, STRANGERS_S, Departures
+
+from kongming.rpc.v1 import predictor_pb2
+from tests.server.http2 import Http2
+from tests.server.process import eventually
+from tests.server.stand import Stand, call
+
+PREDICT = "/kongming.rpc.v1.Predictor/Predict"
+PEER = "ipv6:%5B::1%5D:1"
+
+
+def test_of_one_caller_so_many_bytes_wait_to_be_read() -> None:
+    async def main() -> list[bool]:
+        leaving = Departures()
+        calls = [asyncio.get_running_loop().create_future() for _ in range(5)]
+        size = KNOWN_BYTES // 2 - ANSWER_BYTES
+
+        def begin(number: int, who: str, size: int = size) -> bool:
+            return leaving.begin(calls[number], who, size, stranger=False)
+
+        taken = [begin(0, "a"), begin(1, "a"), begin(2, "a", 0), begin(3, "b", 2 * KNOWN_BYTES)]
+        calls[0].set_result(None)
+        await asyncio.sleep(0)
+        taken.append(begin(4, "a"))
+        for one in calls[1:]:
+            one.cancel()
+        await asyncio.sleep(0)
+        # All of it is as new.
+        again = asyncio.get_running_loop().create_future()
+        return [*taken, leaving.begin(again, "a", 2 * KNOWN_BYTES, stranger=False)]
+
+    assert asyncio.run(main()) == [True, True, False, True, True, True]
+
+
+def test_a_stranger_who_does_not_read_is_named() -> None:
+    async def main() -> None:
+        now = 0.0
+        leaving = Departures(lambda: now)
+        calls = [asyncio.get_running_loop().create_future() for _ in range(6)]
+        known = asyncio.get_running_loop().create_future()
+        assert leaving.begin(known, "token", 2, stranger=False)
+        assert [leaving.begin(one, PEER, 2, stranger=True) for one in calls] == [True] * 4 + [
+            False
+        ] * 2
+        now += STRANGERS_S / 2
+        late = asyncio.get_running_loop().create_future()
+        assert leaving.begin(late, "ipv4:192.0.2.1:1", 2, stranger=True)
+        assert leaving.stalled() == set()
+        now += STRANGERS_S / 2
+        assert leaving.stalled() == {"ipv6:[::1]:1"}
+        for one in calls:
+            one.set_result(None)
+        await asyncio.sleep(0)
+        assert leaving.stalled() == set()
+
+    asyncio.run(main())
+
+
+def test_who_reads_nothing_is_refused_and_others_are_answered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(departures, "KNOWN_BYTES", 4 * ANSWER_BYTES)
+
+    async def answer(request: predictor_pb2.PredictRequest, context: object) -> object:
+        return predictor_pb2.PredictResponse(request_id=request.request_id)
+
+    with Stand(behaviours={"Predict": answer}) as stand:
+        silent = Http2.to(stand.grpc, window=0)
+        asked = [silent.ask(PREDICT, b"") for _ in range(6)]
+        # Three have room, with the few bytes of each.
+        eventually(lambda: silent.read(0.05) and silent.ended == set(asked[3:]))
+        with stand.channel() as channel, pytest.raises(grpc.RpcError) as refused:
+            call(channel, PREDICT)
+        assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert stand.sample("kongming_server_refused_total", reason="unread_answers") == 4.0
+        for stream in asked[:3]:
+            silent.allow(stream, 1 << 16)
+        eventually(lambda: silent.read(0.05) and silent.ended == set(asked))
+        with stand.channel() as channel:
+            call(channel, PREDICT)
+        silent.close()
