@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -217,6 +219,23 @@ def test_a_name_is_its_first_holders(server: ServerProcess, facts: dict[str, str
     assert node.facts.id == "id-1"
 
 
+@contextmanager
+def _full(file: Path, table: str) -> Iterator[None]:
+    """No row of a table can be written meanwhile."""
+    events = ("INSERT", "UPDATE")
+    with closing(sqlite3.connect(file, timeout=20)) as database:
+        for event in events:
+            database.execute(
+                f"CREATE TRIGGER full_{event} BEFORE {event} ON {table} "
+                "BEGIN SELECT RAISE(ABORT, 'there is no room'); END"
+            )
+        database.commit()
+        yield
+        for event in events:
+            database.execute(f"DROP TRIGGER full_{event}")
+        database.commit()
+
+
 def test_a_node_keeps_the_name_that_an_older_server_took(
     start_server: StartServer, tmp_path: Path
 ) -> None:
@@ -237,6 +256,14 @@ def test_a_node_keeps_the_name_that_an_older_server_took(
         for agent in agents:
             agent.facts = dataclasses.replace(agent.facts, kernel=kernel)
             assert code_of(agent.register) is grpc.StatusCode.OK
+    # New facts that the store cannot take for a while make it no new node.
+    agents[1].facts = dataclasses.replace(agents[1].facts, kernel="99.2")
+    with _full(tmp_path / "old.db", "node"):
+        assert code_of(agents[1].register) is not grpc.StatusCode.OK
+        assert agents[1].send((), {}).instructions.register_again
+    assert code_of(agents[1].register) is grpc.StatusCode.OK
+    with Store.open(url) as store:
+        assert store.node("id-2").kernel == "99.2"
     # What is new is looked at as ever.
     agents[1].facts = dataclasses.replace(agents[1].facts, name="WEB")
     assert code_of(agents[1].register) is grpc.StatusCode.ALREADY_EXISTS

@@ -26,6 +26,7 @@ class Agent:
     """A node and its agent. Times are unix seconds, None before there was one.
 
     ``registered`` is False for a node that is only known from what was measured there by hand;
+    ``unwritten`` while its facts are not on disk as its agent last told them;
     ``suspect`` says why the node is in quarantine; ``plausible`` counts the plausible
     fingerprints since then; ``bound_to`` whose node it is (``nodes.ownership``), empty for
     nobody's; ``campaigns`` are the application of each campaign that was asked for, by its id,
@@ -34,6 +35,7 @@ class Agent:
 
     facts: NodeFacts
     registered: bool = False
+    unwritten: bool = False
     agent_version: str = ""
     suite_version: str = ""
     allowed_apps: tuple[str, ...] = ()

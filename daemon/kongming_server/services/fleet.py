@@ -108,10 +108,10 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
             await self._access.speak_for(known)
         # Of a node that is not known yet by whose it is to be, so that new ones bring no more.
         hub.quotas.take_bytes(_quota_of(facts.id, known), request.ByteSize(), hub.now())
-        new = known is None or not known.registered or known.facts != facts
+        new = known is None or known.unwritten or not known.registered or known.facts != facts
         agent = self._access.register(facts)
         # Until the new facts are on disk: where that fails, the next call writes them.
-        agent.registered = not new
+        agent.unwritten = new
         agent.agent_version = request.agent_version
         agent.suite_version = request.suite_version
         agent.allowed_apps = tuple(dict.fromkeys(request.allowed_apps))
@@ -124,7 +124,7 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
         if new:
             # After its agent: other servers shall not see a node that nobody has heard of.
             await hub.stored(lambda: hub.store.put_node(facts))
-            agent.registered = True
+            agent.registered, agent.unwritten = True, False
         refused: InputError | None = None
         for message in request.references:
             try:
@@ -295,7 +295,7 @@ class FleetService(fleet_pb2_grpc.FleetServicer):
         """Keep the agent's state; what the server asks of it."""
         hub, beat = self._hub, request.heartbeat
         agent = hub.agents.get(request.node_id)
-        if agent is None or not agent.registered:
+        if agent is None or not agent.registered or agent.unwritten:
             return fleet_pb2.Instructions(register_again=True)
         await self._access.speak_for(agent)
         now = hub.now()
