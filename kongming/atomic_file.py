@@ -11,8 +11,9 @@ from typing import IO
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """Yield a stream whose content is at ``path``, and on disk, once the block has ended.
+def replacing(path: Path, *, durable: bool = True) -> Iterator[IO[bytes]]:
+    """Yield a stream whose content is at ``path``, and on disk where ``durable``, once the block
+    has ended.
 
     Until then it is a hidden file in the same folder, with the permissions that the umask gives to
     new files. If the block raises, that file is removed and the old one stays.
@@ -30,10 +31,13 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
             os.fchmod(handle, 0o666 & ~umask)
             yield stream
             stream.flush()
-            os.fsync(handle)
+            if durable:
+                os.fsync(handle)
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+    if not durable:
+        return
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(folder)

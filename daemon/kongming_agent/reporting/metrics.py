@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from prometheus_client import CollectorRegistry, write_to_textfile
+from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from kongming.atomic_file import replacing
 from kongming.records.errors import InputError
 from kongming_agent.reporting.metrics_server import MetricsServer
 
@@ -139,14 +140,20 @@ class Exporter:
             self.port = self._server.server_port
 
     def write(self) -> None:
-        """Replace the file; on a full disk the next call tries again."""
+        """Replace the file; where that fails the next call tries again."""
         if self._textfile is None:
             return
         try:
+            text = generate_latest(self._registry)
             self._textfile.parent.mkdir(parents=True, exist_ok=True)
-            write_to_textfile(str(self._textfile), self._registry)
+            # prometheus_client's own writer takes a name that others in this folder know, and
+            # follows a link or waits for a pipe there.
+            with replacing(self._textfile, durable=False) as file:
+                file.write(text)
         except OSError as error:
             _log.warning("%s cannot be written: %s", self._textfile, error)
+        except Exception:
+            _log.exception("The metrics cannot be read.")
 
     def close(self) -> None:
         if self._server is not None:

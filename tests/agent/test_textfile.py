@@ -1,0 +1,58 @@
+"""The file of metrics, in a folder that others write into, and as a sign of life."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+from kongming_agent.reporting.metrics import Exporter
+
+
+def test_it_follows_no_link_and_waits_for_no_pipe(tmp_path: Path) -> None:
+    text, victim = tmp_path / "shared" / "kongming.prom", tmp_path / "victim"
+    text.parent.mkdir()
+    victim.write_text("precious")
+    exporter = Exporter(dict, textfile=str(text))
+    # What a neighbour in the folder sees to be written first, and what is there in the end.
+    planted = text.with_name(f"{text.name}.{os.getpid()}.{threading.get_ident()}")
+    planted.symlink_to(victim)
+    text.symlink_to(victim)
+    exporter.write()
+    assert victim.read_text() == "precious"
+    assert not text.is_symlink()
+    assert "kongming_agent_probes_total" in text.read_text()
+    text.unlink()
+    os.mkfifo(text)
+    planted.unlink()
+    os.mkfifo(planted)
+    writer = threading.Thread(target=exporter.write, daemon=True)
+    writer.start()
+    writer.join(timeout=30)
+    assert text.is_file()
+    # Nothing of its own is left over.
+    assert set(text.parent.iterdir()) == {text, planted}
+
+
+def test_what_cannot_be_read_or_written_is_tried_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    text = tmp_path / "kongming.prom"
+    failures = [RuntimeError("dictionary changed size during iteration")]
+
+    def view() -> dict[str, list[tuple[tuple[str, ...], float]]]:
+        if failures:
+            raise failures.pop()
+        return {}
+
+    exporter = Exporter(view, textfile=str(text))
+    exporter.write()
+    assert "cannot be read" in caplog.text
+    assert not text.exists()
+    text.mkdir()
+    exporter.write()
+    assert "cannot be written" in caplog.text
+    text.rmdir()
+    exporter.write()
+    assert text.is_file()
