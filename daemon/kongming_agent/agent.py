@@ -103,7 +103,9 @@ class Agent:
         self._cpu_seen = 0.0
         self._bytes_seen = written_bytes()
         self._pss_at, self._pss = 0.0, 0.0
-        self._alive_at = 0.0
+        self._alive_due = 0.0
+        # When all of it worked, of the steady clock.
+        self.alive_at = time.monotonic()
         self._busy_since: float | None = None
         self._busy_said = 0.0
         self._couple_at: dict[int, float] = {}
@@ -202,9 +204,12 @@ class Agent:
         self._say_alive(now)
 
     def _say_alive(self, now: float) -> None:
+        if not self.sound():
+            return
+        self.alive_at = now
         watchdog_s = self._notifier.watchdog_s
-        if watchdog_s is not None and now >= self._alive_at and self.sound():
-            self._alive_at = now + watchdog_s / 4.0
+        if watchdog_s is not None and now >= self._alive_due:
+            self._alive_due = now + watchdog_s / 4.0
             self._notifier.alive()
 
     def _account(self, now: float) -> None:

@@ -254,7 +254,8 @@ def _stay(settings: Settings, file: Path | None) -> int:
             (intake.run, "intake", (ending,)),
         ]
         if settings.metrics.textfile:
-            work.append((_write, "textfile", (exporter, ending, settings.metrics.textfile_s)))
+            every_s = settings.metrics.textfile_s
+            work.append((_write, "textfile", (exporter, ending, every_s, lambda: agent.alive_at)))
         # As daemons: one that a server keeps busy must not keep the agent from ending.
         threads = [
             threading.Thread(target=run, name=name, args=args, daemon=True)
@@ -295,9 +296,17 @@ def _stay(settings: Settings, file: Path | None) -> int:
     return 0
 
 
-def _write(exporter: Exporter, ending: threading.Event, every_s: float) -> None:
+def _write(
+    exporter: Exporter, ending: threading.Event, every_s: float, alive_at: Callable[[], float]
+) -> None:
+    """Write the file of metrics, but for an agent that is stuck: the file's age tells it."""
     while not ending.wait(every_s):
-        exporter.write()
+        if time.monotonic() - alive_at() < _STUCK_S:
+            exporter.write()
+
+
+_STUCK_S = 180.0
+"""As WatchdogSec of the unit."""
 
 
 def _view(agent: Agent, link: Link, spool: Spool) -> View:

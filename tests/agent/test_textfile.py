@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from pathlib import Path
 
 import pytest
+from kongming_agent import main
 from kongming_agent.reporting.metrics import Exporter
+
+from tests.server.process import eventually
 
 
 def test_it_follows_no_link_and_waits_for_no_pipe(tmp_path: Path) -> None:
@@ -56,3 +60,23 @@ def test_what_cannot_be_read_or_written_is_tried_again(
     text.rmdir()
     exporter.write()
     assert text.is_file()
+
+
+def test_an_agent_that_is_stuck_has_an_old_file(tmp_path: Path) -> None:
+    text, ending = tmp_path / "kongming.prom", threading.Event()
+    alive_at = [time.monotonic() - 3600.0]
+    asked: list[float] = []
+
+    def alive() -> float:
+        asked.append(alive_at[0])
+        return alive_at[0]
+
+    exporter = Exporter(dict, textfile=str(text))
+    writer = threading.Thread(target=main._write, args=(exporter, ending, 0.01, alive))
+    writer.start()
+    eventually(lambda: len(asked) > 3)
+    assert not text.exists()
+    alive_at[0] = time.monotonic()
+    eventually(text.exists)
+    ending.set()
+    writer.join()
