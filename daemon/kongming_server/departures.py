@@ -1,6 +1,6 @@
 """Answers on their way: bounded in bytes for each caller, and in time for strangers.
 
-gRPC keeps an answer until its caller lets it be sent. Whoever asks without end and reads nothing
+An answer is kept until its caller lets it be sent. Whoever asks without end and reads nothing
 (an HTTP/2 window of 0 bytes) would fill the memory with answers. Streams need no bound here: each
 has one answer on its way, and they are counted as long as they are open.
 """
@@ -29,7 +29,8 @@ STRANGERS_S = 10.0
 
 
 class Departures:
-    """The unary answers that gRPC has not sent yet. For one event loop."""
+    """The answers that have not been sent yet, of gRPC unary ones, of HTTP large ones. For one
+    event loop."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -37,8 +38,16 @@ class Departures:
         # Connections of strangers and since when, in the order in which the answers were given.
         self._strangers: dict[asyncio.Future[object], tuple[str, float]] = {}
 
-    def begin(self, call: asyncio.Future[object], who: str, size: int, *, stranger: bool) -> bool:
-        """Whether an answer of ``size`` bytes may leave; it has left when ``call`` is done.
+    @property
+    def unread(self) -> int:
+        """Bytes of all that is on its way."""
+        return sum(self._unread.values())
+
+    def begin(
+        self, leaving: asyncio.Future[object], who: str, size: int, *, stranger: bool
+    ) -> bool:
+        """Whether an answer of ``size`` bytes may leave; it has left when ``leaving`` is
+        done.
 
         ``who`` a caller is: of a stranger the connection, as gRPC names it. One answer of any size
         may leave where no other is on its way.
@@ -49,15 +58,15 @@ class Departures:
             return False
         self._unread[who] = unread + size
         if stranger:
-            self._strangers[call] = who, self._clock()
+            self._strangers[leaving] = who, self._clock()
 
         def left(_: object) -> None:
-            self._strangers.pop(call, None)
+            self._strangers.pop(leaving, None)
             self._unread[who] -= size
             if not self._unread[who]:
                 del self._unread[who]
 
-        call.add_done_callback(left)
+        leaving.add_done_callback(left)
         return True
 
     def stalled(self) -> set[str]:

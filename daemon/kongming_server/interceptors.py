@@ -270,7 +270,10 @@ class _Method:
                 answered = await behaviour(request, context)
                 # Of what waits to be read nothing but its bytes is kept.
                 content: bytes = answered if encode is None else encode(answered)
-                self._depart(ticket, peer, len(content))
+                # The task of a call ends when gRPC has sent its answer.
+                call = asyncio.current_task()
+                assert call is not None, "no task"
+                self._guard.depart(ticket, peer, call, len(content))
             except Exception as error:
                 await self._refuse(error, ticket, context, peer, begun)
             except BaseException:
@@ -328,18 +331,6 @@ class _Method:
         if ticket.caller.identified:
             self._connections.trust(peer)
         return ticket
-
-    def _depart(self, ticket: Ticket, peer: str, size: int) -> None:
-        """Let an answer leave. Raises OverloadedError: the caller left too much unread."""
-        caller = ticket.caller
-        known = caller.identity or ticket.peer or peer
-        who = known if caller.identified else peer
-        # The task of a call ends when gRPC has sent its answer.
-        call = asyncio.current_task()
-        assert call is not None, "no task"
-        departures = self._guard.departures
-        if not departures.begin(call, who, size, stranger=not caller.identified):
-            raise self._guard.full("unread_answers", "Read the answers that you asked for.")
 
     def _request(self, context: Context, ticket: Ticket) -> Awaitable[Any]:
         """The message of a caller that was admitted."""

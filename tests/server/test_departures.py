@@ -4,6 +4,7 @@ bytes."""
 from __future__ import annotations
 
 import asyncio
+import socket
 
 import grpc
 import pytest
@@ -89,3 +90,37 @@ def test_who_reads_nothing_is_refused_and_others_are_answered(
         with stand.channel() as channel:
             call(channel, PREDICT)
         silent.close()
+
+
+def test_large_answers_over_http_are_counted_until_they_are_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # More than sockets hold.
+    page = "x" * (24 << 20)
+
+    async def answer(request: predictor_pb2.PredictRequest, context: object) -> object:
+        return predictor_pb2.PredictResponse(request_id=page)
+
+    def ask(address: str) -> socket.socket:
+        host, _, port = address.rpartition(":")
+        made = socket.create_connection((host, int(port)), timeout=30)
+        made.sendall(
+            b"POST /v1/predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            b"Content-Length: 2\r\n\r\n{}"
+        )
+        return made
+
+    monkeypatch.setattr(departures, "KNOWN_BYTES", 2 * len(page) - 1)
+    with Stand(behaviours={"Predict": answer}) as stand:
+        with ask(stand.http) as silent:
+            assert silent.recv(12) == b"HTTP/1.1 200"
+            with ask(stand.http) as second:
+                assert second.recv(12) == b"HTTP/1.1 429"
+            left = len(page)
+            while left > 0:
+                left -= len(silent.recv(1 << 20))
+            eventually(lambda: not stand.guard.departures.unread)
+        with ask(stand.http) as third:
+            assert third.recv(12) == b"HTTP/1.1 200"
+        # Who leaves has left nothing.
+        eventually(lambda: not stand.guard.departures.unread)

@@ -163,6 +163,8 @@ _HEADERS = {
 _HELD_BYTES = 4096
 """A body that is smaller may wait with its refusal."""
 
+_LARGE_BYTES = 64 << 10
+
 _PAGE_HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; "
     "frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
@@ -199,6 +201,7 @@ def _gate(guard: Guard, connections: Connections) -> Any:
         resource = request.match_info.route.resource
         path = None if resource is None else f"{request.method} {resource.canonical}"
         ticket: Ticket | None = None
+        leaving: asyncio.Future[None] | None = None
         peer = peer_of(request.transport)
         connections.begin(peer)
 
@@ -224,6 +227,7 @@ def _gate(guard: Guard, connections: Connections) -> Any:
                 connections.trust(peer)
             current_call.set(Call(method, request_id_of(""), ticket.caller))
             answered = await handler(request)
+            leaving = _departing(guard, ticket, peer, answered)
         except Exception as error:
             answered, code = error_answer(error)
             # Over for all that counts and measures calls, before a refusal that waits.
@@ -237,9 +241,29 @@ def _gate(guard: Guard, connections: Connections) -> Any:
         else:
             left("OK" if answered.status < 400 else "UNAVAILABLE")
         answered.headers.update(_HEADERS)
+        if leaving is not None:
+            try:
+                await answered.prepare(request)
+                await answered.write_eof()
+            finally:
+                leaving.cancel()
         return answered
 
     return through
+
+
+def _departing(
+    guard: Guard, ticket: Ticket, peer: str, answered: web.StreamResponse
+) -> asyncio.Future[None] | None:
+    """What is done once a large answer has been sent; what is small lies with the system at once.
+    A connection that waits with it counts as idle. Raises OverloadedError."""
+    body = answered.body if isinstance(answered, web.Response) else None
+    size = len(body) if isinstance(body, bytes) else 0
+    if size < _LARGE_BYTES or not ticket.caller.identified:
+        return None
+    leaving = asyncio.get_running_loop().create_future()
+    guard.depart(ticket, peer, leaving, size)
+    return leaving
 
 
 def _authorization(request: web.Request) -> str | None:

@@ -5,11 +5,12 @@ One object for gRPC and HTTP. It keeps counts and never waits, so it costs micro
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kongming.records.errors import AccessError, OverloadedError
 from kongming.rpc.connections import address_of
@@ -203,6 +204,18 @@ class Guard:
             raise self.full("queue")
         self._at_work += 1
         ticket.queued = True
+
+    def depart(self, ticket: Ticket, peer: str, leaving: asyncio.Future[Any], size: int) -> None:
+        """Let an answer of ``size`` bytes leave over the connection of ``peer``; it has left when
+        ``leaving`` is done.
+
+        Raises:
+            OverloadedError: the caller left too much unread.
+        """
+        caller = ticket.caller
+        who = (caller.identity or ticket.peer or peer) if caller.identified else peer
+        if not self.departures.begin(leaving, who, size, stranger=not caller.identified):
+            raise self.full("unread_answers", "Read the answers that you asked for.")
 
     def check(self, ticket: Ticket) -> None:
         """Return where what the caller has shown is still in force.
