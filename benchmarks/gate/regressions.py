@@ -34,7 +34,8 @@ from multiprocessing.connection import Connection
 from statistics import fmean
 from typing import Any
 
-from kongming.gate.noise import Goal, compare, noise, repetitions
+from kongming.gate.comparison import compare
+from kongming.gate.noise import Goal, noise, repetitions
 from kongming.gate.watching import Watcher, incomparable
 from kongming.probes.binary import Microbench
 from kongming.probes.node import node_facts

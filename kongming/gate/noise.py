@@ -1,4 +1,4 @@
-"""Run-to-run noise, the repetitions that an effect needs, and the verdict on two samples. Pure.
+"""Run-to-run noise, and the repetitions that an effect needs. Pure.
 
 All of it is about logarithms of times, by trimmed means (20 % from each end): one run in five may
 be an outlier on either side without moving them. Their standard error follows from the winsorised
@@ -12,14 +12,18 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from statistics import NormalDist, fmean, median, stdev, variance
-from typing import Literal
+from statistics import NormalDist, median, stdev
 
+from kongming.gate.robust import (
+    TRIMMED,
+    autocorrelation_time,
+    chi_square_quantile,
+    kept,
+    logs,
+    t_quantile,
+    trimmed,
+)
 from kongming.records.errors import InputError
-
-TRIMMED = 0.2
-"""Share of the runs that is trimmed at either end."""
 
 LEAST_RUNS = 6
 """The fewest runs that a noise is estimated from: trimmed, four of them are left."""
@@ -51,8 +55,6 @@ _Z_90 = 1.645
 
 _THRESHOLD = 0.6
 """Share of the effect beyond which a program is called slower by medians: 3 % for 5 %."""
-
-Verdict = Literal["slower", "not slower", "cannot tell"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +103,11 @@ def noise(times: Sequence[float]) -> Noise:
         raise InputError(
             "are too few for a noise.", field="runs", found=len(times), allowed=f"{LEAST_RUNS} up"
         )
-    _, spread, degrees = _trimmed(_logs(times))
+    _, spread, degrees = trimmed(logs(times))
     return Noise(
         len(times),
         spread,
-        spread * math.sqrt(degrees / _chi_square_quantile(_TAIL, degrees)),
+        spread * math.sqrt(degrees / chi_square_quantile(_TAIL, degrees)),
     )
 
 
@@ -114,8 +116,8 @@ def repetitions(sigma: float, goal: Goal) -> int:
     standard deviation ``sigma``: the smallest whose trimmed means differ clearly enough."""
     needed = LEAST_RUNS
     while True:
-        degrees = 2 * (_kept(needed) - 1)
-        reach = _t_quantile(1.0 - goal.false_positives, degrees) + _t_quantile(goal.power, degrees)
+        degrees = 2 * (kept(needed) - 1)
+        reach = t_quantile(1.0 - goal.false_positives, degrees) + t_quantile(goal.power, degrees)
         exact = 2.0 * (reach * sigma / goal.log_effect) ** 2
         if exact <= needed:
             return needed
@@ -134,15 +136,15 @@ def repetitions_at_most(times: Sequence[float], goal: Goal) -> int:
     share, by at most the untrimmed noise over the share of runs that is left. Raises InputError as
     ``noise``.
     """
-    measured, logs = noise(times), _logs(times)
+    measured, values = noise(times), logs(times)
     needed = repetitions(measured.upper, goal)
-    mean, spread, _ = _trimmed(logs)
+    mean, spread, _ = trimmed(values)
     far = max(_FAR * spread, goal.log_effect)
-    outliers = max(sum(log > mean + far for log in logs), sum(log < mean - far for log in logs))
+    outliers = max(sum(v > mean + far for v in values), sum(v < mean - far for v in values))
     if not outliers:
         return needed
-    untrimmed = repetitions(stdev(logs) / (1.0 - 2.0 * TRIMMED), goal)
-    share = _share_at_most(outliers, len(logs))
+    untrimmed = repetitions(stdev(values) / (1.0 - 2.0 * TRIMMED), goal)
+    share = _share_at_most(outliers, len(values))
     enough = next(
         (n for n in range(LEAST_RUNS, min(untrimmed, _LONGEST)) if _trims(n, share)), untrimmed
     )
@@ -151,8 +153,8 @@ def repetitions_at_most(times: Sequence[float], goal: Goal) -> int:
 
 def smallest_effect(sigma: float, runs: int, goal: Goal) -> float:
     """The effect that ``runs`` repetitions of each program show at the goal's rates."""
-    degrees = 2 * (_kept(runs) - 1)
-    reach = _t_quantile(1.0 - goal.false_positives, degrees) + _t_quantile(goal.power, degrees)
+    degrees = 2 * (kept(runs) - 1)
+    reach = t_quantile(1.0 - goal.false_positives, degrees) + t_quantile(goal.power, degrees)
     return math.expm1(reach * sigma * math.sqrt(2.0 / runs))
 
 
@@ -168,78 +170,15 @@ def rounds_needed(times: Sequence[float], goal: Goal) -> int:
     """
     size = max(1, len(times) // BLOCKS)
     blocks = [median(times[k : k + size]) for k in range(0, len(times) - size + 1, size)]
-    alike = _autocorrelation_time(blocks)
+    alike = autocorrelation_time(blocks)
     needed = size * repetitions(noise(blocks).upper * math.sqrt(alike), goal)
     # Between order statistics: nothing is assumed of the shape.
     reach = _Z_90 * math.sqrt(len(blocks) * alike) / 2.0
     lowest = max(0, math.floor(len(blocks) / 2.0 - reach))
-    ordered = _logs(sorted(blocks))
+    ordered = logs(sorted(blocks))
     width = ordered[-1 - lowest] - ordered[lowest]
     wider = width / (_THRESHOLD * goal.log_effect)
     return needed if wider <= 1.0 else max(needed, math.ceil(len(times) * wider**2))
-
-
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """``ratio`` of the candidate's time to the baseline's with one-sided bounds, each of which is
-    wrong with the goal's probability of a false positive."""
-
-    ratio: float
-    lower: float
-    upper: float
-    verdict: Verdict
-
-
-def compare(baseline: Sequence[float], candidate: Sequence[float], goal: Goal) -> Comparison:
-    """Test whether the candidate is slower (Yuen's trimmed t-test on logarithms).
-
-    ``slower``: beyond doubt, by however little. ``not slower``: by less than the effect, beyond
-    doubt. Otherwise there were too few runs.
-
-    Raises:
-        InputError: fewer than ``LEAST_RUNS`` on a side, or a time that is not above 0.
-    """
-    sides = []
-    for name, times in (("baseline", baseline), ("candidate", candidate)):
-        if len(times) < LEAST_RUNS:
-            raise InputError(
-                "has too few runs.", field=name, found=len(times), allowed=f"{LEAST_RUNS} or more"
-            )
-        mean, spread, degrees = _trimmed(_logs(times))
-        sides.append((mean, spread**2 / len(times), degrees))
-    (before, error_a, degrees_a), (after, error_b, degrees_b) = sides
-    difference, error = after - before, error_a + error_b
-    reach = 0.0
-    if error > 0.0:
-        # Welch and Satterthwaite.
-        welch = error**2 / (error_a**2 / degrees_a + error_b**2 / degrees_b)
-        reach = _t_quantile(1.0 - goal.false_positives, welch) * math.sqrt(error)
-    lower, upper = difference - reach, difference + reach
-    verdict: Verdict = "cannot tell"
-    if lower > 0.0:
-        verdict = "slower"
-    elif upper < goal.log_effect:
-        verdict = "not slower"
-    return Comparison(math.exp(difference), math.exp(lower), math.exp(upper), verdict)
-
-
-def _logs(times: Sequence[float]) -> list[float]:
-    for time in times:
-        if not 0.0 < time < math.inf:
-            raise InputError("is not a time.", field="runs", found=time, allowed="above 0")
-    return [math.log(time) for time in times]
-
-
-def _autocorrelation_time(values: Sequence[float]) -> float:
-    """Consecutive values that count as one, at least 1, from the correlation of neighbours' ranks;
-    1 where noise alone correlates them as much (one-sided 5 %)."""
-    n = len(values)
-    middle = (n - 1) / 2.0
-    ranks = [0.0] * n
-    for rank, index in enumerate(sorted(range(n), key=values.__getitem__)):
-        ranks[index] = rank - middle
-    alike = sum(a * b for a, b in pairwise(ranks)) / sum(rank * rank for rank in ranks)
-    return 1.0 if alike <= _Z_90 / math.sqrt(n) else min((1.0 + alike) / (1.0 - alike), n)
 
 
 def _share_at_most(count: int, of: int) -> float:
@@ -258,37 +197,3 @@ def _trims(runs: int, share: float) -> bool:
         for n in range(int(TRIMMED * runs) + 1)
     )
     return trimmed >= 1.0 - _TAIL
-
-
-def _kept(count: int) -> int:
-    return count - 2 * int(TRIMMED * count)
-
-
-def _trimmed(values: Sequence[float]) -> tuple[float, float, int]:
-    """Trimmed mean; the standard deviation of one value that gives the mean's standard error as
-    ``sd / sqrt(n)``; degrees of freedom."""
-    ordered, n = sorted(values), len(values)
-    cut, kept = int(TRIMMED * n), _kept(n)
-    middle = ordered[cut : n - cut]
-    winsorised = [middle[0]] * cut + middle + [middle[-1]] * cut
-    # Yuen: the squared standard error is (n - 1) s_w^2 / (h (h - 1)).
-    error = (n - 1) * variance(winsorised) / (kept * (kept - 1))
-    return fmean(middle), math.sqrt(error * n), kept - 1
-
-
-def _chi_square_quantile(probability: float, degrees: float) -> float:
-    """Wilson and Hilferty 1931: within 2 % from three degrees on."""
-    share = 2.0 / (9.0 * degrees)
-    z = NormalDist().inv_cdf(probability)
-    return float(degrees * (1.0 - share + z * math.sqrt(share)) ** 3)
-
-
-def _t_quantile(probability: float, degrees: float) -> float:
-    """Abramowitz and Stegun 26.7.5: within 1 % from three degrees on."""
-    z = NormalDist().inv_cdf(probability)
-    return (
-        z
-        + (z**3 + z) / (4.0 * degrees)
-        + (5.0 * z**5 + 16.0 * z**3 + 3.0 * z) / (96.0 * degrees**2)
-        + (3.0 * z**7 + 19.0 * z**5 + 17.0 * z**3 - 15.0 * z) / (384.0 * degrees**3)
-    )

@@ -9,9 +9,9 @@ from statistics import median
 
 import pytest
 
+from kongming.gate.comparison import compare
 from kongming.gate.noise import (
     Goal,
-    compare,
     noise,
     repetitions,
     repetitions_at_most,
