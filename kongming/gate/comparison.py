@@ -1,14 +1,24 @@
-"""The verdict on two samples of times: slower, not slower, or too few repetitions to tell. Pure."""
+"""The verdict on two samples of times: slower, not slower, or too few repetitions to tell. Pure.
+
+The level of a machine drifts: runs right after one another resemble each other more than runs of
+two takes that are minutes apart, and the noise inside of a take says nothing of the difference.
+Programs measured by turns (``compare_turns``) share the drift, so that it cancels. What was
+measured in separate takes (``compare``) bears it as far as it shows inside of the samples: give it
+one value for each of several takes that are spread over time, where there are such.
+
+The rates are those of one judgement. Do not go on until there is a verdict, nor stop as soon as the
+noise looks small: in simulations that doubles the false positives.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
-from kongming.gate.noise import LEAST_RUNS, Goal
-from kongming.gate.robust import logs, t_quantile, trimmed
+from kongming.gate.noise import LEAST_RUNS, Goal, repetitions
+from kongming.gate.robust import Z_99, autocorrelation_time, logs, t_quantile, trimmed
 from kongming.records.errors import InputError
 
 Verdict = Literal["slower", "not slower", "cannot tell"]
@@ -17,42 +27,128 @@ Verdict = Literal["slower", "not slower", "cannot tell"]
 @dataclass(frozen=True, slots=True)
 class Comparison:
     """``ratio`` of the candidate's time to the baseline's with one-sided bounds, each of which is
-    wrong with the goal's probability of a false positive."""
+    wrong with the goal's probability of a false positive. ``runs`` of each program were judged;
+    ``more`` of each are needed where the verdict is "cannot tell", else 0."""
 
     ratio: float
     lower: float
     upper: float
     verdict: Verdict
+    runs: int
+    more: int
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "verdict": self.verdict,
+            "ratio": self.ratio,
+            "ratio_at_least": self.lower,
+            "ratio_at_most": self.upper,
+            "runs": self.runs,
+            "more_runs": self.more,
+        }
+
+    def __str__(self) -> str:
+        ratio = f"{self.ratio:.3f} times ({self.lower:.3f} to {self.upper:.3f})"
+        more = f": {self.more} more runs of each" if self.more else ""
+        return f"{self.verdict}{more}; {ratio}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Mean:
+    """A trimmed mean of log times; ``sigma`` is the standard deviation of one of ``count`` values,
+    larger where values resemble those next to them."""
+
+    value: float
+    sigma: float
+    degrees: int
+    count: int
+
+    @property
+    def error(self) -> float:
+        return self.sigma**2 / self.count
 
 
 def compare(baseline: Sequence[float], candidate: Sequence[float], goal: Goal) -> Comparison:
-    """Test whether the candidate is slower (Yuen's trimmed t-test on logarithms).
+    """Test whether the candidate is slower (Yuen's trimmed t-test on logarithms), each measured on
+    its own: times in the order in which they were taken.
 
     ``slower``: beyond doubt, by however little. ``not slower``: by less than the effect, beyond
-    doubt. Otherwise there were too few runs.
+    doubt, and there were as many runs as the noise of these asks for; or beyond doubt quicker.
+    Otherwise there were too few.
 
     Raises:
         InputError: fewer than ``LEAST_RUNS`` on a side, or a time that is not above 0.
     """
-    sides = []
-    for name, times in (("baseline", baseline), ("candidate", candidate)):
-        if len(times) < LEAST_RUNS:
-            raise InputError(
-                "has too few runs.", field=name, found=len(times), allowed=f"{LEAST_RUNS} or more"
-            )
-        mean, spread, degrees = trimmed(logs(times))
-        sides.append((mean, spread**2 / len(times), degrees))
-    (before, error_a, degrees_a), (after, error_b, degrees_b) = sides
-    difference, error = after - before, error_a + error_b
-    reach = 0.0
+    before, after = _mean("baseline", logs(baseline)), _mean("candidate", logs(candidate))
+    error = before.error + after.error
+    degrees = float(before.degrees + after.degrees)
     if error > 0.0:
         # Welch and Satterthwaite.
-        welch = error**2 / (error_a**2 / degrees_a + error_b**2 / degrees_b)
-        reach = t_quantile(1.0 - goal.false_positives, welch) * math.sqrt(error)
+        degrees = error**2 / (before.error**2 / before.degrees + after.error**2 / after.degrees)
+    sigma = math.sqrt((before.sigma**2 + after.sigma**2) / 2.0)
+    runs = min(before.count, after.count)
+    return _judge(after.value - before.value, error, degrees, sigma, runs, goal, samples=2)
+
+
+def compare_turns(baseline: Sequence[float], candidate: Sequence[float], goal: Goal) -> Comparison:
+    """The same for programs that were measured by turns: the times of a turn stand at the same
+    place of both samples, and their ratio is what counts.
+
+    Raises:
+        InputError: the samples differ in length, or as for ``compare``.
+    """
+    ratios = _log_ratios(baseline, candidate)
+    mean = _mean("candidate", ratios)
+    return _judge(mean.value, mean.error, mean.degrees, mean.sigma, mean.count, goal, samples=1)
+
+
+def _log_ratios(baseline: Sequence[float], candidate: Sequence[float]) -> list[float]:
+    """Raises InputError."""
+    if len(baseline) != len(candidate):
+        raise InputError(
+            "has another number of turns.",
+            field="candidate",
+            found=len(candidate),
+            allowed=f"{len(baseline)}, as the baseline",
+        )
+    pairs = zip(logs(baseline), logs(candidate), strict=True)
+    return [after - before for before, after in pairs]
+
+
+def _mean(name: str, values: Sequence[float]) -> _Mean:
+    """Raises InputError."""
+    if len(values) < LEAST_RUNS:
+        raise InputError(
+            "has too few runs.", field=name, found=len(values), allowed=f"{LEAST_RUNS} or more"
+        )
+    mean, spread, degrees = trimmed(values)
+    # Surely alike: what noise is taken for it widens intervals, and costs power.
+    return _Mean(mean, spread * math.sqrt(autocorrelation_time(values, Z_99)), degrees, len(values))
+
+
+def _judge(
+    difference: float,
+    error: float,
+    degrees: float,
+    sigma: float,
+    runs: int,
+    goal: Goal,
+    *,
+    samples: int,
+) -> Comparison:
+    reach = t_quantile(1.0 - goal.false_positives, degrees) * math.sqrt(error)
     lower, upper = difference - reach, difference + reach
     verdict: Verdict = "cannot tell"
+    more = 0
     if lower > 0.0:
         verdict = "slower"
-    elif upper < goal.log_effect:
-        verdict = "not slower"
-    return Comparison(math.exp(difference), math.exp(lower), math.exp(upper), verdict)
+    else:
+        missing = repetitions(sigma, goal, samples=samples) - runs
+        if upper < 0.0 or (upper < goal.log_effect and missing <= 0):
+            verdict = "not slower"
+        else:
+            # Between none and the effect a difference is told from the farther of the two.
+            nearer = max(difference, goal.log_effect - difference)
+            margin = replace(goal, effect=math.expm1(min(goal.log_effect, nearer)))
+            more = max(1, repetitions(sigma, margin, samples=samples) - runs)
+    return Comparison(math.exp(difference), math.exp(lower), math.exp(upper), verdict, runs, more)

@@ -111,14 +111,15 @@ def noise(times: Sequence[float]) -> Noise:
     )
 
 
-def repetitions(sigma: float, goal: Goal) -> int:
+def repetitions(sigma: float, goal: Goal, *, samples: int = 2) -> int:
     """Repetitions of each of the two programs for the goal, where one run's log time has the
-    standard deviation ``sigma``: the smallest whose trimmed means differ clearly enough."""
+    standard deviation ``sigma``: the smallest whose trimmed means differ clearly enough. With
+    ``samples`` 1 they are pairs of runs, and ``sigma`` is that of the log ratio of a pair."""
     needed = LEAST_RUNS
     while True:
-        degrees = 2 * (kept(needed) - 1)
+        degrees = samples * (kept(needed) - 1)
         reach = t_quantile(1.0 - goal.false_positives, degrees) + t_quantile(goal.power, degrees)
-        exact = 2.0 * (reach * sigma / goal.log_effect) ** 2
+        exact = samples * (reach * sigma / goal.log_effect) ** 2
         if exact <= needed:
             return needed
         # Student's t only shrinks as the number grows: jumping to the next candidate is safe
@@ -151,11 +152,12 @@ def repetitions_at_most(times: Sequence[float], goal: Goal) -> int:
     return max(needed, enough)
 
 
-def smallest_effect(sigma: float, runs: int, goal: Goal) -> float:
-    """The effect that ``runs`` repetitions of each program show at the goal's rates."""
-    degrees = 2 * (kept(runs) - 1)
+def smallest_effect(sigma: float, runs: int, goal: Goal, *, samples: int = 2) -> float:
+    """The effect that ``runs`` repetitions of each program show at the goal's rates; ``samples`` as
+    for ``repetitions``."""
+    degrees = samples * (kept(runs) - 1)
     reach = t_quantile(1.0 - goal.false_positives, degrees) + t_quantile(goal.power, degrees)
-    return math.expm1(reach * sigma * math.sqrt(2.0 / runs))
+    return math.expm1(reach * sigma * math.sqrt(samples / runs))
 
 
 def rounds_needed(times: Sequence[float], goal: Goal) -> int:

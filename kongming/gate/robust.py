@@ -6,6 +6,7 @@ Nothing here needs more than the standard library.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from itertools import pairwise
 from statistics import NormalDist, fmean, variance
@@ -15,8 +16,8 @@ from kongming.records.errors import InputError
 TRIMMED = 0.2
 """Share of the runs that is trimmed at either end."""
 
-_Z_95 = 1.645
-"""Standard normal deviate beyond which 5 % lie on one side."""
+Z_95, Z_99 = 1.645, 2.326
+"""Standard normal deviates beyond which 5 % and 1 % lie on one side."""
 
 
 def logs(times: Sequence[float]) -> list[float]:
@@ -26,16 +27,19 @@ def logs(times: Sequence[float]) -> list[float]:
     return [math.log(time) for time in times]
 
 
-def autocorrelation_time(values: Sequence[float]) -> float:
+def autocorrelation_time(values: Sequence[float], z: float = Z_95) -> float:
     """Consecutive values that count as one, at least 1, from the correlation of neighbours' ranks;
-    1 where noise alone correlates them as much (one-sided 5 %)."""
+    1 where noise alone may correlate them as much (one-sided, at the normal deviate ``z``). Equal
+    values share one rank: a coarse clock makes no order."""
     n = len(values)
-    middle = (n - 1) / 2.0
-    ranks = [0.0] * n
-    for rank, index in enumerate(sorted(range(n), key=values.__getitem__)):
-        ranks[index] = rank - middle
-    alike = sum(a * b for a, b in pairwise(ranks)) / sum(rank * rank for rank in ranks)
-    return 1.0 if alike <= _Z_95 / math.sqrt(n) else min((1.0 + alike) / (1.0 - alike), n)
+    ordered = sorted(values)
+    # Twice the mean rank, less its mean.
+    ranks = [bisect_left(ordered, value) + bisect_right(ordered, value) - n for value in values]
+    total = sum(rank * rank for rank in ranks)
+    if not total:
+        return 1.0
+    alike = sum(a * b for a, b in pairwise(ranks)) / total
+    return 1.0 if alike <= z / math.sqrt(n) else min((1.0 + alike) / (1.0 - alike), n)
 
 
 def kept(count: int) -> int:
