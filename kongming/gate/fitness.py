@@ -1,4 +1,5 @@
-"""Whether a machine is fit to see an effect, from what was measured on it. Pure."""
+"""Whether a machine is fit to see an effect, and which of two programs is slower, from what was
+measured on it. Pure."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from kongming.gate.comparison import Comparison, Verdict, compare_turns
 from kongming.gate.disturbance import (
     Reason,
     Times,
@@ -42,21 +44,23 @@ a quiet machine: they show neighbours, and say nothing of how well a program rep
 @dataclass(frozen=True, slots=True)
 class Turn:
     """One turn: the signals over all of it, the quick fingerprint's times at its beginning, and the
-    seconds of the command's run after that."""
+    seconds of the command's run after that, and of the baseline's."""
 
     signals: Signals
     times: Times
     run_s: float | None = None
+    baseline_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
     """What was repeated, a surrogate or the command, with the repetitions that its noise asks for:
-    of the estimated noise, and those that may be needed (``repetitions_at_most``)."""
+    of the estimated noise, and those that may be needed (``repetitions_at_most``). Of two programs
+    it is the ratio of their times in a turn, and ``typical_s`` is None."""
 
     name: str
     noise: Noise
-    typical_s: float
+    typical_s: float | None
     repetitions: int
     repetitions_at_most: int
     smallest_effect: float
@@ -76,7 +80,8 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """``reasons`` say why it is not fit; there are none where it is."""
+    """``reasons`` say why it is not fit; there are none where it is. ``comparison`` is that of two
+    programs, None where none were measured or the machine is not fit."""
 
     goal: Goal
     most: int
@@ -84,6 +89,12 @@ class Answer:
     reasons: tuple[Reason, ...]
     signals: Signals | None = None
     turns: int = 0
+    comparison: Comparison | None = None
+
+    @property
+    def verdict(self) -> Verdict:
+        """On two programs: what was disturbed has none."""
+        return "cannot tell" if self.comparison is None else self.comparison.verdict
 
     @property
     def fit(self) -> bool:
@@ -107,6 +118,7 @@ class Answer:
             "turns": self.turns,
             "reasons": [reason.to_dict() for reason in self.reasons],
             "subjects": [subject.to_dict() for subject in self.subjects],
+            "comparison": None if self.comparison is None else self.comparison.to_dict(),
             "signals": None if self.signals is None else self.signals.to_dict(),
         }
 
@@ -115,7 +127,8 @@ def decide(
     turns: Sequence[Turn], whole: Signals, goal: Goal, *, most: int = MOST, command: bool = False
 ) -> Answer:
     """Judge ``turns``, and the signals over all of them. With ``command`` its runs are what has to
-    repeat well, otherwise each surrogate but those of ``BY_LUCK``."""
+    repeat well, otherwise each surrogate but those of ``BY_LUCK``. Where turns have a run of a
+    baseline too, the programs are compared, and what their noise asks for is in that verdict."""
     times: dict[str, list[float]] = {}
     for turn in turns:
         values: Mapping[str, float | None] = {"command": turn.run_s} if command else turn.times
@@ -133,8 +146,14 @@ def decide(
     ]
     reasons = over_turns(seen, from_signals(whole, goal.effect))
     reasons += _clock(turns, goal)
-    reasons += [reason for subject in subjects for reason in _noisy(subject, goal, most)]
-    return Answer(goal, most, subjects, tuple(reasons), whole, len(turns))
+    pairs = [(turn.baseline_s, turn.run_s) for turn in turns if turn.baseline_s and turn.run_s]
+    if not pairs:
+        reasons += [reason for subject in subjects for reason in _noisy(subject, goal, most)]
+        return Answer(goal, most, subjects, tuple(reasons), whole, len(turns))
+    subject = _pair([after / before for before, after in pairs], goal, most)
+    before, after = zip(*pairs, strict=True)
+    comparison = None if reasons else compare_turns(before, after, goal)
+    return Answer(goal, most, (subject,), tuple(reasons), whole, len(turns), comparison)
 
 
 def _subject(name: str, times: Sequence[float], goal: Goal, most: int) -> Subject:
@@ -146,6 +165,18 @@ def _subject(name: str, times: Sequence[float], goal: Goal, most: int) -> Subjec
         repetitions=repetitions(measured.estimate, goal),
         repetitions_at_most=repetitions_at_most(times, goal),
         smallest_effect=smallest_effect(measured.upper, most, goal),
+    )
+
+
+def _pair(ratios: Sequence[float], goal: Goal, most: int) -> Subject:
+    measured = noise(ratios)
+    return Subject(
+        name="command / baseline",
+        noise=measured,
+        typical_s=None,
+        repetitions=repetitions(measured.estimate, goal, samples=1),
+        repetitions_at_most=repetitions(measured.upper, goal, samples=1),
+        smallest_effect=smallest_effect(measured.upper, most, goal, samples=1),
     )
 
 
@@ -166,7 +197,8 @@ def _clock(turns: Sequence[Turn], goal: Goal) -> list[Reason]:
 def _noisy(subject: Subject, goal: Goal, most: int) -> list[Reason]:
     if subject.repetitions_at_most <= most:
         return []
-    name = f"{subject.name} ({format_seconds(subject.typical_s)})"
+    typical = "" if subject.typical_s is None else f" ({format_seconds(subject.typical_s)})"
+    name = f"{subject.name}{typical}"
     reach = format_percent(subject.smallest_effect)
     if subject.repetitions > most:
         needed = " to ".join(

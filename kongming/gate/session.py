@@ -1,7 +1,8 @@
-"""The measurement behind the gate: turns of a quick fingerprint and a run of the command."""
+"""The measurement behind the gate: turns of a quick fingerprint and a run of each command."""
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -24,13 +25,29 @@ MOST_TURNS = 40
 @dataclass(frozen=True, slots=True)
 class Settings:
     """What the gate is asked. ``budget_s`` bounds the measurement, ``most`` are the repetitions of
-    each program that are affordable. With ``cpu`` the command is pinned to it too."""
+    each program that are affordable. With ``cpu`` the command is pinned to it too. ``baseline`` is
+    what the command is compared with: each turn runs both, in random order."""
 
     goal: Goal = field(default_factory=Goal)
     command: Command | None = None
     budget_s: float = 30.0
     cpu: int | None = None
     most: int = MOST
+    baseline: Command | None = None
+
+    def __post_init__(self) -> None:
+        if self.baseline is not None and self.command is None:
+            raise InputError(
+                "is compared with nothing.",
+                field="baseline",
+                found=self.baseline,
+                allowed="together with a command",
+            )
+
+    @property
+    def most_turns(self) -> int:
+        """Turns of two programs are repetitions; those of one only show the noise."""
+        return MOST_TURNS if self.baseline is None else self.most
 
 
 def ask(
@@ -68,18 +85,25 @@ def _measure(settings: Settings, on_progress: Callable[[float, float, str], None
     # The first of each finds caches cold, and pages not there yet.
     tell("warming up")
     watcher.fingerprint()
-    if settings.command is not None:
-        _check_budget(settings, _run(settings), left())
+    programs = [each for each in (settings.command, settings.baseline) if each is not None]
+    if programs:
+        _check_budget(settings, sum(_run(settings, each) for each in programs), left())
+    order = random.Random(0)
     turns: list[Turn] = []
     first = last = state()
     longest = 0.0
-    while len(turns) < LEAST_RUNS or (len(turns) < MOST_TURNS and left() > longest):
+    while len(turns) < LEAST_RUNS or (len(turns) < settings.most_turns and left() > longest):
         tell(f"turn {len(turns) + 1}")
         turn_began = time.monotonic()
         times = watcher.fingerprint().times()
-        run_s = None if settings.command is None else _run(settings)
+        # In random order: the first of a turn may find another machine than the second.
+        seconds = {
+            each: _run(settings, programs[each])
+            for each in order.sample(range(len(programs)), len(programs))
+        }
         now = state()
-        turns.append(Turn(between(last, now, watcher.node.cpus), times, run_s))
+        signals = between(last, now, watcher.node.cpus)
+        turns.append(Turn(signals, times, seconds.get(0), seconds.get(1)))
         last = now
         longest = max(longest, time.monotonic() - turn_began)
     whole = between(first, last, watcher.node.cpus)
@@ -92,20 +116,23 @@ def _check_budget(settings: Settings, run_s: float, left_s: float) -> None:
     """Refuse a command of which the budget holds too few runs, before they are made."""
     if run_s * LEAST_RUNS > left_s:
         raise InputError(
-            f"is too short: a run takes {run_s:.3g} s, and {LEAST_RUNS} are needed.",
+            f"is too short: a turn's runs take {run_s:.3g} s, and {LEAST_RUNS} are needed.",
             field="budget",
             found=f"{settings.budget_s:g}s",
             allowed=f"{(run_s + 0.5) * (LEAST_RUNS + 2):.0f}s or more",
         )
 
 
-def _run(settings: Settings) -> float:
-    assert settings.command is not None
+def _run(settings: Settings, command: Command) -> float:
     cpus = () if settings.cpu is None else (settings.cpu,)
     # Each run has the limit: a command may hang after runs that did not.
-    with Execution(settings.command, cpus=cpus, timeout_s=settings.budget_s) as execution:
+    with Execution(command, cpus=cpus, timeout_s=settings.budget_s) as execution:
         iteration = execution.result()
     reason = why_failed(iteration, execution.output, settings.budget_s)
     if reason is not None:
-        raise ApplicationRunError(f"The command failed: {reason}")
+        raise ApplicationRunError(f"The {_role(settings, command)} failed: {reason}")
     return (iteration.end_ns - iteration.start_ns) / 1e9
+
+
+def _role(settings: Settings, command: Command) -> str:
+    return "command" if command is settings.command else "baseline"

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from kongming.gate.disturbance import from_signals
-from kongming.gate.fitness import Turn, decide
+from kongming.gate.fitness import Answer, Turn, decide
 from kongming.gate.noise import Goal
 from kongming.gate.signals import Competitor, Signals, between, state
 from kongming.gate.watching import incomparable
@@ -104,6 +105,33 @@ def test_reasons_name_the_resource_and_since_when() -> None:
     (reason, *_) = decide(noisy, QUIET, Goal(0.002), most=30).reasons
     assert reason.resource == "noise"
     assert "more than 30" in reason.text
+
+
+def test_two_programs_by_turns_have_a_verdict_unless_disturbed() -> None:
+    def compared(factor: float, changes: list[float], runs: int = 12) -> Answer:
+        """Turns of a machine whose level is what ``changes`` say, in the programs' times too."""
+        levels = [changes[k % len(changes)] for k in range(runs)]
+        both = [
+            replace(turn, baseline_s=level, run_s=(turn.run_s or 0.0) * level * factor)
+            for turn, level in zip(turns(*[1.0] * runs), levels, strict=True)
+        ]
+        return decide(both, QUIET, Goal(0.05), command=True)
+
+    # The machine's drift of 30 % is in both programs of a turn.
+    drifting = [1.0, 1.1, 1.3, 1.2]
+    for factor, verdict in ((1.0, "not slower"), (1.05, "slower"), (0.9, "not slower")):
+        answer = compared(factor, drifting)
+        assert (answer.verdict, answer.fit) == (verdict, True)
+        assert answer.comparison is not None
+        assert answer.comparison.ratio == pytest.approx(factor, rel=0.01)
+    (subject,) = compared(1.0, drifting).subjects
+    assert subject.noise.estimate < 0.005
+
+    # A disturbed measurement has none, however clear it looks.
+    slower = [replace(turn, baseline_s=1.0, run_s=2.0) for turn in turns(*[1.0, 1.5] * 6)]
+    disturbed = decide(slower, QUIET, Goal(0.05), command=True)
+    assert (disturbed.verdict, disturbed.comparison, disturbed.fit) == ("cannot tell", None, False)
+    assert disturbed.to_dict()["comparison"] is None
 
 
 def test_few_runs_are_not_taken_for_certainty() -> None:

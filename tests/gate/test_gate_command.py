@@ -9,7 +9,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Generator
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import NoReturn
 
 import pytest
@@ -21,8 +23,11 @@ from kongming.gate.fitness import decide
 from kongming.gate.noise import Goal
 from kongming.gate.session import Settings, ask
 from kongming.probes.measuring import BusyError, Holder
+from kongming.records.application import Command
+from kongming.records.errors import InputError
+from tests import builders
 from tests.conftest import ROOT, Kongming
-from tests.gate.test_disturbance import QUIET, turns
+from tests.gate.test_disturbance import QUIET, TIMES, turns
 
 
 @pytest.fixture
@@ -69,14 +74,50 @@ def test_what_it_cannot_do_is_said(kongming: Kongming, tmp_path: Path) -> None:
     assert "or more" in slow.stderr
     # The run that warms up ends, the next does not.
     later = f"test -e {tmp_path}/ran && sleep 60; touch {tmp_path}/ran"
-    hung = kongming("audit", "gate", "--command", later, "--budget", "1s")
+    hung = kongming("audit", "gate", "--command", later, "--budget", "3s")
     assert hung.returncode == 1
-    assert "within 1 s" in hung.stderr
+    assert "within 3 s" in hung.stderr
     empty = kongming("audit", "gate", "--command", " ", "--json")
     assert empty.returncode == 2
     error = json.loads(empty.stdout)["error"]
     assert error["message"] == "--command: has no program. Found ' '. Allowed: a shell line."
     assert "Leave it out" in error["hint"]
+
+
+def test_both_programs_run_in_each_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In random order, as often as can be afforded; what they take decides the exit status."""
+    calls: list[str] = []
+
+    def run(settings: Settings, line: Command) -> float:
+        calls.append(str(line))
+        return {"old": 0.01, "new": 0.011}[str(line)] * (1.0 + 0.001 * (len(calls) % 3))
+
+    fingerprints = SimpleNamespace(times=lambda: TIMES)
+    watcher = SimpleNamespace(node=builders.node(), fingerprint=lambda: fingerprints)
+    monkeypatch.setattr("kongming.gate.session.Watcher", lambda *_: watcher)
+    monkeypatch.setattr("kongming.gate.session.between", lambda *_: QUIET)
+    monkeypatch.setattr("kongming.gate.session._run", run)
+    monkeypatch.setattr("kongming.gate.session.measuring", lambda _: nullcontext())
+
+    def status(*args: str) -> int:
+        options = ("--effect", "5%", "--most", "20", *args)
+        return int(CliRunner().invoke(gate.command, options, standalone_mode=False).return_value)
+
+    assert status("--command", "new", "--baseline", "old") == 4
+    assert calls[:2] == ["new", "old"]
+    pairs = list(zip(calls[2::2], calls[3::2], strict=True))
+    assert len(pairs) == 20
+    assert set(pairs) == {("new", "old"), ("old", "new")}
+    assert status("--command", "old", "--baseline", "new") == 0
+    # Effects that so few turns do not show.
+    assert status("--effect", "0.01%", "--command", "old", "--baseline", "old") == 3
+
+
+def test_a_baseline_is_of_a_command() -> None:
+    for args in (("--baseline", "true"), ("--command", "true", "--baseline", " ")):
+        refused = CliRunner().invoke(gate.command, args, standalone_mode=False)
+        assert isinstance(refused.exception, InputError)
+        assert refused.exception.field == "--baseline"
 
 
 def test_one_measurement_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""``kongming audit gate``: whether this machine is fit to measure on."""
+"""``kongming audit gate``: is this machine fit to measure on; which program is slower."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from kongming.quantities import format_percent
 if TYPE_CHECKING:
     from kongming.gate.fitness import Answer
 
-UNFIT = 4
+UNFIT = SLOWER = 4
+CANNOT_TELL = 3
 
 
 @click.command(
@@ -24,6 +25,7 @@ UNFIT = 4
     epilog=examples(
         "kongming audit gate --effect 1% --budget 2m",
         "kongming audit gate --effect 5% --command './benchmark --size 1000'",
+        "kongming audit gate --effect 5% --command ./new --baseline ./old --budget 5m",
     ),
 )
 @click.option(
@@ -38,6 +40,12 @@ UNFIT = 4
     "line",
     metavar="CMD",
     help="The program to measure, a shell line: its own noise counts. Default: the surrogates'.",
+)
+@click.option(
+    "--baseline",
+    "baseline_line",
+    metavar="CMD",
+    help="Tell whether --command is slower than this one, measured by turns.",
 )
 @click.option(
     "--budget",
@@ -80,6 +88,7 @@ UNFIT = 4
 def command(
     effect: float,
     line: str | None,
+    baseline_line: str | None,
     budget: float,
     most: int,
     false_positives: float,
@@ -92,20 +101,31 @@ def command(
     Quick fingerprints, and runs of the command between them, show the noise from run to run; the
     system's signals show steal, throttling and other processes. Exit status: 0 if it is fit, 4 if
     not, with the reasons.
+
+    With --baseline both programs run in each turn, and the answer is a verdict. Exit status: 0 if
+    the command is not slower, 4 if it is, 3 if there were too few runs or something disturbed them.
     """
     from kongming.gate.noise import Goal
     from kongming.gate.session import Settings, ask
     from kongming.records.errors import InputError
 
-    if line is not None and not line.strip():
+    for name, text, hint in (
+        ("--command", line, "Leave it out to measure the surrogates alone."),
+        ("--baseline", baseline_line, "Leave it out to compare with nothing."),
+    ):
+        if text is not None and not text.strip():
+            raise InputError(
+                "has no program.", field=name, found=text, allowed="a shell line", hint=hint
+            )
+    if baseline_line is not None and line is None:
         raise InputError(
-            "has no program.",
-            field="--command",
-            found=line,
-            allowed="a shell line",
-            hint="Leave it out to measure the surrogates alone.",
+            "is compared with nothing.",
+            field="--baseline",
+            found=baseline_line,
+            allowed="together with --command",
         )
-    settings = Settings(Goal(effect, false_positives, power), line, budget, cpu, most)
+    goal = Goal(effect, false_positives, power)
+    settings = Settings(goal, line, budget, cpu, most, baseline_line)
     if as_json:
         answer = ask(settings)
     else:
@@ -113,12 +133,30 @@ def command(
             answer = ask(
                 settings, lambda done, total, text: bar.update(done, total=total, text=text)
             )
-    status = 0 if answer.fit else UNFIT
+    if baseline_line is None:
+        status = 0 if answer.fit else UNFIT
+    else:
+        status = {"slower": SLOWER, "not slower": 0, "cannot tell": CANNOT_TELL}[answer.verdict]
     if as_json:
-        output.emit_json({**answer.to_dict(), "command": line, "status": status})
+        compared = {} if baseline_line is None else {"verdict": answer.verdict}
+        programs = {"command": line, "baseline": baseline_line}
+        output.emit_json({**answer.to_dict(), **programs, **compared, "status": status})
     else:
         _show(answer)
+        if baseline_line is not None:
+            _show_verdict(answer)
     return status
+
+
+def _show_verdict(answer: Answer) -> None:
+    colour = {"slower": "red", "not slower": "green", "cannot tell": "yellow"}[answer.verdict]
+    text = "cannot tell, it was disturbed"
+    if answer.comparison is not None:
+        text = str(answer.comparison)
+        if answer.comparison.more:
+            text += ". More runs: a longer --budget, a larger --most"
+    console = output.console()
+    console.print(f"The command against the baseline: {text}.", style=colour, markup=False)
 
 
 def _show(answer: Answer) -> None:
@@ -129,7 +167,7 @@ def _show(answer: Answer) -> None:
     rows = [
         (
             subject.name,
-            output.format_seconds(subject.typical_s),
+            "" if subject.typical_s is None else output.format_seconds(subject.typical_s),
             subject.noise.runs,
             format_percent(subject.noise.estimate),
             format_percent(subject.noise.upper),
@@ -150,6 +188,8 @@ def _show(answer: Answer) -> None:
             style="dim",
             markup=False,
         )
+    if answer.comparison is not None:
+        return
     if answer.fit:
         console.print(
             f"Fit: make {answer.repetitions} repetitions of each program.",
