@@ -170,17 +170,27 @@ def rounds_needed(times: Sequence[float], goal: Goal) -> int:
     two peaks jumps from one to the other, however well the mean is known. Raises InputError as
     ``noise``.
     """
+    return max(1, len(times) // BLOCKS) * blocks_needed(blocks(times), goal)
+
+
+def blocks(times: Sequence[float]) -> list[float]:
+    """The medians of ``BLOCKS`` or a few more blocks of consecutive rounds; of fewer rounds than
+    that, the rounds."""
     size = max(1, len(times) // BLOCKS)
-    blocks = [median(times[k : k + size]) for k in range(0, len(times) - size + 1, size)]
-    alike = autocorrelation_time(blocks)
-    needed = size * repetitions(noise(blocks).upper * math.sqrt(alike), goal)
+    return [median(times[k : k + size]) for k in range(0, len(times) - size + 1, size)]
+
+
+def blocks_needed(seconds: Sequence[float], goal: Goal) -> int:
+    """``rounds_needed`` in blocks, or in takes, given by the median of each."""
+    alike = autocorrelation_time(seconds)
+    needed = repetitions(noise(seconds).upper * math.sqrt(alike), goal)
     # Between order statistics: nothing is assumed of the shape.
-    reach = _Z_90 * math.sqrt(len(blocks) * alike) / 2.0
-    lowest = max(0, math.floor(len(blocks) / 2.0 - reach))
-    ordered = logs(sorted(blocks))
+    reach = _Z_90 * math.sqrt(len(seconds) * alike) / 2.0
+    lowest = max(0, math.floor(len(seconds) / 2.0 - reach))
+    ordered = logs(sorted(seconds))
     width = ordered[-1 - lowest] - ordered[lowest]
     wider = width / (_THRESHOLD * goal.log_effect)
-    return needed if wider <= 1.0 else max(needed, math.ceil(len(times) * wider**2))
+    return needed if wider <= 1.0 else max(needed, math.ceil(len(seconds) * wider**2))
 
 
 def _share_at_most(count: int, of: int) -> float:

@@ -3,7 +3,8 @@
 A quick fingerprint is taken before and after each benchmark and kept in its ``extra_info``.
 Comparisons (``--benchmark-compare``, ``--benchmark-compare-fail``) are withheld where the benchmark
 or its baseline was disturbed, where the machine changed in between, or where there were too few
-rounds for the effect; the summary says why, and how many rounds are needed.
+rounds to tell; the summary says why, and how many more are needed. With ``--kongming-budget`` a
+benchmark goes on until they are enough.
 
 pytest loads this module in every session: it imports nothing else of ours before it is asked to.
 """
@@ -11,7 +12,8 @@ pytest loads this module in every session: it imports nothing else of ours befor
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Generator, Mapping
+import re
+from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -35,6 +37,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="The smallest slowdown that is to be seen (default: %(default)s).",
     )
     group.addoption(
+        "--kongming-budget",
+        metavar="TIME",
+        default="0s",
+        help="Let each benchmark go on for up to this long (30s), in takes with pauses in between, "
+        "until its rounds are enough for the effect (default: %(default)s, only its own rounds).",
+    )
+    group.addoption(
         "--kongming-strict",
         action="store_true",
         help="Fail the session where a comparison was withheld.",
@@ -53,7 +62,8 @@ class Benchmarks:
     """The hooks of one session with ``--kongming``.
 
     Raises:
-        pytest.UsageError: the effect is no share, or the micro-benchmarks are missing.
+        pytest.UsageError: the effect is no share, the budget no time, or the micro-benchmarks are
+            missing.
     """
 
     def __init__(self, config: pytest.Config) -> None:
@@ -68,47 +78,68 @@ class Benchmarks:
             self._watcher: Watcher = Watcher(self._goal.effect)
         except KongmingError as error:
             raise pytest.UsageError(f"--kongming: {error}") from error
+        self._budget_s = _seconds(config.getoption("--kongming-budget"))
         self._watched: dict[str, dict[str, Any]] = {}
         self._withheld: dict[str, list[str]] = {}
+        self._without_baseline: list[str] = []
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, object]:
-        from kongming.gate.watching import KEY
-
         fixture = getattr(item, "funcargs", {}).get("benchmark")
         if fixture is None or not getattr(fixture, "enabled", False):
             return (yield)
         with contextlib.ExitStack() as stack:
-            busy = _locked(stack)
-            opened = self._watcher.begin()
-            result = yield
-            document = self._watcher.end(opened).to_dict()
-        document["disturbed"] += busy
-        document |= self._rounds(fixture)
-        fixture.extra_info[KEY] = self._watched[item.nodeid] = document
-        return result
+            watch: _Watch | None = _Watch(self._watcher, _locked(stack))
+            takes = self._continued(fixture)
+            try:
+                return (yield)
+            except (KeyboardInterrupt, SystemExit, pytest.exit.Exception):
+                watch = None
+                raise
+            finally:
+                # What failed after it was timed is in pytest-benchmark's table too.
+                if watch is not None:
+                    self._keep(item.nodeid, fixture, watch.end(), takes)
 
-    def _rounds(self, fixture: Any) -> dict[str, Any]:
-        """The rounds made, and those that the effect needs; empty if nothing was timed."""
-        from kongming.gate.noise import LEAST_RUNS, rounds_needed
+    def _continued(self, fixture: Any) -> Sequence[int]:
+        """The rounds of each take of this benchmark, as they are made."""
+        from kongming.gate.noise import blocks_needed
+        from kongming.integrations.pytest_takes import Continued
+
+        if not self._budget_s:
+            return ()
+
+        def enough(takes_s: Sequence[float]) -> bool:
+            return min(takes_s) > 0.0 and blocks_needed(takes_s, self._goal) <= len(takes_s)
+
+        return Continued(fixture, self._budget_s, enough).rounds
+
+    def _keep(
+        self, name: str, fixture: Any, document: dict[str, Any], takes: Sequence[int]
+    ) -> None:
+        from kongming.gate.watching import KEY
+        from kongming.integrations.pytest_verdicts import rounds_kept
 
         data = [] if fixture.stats is None else fixture.stats.stats.data
-        if not data:
-            return {}
-        enough = len(data) >= LEAST_RUNS and min(data) > 0.0
-        return {
-            "effect": self._goal.effect,
-            "rounds": len(data),
-            "rounds_needed": rounds_needed(data, self._goal) if enough else None,
-        }
+        document |= rounds_kept(data, takes, self._goal)
+        fixture.extra_info[KEY] = self._watched[name] = document
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, object, object]:
+        from kongming.gate.watching import KEY
+        from kongming.integrations.pytest_verdicts import UNWATCHED, withheld
+
         # Before pytest-benchmark compares: what it finds no baseline for has no verdict.
         of_benchmarks = getattr(session.config, "_benchmarksession", None)
+        timed = [each.fullname for each in getattr(of_benchmarks, "benchmarks", ()) if each]
         for path, baselines in (getattr(of_benchmarks, "compared_mapping", None) or {}).items():
-            for name, document in self._watched.items():
-                reasons = _withheld(document, baselines[name]) if name in baselines else []
+            for name in timed:
+                if name not in baselines:
+                    self._without_baseline.append(f"{name} ({path})")
+                    continue
+                document = self._watched.get(name)
+                then = (baselines[name].get("extra_info") or {}).get(KEY)
+                reasons = [UNWATCHED] if document is None else withheld(document, then, self._goal)
                 if reasons:
                     del baselines[name]
                     self._withheld[f"{name} ({path})"] = reasons
@@ -119,17 +150,24 @@ class Benchmarks:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        if not self._watched:
-            return
+        from kongming.integrations.pytest_verdicts import too_few
+
         terminalreporter.section("kongming")
+        if not self._watched:
+            terminalreporter.write_line(
+                "Nothing was watched: no test with the fixture was timed. With pytest-xdist or "
+                "--benchmark-disable pytest-benchmark times nothing."
+            )
         for name, document in self._watched.items():
             for reason in document["disturbed"]:
                 terminalreporter.write_line(f"disturbed: {name}: {reason['reason']}")
-            few = _too_few(document)
+            few = too_few(document, self._goal)
             if few:
                 terminalreporter.write_line(f"{name}: {few}")
         for name, reasons in self._withheld.items():
             terminalreporter.write_line(f"comparison withheld: {name}: {' '.join(reasons)}")
+        for name in self._without_baseline:
+            terminalreporter.write_line(f"no baseline: {name}")
         disturbed = sum(bool(document["disturbed"]) for document in self._watched.values())
         terminalreporter.write_line(
             f"{len(self._watched)} watched, {disturbed} disturbed, "
@@ -137,6 +175,49 @@ class Benchmarks:
             f"false positives {100.0 * self._goal.false_positives:g} %, "
             f"power {100.0 * self._goal.power:g} %"
         )
+
+
+class _Watch:
+    """The machine while one benchmark is measured. Surrogates that fail do not fail the test: it is
+    taken for disturbed."""
+
+    def __init__(self, watcher: Watcher, busy: list[dict[str, Any]]) -> None:
+        from kongming.records.errors import ProbeError
+
+        self._watcher, self._reasons, self._opened = watcher, busy, None
+        try:
+            self._opened = watcher.begin()
+        except ProbeError as error:
+            self._reasons.append(_failed(error))
+
+    def end(self) -> dict[str, Any]:
+        """What was seen, with ``disturbed`` at least."""
+        from kongming.records.errors import ProbeError
+
+        document: dict[str, Any] = {"disturbed": []}
+        if self._opened is not None:
+            try:
+                document = self._watcher.end(self._opened).to_dict()
+            except ProbeError as error:
+                self._reasons.append(_failed(error))
+        document["disturbed"] += self._reasons
+        return document
+
+
+def _failed(error: Exception) -> dict[str, Any]:
+    from kongming.gate.disturbance import Reason
+
+    return Reason("machine", f"The machine could not be watched: {error}").to_dict()
+
+
+def _seconds(text: str) -> float:
+    """Raises pytest.UsageError."""
+    parts = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m|)", text.strip())
+    if parts is None:
+        raise pytest.UsageError(
+            f"--kongming-budget: is not a time. Found {text!r}. Allowed: 30s, 2m or 0."
+        )
+    return float(parts[1]) * {"ms": 1e-3, "s": 1.0, "m": 60.0, "": 1.0}[parts[2]]
 
 
 def _locked(stack: contextlib.ExitStack) -> list[dict[str, Any]]:
@@ -150,27 +231,3 @@ def _locked(stack: contextlib.ExitStack) -> list[dict[str, Any]]:
         text = f"{error.holder} measures on CPU {error.holder.cpu}."
         return [Reason("lock", text, error.holder.since or None).to_dict()]
     return []
-
-
-def _withheld(document: Mapping[str, Any], baseline: Mapping[str, Any]) -> list[str]:
-    """Why a benchmark is not compared with its baseline, of pytest-benchmark's JSON."""
-    from kongming.gate.watching import KEY, incomparable
-
-    then = (baseline.get("extra_info") or {}).get(KEY)
-    reasons = incomparable(document, then)
-    few = [_too_few(document), _too_few(then) if isinstance(then, Mapping) else None]
-    return reasons + [text for text in few if text]
-
-
-def _too_few(document: Mapping[str, Any]) -> str | None:
-    """A sentence where there were fewer rounds than the effect needs."""
-    rounds = document.get("rounds")
-    if rounds is None:
-        return None
-    needed = document.get("rounds_needed")
-    if needed is not None and rounds >= needed:
-        return None
-    effect = f"{100.0 * document['effect']:g} %"
-    if needed is None:
-        return f"{rounds} rounds say nothing of the noise."
-    return f"{rounds} rounds are too few to see {effect}: {needed} are needed."
