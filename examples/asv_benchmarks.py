@@ -18,7 +18,13 @@ def look():
 
 
 class Watched:
-    """Base of benchmarks whose results count only on an undisturbed machine."""
+    """Base of benchmarks whose results count only on an undisturbed machine.
+
+    More rounds than asv's two, which ``asv continuous --interleave-rounds`` makes by turns of both
+    commits: drift of the machine is then in both.
+    """
+
+    rounds = 6
 
     def setup(self):
         reasons = look().reasons

@@ -1,7 +1,7 @@
 """Which results of pyperf can be compared: ``python -m kongming.integrations.pyperf_check FILE``.
 
 For a file that was measured with ``--hook kongming``: runs that were disturbed, and the worker
-processes that an effect needs.
+processes that an effect needs; with ``--baseline FILE`` the verdict on each benchmark.
 """
 
 from __future__ import annotations
@@ -15,12 +15,17 @@ from typing import Any
 import click
 
 from kongming import process
+from kongming.gate.comparison import Comparison, compare
 from kongming.gate.noise import LEAST_RUNS, Goal, repetitions_at_most
 from kongming.integrations.pyperf_hook import PREFIX, QUIET
 from kongming.profiling.plans.precision import parse_precision
 from kongming.records.errors import InputError
 
-UNFIT = 4
+UNFIT = SLOWER = 4
+CANNOT_TELL = 3
+
+Runs = Sequence[tuple[Sequence[float], Any]]
+"""The values and the metadata of each worker process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,49 +45,98 @@ class Checked:
 
     def __str__(self) -> str:
         needed = "too few to tell how many are needed" if self.needed is None else self.needed
-        state = "can be compared" if self.fit else "withheld"
+        if self.fit:
+            state = "can be compared"
+        elif self.needed is None:
+            state = "cannot tell"
+        else:
+            state = f"cannot tell: {self.needed - self.undisturbed} more processes"
         undisturbed = f"{self.undisturbed} of {self.runs} processes undisturbed"
         hook = f"; {self.unwatched} measured without --hook kongming" if self.unwatched else ""
         return f"{self.name}: {state}: {undisturbed}{hook}, needed: {needed}"
 
 
-def check(runs: Sequence[tuple[Sequence[float], Any]], name: str, goal: Goal) -> Checked:
+def check(runs: Runs, name: str, goal: Goal) -> Checked:
     """Judge a benchmark from the values and the metadata of each of its worker processes."""
-    times = [
-        fmean(values)
-        for values, metadata in runs
-        if metadata.get(f"{PREFIX}disturbed") == QUIET and min(values) > 0.0
-    ]
+    times = _undisturbed(runs)
     enough = len(times) >= LEAST_RUNS
     needed = repetitions_at_most(times, goal) if enough else None
     unwatched = sum(f"{PREFIX}disturbed" not in metadata for _, metadata in runs)
     return Checked(name, len(runs), len(times), needed, unwatched)
 
 
+def verdict(baseline: Runs, runs: Runs, goal: Goal) -> Comparison | None:
+    """Compare the undisturbed processes of two results; None where those are fewer than
+    ``LEAST_RUNS``, or of two machines."""
+    before, after = _undisturbed(baseline), _undisturbed(runs)
+    machines = {metadata.get(f"{PREFIX}machine") for _, metadata in (*baseline, *runs)}
+    if min(len(before), len(after)) < LEAST_RUNS or len(machines) > 1:
+        return None
+    return compare(before, after, goal)
+
+
+def _undisturbed(runs: Runs) -> list[float]:
+    """The mean of each process: its values share a start, and are no repetitions of it."""
+    return [
+        fmean(values)
+        for values, metadata in runs
+        if metadata.get(f"{PREFIX}disturbed") == QUIET and min(values) > 0.0
+    ]
+
+
 @click.command()
 @click.argument("file", type=click.Path(exists=True, dir_okay=False))
 @click.option("--effect", default="2%", show_default=True, help="The slowdown to be seen.")
-def command(file: str, effect: str) -> int:
-    """Tell which benchmarks of pyperf's FILE can be compared; exit status 4 if any cannot."""
+@click.option(
+    "--baseline",
+    type=click.Path(exists=True, dir_okay=False),
+    help="Tell which are slower than in this file, by the undisturbed processes of both.",
+)
+def command(file: str, effect: str, baseline: str | None) -> int:
+    """Tell which benchmarks of pyperf's FILE can be compared; exit status 4 if any cannot. With
+    --baseline: 4 if any is slower, else 3 if of any it cannot be told."""
+    goal = Goal(parse_precision(effect, "--effect"))
+    benchmarks = _load(file, "FILE")
+    checked = {name: check(runs, name, goal) for name, runs in benchmarks.items()}
+    if baseline is None:
+        for one in checked.values():
+            click.echo(str(one))
+        return 0 if all(one.fit for one in checked.values()) else UNFIT
+    before = _load(baseline, "--baseline")
+    verdicts = set()
+    for name, runs in benchmarks.items():
+        if name not in before:
+            click.echo(f"{name}: no baseline")
+            continue
+        compared = verdict(before[name], runs, goal)
+        verdicts.add("cannot tell" if compared is None else compared.verdict)
+        # Why there is none is in what each of the files says.
+        text = f"cannot tell: {checked[name]}; baseline {check(before[name], name, goal)}"
+        click.echo(f"{name}: {text if compared is None else compared}")
+    if "slower" in verdicts:
+        return SLOWER
+    return 0 if verdicts == {"not slower"} else CANNOT_TELL
+
+
+def _load(file: str, field: str) -> dict[str, Runs]:
+    """The runs of each benchmark of a file. Raises InputError."""
     try:
         import pyperf
     except ModuleNotFoundError as error:
         hint = "Install it with: pip install pyperf"
         raise InputError("Reading a file of pyperf needs pyperf.", hint=hint) from error
-    goal = Goal(parse_precision(effect, "--effect"))
-    checked = []
     try:
         benchmarks = pyperf.BenchmarkSuite.load(file).get_benchmarks()
     except (ValueError, KeyError, TypeError, OSError) as error:
         raise InputError(
-            "is no file of results.", field="FILE", found=file, allowed="what pyperf's -o writes"
+            "is no file of results.", field=field, found=file, allowed="what pyperf's -o writes"
         ) from error
-    for benchmark in benchmarks:
-        runs = [(run.values, run.get_metadata()) for run in benchmark.get_runs() if run.values]
-        checked.append(check(runs, benchmark.get_name(), goal))
-    for one in checked:
-        click.echo(str(one))
-    return 0 if all(one.fit for one in checked) else UNFIT
+    return {
+        benchmark.get_name(): [
+            (run.values, run.get_metadata()) for run in benchmark.get_runs() if run.values
+        ]
+        for benchmark in benchmarks
+    }
 
 
 if __name__ == "__main__":

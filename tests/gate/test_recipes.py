@@ -11,9 +11,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from kongming.gate.noise import Goal
-from kongming.integrations.pyperf_check import check, command
+from kongming.integrations.pyperf_check import check, command, verdict
+from kongming.integrations.pyperf_hook import PREFIX
 from kongming.records.errors import InputError
 from tests.docs import commands
 from tests.docs.tables import ROOT
@@ -50,7 +52,7 @@ def test_real_benchmarks_of_pyperf_and_pytest(tmp_path: Path) -> None:
     assert timed.returncode == 0, timed.stderr
     checked = python("kongming.integrations.pyperf_check", "result.json")
     assert checked.returncode == 4, checked.stderr
-    assert re.search(r"withheld: \d of 2 processes undisturbed, needed: too few", checked.stdout)
+    assert re.search(r"cannot tell: \d of 2 processes undisturbed, needed: too few", checked.stdout)
 
     (tmp_path / "test_it.py").write_text("def test_it(benchmark):\n    benchmark(sum, [1, 2])\n")
     limits = ("--benchmark-max-time=0.1", "-p", "no:cacheprovider", "-p", "no:xdist")
@@ -82,7 +84,26 @@ def test_results_of_pyperf_are_judged_by_their_undisturbed_runs(tmp_path: Path) 
     judged = check(quiet + loud, "sum", Goal(0.02))
     assert judged.fit
     assert (judged.runs, judged.undisturbed, judged.needed) == (50, 20, 6)
-    assert "withheld" in str(check(loud, "sum", Goal(0.02)))
+    assert "cannot tell" in str(check(loud, "sum", Goal(0.02)))
+    # With its own noise it needs so many more.
+    noisy = [((1.0 + 0.02 * (k % 5),), {"kongming_disturbed": "no"}) for k in range(10)]
+    missing = check(noisy, "sum", Goal(0.02))
+    assert missing.needed is not None
+    assert f"cannot tell: {missing.needed - 10} more processes" in str(missing)
+    # A verdict by the undisturbed processes of both, on one machine.
+    slower = [((1.1 * value,), metadata) for (value,), metadata in quiet]
+    for before, after, expected in (
+        (quiet + loud, quiet, "not slower"),
+        (quiet, slower + loud, "slower"),
+        (noisy, noisy, "cannot tell"),
+    ):
+        judged_pair = verdict(before, after, Goal(0.02))
+        assert judged_pair is not None
+        assert judged_pair.verdict == expected
+        assert (judged_pair.more > 0) == (expected == "cannot tell")
+    elsewhere = [(values, metadata | {"kongming_machine": "m2"}) for values, metadata in quiet]
+    assert verdict(quiet, elsewhere, Goal(0.02)) is None
+    assert verdict(loud, quiet, Goal(0.02)) is None
     # Without the hook nothing is known of a run.
     without_hook = check([(values, {}) for values, _ in quiet], "sum", Goal(0.02))
     assert not without_hook.fit
@@ -91,3 +112,31 @@ def test_results_of_pyperf_are_judged_by_their_undisturbed_runs(tmp_path: Path) 
         (tmp_path / "file").write_text(no_results)
         with pytest.raises(InputError, match="no file of results"):
             command.main([str(tmp_path / "file")], standalone_mode=False)
+
+
+def test_files_of_pyperf_are_compared(tmp_path: Path) -> None:
+    pyperf = pytest.importorskip("pyperf")
+
+    def file(name: str, factor: float, benchmark: str = "sum", runs: int = 20) -> str:
+        metadata = {"name": benchmark, f"{PREFIX}disturbed": "no"}
+        each = [
+            pyperf.Run(
+                [factor * (1.0 + 0.001 * (k % 5))], metadata=metadata, collect_metadata=False
+            )
+            for k in range(runs)
+        ]
+        pyperf.Benchmark(each).dump(str(tmp_path / name))
+        return str(tmp_path / name)
+
+    def status(now: str) -> tuple[int, str]:
+        args = [now, "--baseline", baseline]
+        done = CliRunner().invoke(command, args, standalone_mode=False)
+        return int(done.return_value), done.output
+
+    baseline = file("base", 1.0)
+    assert status(baseline)[0] == 0
+    assert status(file("slower", 1.1))[0] == 4
+    few = status(file("few", 1.1, runs=3))
+    assert few[0] == 3
+    assert few[1].startswith("sum: cannot tell: ")
+    assert status(file("new", 1.0, "other")) == (3, "other: no baseline\n")
