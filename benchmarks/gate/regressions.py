@@ -1,32 +1,37 @@
 """False regressions of an unchanged program, and true ones found, with a neighbour that comes and
-goes: without and with the gate. Prints one JSON document.
+goes: without and with the gate. Prints one JSON document, with the raw times of every take.
 
-A program is measured three times in a trial: as the baseline, unchanged, and with 5 % more work.
-Before each measurement a coin decides whether a neighbour runs (a load on memory, on the other CPU
-or on the same). Three ways to judge, of the same measurements:
+A program is measured as the baseline, unchanged, and with 5 % more work: in three takes one after
+the other, and in one take by turns. Before each take a coin decides whether a neighbour runs (a
+load on memory, on the other CPU or on the same). Ways to judge:
 
-    threshold   slower if the mean is more than half of the effect above the baseline's
-    test        slower by the t-test of the gate, whatever happened
-    gate        the same test; a disturbed measurement is made again, at most four times in all, and
+    threshold   takes: slower if the mean is more than half of the effect above the baseline's
+    test        takes: slower by the t-test of the gate, whatever happened
+    takes       takes: the same test; a disturbed take is made again, at most four times in all, and
                 there is no verdict where it stays disturbed or the machine itself changed
+    gate        by turns: what `kongming audit gate --baseline` does; a disturbed take is made
+                again, at most four times in all
 
 `gate_by_fingerprints` is the gate without the system's signals: as with a neighbour whom the
-machine does not show, in another virtual machine. Exit status 4 with --check where the gate calls
-the unchanged program slower significantly more often than stated, finds the slower one too rarely,
-or judges nothing.
+machine does not show, in another virtual machine. Rates are of what was not withheld; that true
+regressions are found is promised, and counted, where there were as many runs as their own noise
+asks for. Exit status 4 with --check where the gate calls the unchanged program slower significantly
+more often than stated, finds the slower one too rarely, or judges nothing: in any condition, or in
+all of them together.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import multiprocessing
 import os
 import random
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import comb
@@ -34,7 +39,7 @@ from multiprocessing.connection import Connection
 from statistics import fmean
 from typing import Any
 
-from kongming.gate.comparison import compare
+from kongming.gate.comparison import Comparison, compare, compare_turns
 from kongming.gate.noise import Goal, noise, repetitions
 from kongming.gate.watching import Watcher, incomparable
 from kongming.probes.binary import Microbench
@@ -45,6 +50,7 @@ EFFECT = 0.05
 TAKES = 4
 LOAD = "memory.streaming.128M"
 SIDES = ("baseline", "unchanged", "slower")
+TURNS = "turns"
 FROM_FINGERPRINTS = ("compute", "memory")
 WORK = 24
 """Passes over the memory of the program: about 30 ms."""
@@ -68,7 +74,7 @@ class Program:
 def measure(pipe: Connection, cpu: int) -> None:
     """The process that measures; neighbours are no children of its own, as in reality."""
     os.sched_setaffinity(0, {cpu})
-    program, watcher = Program(), Watcher(EFFECT, cpu)
+    program, watcher, order = Program(), Watcher(EFFECT, cpu), random.Random(cpu)
     # The neighbour may be on a CPU that we are not on.
     watcher.node = node_facts(allowed=os.sched_getaffinity(os.getppid()))
     watcher.fingerprint()
@@ -76,20 +82,23 @@ def measure(pipe: Connection, cpu: int) -> None:
     while (asked := pipe.recv()) is not None:
         runs, work = asked
         opened = watcher.begin()
-        times = [program.run(work) for _ in range(runs)]
+        times: dict[str, list[float]] = {side: [] for side in work}
+        for _ in range(runs):
+            for side in order.sample(list(work), len(work)):
+                times[side].append(program.run(work[side]))
         pipe.send((times, watcher.end(opened).to_dict()))
 
 
 @dataclass(frozen=True)
 class Take:
-    times: list[float]
+    """Times by side, measured by turns where there are several; ``neighbour``: whether it ran."""
+
+    times: dict[str, list[float]]
     document: dict[str, Any]
+    neighbour: bool
 
     def disturbed(self, *, fingerprints: bool) -> bool:
-        return any(
-            not fingerprints or reason["resource"] in FROM_FINGERPRINTS
-            for reason in self.document["disturbed"]
-        )
+        return bool(self.shown(fingerprints=fingerprints)["disturbed"])
 
     def shown(self, *, fingerprints: bool) -> dict[str, Any]:
         """What the gate sees of it."""
@@ -100,6 +109,13 @@ class Take:
         ]
         return self.document | {"disturbed": seen}
 
+    def to_dict(self) -> dict[str, Any]:
+        return {"neighbour": self.neighbour, "times_s": self.times, "seen": self.document}
+
+
+Trial = dict[str, list[Take]]
+"""Takes of each side, and of all sides by turns."""
+
 
 class Bench:
     """Measures in the other process, with the neighbour as the coin says."""
@@ -107,20 +123,21 @@ class Bench:
     def __init__(self, pipe: Connection, runs: int, seed: int) -> None:
         self._pipe, self._runs, self._coin = pipe, runs, random.Random(seed)
 
-    def take(self, work: float, neighbour: int | None) -> Take:
+    def take(self, work: dict[str, float], neighbour: int | None) -> Take:
         present = neighbour is not None and self._coin.random() < 0.5
         with loaded(neighbour) if present and neighbour is not None else idle():
             self._pipe.send((self._runs, work))
-            return Take(*self._pipe.recv())
+            return Take(*self._pipe.recv(), present)
 
-    def trial(self, neighbour: int | None) -> dict[str, list[Take]]:
-        """The takes of each side, as many as either gate wants."""
-        trial: dict[str, list[Take]] = {}
-        for side in SIDES:
-            takes = [self.take(1.0 + EFFECT * (side == "slower"), neighbour)]
+    def trial(self, neighbour: int | None) -> Trial:
+        """The takes of each side and of all, as many as either gate wants."""
+        trial: Trial = {}
+        for name, sides in (*((side, (side,)) for side in SIDES), (TURNS, SIDES)):
+            work = {side: 1.0 + EFFECT * (side == "slower") for side in sides}
+            takes = [self.take(work, neighbour)]
             while len(takes) < TAKES and takes[-1].disturbed(fingerprints=False):
-                takes.append(self.take(1.0 + EFFECT * (side == "slower"), neighbour))
-            trial[side] = takes
+                takes.append(self.take(work, neighbour))
+            trial[name] = takes
         return trial
 
 
@@ -142,51 +159,109 @@ def loaded(cpu: int) -> Iterator[None]:
         yield
 
 
-def by_threshold(trial: dict[str, list[Take]], side: str, goal: Goal) -> str:
-    before, after = (fmean(trial[name][0].times) for name in ("baseline", side))
-    return "slower" if after > before * (1.0 + EFFECT / 2.0) else "not slower"
+@dataclass(frozen=True)
+class Judgement:
+    """``enough``: there were as many runs as their own noise asks for."""
+
+    verdict: str
+    enough: bool = True
 
 
-def by_test(trial: dict[str, list[Take]], side: str, goal: Goal) -> str:
-    return compare(trial["baseline"][0].times, trial[side][0].times, goal).verdict
+WITHHELD = Judgement("withheld")
 
 
-def by_gate(
-    trial: dict[str, list[Take]], side: str, goal: Goal, *, fingerprints: bool = False
-) -> str:
-    chosen = []
-    for name in ("baseline", side):
-        takes = trial[name]
-        quiet = [take for take in takes if not take.disturbed(fingerprints=fingerprints)]
-        chosen.append(quiet[0] if quiet else takes[-1])
-    before, after = chosen
-    documents = (take.shown(fingerprints=fingerprints) for take in (after, before))
-    if incomparable(*documents):
-        return "withheld"
-    return compare(before.times, after.times, goal).verdict
+def _of(comparison: Comparison) -> Judgement:
+    return Judgement(comparison.verdict, comparison.runs >= comparison.needed)
 
 
-WAYS = {
+def by_threshold(trial: Trial, side: str, goal: Goal) -> Judgement:
+    before, after = (fmean(trial[name][0].times[name]) for name in ("baseline", side))
+    return Judgement("slower" if after > before * (1.0 + EFFECT / 2.0) else "not slower")
+
+
+def by_test(trial: Trial, side: str, goal: Goal) -> Judgement:
+    before, after = (trial[name][0].times[name] for name in ("baseline", side))
+    return _of(compare(before, after, goal))
+
+
+def by_takes(trial: Trial, side: str, goal: Goal) -> Judgement:
+    before, after = (_chosen(trial[name], fingerprints=False) for name in ("baseline", side))
+    if incomparable(after.document, before.document):
+        return WITHHELD
+    return _of(compare(before.times["baseline"], after.times[side], goal))
+
+
+def by_gate(trial: Trial, side: str, goal: Goal, *, fingerprints: bool = False) -> Judgement:
+    take = _chosen(trial[TURNS], fingerprints=fingerprints)
+    if take.disturbed(fingerprints=fingerprints):
+        return WITHHELD
+    return _of(compare_turns(take.times["baseline"], take.times[side], goal))
+
+
+def _chosen(takes: list[Take], *, fingerprints: bool) -> Take:
+    """The first undisturbed one, else the last."""
+    quiet = (take for take in takes if not take.disturbed(fingerprints=fingerprints))
+    return next(quiet, takes[-1])
+
+
+WAYS: dict[str, Callable[[Trial, str, Goal], Judgement]] = {
     "threshold": by_threshold,
     "test": by_test,
+    "takes": by_takes,
     "gate": by_gate,
     "gate_by_fingerprints": lambda *of: by_gate(*of, fingerprints=True),
 }
 
 
-def judged(trials: list[dict[str, list[Take]]], goal: Goal) -> dict[str, Any]:
-    """For each way: of how many trials it called which side slower, or said nothing."""
+def judged(trials: list[Trial], goal: Goal) -> dict[str, Any]:
+    """For each way: of how many trials it called which side slower, or could not tell."""
     result: dict[str, Any] = {}
     for name, way in WAYS.items():
-        verdicts = {side: Counter(way(trial, side, goal) for trial in trials) for side in SIDES[1:]}
-        given = {side: len(trials) - counts["withheld"] for side, counts in verdicts.items()}
-        result[name] = {
-            "false_regressions": verdicts["unchanged"]["slower"],
-            "unchanged_judged": given["unchanged"],
-            "true_regressions_found": verdicts["slower"]["slower"],
-            "slower_judged": given["slower"],
+        judgements = {
+            side: [one for trial in trials if (one := way(trial, side, goal)) is not WITHHELD]
+            for side in SIDES[1:]
         }
+        verdicts = {side: [one.verdict for one in each] for side, each in judgements.items()}
+        # Chosen by their noise, whatever the verdict.
+        powerful = [one for one in judgements["slower"] if one.enough]
+        result[name] = with_intervals(
+            {
+                "false_regressions": verdicts["unchanged"].count("slower"),
+                "unchanged_judged": len(verdicts["unchanged"]),
+                "unchanged_cannot_tell": verdicts["unchanged"].count("cannot tell"),
+                "true_regressions_found": sum(one.verdict == "slower" for one in powerful),
+                "slower_judged": len(powerful),
+                "slower_too_few_runs": len(verdicts["slower"]) - len(powerful),
+                "slower_called_not_slower": verdicts["slower"].count("not slower"),
+            }
+        )
     return result
+
+
+def with_intervals(counts: dict[str, Any]) -> dict[str, Any]:
+    return counts | {
+        "false_rate": wilson(counts["false_regressions"], counts["unchanged_judged"]),
+        "found_rate": wilson(counts["true_regressions_found"], counts["slower_judged"]),
+    }
+
+
+def pooled(conditions: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """The counts of several conditions together."""
+    total: dict[str, Counter[str]] = {name: Counter() for name in WAYS}
+    for ways in conditions:
+        for name, counts in ways.items():
+            total[name].update({key: n for key, n in counts.items() if isinstance(n, int)})
+    return {name: with_intervals(dict(counts)) for name, counts in total.items()}
+
+
+def wilson(count: int, of: int) -> list[float] | None:
+    """95 % interval of a share (Wilson 1927)."""
+    if not of:
+        return None
+    share, z = count / of, 1.96
+    middle = share + z * z / (2.0 * of)
+    reach = z * math.sqrt(share * (1.0 - share) / of + (z / (2.0 * of)) ** 2)
+    return [round((middle + sign * reach) / (1.0 + z * z / of), 3) for sign in (-1.0, 1.0)]
 
 
 def more_than_stated(count: int, of: int, rate: float) -> bool:
@@ -225,14 +300,14 @@ def main() -> int:
     worker.start()
     theirs.close()
     began = time.monotonic()
-    alone = Bench(ours, 20, given.seed).take(1.0, None)
-    measured = noise(alone.times)
+    alone = Bench(ours, 20, given.seed).take({"baseline": 1.0}, None).times["baseline"]
+    measured = noise(alone)
     runs = given.runs or min(40, repetitions(measured.upper, goal))
     bench = Bench(ours, runs, given.seed)
     where = {"alone": None, "same_cpu": cpus[0]}
     if len(cpus) > 1:
         where["other_cpu"] = cpus[1]
-    trials: dict[str, list[dict[str, list[Take]]]] = {name: [] for name in where}
+    trials: dict[str, list[Trial]] = {name: [] for name in where}
     for number in range(given.trials):
         # By turns, so that a phase of the machine is in all of them.
         for name, neighbour in where.items():
@@ -241,6 +316,7 @@ def main() -> int:
     ours.send(None)
     worker.join()
     conditions = {name: judged(each, goal) for name, each in trials.items()}
+    conditions["all"] = pooled(conditions.values())
     takes = {
         name: fmean(len(side) for trial in each for side in trial.values())
         for name, each in trials.items()
@@ -248,7 +324,7 @@ def main() -> int:
     document = {
         "effect": EFFECT,
         "stated": {"false_positives": goal.false_positives, "power": goal.power},
-        "run_s": fmean(alone.times),
+        "run_s": fmean(alone),
         "noise": measured.estimate,
         "noise_at_most": measured.upper,
         "repetitions_needed": repetitions(measured.upper, goal),
@@ -259,7 +335,16 @@ def main() -> int:
         "missed": missed(conditions, goal),
         "elapsed_s": time.monotonic() - began,
     }
-    print(json.dumps(document, indent=2))
+    raw = [
+        {"condition": name, "trial": number, "side": side, **take.to_dict()}
+        for name, each in trials.items()
+        for number, trial in enumerate(each)
+        for side, kept in trial.items()
+        for take in kept
+    ]
+    # One line a take.
+    lines = ",\n".join(f"    {json.dumps(take)}" for take in raw)
+    print(f'{json.dumps(document, indent=2)[:-2]},\n  "raw": [\n{lines}\n  ]\n}}')
     return 4 if given.check and document["missed"] else 0
 
 

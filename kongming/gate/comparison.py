@@ -27,14 +27,16 @@ Verdict = Literal["slower", "not slower", "cannot tell"]
 @dataclass(frozen=True, slots=True)
 class Comparison:
     """``ratio`` of the candidate's time to the baseline's with one-sided bounds, each of which is
-    wrong with the goal's probability of a false positive. ``runs`` of each program were judged;
-    ``more`` of each are needed where the verdict is "cannot tell", else 0."""
+    wrong with the goal's probability of a false positive. ``runs`` of each program were judged,
+    their noise asks for ``needed`` to see the effect; ``more`` of each are to be made where the
+    verdict is "cannot tell", else 0."""
 
     ratio: float
     lower: float
     upper: float
     verdict: Verdict
     runs: int
+    needed: int
     more: int
 
     def to_dict(self) -> dict[str, Any]:
@@ -44,6 +46,7 @@ class Comparison:
             "ratio_at_least": self.lower,
             "ratio_at_most": self.upper,
             "runs": self.runs,
+            "runs_needed": self.needed,
             "more_runs": self.more,
         }
 
@@ -140,15 +143,22 @@ def _judge(
     lower, upper = difference - reach, difference + reach
     verdict: Verdict = "cannot tell"
     more = 0
+    needed = repetitions(sigma, goal, samples=samples)
     if lower > 0.0:
         verdict = "slower"
+    elif upper < 0.0 or (upper < goal.log_effect and runs >= needed):
+        verdict = "not slower"
     else:
-        missing = repetitions(sigma, goal, samples=samples) - runs
-        if upper < 0.0 or (upper < goal.log_effect and missing <= 0):
-            verdict = "not slower"
-        else:
-            # Between none and the effect a difference is told from the farther of the two.
-            nearer = max(difference, goal.log_effect - difference)
-            margin = replace(goal, effect=math.expm1(min(goal.log_effect, nearer)))
-            more = max(1, repetitions(sigma, margin, samples=samples) - runs)
-    return Comparison(math.exp(difference), math.exp(lower), math.exp(upper), verdict, runs, more)
+        # Between none and the effect a difference is told from the farther of the two.
+        nearer = max(difference, goal.log_effect - difference)
+        margin = replace(goal, effect=math.expm1(min(goal.log_effect, nearer)))
+        more = max(1, repetitions(sigma, margin, samples=samples) - runs)
+    return Comparison(
+        ratio=math.exp(difference),
+        lower=math.exp(lower),
+        upper=math.exp(upper),
+        verdict=verdict,
+        runs=runs,
+        needed=needed,
+        more=more,
+    )
