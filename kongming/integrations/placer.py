@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, Self, TypeVar
 
 from kongming.backoff import Backoff
 from kongming.integrations.owner import new_id
-from kongming.integrations.placing import Member, NodeOf, Target, choose, targets
+from kongming.integrations.placing import Member, NodeOf, OwnTasks, Target, choose, targets
 from kongming.integrations.reports import Reports
 from kongming.records.answers import NodeReport, Ranking
 from kongming.records.errors import (
@@ -118,6 +118,7 @@ class Placer(ABC):
         self._lock = Lock()
         self._placed: dict[str, dict[str, Place]] = defaultdict(dict)
         self._slots: dict[str, int] = {}
+        self._own = OwnTasks()
         self._nodes: tuple[NodeReport, ...] = ()
         self._listed_at = -float("inf")
         self._backoff = Backoff(_FIRST_RETRY_S, _LONGEST_RETRY_S)
@@ -200,7 +201,8 @@ class Placer(ABC):
             if self._closed:
                 raise UnavailableError("This placer is closed.")
             counts = {node_id: len(places) for node_id, places in self._placed.items()}
-            node = choose(ranking.nodes, slots, counts, **self._limits)
+            self._own.learn(ranking.nodes, counts)
+            node = choose(ranking.nodes, slots, counts, own=self._own.scores, **self._limits)
             if node is None:
                 why = ", ".join(f"{count} {reason}" for reason, count in ranking.refused.items())
                 raise CannotAnswerError(f"None of {len(found)} nodes can be ranked ({why}).")

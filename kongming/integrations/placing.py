@@ -6,6 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from kongming.records.answers import OUT_OF_SERVICE, NodeReport, RankedNode
 
@@ -63,6 +64,31 @@ def targets(
     return {node_id: Target(tuple(group)) for node_id, group in found.items()}
 
 
+class OwnTasks:
+    """What one task of ours adds to the score of a node as long as it runs there.
+
+    Learned where a ranking shows a node with one task of ours that an earlier one showed without
+    any, and nothing else came or went there.
+    """
+
+    def __init__(self) -> None:
+        self._without: dict[str, RankedNode] = {}
+        self.scores: dict[str, float] = {}
+
+    def learn(self, ranked: Iterable[RankedNode], assigned: Mapping[str, int]) -> None:
+        """Take a ranking into account, and the tasks of ours by node id when it was made."""
+        for node in ranked:
+            if not assigned.get(node.node_id, 0):
+                self._without[node.node_id] = node
+                self.scores.pop(node.node_id, None)
+                continue
+            before = self._without.get(node.node_id)
+            if before is None or node.node_id in self.scores:
+                continue
+            if assigned[node.node_id] == 1 and node.residents == before.residents + 1:
+                self.scores[node.node_id] = max(0.0, node.score - before.score)
+
+
 def choose(
     ranked: Sequence[RankedNode],
     slots: Mapping[str, int],
@@ -70,15 +96,17 @@ def choose(
     *,
     limit: float = 0.0,
     resident_limit: float = 0.0,
+    own: Mapping[str, float] = MappingProxyType({}),
 ) -> RankedNode | None:
     """Return the node where a task is predicted to end first; None where none is ranked.
 
     ``slots`` and ``assigned`` are tasks by node id: those that run at a time, and those that were
     placed and have not ended. A task behind others waits as long as they take, so with ``w``
     rounds to wait for, the node's score (a log slowdown) grows by ``log(1 + w)``. The score is
-    that next to what runs there now, of which some will have ended: waiting looks a little worse
-    than it is. Near ties keep the order of the ranking, which spreads them. Nodes beyond a limit
-    (ratios, 0 for none) are left out as long as others are there.
+    that next to what runs there now; of a node where a task has to wait, ``own`` is taken off: what
+    the task adds that will have ended by then (``OwnTasks``). Near ties keep the order of the
+    ranking, which spreads them. Nodes beyond a limit (ratios, 0 for none) are left out as long as
+    others are there.
     """
     known = [node for node in ranked if node.node_id in slots]
     within = [
@@ -91,7 +119,8 @@ def choose(
 
     def end(node: RankedNode) -> float:
         rounds = assigned.get(node.node_id, 0) // slots[node.node_id]
-        return (best if node.tied_with_first else node.score) + math.log1p(rounds)
+        ended = own.get(node.node_id, 0.0) if rounds else 0.0
+        return (best if node.tied_with_first else node.score) - ended + math.log1p(rounds)
 
     return min(within or known, key=end, default=None)
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from dataclasses import replace
 
-from kongming.integrations.placing import Member, choose, resource_name, targets
+from kongming.integrations.placing import Member, OwnTasks, choose, resource_name, targets
 from kongming.records.answers import NodeReport, RankedNode
 from kongming.records.prediction import Interval
 from tests import builders
@@ -40,6 +41,39 @@ def test_a_task_waits_for_a_fast_node_until_a_slow_one_would_end_it_first() -> N
     # Two rounds on the fast node end before one on the slow one, three do not.
     assert placed(3, {"fast": 1, "slow": 1}) == ["fast", "fast", "slow"]
     assert Counter(placed(8, {"fast": 3, "slow": 2})) == {"fast": 6, "slow": 2}
+
+
+def test_a_task_that_waits_never_runs_beside_the_one_that_it_waits_for() -> None:
+    """The server's score of a node has our own task in it, which will have ended by then."""
+    own, assigned = OwnTasks(), Counter[str]()
+    slots = {"calm": 1, "slow": 1}
+    for _ in range(12):
+        # A quarter slower beside a task, whoever's it is.
+        ranking = [
+            replace(
+                ranked(name, slowdown * (1.25 if assigned[name] else 1.0)),
+                residents=min(1, assigned[name]),
+            )
+            for name, slowdown in (("calm", 1.0), ("slow", 11.5))
+        ]
+        own.learn(ranking, assigned)
+        node = choose(ranking, slots, assigned, own=own.scores)
+        assert node is not None
+        assigned[node.node_id] += 1
+    assert assigned == {"calm": 11, "slow": 1}
+    # Beside it in another slot it does run; and what came meanwhile is not ours.
+    beside = replace(ranked("calm", 1.25), residents=1)
+    free = choose(
+        [beside, ranked("slow", 1.1)], {"calm": 2, "slow": 1}, {"calm": 1}, own=own.scores
+    )
+    assert free is not None
+    assert free.node_id == "slow"
+    other = OwnTasks()
+    other.learn([ranked("calm", 1.0)], {})
+    other.learn([replace(beside, residents=2)], {"calm": 1})
+    assert other.scores == {}
+    own.learn([ranked("calm", 1.0)], {})
+    assert "calm" not in own.scores
 
 
 def test_nodes_beyond_a_limit_are_left_out_as_long_as_others_are_there() -> None:
