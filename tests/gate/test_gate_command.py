@@ -47,7 +47,7 @@ def test_beside_a_neighbour_and_without_extras(kongming: Kongming, tmp_path: Pat
     lines = "".join(f"sys.modules[{name!r}] = None\n" for name in EXTRAS)
     (hidden / "sitecustomize.py").write_text(f"import sys\n{lines}")
     done = kongming(
-        "audit", "gate", "--command", "true", "--budget", "1s", "--json",
+        "audit", "gate", "--command", "true", "--budget", "3s", "--json",
         env={"PYTHONPATH": f"{hidden}:{ROOT}"},
     )  # fmt: skip
     assert done.returncode == 4, done.stderr

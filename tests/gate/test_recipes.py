@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from kongming.cli.extras import EXTRAS
 from kongming.gate.noise import Goal
 from kongming.integrations.pyperf_check import check, command, verdict
 from kongming.integrations.pyperf_hook import PREFIX
@@ -140,3 +141,20 @@ def test_files_of_pyperf_are_compared(tmp_path: Path) -> None:
     assert few[0] == 3
     assert few[1].startswith("sum: cannot tell: ")
     assert status(file("new", 1.0, "other")) == (3, "other: no baseline\n")
+
+
+def test_benchmark_runners_need_no_numpy() -> None:
+    """What ``pip install kongming`` brings is enough for the plugin, the hook and the verdicts."""
+    lines = [f"sys.modules[{name!r}] = None" for name in EXTRAS]
+    lines += [
+        f"import {module}"
+        for module in (
+            "kongming.gate.session",
+            "kongming.integrations.pytest_plugin",
+            "kongming.integrations.pytest_verdicts",
+            "kongming.integrations.pyperf_check",
+        )
+    ]
+    code = "\n".join(["import sys", *lines])
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
