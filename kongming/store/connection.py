@@ -21,6 +21,7 @@ from kongming.records.errors import InputError, KongmingError, StoreError
 from kongming.settings import url_in_file
 from kongming.store.failures import translated
 from kongming.store.schema import HEAD, VERSION_TABLE
+from kongming.store.store_file import StoreFile, refuse_special_file, sqlite_path
 
 BUSY_TIMEOUT_S = 30.0
 """Time in seconds that a writer waits for another writer's lock."""
@@ -95,6 +96,7 @@ class Connection:
         self.is_new = False
         """Whether the tables were made when it was opened."""
         self._handles: list[int] = []
+        self._file: StoreFile | None = None
         self.damage: Damage | None = None
         """Rows that cannot be decoded are left out and told to this; without it, an error."""
 
@@ -135,6 +137,10 @@ class Connection:
             raise
         made = cls(engine, shown or engine.url.render_as_string(hide_password=True))
         made.is_new = is_new
+        path = sqlite_path(engine.url)
+        if path is not None:
+            made._file = StoreFile(path)
+            made._file.watch(engine)
         return made
 
     def close(self) -> None:
@@ -186,25 +192,31 @@ class Connection:
 
     @contextmanager
     def _writing(self) -> Iterator[sa.Connection]:
-        """Write transaction; committed and durable when the block is left."""
+        """Write transaction; committed, durable and in the named file when the block is left."""
         try:
-            with (
-                translated(self._engine.url),
-                _write_transaction(self._engine) as connection,
-            ):
-                yield connection
+            if self._file is not None:
+                self._file.check()
+            with translated(self._engine.url), self._engine.connect() as connection:
+                with _write_transaction(connection):
+                    yield connection
+                if self._file is not None:
+                    # A commit to a file that is gone succeeds as well.
+                    self._file.check_commit(connection)
         except (ValueError, OverflowError) as error:
             # NaN in a document, where the driver encodes JSON after SQLAlchemy's checks, or a
             # number that is too large for a column.
             raise InputError(f"A record cannot be kept: {error}.") from error
 
+    def _check_file(self) -> None:
+        if self._file is not None:
+            self._file.check()
+
 
 @contextmanager
-def _write_transaction(engine: sa.Engine) -> Iterator[sa.Connection]:
-    with engine.connect() as connection:
-        connection = connection.execution_options(kongming_write=True)
-        with connection.begin():
-            yield connection
+def _write_transaction(connection: sa.Connection) -> Iterator[sa.Connection]:
+    connection = connection.execution_options(kongming_write=True)
+    with connection.begin():
+        yield connection
 
 
 def _engine(store_url: str) -> sa.Engine:
@@ -273,9 +285,10 @@ def _missing_file(store_url: str) -> Path | None:
         url = sa.make_url(store_url)
     except exc.ArgumentError:
         return None
-    if url.get_backend_name() != "sqlite" or url.database in (None, "", ":memory:"):
+    path = sqlite_path(url)
+    if path is None:
         return None
-    path = Path(str(url.database)).expanduser()
+    refuse_special_file(path)
     return None if path.exists() else path
 
 
@@ -300,6 +313,7 @@ def _with_folder(url: sa.URL, *, is_default: bool) -> sa.URL:
     if url.database in (None, "", ":memory:"):
         return url
     path = Path(str(url.database)).expanduser()
+    refuse_special_file(path)
     if path.is_dir():
         raise InputError("is a folder.", field="store", found=str(path), hint="Name a file in it.")
     try:
@@ -386,7 +400,7 @@ def _migrate_if_needed(engine: sa.Engine) -> bool:
         if _revision(connection) == HEAD:
             return False
     # Check again while holding the lock: another process may have migrated meanwhile.
-    with _write_transaction(engine) as connection:
+    with engine.connect() as free, _write_transaction(free) as connection:
         if engine.dialect.name == "postgresql":
             # However long that takes, and whatever another process is doing meanwhile.
             connection.exec_driver_sql("SET LOCAL statement_timeout = 0")

@@ -13,6 +13,7 @@ import sqlalchemy as sa
 
 from kongming.records.errors import StoreError
 from kongming.store.connection import Connection
+from kongming.store.store_file import sqlite_path
 
 _STEPS = 10_000
 """Instructions of SQLite between two looks at the clock."""
@@ -35,9 +36,9 @@ def refuse_empty_file(url: str) -> None:
     except sa.exc.ArgumentError:
         # Opening it says what is wrong.
         return
-    if parsed.get_backend_name() != "sqlite" or parsed.database in (None, "", ":memory:"):
+    path = sqlite_path(parsed)
+    if path is None:
         return
-    path = Path(str(parsed.database)).expanduser()
     deadline = time.monotonic() + _APPEARS_S
     while path.is_file() and path.stat().st_size == 0:
         if time.monotonic() >= deadline:
@@ -56,12 +57,19 @@ def serve_alone(store: Connection) -> None:
     database's file would release the locks that SQLite has on it.
 
     Raises:
-        StoreError: another server has it.
+        StoreError: another server has it, or may have it by another name.
     """
-    url = store._engine.url
-    if url.get_backend_name() != "sqlite" or url.database in (None, "", ":memory:"):
+    named = sqlite_path(store._engine.url)
+    if named is None:
         return
-    path = Path(f"{url.database}-server")
+    file = named.resolve()
+    if file.stat().st_nlink > 1:
+        # SQLite's own log, and the lock below, belong to one name.
+        raise StoreError(
+            f"The store {file} has another name as well (a hard link), by which it may be in use.",
+            hint="Keep one name: find the others with 'find -samefile', or copy the file.",
+        )
+    path = Path(f"{file}-server")
     try:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError:
@@ -72,7 +80,7 @@ def serve_alone(store: Connection) -> None:
     except OSError as error:
         os.close(handle)
         raise StoreError(
-            f"Another kongming-server serves the store {url.database}.",
+            f"Another kongming-server serves the store {named}.",
             hint="A SQLite file has one server. End the other one, name another --store, or use "
             "PostgreSQL for several.",
         ) from error
