@@ -45,6 +45,9 @@ def _is_about_content(error: exc.StatementError) -> bool:
 _RETRY = "Try again in a moment."
 _LOST = ("ended the connection.", _RETRY)
 _FULL = ("cannot grow: the disk is full.", "Free some space.")
+_BROKEN = ("cannot be read or written ({}).", "Check the disk, and the log of the system.")
+_NO_RIGHTS = ("does not let this user work on it ({}).", "Grant its user the tables.")
+_NO_TABLE = ("lacks a table ({}).", "Restore it from a copy, or name another with --store.")
 _IN_USE = ("is in use by another process.", "Try again when that has ended.")
 
 _SQLITE = {
@@ -64,15 +67,26 @@ _SQLITE = {
     sqlite3.SQLITE_BUSY: _IN_USE,
     sqlite3.SQLITE_LOCKED: _IN_USE,
     sqlite3.SQLITE_FULL: _FULL,
+    sqlite3.SQLITE_IOERR: _BROKEN,
+    sqlite3.SQLITE_PERM: _NO_RIGHTS,
 }
 """By the lowest byte of a code; the others say in which way it failed."""
 
 _POSTGRES = {
+    "25006": ("cannot be written ({}).", "Name the primary server, and not a standby, in the URL."),
+    "42501": _NO_RIGHTS,
+    "42P01": _NO_TABLE,
     "53100": _FULL,
+    "53200": ("has no memory left ({}).", _RETRY),
+    "53300": ("has too many clients.", _RETRY),
     "55P03": ("is locked by another program for too long.", "See pg_locks for which."),
     "57014": ("did not answer in time.", _RETRY),
     "57P01": _LOST,
     "57P02": _LOST,
+    "57P03": _LOST,
+    "58030": _BROKEN,
+    "XX001": ("is damaged ({}).", "Restore it from a copy or an export."),
+    "XX002": ("is damaged ({}).", "Restore it from a copy or an export."),
 }
 """By SQLSTATE (PostgreSQL, appendix A): its messages are in the language of the server. psycopg
 tells it of what fails on a connection, and not where connecting itself fails."""

@@ -69,3 +69,24 @@ def test_tables_are_made_however_long_another_program_does_so(postgres_url: str)
         other.commit()
         with opening.result(timeout=60) as store:
             assert store.is_new
+
+
+def _execute(store: Store, statements: list[str]) -> None:
+    with store._writing() as connection:
+        for statement in statements:
+            connection.exec_driver_sql(statement)
+
+
+def test_what_no_other_write_could_do_either_is_said_to_be_the_stores_fault(
+    postgres_store_url: str,
+) -> None:
+    with Store.open(postgres_store_url) as store:
+        for statements, said in (
+            (["SET TRANSACTION READ ONLY", "DELETE FROM run"], "cannot be written"),
+            (["SELECT * FROM gone"], "lacks a table"),
+            (["CREATE ROLE stranger", "SET LOCAL ROLE stranger", "DELETE FROM run"], "not let"),
+        ):
+            with pytest.raises(StoreError, match=said) as met:
+                _execute(store, statements)
+            assert met.value.away
+            assert met.value.hint
