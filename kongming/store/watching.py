@@ -110,8 +110,7 @@ class Watch:
         while not self._closing.is_set():
             try:
                 with self._listening() if postgresql else self._polling() as wait:
-                    backoff.after_success()
-                    self._follow(wait)
+                    self._follow(wait, backoff)
             except Exception as error:
                 # Drivers also raise errors that SQLAlchemy does not wrap; survive all of them.
                 if self.connected or not backoff.failures:
@@ -121,12 +120,14 @@ class Watch:
                 self.connected = False
                 self._closing.wait(backoff.after_failure())
 
-    def _follow(self, wait: Callable[[], bool]) -> None:
+    def _follow(self, wait: Callable[[], bool], backoff: Backoff) -> None:
         # First read the changes from before LISTEN.
         due = True
         while not self._closing.is_set():
             if due:
                 self._deliver()
+                # Not before: a feed that can be connected to may be one that cannot be read.
+                backoff.after_success()
                 self.connected, self.seen_at = True, time.monotonic()
                 self._closing.wait(_BATCH_DELAY_S)
             due = wait()
@@ -139,11 +140,12 @@ class Watch:
             if not changes:
                 self.position = until
                 return
-            self._failed = True
+            again, self._failed = self._failed, True
             try:
                 self._callback(changes)
             except Exception:
-                LOG.exception("the callback for store changes failed; sending it a reset")
+                if not again:
+                    LOG.exception("the callback for store changes failed; sending it a reset")
                 raise StoreError("The changes could not be applied.") from None
             self._failed = False
             self.position = until

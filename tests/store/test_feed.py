@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from typing import NoReturn
 
 import pytest
 
@@ -202,6 +203,28 @@ def test_a_callback_that_fails_is_told_to_read_everything_again(store: Store) ->
         report(store)
         assert done.wait(10.0)
     assert seen[-1] == "reset"
+
+
+@pytest.mark.parametrize("fails", ["reading", "callback"])
+def test_a_feed_that_stays_broken_is_logged_once(
+    store: Store, fails: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    attempts: list[str] = []
+
+    def fail(*arguments: object, **options: object) -> NoReturn:
+        attempts.append(fails)
+        raise StoreError("no such table: feed")
+
+    with store.watch_changes(fail) as watch:
+        eventually(lambda: watch.connected)
+        if fails == "reading":
+            monkeypatch.setattr(store, "news_since", fail)
+        report(store)
+        eventually(lambda: len(attempts) >= 5)
+        monkeypatch.undo()
+    lines = [one.getMessage() for one in caplog.records]
+    assert sum("reconnecting" in line for line in lines) == 1, lines
+    assert sum("callback" in line for line in lines) == (fails == "callback"), lines
 
 
 def test_postgresql_restarts_under_load(postgres_server: PostgresServer, postgres_url: str) -> None:
