@@ -19,6 +19,7 @@ from sqlalchemy import event, exc
 from kongming.missing_file import did_you_mean
 from kongming.records.errors import InputError, KongmingError, StoreError
 from kongming.settings import url_in_file
+from kongming.store.bounded_waiting import GRACE_S, BoundedWaiting
 from kongming.store.failures import translated
 from kongming.store.schema import HEAD, VERSION_TABLE
 from kongming.store.store_file import StoreFile, refuse_special_file, sqlite_path
@@ -114,6 +115,7 @@ class Connection:
         Without ``create`` no SQLite file is made, for commands that only read: the user's own one,
         which nobody named, is then an empty store in memory. PostgreSQL ends a statement that takes
         longer than ``statement_s``, or waits for a lock for longer than ``lock_s``; 0 for never.
+        Where it does not even do that, the connection ends ``GRACE_S`` later.
 
         Raises:
             InputError: the URL is not valid, or its file is missing and is not to be created.
@@ -127,8 +129,11 @@ class Connection:
                 raise _no_such_file(missing)
             shown, store_url = store_url, "sqlite://"
         engine = _engine(store_url)
+        bound = None
         if engine.dialect.name == "postgresql":
             _limit_waiting(engine, statement_timeout=statement_s, lock_timeout=lock_s)
+            if statement_s:
+                bound = BoundedWaiting(engine)
         try:
             with translated(engine.url):
                 is_new = _migrate_if_needed(engine)
@@ -137,6 +142,8 @@ class Connection:
             raise
         made = cls(engine, shown or engine.url.render_as_string(hide_password=True))
         made.is_new = is_new
+        if bound is not None:
+            bound.silent_s = statement_s + GRACE_S
         path = sqlite_path(engine.url)
         if path is not None:
             made._file = StoreFile(path)
