@@ -13,7 +13,7 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -25,6 +25,9 @@ from kongming.settings import as_file, table
 from kongming.systemd import Notifier
 from kongming_server import config as settings
 from kongming_server.settings import Config
+
+if TYPE_CHECKING:
+    from kongming.rpc.log_limits import LogLimits
 
 _COMMANDS = {
     "init-tls": Entry(
@@ -153,21 +156,30 @@ async def serve(config: Config) -> int:
 
 
 def _log_to_stderr(level: str) -> None:
-    from kongming.rpc.log_limits import LogLimits
     from kongming_server import interceptors
-    from kongming_server.security import sockets
 
     # What other libraries say below a warning is not about this server.
     log_to_stderr(
         logging.WARNING,
         "%(asctime)s %(levelname)s %(request_id)s %(name)s: %(message)s",
         interceptors.RequestIds(),
-        # The first has a line for each call that fails, while the disk is full that the log is on.
-        LogLimits((interceptors.__name__, sockets.__name__)),
+        log_limits(),
         force=True,
     )
     for ours in ("kongming", "kongming_server"):
         logging.getLogger(ours).setLevel(level.upper())
+
+
+def log_limits() -> LogLimits:
+    """Return the bound of what others can make the server write to its log."""
+    from kongming.rpc.log_limits import LogLimits
+    from kongming.store import watching
+    from kongming_server import interceptors, outage
+    from kongming_server.security import sockets
+
+    # The first has a line for each call that fails, while the disk is full that the log is on; the
+    # last two have some for each time that a store which is almost full takes something after all.
+    return LogLimits((interceptors.__name__, sockets.__name__, outage.__name__, watching.__name__))
 
 
 def run(args: Sequence[str]) -> int:

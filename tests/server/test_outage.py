@@ -7,6 +7,7 @@ import logging
 import grpc
 import psycopg
 import pytest
+from kongming_server.main import log_limits
 from kongming_server.outage import Outage
 
 from kongming.records.errors import InputError, StoreError
@@ -33,6 +34,17 @@ def test_one_line_when_it_begins_and_one_when_it_ends(caplog: pytest.LogCaptureF
         outage.failed(StoreError("database or disk is full"))
     assert [record.levelname for record in caplog.records] == ["ERROR", "WARNING", "ERROR"]
     assert "20 writes" in caplog.messages[1]
+
+
+def test_a_store_that_takes_some_writes_and_refuses_others_does_not_fill_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    outage = Outage()
+    with caplog.filtering(log_limits()):
+        for _ in range(500):
+            outage.failed(StoreError("database or disk is full"))
+            outage.succeeded()
+    assert len(caplog.records) == 20
 
 
 def test_callers_are_told_when_postgresql_does_not_get_on(
