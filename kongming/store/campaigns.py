@@ -89,9 +89,14 @@ class Campaigns(Connection):
             sa.func.max(run.c.started_at),
         ).group_by(run.c.app, run.c.identity)
         with self._reading() as connection:
+            rows = connection.execute(sa.select(stored)).all()
             latest: dict[tuple[str, str], tuple[str, datetime | None]] = {
-                (row.name, row.identity): (_unit(row.document), None)
-                for row in connection.execute(sa.select(stored))
+                key: (unit, None)
+                for key, unit in self._each(
+                    "an application",
+                    rows,
+                    lambda row: ((row.name, row.identity), _unit(row.document)),
+                )
             }
             for app, identity, unit, last in connection.execute(runs):
                 latest[app, identity] = (unit, last)
@@ -146,7 +151,8 @@ class Campaigns(Connection):
         """Return all campaigns, newest first."""
         query = sa.select(schema.campaign).order_by(schema.campaign.c.opened_at.desc())
         with self._reading() as connection:
-            return [_campaign(row) for row in connection.execute(query)]
+            rows = connection.execute(query).all()
+        return list(self._each("a campaign", rows, _campaign))
 
 
 def _iso(moment: datetime) -> str:

@@ -19,6 +19,7 @@ from sqlalchemy import event, exc
 from kongming.missing_file import did_you_mean
 from kongming.records.errors import InputError, KongmingError, StoreError
 from kongming.settings import url_in_file
+from kongming.store import column_types
 from kongming.store.bounded_waiting import GRACE_S, BoundedWaiting
 from kongming.store.failures import translated
 from kongming.store.schema import HEAD, VERSION_TABLE
@@ -194,8 +195,15 @@ class Connection:
 
     @contextmanager
     def _reading(self) -> Iterator[sa.Connection]:
-        with translated(self._engine.url), self._engine.connect() as connection:
-            yield connection
+        try:
+            with translated(self._engine.url), self._engine.connect() as connection:
+                yield connection
+        except (ValueError, TypeError, AttributeError) as error:
+            # A value of another type than its column has, which is read outside of ``_each``.
+            raise StoreError(
+                f"The store {self.url} has a value that cannot be read: {error!r}.",
+                hint="Restore it from a copy or an export.",
+            ) from error
 
     @contextmanager
     def _writing(self) -> Iterator[sa.Connection]:
@@ -310,9 +318,12 @@ def _no_such_file(path: Path) -> InputError:
 def _document(text: str) -> Any:
     """Parse a column of JSON. What is none becomes None, which no record decodes from: an error
     here would end the query, and take all other rows with it."""
+    if isinstance(text, str) and not text.isascii() and "\N{REPLACEMENT CHARACTER}" in text:
+        # We write ASCII alone: it is damaged, and something else may stand there now.
+        return None
     try:
         return json.loads(text)
-    except (ValueError, RecursionError):
+    except (ValueError, TypeError, RecursionError):
         return None
 
 
@@ -361,6 +372,7 @@ def _prepare_sqlite(connection: Any, record: object) -> None:
     # SQLAlchemy begins transactions, not the driver: the driver's deferred BEGIN lets two
     # writers read the same state before either holds the lock.
     connection.isolation_level = None
+    connection.text_factory = column_types.text
     cursor = connection.cursor()
     cursor.execute(f"PRAGMA busy_timeout = {int(1000 * BUSY_TIMEOUT_S)}")
     cursor.execute("PRAGMA foreign_keys = ON")
@@ -403,6 +415,7 @@ def _begin_sqlite(connection: sa.Connection) -> None:
 
 def _migrate_if_needed(engine: sa.Engine) -> bool:
     """Whether there were no tables before."""
+    sqlite = engine.dialect.name == "sqlite"
     with engine.connect() as connection:
         if _revision(connection) == HEAD:
             return False
@@ -416,7 +429,7 @@ def _migrate_if_needed(engine: sa.Engine) -> bool:
         revision = _revision(connection)
         if revision == HEAD:
             return False
-        if revision is None and engine.dialect.name == "sqlite":
+        if revision is None and sqlite:
             _refuse_foreign(connection)
         from kongming.store.migrations import migrate
 

@@ -119,18 +119,8 @@ class Models(Feed):
         column = table.c.placement
         query = query.where(column != SCALE if placement is None else column == placement)
         with self._reading() as connection:
-            return [
-                ModelEntry(
-                    app=row.app,
-                    placement=row.placement,
-                    version=row.version,
-                    identity=row.identity,
-                    node_id=row.node_id,
-                    # Distinguishes models trained within the same second.
-                    trained_at=moments.format(row.trained_at, "microseconds"),
-                )
-                for row in connection.execute(query)
-            ]
+            rows = connection.execute(query).all()
+        return list(self._each("a model", rows, _entry))
 
     def delete_model(self, app: str, placement: str, version: int | None = None) -> int:
         """Delete one version, or all; return the number of deleted versions."""
@@ -143,3 +133,15 @@ class Models(Feed):
             if deleted:
                 noted.note("model", app, placement)
             return deleted
+
+
+def _entry(row: sa.Row[Any]) -> ModelEntry:
+    return ModelEntry(
+        app=row.app,
+        placement=row.placement,
+        version=int(row.version),
+        identity=row.identity,
+        node_id=row.node_id,
+        # Distinguishes models trained within the same second.
+        trained_at=moments.format(row.trained_at, "microseconds"),
+    )

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
+from kongming.store.column_types import MOMENT
+
 HEAD = "0005"
 """Newest schema revision; compared when a store is opened, so that Alembic is rarely loaded."""
 
@@ -29,7 +31,7 @@ node = sa.Table(
     metadata,
     sa.Column("id", sa.String, primary_key=True),
     # When the facts were read (UTC): older facts, imported later, do not replace newer ones.
-    sa.Column("seen_at", sa.DateTime, nullable=False),
+    sa.Column("seen_at", MOMENT, nullable=False),
     # Id of the part with the same facts; NULL for nodes written by older versions.
     sa.Column("facts", sa.String),
     sa.Column("document", sa.JSON, nullable=False),
@@ -51,7 +53,7 @@ fingerprint = sa.Table(
     sa.Column("suite_version", sa.String, nullable=False),
     sa.Column("purpose", sa.String, nullable=False),
     sa.Column("cpu", sa.Integer, nullable=False),
-    sa.Column("started_at", sa.DateTime, nullable=False),
+    sa.Column("started_at", MOMENT, nullable=False),
     sa.Column("document", sa.JSON, nullable=False),
     sa.Index(None, "node_id", "purpose", "started_at"),
     sa.Index(None, "started_at"),
@@ -73,7 +75,7 @@ run = sa.Table(
     sa.Column("metric_unit", sa.String, nullable=False),
     # Whether an operator or a server asked for it: models learn from no other.
     sa.Column("asked", sa.Boolean, nullable=False, server_default=sa.true()),
-    sa.Column("started_at", sa.DateTime, nullable=False),
+    sa.Column("started_at", MOMENT, nullable=False),
     sa.Column("fingerprint_id", sa.ForeignKey("fingerprint.id"), index=True),
     sa.Column("before_id", sa.ForeignKey("fingerprint.id"), index=True),
     sa.Column("after_id", sa.ForeignKey("fingerprint.id"), index=True),
@@ -96,7 +98,7 @@ signature = sa.Table(
     # As of a run.
     sa.Column("asked", sa.Boolean, nullable=False, server_default=sa.true()),
     # Copied from the fingerprint, to order signatures.
-    sa.Column("started_at", sa.DateTime, nullable=False),
+    sa.Column("started_at", MOMENT, nullable=False),
     sa.Column("fingerprint_id", sa.ForeignKey("fingerprint.id"), nullable=False, index=True),
     sa.Column("document", sa.JSON, nullable=False),
     sa.Index(None, "app", "identity", "node_id", "placement", "started_at"),
@@ -109,7 +111,7 @@ reference = sa.Table(
     sa.Column("node_id", sa.String, primary_key=True),
     sa.Column("suite_version", sa.String, primary_key=True),
     sa.Column("cpu", sa.Integer, primary_key=True),
-    sa.Column("taken_at", sa.DateTime, nullable=False),
+    sa.Column("taken_at", MOMENT, nullable=False),
     sa.Column("document", sa.JSON, nullable=False),
 )
 
@@ -118,7 +120,7 @@ application = sa.Table(
     metadata,
     sa.Column("name", sa.String, primary_key=True),
     sa.Column("identity", sa.String, primary_key=True),
-    sa.Column("put_at", sa.DateTime, nullable=False),
+    sa.Column("put_at", MOMENT, nullable=False),
     sa.Column("document", sa.JSON, nullable=False),
 )
 
@@ -127,8 +129,8 @@ campaign = sa.Table(
     metadata,
     sa.Column("id", sa.String, primary_key=True),
     sa.Column("key", sa.String, nullable=False),
-    sa.Column("opened_at", sa.DateTime, nullable=False),
-    sa.Column("finished_at", sa.DateTime),
+    sa.Column("opened_at", MOMENT, nullable=False),
+    sa.Column("finished_at", MOMENT),
     sa.Column("document", sa.JSON, nullable=False),
 )
 # At most one unfinished campaign per key, even if opened concurrently.
@@ -148,6 +150,6 @@ model = sa.Table(
     sa.Column("version", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("identity", sa.String, nullable=False),
     sa.Column("node_id", sa.String, nullable=False),
-    sa.Column("trained_at", sa.DateTime, nullable=False),
+    sa.Column("trained_at", MOMENT, nullable=False),
     sa.Column("document", sa.JSON, nullable=False),
 )

@@ -9,7 +9,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from kongming.records.errors import InputError
+from kongming.records.errors import InputError, StoreError
 from kongming.store import service_schema as tables
 from kongming.store.feed import Feed
 from kongming.store.row_ids import record_id, row_id
@@ -157,6 +157,7 @@ class ServiceHistory(Feed):
         table = tables.token
         with self._reading() as connection:
             rows = connection.execute(sa.select(table).order_by(table.c.created_at, table.c.id))
+            # None is left out: one that is damaged may be what revoked a certificate.
             return [_token(row) for row in rows]
 
     def revoke_token(self, token_id: str, at: float) -> bool:
@@ -183,4 +184,11 @@ class ServiceHistory(Feed):
 
 
 def _token(row: sa.Row[Any]) -> StoredToken:
-    return StoredToken(**(dict(row._mapping) | {"nodes": tuple(row.nodes)}))
+    token = StoredToken(**(dict(row._mapping) | {"nodes": tuple(map(str, row.nodes))}))
+    times = (token.created_at, token.expires_at, token.revoked_at)
+    if not all(time is None or isinstance(time, float | int) for time in times):
+        raise StoreError(
+            f"The store has a token {token.id!r} whose times cannot be read.",
+            hint="Restore it from a copy.",
+        )
+    return token

@@ -9,7 +9,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from kongming.records.errors import ConflictError, InputError, UnknownNameError
+from kongming.records.errors import ConflictError, InputError, StoreError, UnknownNameError
 from kongming.store import schema
 from kongming.store import service_schema as tables
 from kongming.store.feed import Noted
@@ -84,7 +84,8 @@ class ServiceRecords(Models):
         began = sa.func.coalesce(table.c.bound_at, table.c.reserved_at)
         query = query.order_by(began.desc(), table.c.assignment_id).limit(limit)
         with self._reading() as connection:
-            return [_assignment(row) for row in connection.execute(query)]
+            rows = connection.execute(query).all()
+        return list(self._each("an assignment", rows, _assignment))
 
     # -- agents --------------------------------------------------------------------------------
 
@@ -314,4 +315,17 @@ def _put_assignment(
 
 
 def _assignment(row: sa.Row[Any]) -> StoredAssignment:
-    return StoredAssignment(**row._mapping)
+    assignment = StoredAssignment(**row._mapping)
+    times = (
+        assignment.reserved_at,
+        assignment.bound_at,
+        assignment.ended_at,
+        assignment.expires_at,
+    )
+    numbers = (assignment.domain, assignment.memory_bytes, *(t for t in times if t is not None))
+    if not all(isinstance(number, float | int) for number in numbers):
+        raise StoreError(
+            f"The assignment {assignment.assignment_id!r} has times or sizes that are no numbers.",
+            hint="Restore the store from a copy.",
+        )
+    return assignment

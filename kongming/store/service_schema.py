@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
+from kongming.store.column_types import MOMENT
 from kongming.store.schema import metadata
 
 # Newest live fingerprint of each CPU: queried far more often than the history.
@@ -15,7 +16,7 @@ latest = sa.Table(
     metadata,
     sa.Column("node_id", sa.String, primary_key=True),
     sa.Column("cpu", sa.Integer, primary_key=True, autoincrement=False),
-    sa.Column("started_at", sa.DateTime, nullable=False),
+    sa.Column("started_at", MOMENT, nullable=False),
     sa.Column("fingerprint_id", sa.ForeignKey("fingerprint.id"), nullable=False, index=True),
 )
 
@@ -23,7 +24,7 @@ fingerprint_hour = sa.Table(
     "fingerprint_hour",
     metadata,
     sa.Column("node_id", sa.String, primary_key=True),
-    sa.Column("hour_at", sa.DateTime, primary_key=True),
+    sa.Column("hour_at", MOMENT, primary_key=True),
     sa.Column("cpu", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("suite_version", sa.String, primary_key=True),
     sa.Column("count", sa.Integer, nullable=False),

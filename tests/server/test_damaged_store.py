@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kongming.records.errors import KongmingError
+from kongming.records.errors import KongmingError, StoreError
 from kongming.store import Store
 from kongming.store.integrity import check_file
 from tests import builders, warm_start
@@ -70,6 +70,46 @@ def test_a_bad_row_of_any_kind_keeps_no_server_from_starting(
     for what in ("a node", "a reference", "a fingerprint", "a signature"):
         assert f"The store has {what} that cannot be read" in log
     assert "Traceback" not in log
+
+
+WRONG_TYPES = (
+    "UPDATE node SET document = CAST(x'ff' AS TEXT) WHERE id = 'bad'",
+    "UPDATE agent SET seen_at = 'never' WHERE node_id = 'bad'",
+    "UPDATE reference SET taken_at = x'00' WHERE node_id = 'bad'",
+    "UPDATE fingerprint SET cpu = 'x', started_at = 'yesterday' WHERE node_id = 'bad'",
+    "INSERT INTO assignment VALUES"
+    " ('a', 'x', 'good', 'domain', 'p', 'bound', 1, 'soon', NULL, NULL, 0)",
+    "INSERT INTO model VALUES ('sort', 'cross-core', 1, 'i', 'good', 'long ago', '{}')",
+    "INSERT INTO application VALUES (CAST(x'fffe' AS TEXT), 'i', 'then', '[]')",
+    "INSERT INTO campaign VALUES ('c', 'k', 'then', NULL, '[]')",
+)
+"""SQLite keeps whatever it is given in any column; a bit that flips makes a text no text."""
+
+
+def test_values_of_wrong_types_keep_no_server_from_starting(
+    kept: Path, start_server: StartServer
+) -> None:
+    with closing(sqlite3.connect(kept)) as database, database:
+        for statement in WRONG_TYPES:
+            assert database.execute(statement).rowcount >= 1, statement
+    server = start_server(store_url=f"sqlite:///{kept}")
+    assert FakeAgent(server.channel(), "good").node().facts.id == "good"
+    log = server.log.read_text()
+    for what in ("a node", "an assignment", "a model", "an application"):
+        assert f"The store has {what} that cannot be read" in log
+    assert "Traceback" not in log
+
+
+def test_a_token_that_cannot_be_read_is_not_left_out(kept: Path) -> None:
+    with closing(sqlite3.connect(kept)) as database, database:
+        database.execute(
+            "INSERT INTO token VALUES ('t', 'operator', 'h', 1, 'soon', NULL, '', '[]')"
+        )
+    with (
+        Store.open(f"sqlite:///{kept}") as store,
+        pytest.raises(StoreError, match="a token 't' whose times cannot be read"),
+    ):
+        store.tokens()
 
 
 def test_a_file_of_no_bytes_is_not_taken_for_a_new_store(
