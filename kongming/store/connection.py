@@ -24,6 +24,7 @@ from kongming.store.bounded_waiting import GRACE_S, BoundedWaiting
 from kongming.store.failures import translated
 from kongming.store.schema import HEAD, VERSION_TABLE
 from kongming.store.store_file import StoreFile, refuse_special_file, sqlite_path
+from kongming.store.store_shape import refuse_computed, refuse_incomplete
 
 BUSY_TIMEOUT_S = 30.0
 """Time in seconds that a writer waits for another writer's lock."""
@@ -237,7 +238,7 @@ def _write_transaction(connection: sa.Connection) -> Iterator[sa.Connection]:
 def _engine(store_url: str) -> sa.Engine:
     try:
         url = sa.make_url(store_url)
-    except exc.ArgumentError as error:
+    except (exc.ArgumentError, ValueError) as error:
         raise InputError(
             "is not a database URL.",
             field="store",
@@ -290,7 +291,7 @@ def shown_url(store_url: str | None) -> str:
     """Return the URL of a store (None: ``default_url()``) without its password."""
     try:
         return sa.make_url(store_url or default_url()).render_as_string(hide_password=True)
-    except exc.ArgumentError:
+    except (exc.ArgumentError, ValueError):
         return re.sub("//[^/]*@", "//***@", store_url or "")
 
 
@@ -298,7 +299,7 @@ def _missing_file(store_url: str) -> Path | None:
     """Return the file of a SQLite store that does not exist; None for others."""
     try:
         url = sa.make_url(store_url)
-    except exc.ArgumentError:
+    except (exc.ArgumentError, ValueError):
         return None
     path = sqlite_path(url)
     if path is None:
@@ -376,6 +377,9 @@ def _prepare_sqlite(connection: Any, record: object) -> None:
     cursor = connection.cursor()
     cursor.execute(f"PRAGMA busy_timeout = {int(1000 * BUSY_TIMEOUT_S)}")
     cursor.execute("PRAGMA foreign_keys = ON")
+    # What is in the file runs no function that reaches outside of it.
+    cursor.execute("PRAGMA trusted_schema = OFF")
+    cursor.execute("PRAGMA cell_size_check = ON")
     _use_write_ahead_log(cursor)
     # In WAL mode, synchronous = NORMAL may lose the last commits on a power failure.
     cursor.execute("PRAGMA synchronous = FULL")
@@ -417,7 +421,11 @@ def _migrate_if_needed(engine: sa.Engine) -> bool:
     """Whether there were no tables before."""
     sqlite = engine.dialect.name == "sqlite"
     with engine.connect() as connection:
+        if sqlite:
+            refuse_computed(connection)
         if _revision(connection) == HEAD:
+            if sqlite:
+                refuse_incomplete(connection)
             return False
     # Check again while holding the lock: another process may have migrated meanwhile.
     with engine.connect() as free, _write_transaction(free) as connection:

@@ -33,7 +33,7 @@ def refuse_empty_file(url: str) -> None:
     """
     try:
         parsed = sa.make_url(url)
-    except sa.exc.ArgumentError:
+    except (sa.exc.ArgumentError, ValueError):
         # Opening it says what is wrong.
         return
     path = sqlite_path(parsed)

@@ -1,0 +1,69 @@
+"""Refusal of SQLite files that are no store, whatever they say: a file may come from anywhere.
+
+A trigger would change what is written, a view or a generated column compute what is read, for ever
+if it likes.
+"""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from kongming.records.errors import StoreError
+from kongming.store.schema import metadata
+
+__all__ = ["refuse_computed", "refuse_incomplete"]
+
+_MOST_CHANGES = 1 << 62
+"""Numbers of the change feed are 64 bits; some are to be left."""
+
+_HINT = "Restore it from a copy that you trust, or name another with --store or KONGMING_STORE."
+
+
+def refuse_computed(connection: sa.Connection) -> None:
+    """Return where nothing runs but the statements of this program, at any revision.
+
+    Views by other names are of no consequence: an operator may have some for reports.
+
+    Raises:
+        StoreError: the file has a trigger, or a view or virtual table in the place of a table.
+    """
+    objects = connection.exec_driver_sql(
+        "SELECT type, name FROM sqlite_master"
+        " WHERE type IN ('trigger', 'view') OR (type = 'table' AND rootpage = 0)"
+    )
+    for kind, name in objects:
+        if kind == "trigger" or str(name).lower() in metadata.tables:
+            what = "virtual table" if kind == "table" else kind
+            raise _refused(connection, f"has a {what} {name!r}, which KONGMING did not create")
+
+
+def refuse_incomplete(connection: sa.Connection) -> None:
+    """Return where a store of the newest revision has its tables, with their columns alone.
+
+    Raises:
+        StoreError: it has not.
+    """
+    columns: dict[str, dict[str, int]] = {}
+    for table, column, hidden in connection.exec_driver_sql(
+        "SELECT m.name, x.name, x.hidden FROM sqlite_master AS m"
+        " JOIN pragma_table_xinfo(m.name) AS x WHERE m.type = 'table'"
+    ):
+        columns.setdefault(table, {})[column] = hidden
+    for name, table in metadata.tables.items():
+        if name not in columns:
+            raise _refused(connection, f"lacks the table {name!r}")
+        expected = {column.name for column in table.columns}
+        if different := sorted(expected ^ columns[name].keys()):
+            raise _refused(connection, f"has other columns than {name!r} has: {different[0]!r}")
+        if computed := [column for column, hidden in columns[name].items() if hidden]:
+            raise _refused(connection, f"computes the column {computed[0]!r} of {name!r}")
+    rows = connection.exec_driver_sql(
+        "SELECT typeof(last) = 'integer' AND typeof(trimmed) = 'integer'"
+        f" AND last BETWEEN 0 AND {_MOST_CHANGES} AND trimmed BETWEEN 0 AND last FROM feed LIMIT 2"
+    ).all()
+    if [tuple(row) for row in rows] != [(1,)]:
+        raise _refused(connection, "has lost count of its changes (table 'feed')")
+
+
+def _refused(connection: sa.Connection, what: str) -> StoreError:
+    return StoreError(f"The store {connection.engine.url.database} {what}.", hint=_HINT)

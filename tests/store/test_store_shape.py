@@ -1,0 +1,59 @@
+"""SQLite files that say they are a store, and hold something else."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from kongming.records.errors import InputError, StoreError
+from kongming.store import Store
+
+ENDLESS = (
+    "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) "
+    "SELECT 'n' || x AS id, '2026-01-01' AS seen_at, NULL AS facts, '{}' AS document FROM n"
+)
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("CREATE TRIGGER t AFTER INSERT ON run BEGIN DELETE FROM run; END;", "a trigger 't'"),
+        (f"ALTER TABLE node RENAME TO n; CREATE VIEW node AS {ENDLESS};", "a view 'node'"),
+        ("DROP TABLE part; CREATE VIRTUAL TABLE part USING fts4(id, document);", "virtual table"),
+        ("ALTER TABLE run ADD COLUMN x AS (hex(zeroblob(100000000)));", "other columns than 'run'"),
+        (
+            "ALTER TABLE run DROP COLUMN step; ALTER TABLE run ADD COLUMN step AS (1);",
+            "the column 'step' of 'run'",
+        ),
+        ("DROP TABLE signature;", "lacks the table 'signature'"),
+        ("DELETE FROM feed;", "lost count"),
+        ("UPDATE feed SET last = 9223372036854775807;", "lost count"),
+        ("UPDATE feed SET last = 'many';", "lost count"),
+    ],
+)
+def test_what_is_not_as_it_was_made_is_refused(
+    empty_store: Path, tmp_path: Path, script: str, said: str
+) -> None:
+    path = Path(shutil.copy(empty_store, tmp_path / "store.db"))
+    with closing(sqlite3.connect(path)) as database, database:
+        database.executescript("DROP INDEX IF EXISTS ix_run_campaign_step;" + script)
+    with pytest.raises(StoreError, match=said):
+        Store.open(f"sqlite:///{path}")
+
+
+def test_views_by_other_names_may_stay(empty_store: Path, tmp_path: Path) -> None:
+    path = Path(shutil.copy(empty_store, tmp_path / "store.db"))
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute("CREATE VIEW report AS SELECT app FROM run")
+    with Store.open(f"sqlite:///{path}") as store, store._reading() as connection:
+        assert connection.exec_driver_sql("PRAGMA trusted_schema").scalar() == 0
+
+
+def test_an_address_that_is_none_is_said_without_its_password() -> None:
+    with pytest.raises(InputError, match="is not a database URL") as told:
+        Store.open("postgresql://user:secret@[::1/name")
+    assert "secret" not in str(told.value)
