@@ -80,3 +80,21 @@ def test_an_agent_that_is_stuck_has_an_old_file(tmp_path: Path) -> None:
     eventually(text.exists)
     ending.set()
     writer.join()
+
+
+def test_a_file_that_cannot_be_written_is_logged_once_and_tried_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = tmp_path / "collector"
+    # No folder can be made where a file is.
+    folder.touch()
+    exporter = Exporter(dict, textfile=str(folder / "kongming.prom"))
+    for _ in range(5):
+        exporter.write()
+    folder.unlink()
+    for _ in range(5):
+        exporter.write()
+    assert (folder / "kongming.prom").exists()
+    assert len(caplog.messages) == 2
+    assert "cannot be written" in caplog.messages[0]
+    assert "written again" in caplog.messages[1]

@@ -124,6 +124,7 @@ class Exporter:
         self._registry = CollectorRegistry()
         self._registry.register(Exported(view))
         self._textfile = Path(textfile) if textfile else None
+        self._unwritten = False
         self._server: MetricsServer | None = None
         self.port: int | None = None
         if listen:
@@ -151,9 +152,16 @@ class Exporter:
             with replacing(self._textfile, durable=False) as file:
                 file.write(text)
         except OSError as error:
-            _log.warning("%s cannot be written: %s", self._textfile, error)
+            # Once for each outage, which may last for days.
+            if not self._unwritten:
+                _log.warning("%s cannot be written, and is tried again: %s", self._textfile, error)
+            self._unwritten = True
         except Exception:
             _log.exception("The metrics cannot be read.")
+        else:
+            if self._unwritten:
+                _log.warning("%s is written again.", self._textfile)
+            self._unwritten = False
 
     def close(self) -> None:
         if self._server is not None:
