@@ -111,7 +111,7 @@ class Operation:
             message=row.message,
             started_at=row.started_at,
             ended_at=row.ended_at,
-            trained=tuple(Outcome(**outcome) for outcome in document.get("trained", ())),
+            trained=tuple(map(Outcome.from_document, document.get("trained", ()))),
         )
 
 

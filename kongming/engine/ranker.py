@@ -140,6 +140,7 @@ class Ranker:
                 basis="node-only" if model is None else "model",
                 staleness_s=world.staleness_s(now),
                 sets=sets,
+                profile=None if model is None else model.file.profile,
             )
         residents = world.table.counts(n)
         found = yield from shortlist.best(
@@ -184,6 +185,7 @@ class Ranker:
             refused=self._refused(request, codes, nodes, candidates),
             basis="node-only" if model is None else "model",
             staleness_s=world.staleness_s(now),
+            profile=None if model is None else model.file.profile,
         )
 
     def _sets(

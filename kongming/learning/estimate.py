@@ -166,6 +166,8 @@ def prediction_of(file: ModelFile, answer: Estimate, asked: Asked, *, strict: bo
         notes += (f"The interval is calibrated on {frozen.groups} families of left-out runs.",)
     if (doubt := usefulness.remark(file.app, frozen)) is not None:
         warnings.append(doubt)
+    if file.profile is not None and (doubt := file.profile.remark(file.app)) is not None:
+        warnings.append(doubt)
     moved = answer.row - answer.scorer.log_idle
     return Prediction(
         app=file.app,
@@ -177,6 +179,7 @@ def prediction_of(file: ModelFile, answer: Estimate, asked: Asked, *, strict: bo
         extrapolating=far.outside,
         drivers=drivers(frozen.log_slowdown, moved, np.zeros_like(moved), variant.families),
         not_better_than=frozen.not_better_than or (),
+        profile=file.profile,
         warnings=tuple(warnings),
         notes=notes,
         metric_unit=file.metric_unit,

@@ -19,15 +19,16 @@ from kongming.learning.registry import Space
 from kongming.learning.repeat_noise import Variance
 from kongming.learning.usefulness import MEAN, ONE
 from kongming.records.errors import UnknownNameError
+from kongming.records.judgement import Judgement
 from kongming.records.run import SoloTime
 from kongming.sealed_document import DocumentKind, finite, positive
 
 __all__ = ["FrozenModel", "ModelFile", "Selection", "Variant", "read", "seal"]
 
-_KIND = DocumentKind("kongming-model", 3, "model document", "train it again", "kongming train")
+_KIND = DocumentKind("kongming-model", 4, "model document", "train it again", "kongming train")
 """Version 2 has shrunk stacks of equal weights, of type ``consensus``, and ``awake``; 3 what each
-model is not clearly better than. Earlier ones are read as they are; any may lack ``repeats``,
-``disagreements`` and ``worst``."""
+model is not clearly better than; 4 the verdict on its ``profile``. Earlier ones are read as they
+are; any may lack ``repeats``, ``disagreements`` and ``worst``."""
 
 _FORMER_CEILING = math.log(10.0)
 """What the upper bound lies above ``worst`` in a document without it."""
@@ -118,7 +119,8 @@ class Variant:
 @dataclass(frozen=True, eq=False, slots=True)
 class ModelFile:
     """A model document that was read and checked. ``coupling`` is the median of its training runs;
-    None where none was read, as in earlier documents."""
+    None where none was read, as in earlier documents. ``profile`` is the verdict on the runs that
+    it was trained on; None where they were not judged, as in earlier documents."""
 
     app: str
     identity: str
@@ -131,6 +133,7 @@ class ModelFile:
     solo: SoloTime
     variants: Mapping[str, Variant]
     coupling: float | None = None
+    profile: Judgement | None = None
 
     @property
     def solo_metric(self) -> float:
@@ -181,6 +184,8 @@ def _model_file(document: Mapping[str, Any]) -> ModelFile:
         ),
         variants=variants,
         coupling=positive(document["coupling"]) if "coupling" in document else None,
+        # Documents of versions 1 to 3 have none.
+        profile=Judgement.from_dict(document["profile"]) if "profile" in document else None,
     )
 
 

@@ -35,7 +35,7 @@ from kongming.learning.validation import (
 from kongming.quantities import count
 from kongming.records import moments
 from kongming.records.errors import InputError, UntrainedError
-from kongming.records.judging import without_spoiled
+from kongming.records.judging import judge, without_spoiled
 from kongming.records.run import Run
 
 LEAST_RUNS = 4
@@ -116,6 +116,7 @@ def train_application(
                 "dropped": [{"name": d.name, "reason": d.reason} for d in data.dropped_runs],
             },
             "dropped_columns": [{"name": d.name, "reason": d.reason} for d in data.dropped_columns],
+            "profile": judge(chosen_runs).to_dict(),
             "trained_at": trained_at or _now(),
             "platform": _versions(),
             "variants": variants,

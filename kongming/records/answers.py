@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from kongming.records import moments
 from kongming.records.fingerprint import NodeFacts
+from kongming.records.judgement import Judgement
 from kongming.records.prediction import Interval, Said
 from kongming.records.scaling import Scaled
 
@@ -148,7 +149,7 @@ class Ranking(Answer):
     """Best first; where sets were asked for, ``nodes`` are those of the first of ``sets``.
 
     ``refused`` counts candidates by reason; ``staleness_s`` is by how much the predictions may lag
-    behind the newest fingerprint.
+    behind the newest fingerprint. ``profile`` is as a prediction has it.
     """
 
     nodes: tuple[RankedNode, ...]
@@ -158,6 +159,7 @@ class Ranking(Answer):
     staleness_s: float = 0.0
     elapsed_s: float = 0.0
     sets: tuple[RankedSet, ...] = ()
+    profile: Judgement | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,7 +265,8 @@ class Imported(Answer):
 
 @dataclass(frozen=True, slots=True)
 class TrainedModel(Answer):
-    """What training made of one application; ``error`` says why it made nothing."""
+    """What training made of one application; ``error`` says why it made nothing. ``profile`` is the
+    verdict on its runs, None where nothing was made of them."""
 
     app: str
     placement: str
@@ -271,6 +274,7 @@ class TrainedModel(Answer):
     promoted: bool
     reason: str = ""
     error: str = ""
+    profile: Judgement | None = None
 
 
 @dataclass(frozen=True, slots=True)

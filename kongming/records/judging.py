@@ -8,15 +8,13 @@ shared one alike.
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
 
 from kongming.records import control
+from kongming.records.judgement import VERDICTS, Judgement, Reason, Verdict
 from kongming.records.run import Run, solo_time
-
-Verdict = Literal["good", "usable", "spoiled"]
 
 USUAL_SPREAD, SPOILED_SPREAD = 1.25, 1.5
 """Longest over shortest solo run, without the farthest of five or more: above the first a profile
@@ -42,24 +40,8 @@ _STOLEN, _WAITING = 0.05, 0.2
 
 _LEAST_SOLOS = 3
 
-
-@dataclass(frozen=True, slots=True)
-class Judgement:
-    """The verdict on one profile, its reasons (clauses without a period), and what to do."""
-
-    verdict: Verdict
-    reasons: tuple[str, ...]
-    advice: str | None = None
-
-    def __str__(self) -> str:
-        return f"{self.verdict}: {'; '.join(self.reasons)}."
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "verdict": self.verdict,
-            "reasons": list(self.reasons),
-            "advice": self.advice,
-        }
+_LARGEST_RATIO = 1e9
+"""The most that is said of runs that differ; a quotient of finite times may be infinite."""
 
 
 def judge(runs: Iterable[Run]) -> Judgement:
@@ -68,50 +50,64 @@ def judge(runs: Iterable[Run]) -> Judgement:
     Runs that failed count only by their number.
     """
     members = [run for run in runs if run.kind in ("solo", "induced")]
-    solos = [run for run in members if run.kind == "solo" and run.ok]
+    solos = [run for run in members if run.kind == "solo" and run.ok and math.isfinite(run.cost)]
     if not solos:
-        return Judgement(
-            "spoiled",
-            ("no run alone succeeded",),
-            "See why ('kongming runs --failed'), then profile it again.",
-        )
-    spoiled: list[str] = []
-    doubtful: list[str] = []
-    ratio = spread(solos)
-    if ratio > USUAL_SPREAD:
-        clause = f"its runs alone differ by {ratio:.2f} times ({_extent(solos)}){_cause(solos)}"
-        (spoiled if ratio > SPOILED_SPREAD else doubtful).append(clause)
+        return Judgement("spoiled", (Reason("no-solo-run", "spoiled"),))
+    unit = solos[0].metric_unit
+    left_out = len(control.left_out([run for run in members if run.ok and run.fingerprint]))
     unfelt, expected = _not_felt(members, solos)
+    alone = _solo_spread(solos, expected - len(unfelt))
+    reasons = [alone]
     if unfelt:
-        clause = (
-            f"{len(unfelt)} of {expected} loads on the same core that must be felt slowed "
-            f"nothing ({_named(unfelt)})"
-        )
-        (spoiled if 2 * len(unfelt) >= expected else doubtful).append(clause)
+        counts = {"runs": len(unfelt), "of": expected}
+        verdict = _spoiled_if(2 * len(unfelt) >= expected)
+        loads = dict.fromkeys(" + ".join(map(str, run.levels)) for run in unfelt)
+        reasons.append(Reason("unfelt-loads", verdict, counts, tuple(loads)))
     if disturbed := sum(map(was_disturbed, members)):
-        clause = f"something else was measured on its CPUs during {disturbed} runs"
-        (spoiled if 2 * disturbed >= len(members) else doubtful).append(clause)
+        verdict = _spoiled_if(2 * disturbed >= len(members))
+        reasons.append(Reason("measured-together", verdict, {"runs": disturbed}))
     slowed = len(control.disturbed(run for run in members if run.ok))
     if 4 * slowed > len(members):
-        clause = f"somebody else slowed the processor during {slowed} of {len(members)} runs"
-        (spoiled if 2 * slowed >= len(members) else doubtful).append(clause)
+        counts = {"runs": slowed, "of": len(members)}
+        reasons.append(Reason("slowed-by-others", _spoiled_if(2 * slowed >= len(members)), counts))
     if len(solos) < _LEAST_SOLOS:
-        doubtful.append(f"it ran alone only {_times(len(solos))}")
+        reasons.append(Reason("few-solo-runs", "usable", {"runs": len(solos)}))
     failed = sum(not run.ok for run in members)
     if 4 * failed >= len(members):
-        doubtful.append(f"{failed} of {len(members)} runs failed")
-    if spoiled:
-        return Judgement("spoiled", (*spoiled, *doubtful), _ADVICE)
-    if doubtful:
-        return Judgement("usable", tuple(doubtful), _ADVICE)
-    felt = f", and {expected} loads that must be felt were" if expected else ""
-    return Judgement("good", (f"{len(solos)} runs alone are within {ratio:.2f} times{felt}",))
+        counts = {"runs": failed, "of": len(members)}
+        reasons.append(Reason("failed-runs", "usable", counts))
+    doubts = [reason for reason in reasons if reason.verdict != "good"]
+    # The worst first.
+    doubts.sort(key=lambda reason: -VERDICTS.index(reason.verdict))
+    if doubts:
+        return Judgement(doubts[0].verdict, tuple(doubts), left_out, unit)
+    return Judgement("good", (alone,), left_out, unit)
 
 
-_ADVICE = (
-    "See what else runs on this machine, and measure again at a quieter time, or at another "
-    "--placement: kongming profile APPS.toml --app NAME --again"
-)
+def _spoiled_if(is_serious: bool) -> Verdict:
+    return "spoiled" if is_serious else "usable"
+
+
+def _solo_spread(solos: Sequence[Run], felt: int) -> Reason:
+    """Return what the runs alone say; ``felt`` loads that must be felt were."""
+    ratio = spread(solos)
+    metrics = sorted(run.metric for run in solos if run.metric is not None)
+    figures = {
+        "ratio": min(ratio, _LARGEST_RATIO),
+        "runs": len(solos),
+        "shortest": metrics[0],
+        "longest": metrics[-1],
+    }
+    if ratio <= USUAL_SPREAD:
+        return Reason("solo-spread", "good", figures | ({"felt": felt} if felt else {}))
+    # What the passive signals of the runs say about the reason.
+    stolen = max(run.passive.get("steal", 0.0) for run in solos)
+    waiting = max(run.passive.get("psi_cpu_some", 0.0) for run in solos)
+    if stolen > _STOLEN:
+        figures["stolen_share"] = stolen
+    if waiting > _WAITING:
+        figures["waiting_share"] = waiting
+    return Reason("solo-spread", _spoiled_if(ratio > SPOILED_SPREAD), figures)
 
 
 def spread(solos: Sequence[Run]) -> float:
@@ -174,28 +170,3 @@ def _not_felt(members: Sequence[Run], solos: Sequence[Run]) -> tuple[list[Run], 
     ]
     unfelt = [run for run, load in heavy if run.cost / solo.median < 1.0 + FELT * load * share]
     return unfelt, len(heavy)
-
-
-def _extent(solos: Sequence[Run]) -> str:
-    metrics = sorted(run.metric for run in solos if run.metric is not None)
-    return f"{metrics[0]:.3g} to {metrics[-1]:.3g} {solos[0].metric_unit}"
-
-
-def _cause(solos: Sequence[Run]) -> str:
-    """What the passive signals of the runs say about the reason."""
-    stolen = max(run.passive.get("steal", 0.0) for run in solos)
-    if stolen > _STOLEN:
-        return f", while the host took up to {100 * stolen:.0f} % of the CPU time"
-    waiting = max(run.passive.get("psi_cpu_some", 0.0) for run in solos)
-    if waiting > _WAITING:
-        return f", while tasks waited for a CPU up to {100 * waiting:.0f} % of the time"
-    return ""
-
-
-def _named(runs: Sequence[Run]) -> str:
-    names = list(dict.fromkeys(" + ".join(map(str, run.levels)) for run in runs))
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-
-
-def _times(count: int) -> str:
-    return {1: "once", 2: "twice"}.get(count, f"{count} times")

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from kongming.records.judgement import Judgement
+
 
 @dataclass(frozen=True, slots=True)
 class Interval:
@@ -88,8 +90,10 @@ class Said:
     ``solo_s`` is the solo runtime (or the solo value of the metric), ``runtime_s`` the predicted
     one, both in ``metric_unit`` and None where no model is known; ``slowdown`` runtime / solo, 1 or
     more for worse. ``not_better_than`` are the trivial answers (``MEAN``, the mean of the training
-    runs; ``1``, that nothing slows) that the model is not clearly better than. ``warnings`` are
-    reasons for doubt, ``notes`` remarks that are none.
+    runs; ``1``, that nothing slows) that the model is not clearly better than. ``profile`` is the
+    verdict on the runs that the model was trained on; None where they were not judged (by an
+    earlier version) and where there is no model. ``warnings`` are reasons for doubt, ``notes``
+    remarks that are none.
     """
 
     app: str
@@ -102,6 +106,7 @@ class Said:
     extrapolating: bool = False
     drivers: tuple[Driver, ...] = ()
     not_better_than: tuple[str, ...] = ()
+    profile: Judgement | None = None
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 

@@ -103,7 +103,10 @@ def test_apps_say_of_a_profile_what_profiling_said(kongming: Kongming, store_url
     [sort] = listed(kongming, "apps")["apps"]
     judged = sort["profiles"][0]["judged"]
     assert judged["verdict"] == "usable"
-    assert any("during 2 of 5 runs" in reason for reason in judged["reasons"])
+    codes = {reason["code"]: reason["figures"] for reason in judged["reasons"]}
+    assert codes["slowed-by-others"] == {"runs": 2, "of": 5}
+    assert "during 2 of 5 runs" in judged["text"]
+    assert "--again" in judged["advice"]
 
 
 @pytest.mark.usefixtures("filled")

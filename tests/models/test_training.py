@@ -178,6 +178,20 @@ def test_sets_keep_the_newest_identity_and_suite_of_each_node_and_placement(
     assert "5 runs of an earlier identity" in notes[0]
 
 
+def test_a_model_keeps_the_verdict_on_its_own_runs(runs: list[Any]) -> None:
+    """With how many of them the negative control left out: those that are missing."""
+    solo = next(run for run in runs if run.kind == "solo")
+    slow = {name: 3.0 * seconds for name, seconds in solo.before.times().items()}
+    disturbed = dataclasses.replace(solo, before=builders.fingerprint(slow, suite="quick"))
+    measured = [disturbed if run is solo else run for run in runs]
+    document = train_application(measured, models=("MEAN",))
+    assert document["profile"] == judge(measured).to_dict()
+    (dropped,) = document["runs"]["dropped"]
+    assert dropped["name"] == solo.id
+    assert document["profile"]["left_out_runs"] == 1
+    assert "1 run is left out of training" in str(persist.read(document).profile)
+
+
 def test_sets_leave_out_a_spoiled_campaign_that_was_measured_again(runs: list[Any]) -> None:
     spoiled = [
         dataclasses.replace(run, campaign="spoiled", metric=run.metric * factor, id=f"{run.id}s")

@@ -323,33 +323,44 @@ def test_now_refuses_a_model_of_another_suite(
     assert "1-other" in str(done.exception)
 
 
-def test_a_spoiled_profile_is_said_by_every_prediction_and_training(
-    trained: str, kongming: Kongming
+def test_a_spoiled_profile_is_said_by_all_that_shows_its_model(
+    profiled: str, train: Callable[..., str], kongming: Kongming
 ) -> None:
-    with Store.open(trained) as store:
+    """Of one database all say the same: what training judged, and nothing else."""
+    with Store.open(profiled) as store:
         campaign = store.runs(app="chaser", kind="solo")[0].campaign
         for seconds in (1.0, 9.0, 2.0, 8.0, 4.0):
             store.add_run(builders.run("chaser", seconds, campaign=campaign))
-    said = " ".join(kongming("predict", "chaser", "--with", "writer").stdout.split())
-    assert "! The profile of chaser is spoiled: its runs alone differ by" in said
-    assert "--again" in said
-    profiles = json.loads(kongming("apps", "--json").stdout)["apps"]
-    verdicts = {app["app"]: app["profiles"][0]["judged"]["verdict"] for app in profiles}
-    assert verdicts == {"chaser": "spoiled", "writer": "good"}
-
-
-def test_a_prediction_says_what_the_fingerprints_of_a_profile_showed(
-    trained: str, kongming: Kongming
-) -> None:
-    """That somebody else slowed the processor is seen in them alone."""
-    with Store.open(trained) as store:
-        solo = store.runs(app="chaser", kind="solo")[0]
-        for seconds in [1e-9] * 20 + [2e-9] * 40:
-            before = builders.fingerprint({"compute.int": seconds})
-            store.add_run(builders.run("chaser", solo.cost, before=before, campaign=solo.campaign))
-    said = " ".join(kongming("predict", "chaser", "--with", "writer").stdout.split())
-    assert "The profile of chaser is" in said
-    assert "somebody else slowed the processor during 40 of" in said
+    (made,) = json.loads(train("chaser", "--json"))["models"]
+    remark = made["warnings"][0]
+    assert remark.startswith("The profile of chaser is spoiled: its runs alone differ by")
+    assert "--again" in remark
+    kept = made["profile"]
+    assert (kept["verdict"], kept["reasons"][0]["code"]) == ("spoiled", "solo-spread")
+    said = answer(kongming("predict", "chaser", "--with", "writer", "--json"))
+    assert said["profile"] == kept
+    assert said["warnings"].count(remark) == 1
+    pair = answer(kongming("pair", "chaser", "chaser", "--json"))["predictions"]
+    assert all(remark in one["warnings"] for one in pair)
+    described = answer(kongming("model", "chaser", "--json"))["profile"]
+    assert described == kept | {"text": described["text"], "advice": described["advice"]}
+    assert remark == f"The profile of chaser is {described['text']} {described['advice']}"
+    (listed,) = answer(kongming("models", "--json"))["models"]
+    assert listed["profile"] == described
+    rows = {one["app"]: one["profiles"][0] for one in answer(kongming("apps", "--json"))["apps"]}
+    assert rows["chaser"]["judged"] == rows["chaser"]["trained_on"] == described
+    assert (rows["writer"]["judged"]["verdict"], rows["writer"]["trained_on"]) == ("good", None)
+    for asked in (("predict", "chaser", "--with", "writer"), ("model", "chaser"), ("apps",)):
+        assert "spoiled" in kongming(*asked).stdout
+    # What is measured afterwards is seen by 'apps', and counts from the next training on.
+    with Store.open(profiled) as store:
+        again = synthetic.campaign("chaser", PROGRAMS["chaser"][0], seed=1, campaign="c2")
+        store.add_all(runs=again, signatures=[])
+    chaser = answer(kongming("apps", "--json"))["apps"][0]["profiles"][0]
+    assert (chaser["judged"]["verdict"], chaser["trained_on"]["verdict"]) == ("good", "spoiled")
+    assert "good, its model's spoiled" in " ".join(kongming("apps", "--wide").stdout.split())
+    said = answer(kongming("predict", "chaser", "--with", "writer", "--json"))
+    assert said["profile"]["verdict"] == "spoiled"
 
 
 def test_a_model_that_says_no_more_than_one_is_said(
@@ -376,8 +387,18 @@ def test_a_model_that_says_no_more_than_one_is_said(
     for variant in document["variants"].values():
         for model in variant["models"].values():
             del model["not_better_than"]
-    earlier = {key: value for key, value in document.items() if key != "checksum"} | {"version": 2}
+    earlier = {
+        key: value for key, value in document.items() if key not in ("checksum", "profile")
+    } | {"version": 2}
     old = read({**earlier, "checksum": checksum(earlier)})
     assert old.variants["full"].model().not_better_than is None
-    said = predict_environment(old, idle_times(old.variants["full"])).warnings
-    assert not any("clearly better" in warning for warning in said)
+    assert old.profile is None
+    said = predict_environment(old, idle_times(old.variants["full"]))
+    assert said.profile is None
+    assert not any("clearly better" in warning for warning in said.warnings)
+    with Store.open(profiled) as store:
+        store.put_model("still", old.identity, "node-1", "cross-core", seal(earlier))
+    assert answer(kongming("model", "still", "--json"))["profile"] is None
+    assert "not judged by the version that trained it" in kongming("model", "still").stdout
+    (listed,) = answer(kongming("models", "--app", "still", "--json"))["models"]
+    assert listed["profile"] == {"verdict": "not-judged"}

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+import json
+from typing import Any, get_args
 
 import pytest
 
+from kongming.records.judgement import Judgement, Reason, ReasonCode
 from kongming.records.judging import DISTURBED, judge, spread, without_spoiled
 from kongming.records.run import Run, Usage
 from tests import builders
@@ -33,8 +35,12 @@ def test_runs_alone_that_differ_spoil_a_profile() -> None:
     """The runs of a walk through the first hour, on a CPU that something else used."""
     verdict = judge([solo(0.826), solo(0.720), solo(0.370), loaded(0.692)])
     assert verdict.verdict == "spoiled"
-    assert "differ by 2.23 times (0.37 to 0.826 s)" in verdict.reasons[0]
-    assert "compute.float@1" in verdict.reasons[1]
+    spread, unfelt = verdict.reasons
+    assert (spread.code, spread.verdict) == ("solo-spread", "spoiled")
+    assert spread.figures["ratio"] == pytest.approx(0.826 / 0.370)
+    assert "differ by 2.23 times (0.37 to 0.826 s)" in str(verdict)
+    assert (unfelt.code, dict(unfelt.figures)) == ("unfelt-loads", {"runs": 1, "of": 1})
+    assert unfelt.loads == ("compute.float@1",)
     assert "--again" in str(verdict.advice)
 
 
@@ -57,7 +63,7 @@ def test_one_outlier_of_many_does_not_count() -> None:
 
 def test_between_the_limits_a_profile_is_usable() -> None:
     assert judge([solo(1.0), solo(1.1), solo(1.4)]).verdict == "usable"
-    assert judge([solo(1.0), solo(1.01)]).reasons == ("it ran alone only twice",)
+    assert str(judge([solo(1.0), solo(1.01)])) == "usable: it ran alone only twice."
 
 
 def test_only_loads_that_must_be_felt_are_expected_to_be() -> None:
@@ -84,7 +90,63 @@ def test_what_was_measured_together_with_something_else_is_not_trusted() -> None
 
 
 def test_without_a_run_alone_there_is_no_profile() -> None:
-    assert judge([builders.run("gz", None)]).verdict == "spoiled"
+    verdict = judge([builders.run("gz", None)])
+    assert str(verdict) == "spoiled: no run alone succeeded."
+    assert "runs --failed" in str(verdict.advice)
+
+
+def test_the_worst_reason_comes_first_and_gives_the_verdict() -> None:
+    """Here a profile of two runs alone, half of which were measured beside something else."""
+    disturbed = solo(1.0, warnings=(f"another measured on CPU 0 {DISTURBED}",))
+    verdict = judge([disturbed, solo(1.3)])
+    assert [reason.verdict for reason in verdict.reasons] == ["spoiled", "usable", "usable"]
+    assert [reason.code for reason in verdict.reasons] == [
+        "measured-together",
+        "solo-spread",
+        "few-solo-runs",
+    ]
+
+
+EVERY_REASON = [
+    *judge([solo(0.4, passive={"steal": 0.3}), solo(0.8), loaded(0.8)]).reasons,
+    *judge([solo(0.4, passive={"psi_cpu_some": 0.3}), solo(0.8)]).reasons,
+    *judge([solo(1.0), solo(1.0), solo(1.0), loaded(2.0)]).reasons,
+    *judge([builders.run("gz", None)]).reasons,
+    *judge([solo(1.0), builders.run("gz", None)]).reasons,
+    Reason("measured-together", "usable", {"runs": 1.0}),
+    Reason("slowed-by-others", "usable", {"runs": 2.0, "of": 5.0}),
+]
+
+
+def test_a_judgement_survives_its_json_form() -> None:
+    """As it stands in a model, in words and figures alike, whatever its reasons."""
+    assert {reason.code for reason in EVERY_REASON} == set(get_args(ReasonCode))
+    judgement = Judgement("spoiled", tuple(EVERY_REASON), left_out_runs=1, metric_unit="ops/s")
+    again = Judgement.from_dict(json.loads(json.dumps(judgement.to_dict())))
+    assert again == judgement
+    assert str(again) == str(judgement)
+    assert "0.4 to 0.8 ops/s" in str(again)
+    assert "1 run is left out of training" in str(again)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"verdict": "splendid"},
+        {"reasons": []},
+        {"left_out_runs": -1},
+        {"reasons": [{"code": "moon", "verdict": "usable", "figures": {}, "loads": []}]},
+        {"reasons": [{"code": "few-solo-runs", "verdict": "usable", "figures": {}, "loads": []}]},
+    ],
+)
+def test_what_is_no_judgement_is_refused(change: dict[str, Any]) -> None:
+    document = judge([solo(1.0), solo(1.01)]).to_dict()
+    with pytest.raises(ValueError):  # noqa: PT011  # the reader of the whole document names it
+        Judgement.from_dict(document | change)
+
+
+def test_a_reason_of_a_newer_version_is_said_by_its_code() -> None:
+    assert str(Judgement("usable", (Reason("moon", "usable"),))) == "usable: moon."
 
 
 def test_a_second_good_campaign_replaces_a_spoiled_one() -> None:

@@ -16,8 +16,10 @@ import numpy as np
 import pytest
 
 from kongming import Fingerprint, NodeFacts
+from kongming.learning.model_file import seal as seal_model
 from kongming.learning.training import train_application
 from kongming.local_service import LocalService
+from kongming.records.judgement import Judgement, Reason
 from kongming.records.questions import RankQuestion
 from kongming.rpc.channel import Connection
 from kongming.rpc.client import RemoteService
@@ -43,6 +45,17 @@ NODES = {
 """By name: id, log slowdown of each family by its load, age of the newest fingerprint (s)."""
 
 SOLO_S = 3.0
+
+
+PROFILE = Judgement(
+    "spoiled",
+    (
+        Reason("solo-spread", "spoiled", {"ratio": 2.0, "runs": 3, "shortest": 2, "longest": 4}),
+        Reason("unfelt-loads", "usable", {"runs": 1, "of": 4}, ("compute.float@1",)),
+    ),
+    left_out_runs=2,
+).to_dict()
+"""What the program's model keeps of its profile."""
 
 
 def facts(name: str) -> NodeFacts:
@@ -86,6 +99,8 @@ def trained_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
         runs = synthetic.campaign("chaser", {"memory.random.128M": 0.6}, solo_s=SOLO_S)
         store.add_all(runs=runs, signatures=[synthetic.signature("chaser", {"memory": 0.5})])
         document = train_application(runs, models=("NNLS",))
+        del document["checksum"]
+        document = seal_model(document | {"profile": PROFILE})
         store.put_model("chaser", document["identity"], "node-1", "cross-core", document)
         store.put_application("chaser", document["identity"], {"name": "chaser", "command": "c"})
         store.put_model("scale:chaser", SCALE, "", SCALE, scale_document())

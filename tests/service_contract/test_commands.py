@@ -21,7 +21,7 @@ from kongming.store.parquet import export_runs
 from kongming.store.service_entries import StoredOperation
 from tests import builders
 from tests.server.process import ServerProcess, eventually
-from tests.service_contract.conftest import NODES, expected, facts
+from tests.service_contract.conftest import NODES, PROFILE, expected, facts
 
 Kongming = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -55,8 +55,10 @@ def test_rank(ask: Kongming) -> None:
     document = answer(ask(*arguments, "--json"))
     assert [node["name"] for node in document["nodes"]] == ["calm", "busy"]
     assert (document["app"], document["basis"], document["candidates"]) == ("chaser", "model", 2)
+    assert document["profile"] == PROFILE
     table = ask(*arguments).stdout
     assert table.index("calm") < table.index("busy")
+    assert "! The profile of chaser is spoiled: its runs alone differ by" in table
 
 
 def test_rank_of_a_stranger_says_what_it_rests_on(ask: Kongming) -> None:
@@ -78,7 +80,9 @@ def test_predict_on_a_node(ask: Kongming) -> None:
     document = answer(ask("predict", "chaser", "--node", "busy", "--json"))
     assert document["slowdown"]["median"] == pytest.approx(expected("busy"), rel=0.05)
     assert (document["basis"], document["node_id"], document["stale"]) == ("model", "node-2", False)
+    assert document["profile"] == PROFILE
     shown = ask("predict", "chaser", "--node", "busy").stdout
+    assert "! The profile of chaser is spoiled: its runs alone differ by" in shown
     for word in ("chaser on busy", "runtime", "slowdown", "driven by", "memory", "model NNLS"):
         assert word in shown
 
@@ -256,6 +260,7 @@ def test_train_at_a_server(
     operation = answer(done)
     assert (operation["state"], operation["progress"]) == ("done", 1.0)
     assert [(one["app"], one["version"]) for one in operation["trained"]] == [("chaser", 2)]
+    assert operation["trained"][0]["profile"]["verdict"] == "good"
     shown = kongming("operations", "follow", operation["id"], *answering)
     assert shown.returncode == 0, shown.stderr
     assert "chaser" in shown.stdout
@@ -322,7 +327,8 @@ def test_operations(ask: Kongming, asked_store: Store) -> None:
         assert first["created_at"].endswith("Z")
         every = answer(ask("operations", "--ended", "--json"))["operations"]
         ended = next(one for one in every if one["id"] == "end")
-        assert ended["trained"] == done.document["trained"]
+        (stored,) = done.document["trained"]
+        assert ended["trained"] == [stored | {"profile": None}]
         assert ended["ended_at"].endswith("Z")
         table = ask("operations", "--ended").stdout
         for word in ("run", "25 %", "chaser", "done"):

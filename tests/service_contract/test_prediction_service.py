@@ -18,10 +18,11 @@ from kongming.records.errors import (
     UnknownNameError,
     UntrainedError,
 )
-from kongming.records.questions import Question, RankQuestion
+from kongming.records.judgement import Judgement
+from kongming.records.questions import ColocationQuestion, Question, RankQuestion
 from kongming.rpc.protocol import PredictionService
 from tests import builders
-from tests.service_contract.conftest import NODES, SOLO_S, expected
+from tests.service_contract.conftest import NODES, PROFILE, SOLO_S, expected
 
 
 def forecast(service: PredictionService, question: Question) -> Forecast:
@@ -75,6 +76,28 @@ def test_prediction_is_of_the_node_as_it_is(service: PredictionService, name: st
     assert not said.extrapolating
     assert sum(driver.share for driver in said.drivers) == pytest.approx(1.0)
     assert json.dumps(said.to_dict(), allow_nan=False)
+
+
+def test_what_training_judged_of_a_profile_is_part_of_every_answer(
+    local: PredictionService, remote: PredictionService
+) -> None:
+    """Word for word the same from a store and from the server that has the same database."""
+    kept = Judgement.from_dict(PROFILE)
+    remark = kept.remark("chaser")
+    assert "differ by 2.00 times (2 to 4 s); 1 of 4 loads" in str(remark)
+    warnings = []
+    for service in (local, remote):
+        said = forecast(service, Question("chaser", "busy"))
+        next_to = service.predict_colocation(ColocationQuestion("chaser", ("chaser",)))
+        explained = service.explain(Question("chaser", "busy"))
+        for one in (said, next_to.prediction, explained.prediction):
+            assert one.profile == kept
+            assert one.warnings.count(str(remark)) == 1
+        assert service.rank(RankQuestion("chaser")).profile == kept
+        assert service.rank(RankQuestion("stranger")).profile is None
+        assert forecast(service, Question("stranger", "busy")).profile is None
+        warnings.append(said.warnings)
+    assert warnings[0] == warnings[1]
 
 
 def test_driver_of_a_slowdown_is_named_first(service: PredictionService) -> None:

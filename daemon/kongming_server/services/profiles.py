@@ -18,6 +18,7 @@ from kongming.records.application import SCHEMA
 from kongming.records.application import Application as ApplicationRecord
 from kongming.records.errors import IncompatibleError, InputError, UnknownNameError
 from kongming.records.fingerprint import PLACEMENTS
+from kongming.records.judgement import Judgement
 from kongming.records.questions import placement_or_default
 from kongming.records.run import Run, Signature
 from kongming.rpc import record_codec as records
@@ -31,6 +32,7 @@ from kongming_server.operations import Operation
 from kongming_server.quality.closed_loop import ClosedLoop
 from kongming_server.security.admission import ANYBODY, current_call
 from kongming_server.training.queue import Training
+from kongming_server.training.records import Outcome
 
 if TYPE_CHECKING:
     import grpc
@@ -404,11 +406,14 @@ def _application(known: ApplicationReport, realised: Realised | None) -> profile
 
 
 def _operation(operation: Operation) -> profiles_pb2.Operation:
-    trained = [
-        TrainedModel(**{name: getattr(outcome, name) for name in TrainedModel.__slots__})
-        for outcome in operation.trained
-    ]
+    trained = [_trained(outcome) for outcome in operation.trained]
     known = {name: getattr(operation, name) for name in OperationReport.__slots__}
     return to_message(
         OperationReport(**known | {"trained": tuple(trained)}), profiles_pb2.Operation
     )
+
+
+def _trained(outcome: Outcome) -> TrainedModel:
+    known = {name: getattr(outcome, name) for name in TrainedModel.__slots__}
+    profile = None if outcome.profile is None else Judgement.from_dict(outcome.profile)
+    return TrainedModel(**known | {"profile": profile})

@@ -39,7 +39,8 @@ class Task:
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What training made of one application at one placement; see the message TrainedModel.
-    ``node_id`` and ``runs``: the node that its runs are of, and how many they are."""
+    ``profile`` is the verdict on its runs as the model's document has it. ``node_id`` and ``runs``:
+    the node that its runs are of, and how many they are."""
 
     app: str
     placement: str
@@ -49,10 +50,16 @@ class Outcome:
     error: str = ""
     node_id: str = ""
     runs: int = 0
+    profile: Mapping[str, Any] | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """As it goes from a worker to its server."""
         return {name: getattr(self, name) for name in self.__slots__}
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> Outcome:
+        """Read what an operation keeps; what a newer server has added is left out."""
+        return cls(**{name: value for name, value in document.items() if name in cls.__slots__})
 
     def to_document(self) -> dict[str, Any]:
         """As an operation keeps it: what it was trained on is in the log and in the model."""

@@ -82,7 +82,16 @@ def _train_set(
     if decision.promoted:
         store.promote(task.app, placement, version, decision.reason)
     promoted = decision.promoted
-    return Outcome(task.app, placement, version, promoted, decision.reason, "", node_id, len(runs))
+    return Outcome(
+        task.app,
+        placement,
+        version,
+        promoted,
+        decision.reason,
+        node_id=node_id,
+        runs=len(runs),
+        profile=document["profile"],
+    )
 
 
 def _server_asked(store: Store) -> set[str]:

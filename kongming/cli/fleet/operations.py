@@ -96,7 +96,8 @@ def _stored(store_url: str | None, ended: bool, limit: int) -> list[dict[str, An
             "message": row.message,
             "started_at": _iso(row.started_at),
             "ended_at": _iso(row.ended_at),
-            "trained": list(row.document.get("trained", ())),
+            # What an earlier version stored has no verdict.
+            "trained": [{"profile": None, **one} for one in row.document.get("trained", ())],
             "apps": list(row.document.get("apps", ())),
             "cause": row.document.get("cause", ""),
             "created_at": _iso(row.created_at),
@@ -194,6 +195,9 @@ def told(operation: OperationReport, as_json: bool, asked: Sequence[str] = ()) -
                     right=("version",),
                 )
             )
+        for one in made:
+            if one.profile is not None and (doubt := one.profile.remark(one.app)) is not None:
+                console.print(f"! {doubt}", markup=False)
         console.print(f"{operation.state}: {operation.message}", markup=False)
     for one in failed:
         output.error_console().print(f"Not trained: {one.app}: {one.error}", markup=False)

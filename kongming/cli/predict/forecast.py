@@ -51,12 +51,12 @@ def forecast_colocated(
 
 
 def forecast_here(store: Store, file: ModelFile, question: Question, live: Fingerprint) -> Forecast:
-    """Predict in the environment of a fingerprint, with warnings about the profile of ``file``, the
+    """Predict in the environment of a fingerprint, with a warning about the age of ``file``, the
     model in service. Raises as ``predict_measured``."""
-    from kongming.cli.predict.trained import remarks
+    from kongming.cli.predict.trained import age_warnings
     from kongming.engine.load.measured import predict_measured
 
-    return _warned(predict_measured(store, live, question), remarks(store, file))
+    return _warned(predict_measured(store, live, question), age_warnings(store, file))
 
 
 def colocated_here(
@@ -70,7 +70,7 @@ def colocated_here(
         UntrainedError: a neighbour has no signature, or one of runs that were too short.
         ExtrapolationError: under ``strict``.
     """
-    from kongming.cli.predict.trained import naming_short, remarks, signatures_of
+    from kongming.cli.predict.trained import age_warnings, naming_short, signatures_of
     from kongming.engine.load.measured import colocate_measured
     from kongming.local_service import LocalService
 
@@ -80,7 +80,7 @@ def colocated_here(
             answer = LocalService(store).predict_colocation(question)
         else:
             answer = colocate_measured(store, live, question)
-    return replace(answer, prediction=_warned(answer.prediction, remarks(store, file)))
+    return replace(answer, prediction=_warned(answer.prediction, age_warnings(store, file)))
 
 
 def _warned(forecast: Forecast, warnings: tuple[str, ...]) -> Forecast:

@@ -74,6 +74,7 @@ def _facts(card: Card) -> list[tuple[str, str]]:
             "runs",
             f"{runs['total']} ({runs['solo']} solo, {runs['induced']} induced{dropped}){when}",
         ),
+        ("profile", _judged(card["profile"])),
         ("node", _machine(node)),
         (
             "trained",
@@ -86,6 +87,13 @@ def _facts(card: Card) -> list[tuple[str, str]]:
         places = [f"{one['placement']} on {one['node_id'][:12]}" for one in card["elsewhere"]]
         facts.append(("elsewhere", ", ".join(places)))
     return facts
+
+
+def _judged(profile: Mapping[str, Any] | None) -> str:
+    """Return the verdict on the profile that the model was trained on, and what to do."""
+    if profile is None:
+        return "not judged by the version that trained it; kongming train judges it"
+    return " ".join(filter(None, (profile["text"], profile["advice"])))
 
 
 def _machine(node: Mapping[str, Any]) -> str:

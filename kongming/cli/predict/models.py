@@ -13,9 +13,11 @@ from kongming.cli.fleet.serving import Server, answerer, prediction_service, ser
 from kongming.cli.predict.errors_view import distinct, label, percent
 from kongming.printable import printable
 from kongming.records import moments
+from kongming.records.judgement import NOT_JUDGED
 
 if TYPE_CHECKING:
     from kongming.records.answers import ModelReport
+    from kongming.records.judgement import Judgement
     from kongming.rpc.protocol import PredictionService
 
 
@@ -41,7 +43,8 @@ def command(
 ) -> None:
     """List trained models: the newest of each application, node and placement.
 
-    The error is the mean over resource families that were left out of training in turn; the noise
+    "profile" is the verdict on the runs that a model was trained on: good, usable or spoiled. The
+    error is the mean over resource families that were left out of training in turn; the noise
     is that of repeats of the same run, alone.
     """
     from kongming.records.errors import UnknownNameError
@@ -83,6 +86,7 @@ def command(
                 "node",
                 "surrogates",
                 "model",
+                "profile",
                 "mean error",
                 "repeat noise",
                 "runs",
@@ -137,11 +141,12 @@ def _described(service: PredictionService, entry: ModelReport) -> dict[str, Any]
 
     model: Any = {}
     problem = None
+    file = None
     try:
         found = service.model(entry.app, entry.placement, entry.version)
         model = json.loads(found.document)
         # As the server does that would answer with it.
-        model_file.read(model)
+        file = model_file.read(model)
     except AccessError:
         # A scheduler may list models, and not read them.
         pass
@@ -161,10 +166,16 @@ def _described(service: PredictionService, entry: ModelReport) -> dict[str, Any]
         "trained_at": trained_at,
         "in_service": entry.in_service,
         "problem": problem,
+        "profile": None if file is None else _profile(file.profile),
         "runs": _within(model, "runs", "total"),
         "solo_noise_pct": _within(model, "solo", "noise_pct"),
         "variants": _variants(model),
     }
+
+
+def _profile(judgement: Judgement | None) -> dict[str, Any]:
+    """Return the verdict on the profile that a model was trained on."""
+    return {"verdict": NOT_JUDGED} if judgement is None else judgement.described()
 
 
 def _within(document: object, *path: str) -> Any:
@@ -203,6 +214,7 @@ def _rows(document: Mapping[str, Any], names: Mapping[str, str]) -> list[tuple[o
             node,
             f"{variant['columns']} ({label(name)})" if variant else None,
             variant.get("model"),
+            _within(document, "profile", "verdict"),
             percent(variant.get("mean_error_pct")),
             percent(document["solo_noise_pct"]),
             document["runs"],

@@ -202,6 +202,8 @@ def show(
             + (f" Did you mean {' or '.join(near)}?" if near else ""),
             markup=False,
         )
+    if ranking.profile is not None and (doubt := ranking.profile.remark(app)) is not None:
+        console.print(f"! {doubt}", markup=False)
     for line in left_out(ranking, candidates):
         console.print(line, markup=False)
 

@@ -97,7 +97,6 @@ def command(
             "needs --server.", field="--no-wait", hint="A local training always runs to its end."
         )
     from kongming.cli.extras import require
-    from kongming.cli.predict.trained import profile_remarks
     from kongming.process_pool import available_cpus, in_order
     from kongming.records.errors import UntrainedError
     from kongming.store import Store
@@ -127,9 +126,13 @@ def command(
                     task.app, answer["identity"], task.node_id, task.placement, answer
                 )
                 file = read(answer)
-                doubt = usefulness.remark(file.app, file.variants["full"].model())
-                said = [*profile_remarks(file, task.runs), *filter(None, [doubt])]
-                trained.append(summary(answer, version) | {"warnings": said})
+                assert file.profile is not None
+                doubts = (
+                    file.profile.remark(file.app),
+                    usefulness.remark(file.app, file.variants["full"].model()),
+                )
+                warnings = {"warnings": list(filter(None, doubts))}
+                trained.append(summary(answer, version) | warnings)
     failed.sort(key=lambda failure: names.index(failure["app"]))
     if not trained:
         raise UntrainedError(
@@ -256,6 +259,7 @@ def summary(document: Mapping[str, Any], version: int) -> dict[str, Any]:
         "metric_unit": document["metric_unit"],
         "solo_noise_pct": document["solo"]["noise_pct"],
         "runs": document["runs"],
+        "profile": document["profile"],
         "dropped_columns": document["dropped_columns"],
         "variants": {
             name: {

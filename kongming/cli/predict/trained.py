@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,7 @@ from kongming.records.questions import placement_or_default
 
 if TYPE_CHECKING:
     from kongming.learning.model_file import ModelFile
-    from kongming.records.run import Run, Signature
+    from kongming.records.run import Signature
     from kongming.store import Store
 
 placement_of_model = click.option(
@@ -68,41 +68,6 @@ def model_of(store: Store, app: str, placement: str) -> ModelFile:
             hint=f"Train it: kongming train {app} --placement {placement}",
         )
     return ModelFiles(store).read(app, placement, version)
-
-
-def remarks(store: Store, file: ModelFile) -> tuple[str, ...]:
-    """Return warnings about the age of a model, and about its profile."""
-    # With fingerprints: what somebody else slowed is seen in them alone.
-    runs = [
-        run
-        for kind in ("solo", "induced")
-        for run in store.runs(
-            app=file.app, node_id=file.node_id, placement=file.placement, kind=kind
-        )
-    ]
-    return (*_stale(store, file), *profile_remarks(file, runs))
-
-
-def profile_remarks(file: ModelFile, runs: Iterable[Run]) -> tuple[str, ...]:
-    """Return a sentence on the profile that a model was trained on, unless it is good.
-
-    Args:
-        runs: the application's runs with their fingerprints; those of other sites are ignored.
-    """
-    from kongming.records.judging import judge, without_spoiled
-
-    site = (file.app, file.identity, file.node_id, file.placement)
-    members, _ = without_spoiled(
-        [
-            run
-            for run in runs
-            if (run.app, run.identity, run.node_id, run.placement) == site
-            and run.kind in ("solo", "induced")
-        ]
-    )
-    if not members or (judgement := judge(members)).verdict == "good":
-        return ()
-    return (f"The profile of {file.app} is {judgement} {judgement.advice}",)
 
 
 def signatures_of(store: Store, app: str, file: ModelFile) -> list[Signature]:
@@ -182,7 +147,8 @@ def _too_short(
     )
 
 
-def _stale(store: Store, file: ModelFile) -> tuple[str, ...]:
+def age_warnings(store: Store, file: ModelFile) -> tuple[str, ...]:
+    """Return a warning where the application has changed since its model was trained."""
     application = store.application(file.app)
     if application is None or application.identity == file.identity:
         return ()

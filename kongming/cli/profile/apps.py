@@ -10,6 +10,7 @@ import click
 from kongming.cli import options, output
 from kongming.cli.examples import examples
 from kongming.records.errors import MALFORMED
+from kongming.records.judgement import Judgement
 from kongming.records.run import Run, solo_time
 
 
@@ -22,7 +23,8 @@ def command(store_url: str | None, as_json: bool) -> None:
 
     An application whose command, executable, environment or set-up changed has a new identity;
     runs of different identities are never mixed. "not better than" names the trivial answers
-    (MEAN, or 1) that its model in service is not clearly better than.
+    (MEAN, or 1) that its model in service is not clearly better than. "profile" is the verdict on
+    the runs as they are now, and where it differs that on those which this model was trained on.
     """
     from kongming.store import Store
 
@@ -34,7 +36,7 @@ def command(store_url: str | None, as_json: bool) -> None:
             places = groups.setdefault((run.app, run.identity), {})
             places.setdefault((run.node_id, run.placement), []).append(run)
         signed = {(s.app, s.identity, s.node_id, s.placement) for s in store.signatures()}
-        doubts = {key: _doubts(store.model(*key)) for key in store.models_in_service()}
+        models = {key: _model(store.model(*key)) for key in store.models_in_service()}
         names = {node.id: node.name for node in store.nodes()}
         where = store.url
     documents = []
@@ -44,7 +46,9 @@ def command(store_url: str | None, as_json: bool) -> None:
             _profile(node_id, names.get(node_id), placement, runs)
             | {
                 "signature": (entry.name, entry.identity, node_id, placement) in signed,
-                "not_better_than": doubts.get((entry.name, placement), {}).get(node_id),
+                "not_better_than": None,
+                "trained_on": None,
+                **models.get((entry.name, placement), {}).get(node_id, {}),
             }
             for (node_id, placement), runs in sorted(places.items())
         ]
@@ -107,19 +111,33 @@ def _profile(node_id: str, node: str | None, placement: str, runs: Sequence[Run]
         "noise_pct": None if solo is None else solo.noise_pct,
         "runs": len(runs),
         "failed": sum(not run.ok for run in runs),
-        "judged": judge(kept).to_dict() if profiled else None,
+        "judged": judge(kept).described() if profiled else None,
     }
 
 
-def _doubts(document: Mapping[str, Any] | None) -> dict[str, list[str] | None]:
-    """Return, by node id, the trivial answers (MEAN, 1) that a model in service is not clearly
-    better than; None where that was not judged. A document that is damaged says nothing."""
+def _model(document: Mapping[str, Any] | None) -> dict[str, dict[str, Any]]:
+    """Return, by node id, what a model in service keeps of its own quality: the trivial answers
+    (MEAN, 1) that it is not clearly better than, and the verdict on the profile that it was trained
+    on; None where that was not judged. A document that is damaged says nothing."""
     try:
         held = document or {}
         full = held["variants"]["full"]
-        return {held["node_id"]: full["models"][full["chosen"]].get("not_better_than")}
+        profile = held.get("profile")
+        found = {
+            "not_better_than": full["models"][full["chosen"]].get("not_better_than"),
+            "trained_on": None if profile is None else Judgement.from_dict(profile).described(),
+        }
+        return {held["node_id"]: found}
     except MALFORMED:
         return {}
+
+
+def _verdict(profile: Mapping[str, Any]) -> str | None:
+    """Return the verdict on the runs, and where it differs that on those of the model."""
+    judged, trained_on = profile["judged"], profile["trained_on"]
+    now = None if judged is None else judged["verdict"]
+    then = now if trained_on is None else trained_on["verdict"]
+    return now if now == then else f"{now or 'none'}, its model's {then}"
 
 
 def _rows(document: dict[str, Any]) -> list[tuple[object, ...]]:
@@ -135,7 +153,7 @@ def _rows(document: dict[str, Any]) -> list[tuple[object, ...]]:
             profile["placement"],
             shown_metric(profile["solo"], unit),
             None if profile["noise_pct"] is None else f"{profile['noise_pct']:.1f} %",
-            None if profile["judged"] is None else profile["judged"]["verdict"],
+            _verdict(profile),
             ", ".join(profile["not_better_than"] or ()) or None,
             profile["runs"],
             profile["failed"] or None,

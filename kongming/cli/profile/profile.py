@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kongming.campaigns.profile_campaign import ProfileCampaign, ProfileSettings
     from kongming.cli.profile.campaign_view import CampaignView
     from kongming.profiling.plans.campaign_plan import Plan
-    from kongming.records.judging import Judgement
+    from kongming.records.judgement import Judgement
     from kongming.store import Store
 
 
@@ -229,7 +229,7 @@ def _report(
             "metric_unit": units[app],
             "noise_pct": None if solo is None else solo.noise_pct,
             "worst_slowdown": row.worst,
-            "judged": judged[app].to_dict(),
+            "judged": judged[app].described(),
             "dropped": row.dropped,
             "reasons": sorted(set(row.reasons)),
         }
@@ -305,10 +305,11 @@ def show_judged(judged: Mapping[str, Judgement]) -> None:
 def _already(store: Store, campaign: str, apps: Iterable[str], *, as_json: bool) -> int:
     from kongming.records.judging import judge
 
-    runs = store.runs(campaign=campaign, fingerprints=False)
+    # With fingerprints: what somebody else slowed is seen in them alone.
+    runs = store.runs(campaign=campaign)
     judged = {app: judge(run for run in runs if run.app == app) for app in sorted(apps)}
     if as_json:
-        apps_document = {app: {"judged": one.to_dict()} for app, one in judged.items()}
+        apps_document = {app: {"judged": one.described()} for app, one in judged.items()}
         output.emit_json(
             {"campaign": campaign, "complete": True, "failed": 0, "apps": apps_document}
         )

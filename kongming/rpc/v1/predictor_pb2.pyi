@@ -213,6 +213,7 @@ class Prediction(_message.Message):
     ADDED_FIELD_NUMBER: _builtins.int
     REMOVED_FIELD_NUMBER: _builtins.int
     NOT_BETTER_THAN_FIELD_NUMBER: _builtins.int
+    PROFILE_FIELD_NUMBER: _builtins.int
     app: _builtins.str
     """Name of the application."""
     node_id: _builtins.str
@@ -288,6 +289,12 @@ class Prediction(_message.Message):
         training: MEAN, the mean of its training runs; 1, that nothing slows.
         """
 
+    @_builtins.property
+    def profile(self) -> _records_pb2.ProfileJudgement:
+        """The verdict on the profile that the model was trained on; absent where it was not judged, by an
+        earlier version, and for BASIS_NODE_ONLY.
+        """
+
     def __init__(
         self,
         *,
@@ -314,17 +321,22 @@ class Prediction(_message.Message):
         added: _abc.Iterable[_builtins.str] | None = ...,
         removed: _abc.Iterable[_builtins.str] | None = ...,
         not_better_than: _abc.Iterable[_builtins.str] | None = ...,
+        profile: _records_pb2.ProfileJudgement | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_runtime", b"_runtime", "_scaled", b"_scaled", "_solo", b"_solo", "fingerprint_age", b"fingerprint_age", "fingerprint_taken_at", b"fingerprint_taken_at", "runtime", b"runtime", "scaled", b"scaled", "slowdown", b"slowdown", "solo", b"solo"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_profile", b"_profile", "_runtime", b"_runtime", "_scaled", b"_scaled", "_solo", b"_solo", "fingerprint_age", b"fingerprint_age", "fingerprint_taken_at", b"fingerprint_taken_at", "profile", b"profile", "runtime", b"runtime", "scaled", b"scaled", "slowdown", b"slowdown", "solo", b"solo"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_runtime", b"_runtime", "_scaled", b"_scaled", "_solo", b"_solo", "added", b"added", "app", b"app", "basis", b"basis", "domain", b"domain", "drivers", b"drivers", "extrapolating", b"extrapolating", "fingerprint_age", b"fingerprint_age", "fingerprint_taken_at", b"fingerprint_taken_at", "metric_unit", b"metric_unit", "model", b"model", "model_version", b"model_version", "node_id", b"node_id", "not_better_than", b"not_better_than", "notes", b"notes", "placement", b"placement", "removed", b"removed", "residents", b"residents", "runtime", b"runtime", "scaled", b"scaled", "slowdown", b"slowdown", "solo", b"solo", "stale", b"stale", "warnings", b"warnings"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_profile", b"_profile", "_runtime", b"_runtime", "_scaled", b"_scaled", "_solo", b"_solo", "added", b"added", "app", b"app", "basis", b"basis", "domain", b"domain", "drivers", b"drivers", "extrapolating", b"extrapolating", "fingerprint_age", b"fingerprint_age", "fingerprint_taken_at", b"fingerprint_taken_at", "metric_unit", b"metric_unit", "model", b"model", "model_version", b"model_version", "node_id", b"node_id", "not_better_than", b"not_better_than", "notes", b"notes", "placement", b"placement", "profile", b"profile", "removed", b"removed", "residents", b"residents", "runtime", b"runtime", "scaled", b"scaled", "slowdown", b"slowdown", "solo", b"solo", "stale", b"stale", "warnings", b"warnings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__profile: _TypeAlias = _typing.Literal["profile"]  # noqa: Y015
+    _WhichOneofArgType__profile: _TypeAlias = _typing.Literal["_profile", b"_profile"]  # noqa: Y015
     _WhichOneofReturnType__runtime: _TypeAlias = _typing.Literal["runtime"]  # noqa: Y015
     _WhichOneofArgType__runtime: _TypeAlias = _typing.Literal["_runtime", b"_runtime"]  # noqa: Y015
     _WhichOneofReturnType__scaled: _TypeAlias = _typing.Literal["scaled"]  # noqa: Y015
     _WhichOneofArgType__scaled: _TypeAlias = _typing.Literal["_scaled", b"_scaled"]  # noqa: Y015
     _WhichOneofReturnType__solo: _TypeAlias = _typing.Literal["solo"]  # noqa: Y015
     _WhichOneofArgType__solo: _TypeAlias = _typing.Literal["_solo", b"_solo"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__profile) -> _WhichOneofReturnType__profile | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__runtime) -> _WhichOneofReturnType__runtime | None: ...
     @_typing.overload
@@ -998,6 +1010,7 @@ class RankNodesResponse(_message.Message):
     STALENESS_SECONDS_FIELD_NUMBER: _builtins.int
     ELAPSED_SECONDS_FIELD_NUMBER: _builtins.int
     SETS_FIELD_NUMBER: _builtins.int
+    PROFILE_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """That of the request, or the server's own."""
     candidates: _builtins.int
@@ -1020,6 +1033,10 @@ class RankNodesResponse(_message.Message):
     def sets(self) -> _containers.RepeatedCompositeFieldContainer[Global___RankedSet]:
         """With scaling: sets without a common node, best first."""
 
+    @_builtins.property
+    def profile(self) -> _records_pb2.ProfileJudgement:
+        """As in Prediction, of the application."""
+
     def __init__(
         self,
         *,
@@ -1031,12 +1048,15 @@ class RankNodesResponse(_message.Message):
         staleness_seconds: _builtins.float = ...,
         elapsed_seconds: _builtins.float = ...,
         sets: _abc.Iterable[Global___RankedSet] | None = ...,
+        profile: _records_pb2.ProfileJudgement | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_profile", b"_profile", "profile", b"profile"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["basis", b"basis", "candidates", b"candidates", "elapsed_seconds", b"elapsed_seconds", "nodes", b"nodes", "refused", b"refused", "request_id", b"request_id", "sets", b"sets", "staleness_seconds", b"staleness_seconds"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_profile", b"_profile", "basis", b"basis", "candidates", b"candidates", "elapsed_seconds", b"elapsed_seconds", "nodes", b"nodes", "profile", b"profile", "refused", b"refused", "request_id", b"request_id", "sets", b"sets", "staleness_seconds", b"staleness_seconds"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__profile: _TypeAlias = _typing.Literal["profile"]  # noqa: Y015
+    _WhichOneofArgType__profile: _TypeAlias = _typing.Literal["_profile", b"_profile"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__profile) -> _WhichOneofReturnType__profile | None: ...
 
 Global___RankNodesResponse: _TypeAlias = RankNodesResponse  # noqa: Y015
 

@@ -486,6 +486,7 @@ class TrainedModel(_message.Message):
     PROMOTED_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
+    PROFILE_FIELD_NUMBER: _builtins.int
     app: _builtins.str
     """Name of the application."""
     placement: _records_pb2.Placement.ValueType
@@ -498,6 +499,10 @@ class TrainedModel(_message.Message):
     """Why it was promoted or not."""
     error: _builtins.str
     """Why it could not be trained; empty where it was."""
+    @_builtins.property
+    def profile(self) -> _records_pb2.ProfileJudgement:
+        """The verdict on the runs that it was trained on; absent where it could not be trained."""
+
     def __init__(
         self,
         *,
@@ -507,12 +512,15 @@ class TrainedModel(_message.Message):
         promoted: _builtins.bool = ...,
         reason: _builtins.str = ...,
         error: _builtins.str = ...,
+        profile: _records_pb2.ProfileJudgement | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_profile", b"_profile", "profile", b"profile"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["app", b"app", "error", b"error", "placement", b"placement", "promoted", b"promoted", "reason", b"reason", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_profile", b"_profile", "app", b"app", "error", b"error", "placement", b"placement", "profile", b"profile", "promoted", b"promoted", "reason", b"reason", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__profile: _TypeAlias = _typing.Literal["profile"]  # noqa: Y015
+    _WhichOneofArgType__profile: _TypeAlias = _typing.Literal["_profile", b"_profile"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__profile) -> _WhichOneofReturnType__profile | None: ...
 
 Global___TrainedModel: _TypeAlias = TrainedModel  # noqa: Y015
 

@@ -53,6 +53,34 @@ PLACEMENT_CROSS_SOCKET: Placement.ValueType  # 4
 """Shares no cache, only the machine."""
 Global___Placement: _TypeAlias = Placement  # noqa: Y015
 
+class _ProfileVerdict:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _ProfileVerdictEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ProfileVerdict.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    PROFILE_VERDICT_UNSPECIFIED: _ProfileVerdict.ValueType  # 0
+    """Not judged: trained by a version that kept no verdict."""
+    PROFILE_VERDICT_GOOD: _ProfileVerdict.ValueType  # 1
+    """Nothing speaks against it."""
+    PROFILE_VERDICT_USABLE: _ProfileVerdict.ValueType  # 2
+    """There is a doubt: see the reasons."""
+    PROFILE_VERDICT_SPOILED: _ProfileVerdict.ValueType  # 3
+    """What is predicted from it may be of the disturbance, not of the program."""
+
+class ProfileVerdict(_ProfileVerdict, metaclass=_ProfileVerdictEnumTypeWrapper):
+    """What the runs of a profile say about how they were measured."""
+
+PROFILE_VERDICT_UNSPECIFIED: ProfileVerdict.ValueType  # 0
+"""Not judged: trained by a version that kept no verdict."""
+PROFILE_VERDICT_GOOD: ProfileVerdict.ValueType  # 1
+"""Nothing speaks against it."""
+PROFILE_VERDICT_USABLE: ProfileVerdict.ValueType  # 2
+"""There is a doubt: see the reasons."""
+PROFILE_VERDICT_SPOILED: ProfileVerdict.ValueType  # 3
+"""What is predicted from it may be of the disturbance, not of the program."""
+Global___ProfileVerdict: _TypeAlias = ProfileVerdict  # noqa: Y015
+
 @_typing.final
 class NodeFacts(_message.Message):
     """What a node is: facts that do not change with its load."""
@@ -720,3 +748,101 @@ class Signature(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Signature: _TypeAlias = Signature  # noqa: Y015
+
+@_typing.final
+class ProfileReason(_message.Message):
+    """One reason of a verdict."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class FiguresEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.float
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.float = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    CODE_FIELD_NUMBER: _builtins.int
+    VERDICT_FIELD_NUMBER: _builtins.int
+    FIGURES_FIELD_NUMBER: _builtins.int
+    LOADS_FIELD_NUMBER: _builtins.int
+    code: _builtins.str
+    """no-solo-run, solo-spread, unfelt-loads, measured-together, slowed-by-others, few-solo-runs or
+    failed-runs.
+    """
+    verdict: Global___ProfileVerdict.ValueType
+    """What it alone would give."""
+    @_builtins.property
+    def figures(self) -> _containers.ScalarMap[_builtins.str, _builtins.float]:
+        """By name, such as ratio (longest over shortest solo run), runs and of; docs/measuring.md lists
+        them.
+        """
+
+    @_builtins.property
+    def loads(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The load levels that were not felt, for unfelt-loads."""
+
+    def __init__(
+        self,
+        *,
+        code: _builtins.str = ...,
+        verdict: Global___ProfileVerdict.ValueType = ...,
+        figures: _abc.Mapping[_builtins.str, _builtins.float] | None = ...,
+        loads: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["code", b"code", "figures", b"figures", "loads", b"loads", "verdict", b"verdict"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ProfileReason: _TypeAlias = ProfileReason  # noqa: Y015
+
+@_typing.final
+class ProfileJudgement(_message.Message):
+    """The verdict on the profile that a model was trained on, with its reasons."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VERDICT_FIELD_NUMBER: _builtins.int
+    REASONS_FIELD_NUMBER: _builtins.int
+    LEFT_OUT_RUNS_FIELD_NUMBER: _builtins.int
+    METRIC_UNIT_FIELD_NUMBER: _builtins.int
+    verdict: Global___ProfileVerdict.ValueType
+    """The worst of its reasons."""
+    left_out_runs: _builtins.int
+    """Runs that the negative control left out of training."""
+    metric_unit: _builtins.str
+    """s, or the unit of the application's own metric: of the figures shortest and longest."""
+    @_builtins.property
+    def reasons(self) -> _containers.RepeatedCompositeFieldContainer[Global___ProfileReason]:
+        """The worst first; at least one."""
+
+    def __init__(
+        self,
+        *,
+        verdict: Global___ProfileVerdict.ValueType = ...,
+        reasons: _abc.Iterable[Global___ProfileReason] | None = ...,
+        left_out_runs: _builtins.int = ...,
+        metric_unit: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["left_out_runs", b"left_out_runs", "metric_unit", b"metric_unit", "reasons", b"reasons", "verdict", b"verdict"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ProfileJudgement: _TypeAlias = ProfileJudgement  # noqa: Y015

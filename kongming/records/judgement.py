@@ -1,0 +1,222 @@
+"""The verdict on a profile with its reasons: codes and figures for programs, and in words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+Verdict = Literal["good", "usable", "spoiled"]
+
+VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
+
+NOT_JUDGED = "not-judged"
+"""What is shown in the place of a verdict where there is none: the model is of an earlier
+version."""
+
+ReasonCode = Literal[
+    "no-solo-run",
+    "solo-spread",
+    "unfelt-loads",
+    "measured-together",
+    "slowed-by-others",
+    "few-solo-runs",
+    "failed-runs",
+]
+"""no-solo-run: no run alone succeeded. solo-spread: how far runs alone differ. unfelt-loads: loads
+on the same core that must slow the program and did not. measured-together: something else was
+measured on its CPUs. slowed-by-others: the negative control read slow. few-solo-runs, failed-runs:
+by their number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """One reason of a verdict, and the verdict that it alone would give.
+
+    ``code`` is a ``ReasonCode``. The ``figures`` of each, in brackets those that may be missing:
+
+    ================= ======================================================================
+    solo-spread       ``ratio`` (longest over shortest, without an outlier of many), ``runs``,
+                      ``shortest`` and ``longest`` in the unit of the metric, [``stolen_share``:
+                      greatest share of the time taken by the host], [``waiting_share``: greatest
+                      share with tasks that waited for a CPU], [``felt``: loads that must be felt
+                      and were]
+    unfelt-loads      ``runs`` under loads that slowed nothing, ``of`` all that must be felt
+    measured-together ``runs``
+    slowed-by-others  ``runs``, ``of`` all
+    few-solo-runs     ``runs``
+    failed-runs       ``runs``, ``of`` all
+    ================= ======================================================================
+
+    ``loads`` names those of unfelt-loads. A code that is not listed is of a newer version.
+    """
+
+    code: str
+    verdict: Verdict
+    figures: Mapping[str, float] = field(default_factory=dict)
+    loads: tuple[str, ...] = ()
+
+    def in_words(self, metric_unit: str) -> str:
+        """Return a clause without a period; the code itself where it is of a newer version."""
+        if self.code not in _IN_WORDS or not set(_NEEDED[self.code]) <= self.figures.keys():
+            return self.code
+        return _IN_WORDS[self.code](self, metric_unit)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "code": self.code,
+            "verdict": self.verdict,
+            "figures": dict(self.figures),
+            "loads": list(self.loads),
+        }
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> Reason:
+        """Read ``to_dict``. Raises ValueError or KeyError for what is none."""
+        code, verdict = document["code"], document["verdict"]
+        figures = {str(name): float(value) for name, value in document["figures"].items()}
+        if code not in _IN_WORDS or verdict not in VERDICTS:
+            raise ValueError("reasons")
+        if not set(_NEEDED[code]) <= figures.keys() or not all(
+            map(math.isfinite, figures.values())
+        ):
+            raise ValueError("figures")
+        return cls(code, verdict, figures, tuple(str(load) for load in document["loads"]))
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """The verdict on one profile, with at least one reason.
+
+    ``left_out_runs`` is how many runs the negative control leaves out of training; ``metric_unit``
+    the unit of those figures that are of the application's metric.
+    """
+
+    verdict: Verdict
+    reasons: tuple[Reason, ...]
+    left_out_runs: int = 0
+    metric_unit: str = "s"
+
+    def __str__(self) -> str:
+        clauses = [reason.in_words(self.metric_unit) for reason in self.reasons]
+        if self.left_out_runs:
+            runs = "1 run is" if self.left_out_runs == 1 else f"{self.left_out_runs} runs are"
+            clauses.append(f"{runs} left out of training, as somebody else slowed the processor")
+        return f"{self.verdict}: {'; '.join(clauses)}."
+
+    @property
+    def advice(self) -> str | None:
+        """What to do about it, in a sentence; None for a good profile."""
+        if self.verdict == "good":
+            return None
+        if any(reason.code == "no-solo-run" for reason in self.reasons):
+            return "See why ('kongming runs --failed'), then profile it again."
+        return (
+            "See what else runs on this machine, and measure again at a quieter time, or at "
+            "another --placement: kongming profile APPS.toml --app NAME --again"
+        )
+
+    def remark(self, app: str) -> str | None:
+        """Return the warning that goes with what is predicted from the profile of ``app``; None for
+        a good one."""
+        if self.verdict == "good":
+            return None
+        return f"The profile of {app} is {self} {self.advice}"
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "verdict": self.verdict,
+            "reasons": [reason.to_dict() for reason in self.reasons],
+            "left_out_runs": self.left_out_runs,
+            "metric_unit": self.metric_unit,
+        }
+
+    def described(self) -> dict[str, Any]:
+        """Return ``to_dict`` with the words for people: ``text`` and ``advice``."""
+        return {**self.to_dict(), "text": str(self), "advice": self.advice}
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> Judgement:
+        """Read ``to_dict``. Raises ValueError or KeyError for what is none."""
+        verdict, left_out = document["verdict"], document["left_out_runs"]
+        reasons = tuple(Reason.from_dict(reason) for reason in document["reasons"])
+        if verdict not in VERDICTS or not reasons:
+            raise ValueError("verdict")
+        if isinstance(left_out, bool) or not isinstance(left_out, int) or left_out < 0:
+            raise ValueError("left_out_runs")
+        return cls(verdict, reasons, left_out, str(document["metric_unit"]))
+
+
+def _no_solo_run(reason: Reason, unit: str) -> str:
+    return "no run alone succeeded"
+
+
+def _solo_spread(reason: Reason, unit: str) -> str:
+    figures = reason.figures
+    if reason.verdict == "good":
+        felt = int(figures.get("felt", 0))
+        and_felt = f", and {felt} loads that must be felt were" if felt else ""
+        return f"{figures['runs']:.0f} runs alone are within {figures['ratio']:.2f} times{and_felt}"
+    extent = f"{figures['shortest']:.3g} to {figures['longest']:.3g} {unit}"
+    if "stolen_share" in figures:
+        taken = f"{100 * figures['stolen_share']:.0f} %"
+        cause = f", while the host took up to {taken} of the CPU time"
+    elif "waiting_share" in figures:
+        waited = f"{100 * figures['waiting_share']:.0f} %"
+        cause = f", while tasks waited for a CPU up to {waited} of the time"
+    else:
+        cause = ""
+    return f"its runs alone differ by {figures['ratio']:.2f} times ({extent}){cause}"
+
+
+def _unfelt_loads(reason: Reason, unit: str) -> str:
+    names = reason.loads
+    named = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    return (
+        f"{_of(reason)} loads on the same core that must be felt slowed nothing"
+        f"{f' ({named})' if names else ''}"
+    )
+
+
+def _measured_together(reason: Reason, unit: str) -> str:
+    return f"something else was measured on its CPUs during {reason.figures['runs']:.0f} runs"
+
+
+def _slowed_by_others(reason: Reason, unit: str) -> str:
+    return f"somebody else slowed the processor during {_of(reason)} runs"
+
+
+def _few_solo_runs(reason: Reason, unit: str) -> str:
+    runs = int(reason.figures["runs"])
+    return f"it ran alone only {({1: 'once', 2: 'twice'}).get(runs, f'{runs} times')}"
+
+
+def _failed_runs(reason: Reason, unit: str) -> str:
+    return f"{_of(reason)} runs failed"
+
+
+def _of(reason: Reason) -> str:
+    return f"{reason.figures['runs']:.0f} of {reason.figures['of']:.0f}"
+
+
+_IN_WORDS: Mapping[str, Callable[[Reason, str], str]] = {
+    "no-solo-run": _no_solo_run,
+    "solo-spread": _solo_spread,
+    "unfelt-loads": _unfelt_loads,
+    "measured-together": _measured_together,
+    "slowed-by-others": _slowed_by_others,
+    "few-solo-runs": _few_solo_runs,
+    "failed-runs": _failed_runs,
+}
+
+_NEEDED: Mapping[str, tuple[str, ...]] = {
+    "no-solo-run": (),
+    "solo-spread": ("ratio", "runs", "shortest", "longest"),
+    "unfelt-loads": ("runs", "of"),
+    "measured-together": ("runs",),
+    "slowed-by-others": ("runs", "of"),
+    "few-solo-runs": ("runs",),
+    "failed-runs": ("runs", "of"),
+}
+"""Figures without which a reason cannot be put in words."""
