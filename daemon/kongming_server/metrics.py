@@ -67,6 +67,12 @@ FLEET_FAMILIES: tuple[Declared, ...] = tuple(
             ("app", "placement", "of"),
         ),
         (
+            *("kongming_server_model_profile", ""),
+            "1; the verdict on the profile that the model in service was trained on: good, usable, "
+            "spoiled or not-judged (by an earlier version).",
+            ("app", "placement", "verdict"),
+        ),
+        (
             *("kongming_server_series_left_out", "nodes, apps"),
             "Nodes and applications without series of their own, beyond series.nodes and "
             "series.apps.",

@@ -13,6 +13,7 @@ from typing import Protocol
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from kongming.engine.engine import Engine
+from kongming.records.judgement import NOT_JUDGED, Verdict
 from kongming.records.node_load import AppSlowdown, NodeLoad
 from kongming_server.metrics import FLEET_FAMILIES, Declared, Metrics
 from kongming_server.services.pauses import with_pauses
@@ -60,6 +61,7 @@ class NodeLoads:
             nodes = await with_pauses(engine.node_loads(now, most=bounds.nodes))
             apps = await with_pauses(engine.app_slowdowns(now, bounds.apps))
             series.nodes, series.apps = nodes, apps
+            series.profiles = engine.profile_verdicts(bounds.apps)
             series.left_out = {
                 "node": max(0, engine.node_count - bounds.nodes),
                 "app": max(0, engine.models_in_service - bounds.apps),
@@ -83,9 +85,11 @@ class FleetSeries:
         self.left_out = {"node": 0, "app": 0}
         self.nodes: Sequence[NodeLoad] = ()
         self.apps: Sequence[AppSlowdown] = ()
+        self.profiles: Sequence[tuple[str, str, Verdict | None]] = ()
 
     def collect(self) -> Iterator[Metric]:
-        slowdown, age, assignments, app_slowdown, left_out = map(_family, FLEET_FAMILIES)
+        families = list(map(_family, FLEET_FAMILIES))
+        slowdown, age, assignments, app_slowdown, profile, left_out = families
         for node in self.nodes:
             for resource, ratio in node.slowdown.items():
                 slowdown.add_metric((node.name, resource), ratio)
@@ -95,9 +99,11 @@ class FleetSeries:
         for app in self.apps:
             for of in ("least", "median", "greatest"):
                 app_slowdown.add_metric((app.app, app.placement, of), getattr(app, of))
+        for name, placement, verdict in self.profiles:
+            profile.add_metric((name, placement, verdict or NOT_JUDGED), 1)
         for kind, count in self.left_out.items():
             left_out.add_metric((kind,), count)
-        yield from (slowdown, age, assignments, app_slowdown, left_out)
+        yield from families
 
 
 def _family(declared: Declared) -> GaugeMetricFamily:

@@ -35,6 +35,7 @@ from kongming.records.answers import (
 )
 from kongming.records.errors import CannotAnswerError, InputError
 from kongming.records.fingerprint import Fingerprint, NodeFacts
+from kongming.records.judgement import Verdict
 from kongming.records.node_load import AppSlowdown, NodeLoad
 from kongming.records.questions import ColocationQuestion, Question, RankQuestion
 from kongming.records.run import Signature
@@ -292,6 +293,15 @@ class Engine:
     def app_slowdowns(self, now: float, most: int) -> Steps[list[AppSlowdown]]:
         """What ``most`` applications are predicted to meet in the fleet as it is now, in steps."""
         return node_loads.app_slowdowns(self._world, now, most)
+
+    def profile_verdicts(self, most: int) -> list[tuple[str, str, Verdict | None]]:
+        """The verdict on the profile of each model in service by application and placement, of the
+        first ``most`` by name; None where the profile was not judged."""
+        served = sorted(self._world.catalog.all_served(), key=lambda model: model.key)[:most]
+        return [
+            (*model.key, None if model.file.profile is None else model.file.profile.verdict)
+            for model in served
+        ]
 
     @property
     def node_count(self) -> int:

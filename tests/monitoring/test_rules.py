@@ -74,6 +74,16 @@ CASES: Mapping[str, tuple[Series, Series]] = {
         {'kongming_server_model_drifted{app="a"}': "1x60"},
         {'kongming_server_model_drifted{app="a"}': "0x60"},
     ),
+    "KongmingProfileSpoiled": (
+        {'kongming_server_model_profile{app="a",placement="same-core",verdict="spoiled"}': "1x60"},
+        {
+            'kongming_server_model_profile{app="a",placement="same-core",verdict="usable"}': "1x60",
+            # Trained again half an hour ago.
+            'kongming_server_model_profile{app="b",placement="same-core",verdict="spoiled"}': (
+                "1x30 stale"
+            ),
+        },
+    ),
     "KongmingCoverageLow": (
         {
             'kongming_server_realised_coverage_ratio{app="a"}': "0.79x60",

@@ -13,6 +13,7 @@ from kongming_server.node_loads import NodeLoads
 from kongming_server.settings import Limits, Security, Series
 
 from kongming.engine.engine import Engine
+from kongming.records.judgement import Judgement, Reason
 from kongming.records.node_load import NodeLoad, lost_share
 from kongming.steps import finish
 from tests import builders
@@ -121,6 +122,18 @@ def test_series_are_bounded_and_what_is_left_out_is_counted(engine: Engine) -> N
     # Of n1, where memory is slowed, and n2 (two domains) and n4, where it is not.
     assert told == pytest.approx([1.0, 1.0, math.exp(0.4)], rel=1e-5)
     assert 'kongming_server_app_slowdown_ratio{app="b"' not in text
+    unjudged = {"app": "a", "placement": "cross-core", "verdict": "not-judged"}
+    assert value("kongming_server_model_profile", unjudged) == 1.0
+    assert 'kongming_server_model_profile{app="b"' not in text
+
+
+def test_the_verdict_on_the_profile_of_each_model_is_a_series(engine: Engine) -> None:
+    spoiled = Judgement("spoiled", (Reason("no-solo-run", "spoiled"),))
+    engine.put_model(model("a", {"memory.random.128M": 1.0}, profile=spoiled.to_dict()), 1)
+    metrics = Metrics()
+    asyncio.run(NodeLoads(engine, lambda: NOW, metrics, Series()).refresh())
+    labels = {"app": "a", "placement": "cross-core", "verdict": "spoiled"}
+    assert metrics.registry.get_sample_value("kongming_server_model_profile", labels) == 1.0
 
 
 @pytest.mark.parametrize(("public", "status"), [(False, 401), (True, 200)])
