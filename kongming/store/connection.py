@@ -19,7 +19,7 @@ from sqlalchemy import event, exc
 from kongming.missing_file import did_you_mean
 from kongming.records.errors import InputError, KongmingError, StoreError
 from kongming.settings import url_in_file
-from kongming.store import column_types
+from kongming.store import column_types, read_only
 from kongming.store.bounded_waiting import GRACE_S, BoundedWaiting
 from kongming.store.failures import translated
 from kongming.store.schema import HEAD, VERSION_TABLE
@@ -98,6 +98,7 @@ class Connection:
         """Unique id of this connection; changes written through it carry it."""
         self.is_new = False
         """Whether the tables were made when it was opened."""
+        self._refusal: InputError | None = None
         self._handles: list[int] = []
         self._file: StoreFile | None = None
         self.damage: Damage | None = None
@@ -109,6 +110,7 @@ class Connection:
         url: str | None = None,
         *,
         create: bool = True,
+        write: bool | None = None,
         statement_s: float = 0.0,
         lock_s: float = 0.0,
     ) -> Self:
@@ -118,19 +120,29 @@ class Connection:
         which nobody named, is then an empty store in memory. PostgreSQL ends a statement that takes
         longer than ``statement_s``, or waits for a lock for longer than ``lock_s``; 0 for never.
         Where it does not even do that, the connection ends ``GRACE_S`` later.
+        ``write`` (None: as ``create``) says whether it will be written to: a SQLite file that may
+        only be read, or whose URL has ``mode=ro``, is opened without, and refused with it.
 
         Raises:
-            InputError: the URL is not valid, or its file is missing and is not to be created.
+            InputError: the URL is not valid, its file is missing and is not to be created, or it
+                may only be read and is to be written.
             IncompatibleError: the store was written by a newer KONGMING.
             StoreError: it cannot be opened, or is not a store.
         """
-        store_url = url or default_url()
+        store_url, by_mode = _without_mode(url or default_url())
         shown = None
-        if not create and (missing := _missing_file(store_url)) is not None:
+        missing = _missing_file(store_url)
+        if missing is not None and (by_mode or not create):
             if store_url != _own_url():
                 raise _no_such_file(missing)
             shown, store_url = store_url, "sqlite://"
-        engine = _engine(store_url)
+        file = _file(store_url)
+        refusal = None
+        if file is not None and file.is_file() and (by_mode or not read_only.may_write(file)):
+            refusal = read_only.refusal(file, by_mode=by_mode)
+            if create if write is None else write:
+                raise refusal
+        engine = _engine(store_url, None if refusal is None else file)
         bound = None
         if engine.dialect.name == "postgresql":
             _limit_waiting(engine, statement_timeout=statement_s, lock_timeout=lock_s)
@@ -138,7 +150,7 @@ class Connection:
                 bound = BoundedWaiting(engine)
         try:
             with translated(engine.url):
-                is_new = _migrate_if_needed(engine)
+                is_new = _migrate_if_needed(engine, may_write=refusal is None)
         except BaseException:
             engine.dispose()
             raise
@@ -146,9 +158,9 @@ class Connection:
         made.is_new = is_new
         if bound is not None:
             bound.silent_s = statement_s + GRACE_S
-        path = sqlite_path(engine.url)
-        if path is not None:
-            made._file = StoreFile(path)
+        made._refusal = refusal
+        if file is not None and refusal is None:
+            made._file = StoreFile(file)
             made._file.watch(engine)
         return made
 
@@ -209,6 +221,8 @@ class Connection:
     @contextmanager
     def _writing(self) -> Iterator[sa.Connection]:
         """Write transaction; committed, durable and in the named file when the block is left."""
+        if self._refusal is not None:
+            raise self._refusal
         try:
             if self._file is not None:
                 self._file.check()
@@ -235,7 +249,8 @@ def _write_transaction(connection: sa.Connection) -> Iterator[sa.Connection]:
         yield connection
 
 
-def _engine(store_url: str) -> sa.Engine:
+def _engine(store_url: str, only_read: Path | None = None) -> sa.Engine:
+    """``only_read`` is the SQLite file, where it may only be read."""
     try:
         url = sa.make_url(store_url)
     except (exc.ArgumentError, ValueError) as error:
@@ -254,6 +269,8 @@ def _engine(store_url: str) -> sa.Engine:
     elif url.get_backend_name() not in ("postgresql", "postgres"):
         raise _unknown_kind(url)
     options: dict[str, Any] = {}
+    if only_read is not None:
+        options["creator"] = read_only.connector(only_read)
     if url.get_backend_name() in ("postgresql", "postgres"):
         if url.drivername in ("postgresql", "postgres"):
             url = url.set(drivername="postgresql+psycopg")
@@ -276,7 +293,8 @@ def _engine(store_url: str) -> sa.Engine:
             hint=f"Install it with: pip install {error.name}",
         ) from error
     if url.get_backend_name() == "sqlite":
-        event.listen(engine, "connect", _prepare_sqlite)
+        prepare = _prepare_sqlite if only_read is None else _prepare_reading
+        event.listen(engine, "connect", prepare)
         event.listen(engine, "begin", _begin_sqlite)
         if url.database not in (None, "", ":memory:"):
             _keep_private(engine, Path(str(url.database)))
@@ -297,15 +315,29 @@ def shown_url(store_url: str | None) -> str:
 
 def _missing_file(store_url: str) -> Path | None:
     """Return the file of a SQLite store that does not exist; None for others."""
+    path = _file(store_url)
+    return None if path is None or path.exists() else path
+
+
+def _file(store_url: str) -> Path | None:
+    """Return the file of a SQLite store; None for others."""
     try:
         url = sa.make_url(store_url)
     except (exc.ArgumentError, ValueError):
         return None
     path = sqlite_path(url)
-    if path is None:
-        return None
-    refuse_special_file(path)
-    return None if path.exists() else path
+    if path is not None:
+        refuse_special_file(path)
+    return path
+
+
+def _without_mode(store_url: str) -> tuple[str, bool]:
+    """Return the URL without ``mode=ro``, and whether it had that."""
+    try:
+        url, by_mode = read_only.without_mode(sa.make_url(store_url))
+    except (exc.ArgumentError, ValueError):
+        return store_url, False
+    return (url.render_as_string(hide_password=False) if by_mode else store_url), by_mode
 
 
 def _no_such_file(path: Path) -> InputError:
@@ -386,6 +418,12 @@ def _prepare_sqlite(connection: Any, record: object) -> None:
     cursor.close()
 
 
+def _prepare_reading(connection: Any, record: object) -> None:
+    connection.isolation_level = None
+    connection.execute(f"PRAGMA busy_timeout = {int(1000 * BUSY_TIMEOUT_S)}")
+    connection.execute("PRAGMA query_only = ON")
+
+
 def _use_write_ahead_log(cursor: Any) -> None:
     """Switch to WAL mode, with retries: it needs exclusive access and ignores busy_timeout."""
     deadline = time.monotonic() + BUSY_TIMEOUT_S
@@ -417,16 +455,23 @@ def _begin_sqlite(connection: sa.Connection) -> None:
     connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
 
 
-def _migrate_if_needed(engine: sa.Engine) -> bool:
+def _migrate_if_needed(engine: sa.Engine, *, may_write: bool) -> bool:
     """Whether there were no tables before."""
     sqlite = engine.dialect.name == "sqlite"
     with engine.connect() as connection:
         if sqlite:
             refuse_computed(connection)
-        if _revision(connection) == HEAD:
+        revision = _revision(connection)
+        if revision == HEAD:
             if sqlite:
                 refuse_incomplete(connection)
             return False
+    if not may_write:
+        if revision is not None:
+            from kongming.store.migrations import refuse_newer
+
+            refuse_newer(revision)
+        raise read_only.refuse_old(str(engine.url.database), revision)
     # Check again while holding the lock: another process may have migrated meanwhile.
     with engine.connect() as free, _write_transaction(free) as connection:
         if engine.dialect.name == "postgresql":

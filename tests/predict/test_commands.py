@@ -363,6 +363,34 @@ def test_a_spoiled_profile_is_said_by_all_that_shows_its_model(
     assert said["profile"]["verdict"] == "spoiled"
 
 
+def test_a_store_that_may_only_be_read_answers_and_is_not_changed(
+    trained: str, kongming: Kongming
+) -> None:
+    store = ("--store", f"{trained}?mode=ro")
+    before = Path(trained.removeprefix("sqlite:///")).read_bytes()
+    for asked in (
+        ("apps",),
+        ("runs", "--limit", "1"),
+        ("models",),
+        ("model", "chaser"),
+        ("predict", "chaser", "--with", "writer"),
+        ("pair", "chaser", "writer"),
+        ("export", "--out", "runs.parquet"),
+    ):
+        done = kongming(*asked, *store)
+        assert done.returncode == 0, (asked, done.stderr)
+    for asked in (
+        ("train", "chaser"),
+        ("import", "runs.parquet"),
+        ("models", "rollback", "chaser", "--version", "1"),
+    ):
+        done = kongming(*asked, *store)
+        assert done.returncode == 2, (asked, done.stderr)
+        assert "store: is opened with mode=ro, and this changes it." in done.stderr
+        assert "Leave out mode=ro" in done.stderr
+    assert Path(trained.removeprefix("sqlite:///")).read_bytes() == before
+
+
 def test_a_model_that_says_no_more_than_one_is_said(
     profiled: str, train: Callable[..., str], kongming: Kongming
 ) -> None:

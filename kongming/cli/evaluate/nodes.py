@@ -57,7 +57,7 @@ def evaluate_nodes(request: Request) -> int:
 
     stop_when = budget(request.budget)
     apps = select(load(request.file), request.names)
-    with Store.open(request.store_url) as store:
+    with Store.open(request.store_url, write=not (request.dry_run or request.score_only)) as store:
         if request.score_only:
             held = _held(store, request, apps)
         else:

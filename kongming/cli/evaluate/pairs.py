@@ -79,7 +79,7 @@ def evaluate_pairs(request: Request) -> int:
     others = read_predictions(request.predictions)
     if request.preregister is not None and request.score_only:
         registered(request.preregister)
-    with Store.open(request.store_url) as store:
+    with Store.open(request.store_url, write=not (request.dry_run or request.score_only)) as store:
         if request.score_only:
             held = _held(store, request, apps, inducer_apps)
         else:

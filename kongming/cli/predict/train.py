@@ -111,7 +111,7 @@ def command(
     trained: list[dict[str, Any]] = []
     failed: list[dict[str, str]] = []
     notes: list[str] = []
-    with Store.open(store_url, create=False) as store:
+    with Store.open(store_url, create=False, write=True) as store:
         names = _names(store, apps)
         tasks = _tasks(store, names, placement, model, seed, notes, failed)
         shared = closing(in_order(_train, tasks, jobs or available_cpus()))

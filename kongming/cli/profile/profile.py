@@ -154,7 +154,7 @@ def command(
         inducer_apps=select_inducers(known, inducer_names, apps),
     )
     with ExitStack() as stack:
-        store = stack.enter_context(Store.open(store_url))
+        store = stack.enter_context(Store.open(store_url, write=not dry_run))
         settings = replace(settings, taught=taught_runs(store, settings))
         settings = with_signatures(store, settings)
         plan = settings.plan(seed_of(seed))

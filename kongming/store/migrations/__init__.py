@@ -28,12 +28,16 @@ def migrate(connection: sa.Connection, revision: str | None) -> None:
         IncompatibleError: ``revision`` is unknown: a newer KONGMING wrote it.
     """
     settings = config(connection)
-    known_revisions = {
-        script.revision for script in ScriptDirectory.from_config(settings).walk_revisions()
-    }
-    if revision is not None and revision not in known_revisions:
+    if revision is not None:
+        refuse_newer(revision)
+    command.upgrade(settings, "head")
+
+
+def refuse_newer(revision: str) -> None:
+    """Raise IncompatibleError for a revision that is unknown: a newer KONGMING wrote it."""
+    scripts = ScriptDirectory.from_config(config()).walk_revisions()
+    if revision not in {script.revision for script in scripts}:
         raise IncompatibleError(
             f"The store has revision {revision!r}, which this KONGMING does not know.",
             hint="Upgrade kongming, or name another store with --store or KONGMING_STORE.",
         )
-    command.upgrade(settings, "head")
