@@ -18,7 +18,6 @@ from grpc_reflection.v1alpha import reflection
 import kongming.scale.decide.combination  # noqa: F401
 from kongming.engine.engine import Engine
 from kongming.engine.settings import Settings
-from kongming.records.errors import KongmingError
 from kongming.rpc.connections import Connections
 from kongming.rpc.listener import connections_allowed
 from kongming.rpc.v1 import (
@@ -47,6 +46,7 @@ from kongming_server.nodes.access import NodeAccess
 from kongming_server.nodes.ownership import Ownership, TokensNow
 from kongming_server.otel import Pusher
 from kongming_server.outage import Outage
+from kongming_server.ports import cannot_listen, check_ports
 from kongming_server.quality.closed_loop import ClosedLoop
 from kongming_server.restore import Restore
 from kongming_server.security import Guard, TokenBook, check_bind
@@ -137,6 +137,8 @@ class App:
     async def _start(self) -> Addresses:
         config, undo = self._config, self._undo
         loop = asyncio.get_running_loop()
+        # Before a store is made that nobody would serve from.
+        await check_ports(config)
         url = config.server.store_url() or default_url()
         store = await loop.run_in_executor(self._executor, lambda: _open(url, config.server))
         undo.callback(store.close)
@@ -383,10 +385,7 @@ class App:
                 grace_s=self._grace_s,
             )
         except OSError as error:
-            raise KongmingError(
-                f"Cannot listen on {config.server.http}: {error.strerror or error}.",
-                hint="Is another server there? Try --http with port 0.",
-            ) from error
+            raise cannot_listen("server.http", config.server.http, error) from error
         return _address(host, taken)
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from kongming.rpc.connections import Connections, peer_name
 
-__all__ = ["Listener", "connections_allowed", "peer_of"]
+__all__ = ["Listener", "connections_allowed", "listening", "peer_of"]
 
 _log = logging.getLogger(__name__)
 _BACKLOG = 1024
@@ -83,23 +83,7 @@ class Listener:
     async def start(self, host: str, port: int) -> None:
         """Listen at every address of ``host``. Raises OSError."""
         loop = asyncio.get_running_loop()
-        found = await loop.getaddrinfo(
-            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )
-        absent: OSError | None = None
-        for family, kind, protocol, _, address in dict.fromkeys(found):
-            # A free port is taken once, and then of each address.
-            taken = self.port if port == 0 and self._sockets else port
-            try:
-                self._sockets.append(_listening(family, kind, protocol, address[0], taken))
-            except OSError as error:
-                # A name may have an address of a kind that this machine does without.
-                if error.errno not in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL):
-                    self._stop()
-                    raise
-                absent = error
-        if not self._sockets and absent is not None:
-            raise absent
+        self._sockets = await listening(host, port)
         for one in self._sockets:
             loop.add_reader(one, self._accept, one)
         self._sweeper = asyncio.create_task(self._sweep(), name="Ending idle connections")
@@ -202,6 +186,31 @@ class Listener:
 
 
 _HANDSHAKE_S = 10.0
+
+
+async def listening(host: str, port: int) -> list[socket.socket]:
+    """Return sockets that listen at every address of ``host``, at least one. Raises OSError."""
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(
+        host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )
+    sockets: list[socket.socket] = []
+    absent: OSError | None = None
+    for family, kind, protocol, _, address in dict.fromkeys(found):
+        # A free port is taken once, and then of each address.
+        taken = sockets[0].getsockname()[1] if port == 0 and sockets else port
+        try:
+            sockets.append(_listening(family, kind, protocol, address[0], taken))
+        except OSError as error:
+            # A name may have an address of a kind that this machine does without.
+            if error.errno not in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL):
+                for one in sockets:
+                    one.close()
+                raise
+            absent = error
+    if not sockets and absent is not None:
+        raise absent
+    return sockets
 
 
 def _listening(family: int, kind: int, protocol: int, host: object, port: int) -> socket.socket:

@@ -90,18 +90,23 @@ def test_wrong_input_ends_with_status_2_and_names_it(args: tuple[str, ...], word
     assert ended.stdout == ""
 
 
-def test_a_port_that_is_taken_is_an_error_and_not_a_traceback(
+def test_a_server_that_cannot_listen_says_so_and_makes_no_store(
     server: ServerProcess, tmp_path: Path
 ) -> None:
-    store = f"sqlite:///{tmp_path / 'other.db'}"
-    for ports in (
-        ("--listen", server.grpc, "--http", "127.0.0.1:0"),
-        ("--listen", "127.0.0.1:0", "--http", server.http),
+    free = "127.0.0.1:0"
+    for listen, http, words in (
+        (server.grpc, free, "another port with --listen"),
+        (free, server.http, "another port with --http"),
+        # An address for documentation (RFC 5737), which no machine has.
+        ("192.0.2.1:0", free, "an address of this machine with --listen"),
     ):
-        ended = kongming_server(*ports, "--store", store)
+        store = ("--store", f"sqlite:///{tmp_path / 'other.db'}", "--insecure")
+        ended = kongming_server("--listen", listen, "--http", http, *store)
         assert ended.returncode == 1
         assert "Cannot listen on" in ended.stderr
+        assert words in ended.stderr
         assert "Traceback" not in ended.stderr
+        assert list(tmp_path.glob("other.db*")) == []
 
 
 def test_http_can_be_left_out(start_server: StartServer) -> None:
