@@ -46,10 +46,17 @@ def format_duration(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
 
 
+def per_cent(value: float, spec: str = ".1f") -> str:
+    """A number of per cent, ``12.3 %``, with a space as SI has it; ``spec`` is that of ``format``.
+
+    All that people read is written by this."""
+    return f"{value:{spec}} %"
+
+
 def format_percent(share: float) -> str:
     """A share in per cent, with two digits, or with all before the point: ``2.5 %``, ``340 %``."""
     percent = 100.0 * share
-    return f"{percent:.2g} %" if abs(percent) < 99.5 else f"{percent:.0f} %"
+    return per_cent(percent, ".2g" if abs(percent) < 99.5 else ".0f")
 
 
 def count(number: int, what: str) -> str:

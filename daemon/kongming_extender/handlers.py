@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from kongming_scheduling.log_throttle import LogThrottle
 from kongming_scheduling.ranking_cache import NodeScore, NodeScores, RankingCache, RankingKey
 
+from kongming.quantities import per_cent
 from kongming.records.errors import CannotAnswerError, KongmingError
 from kongming_extender import policy
 from kongming_extender.answers import Answer, LastAnswers
@@ -167,7 +168,8 @@ class Handlers:
             self._throttle.warn(
                 "coverage",
                 f"Of {known} known nodes the scheduler shows no more than "
-                f"{100.0 * self._coverage.greatest:.0f} % for a pod, so that the best may not be "
+                f"{per_cent(100.0 * self._coverage.greatest, '.0f')} for a pod, so that the best "
+                "may not be "
                 "among them. Set percentageOfNodesToScore: 100 in its configuration, unless no pod "
                 "fits more nodes.",
             )

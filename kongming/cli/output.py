@@ -14,6 +14,7 @@ from kongming import quantities
 from kongming.cli import failures
 from kongming.printable import printable
 from kongming.process import json_text
+from kongming.quantities import per_cent
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -143,7 +144,7 @@ def progress(text: str, total: float | None = None) -> Iterator[Progress]:
     with Progress(
         TextColumn("{task.description}", markup=False),
         BarColumn(),
-        TextColumn("{task.percentage:>3.0f}%"),
+        TextColumn("{task.percentage:>3.0f} %"),
         TimeRemainingColumn(),
         console=error_console(),
         transient=True,
@@ -176,5 +177,5 @@ class _Lines:
         if not is_line_due(now, self._last, self._began):
             return
         self._last = now
-        share = f": {100.0 * self._done / self._total:.0f}%" if self._total else ""
+        share = f": {per_cent(100.0 * self._done / self._total, '.0f')}" if self._total else ""
         click.echo(printable(f"{self._text}{share}"), err=True)

@@ -6,6 +6,8 @@ import math
 
 import click
 
+from kongming.quantities import per_cent
+
 __all__ = ["FRACTION", "SHARE", "Share"]
 
 
@@ -49,7 +51,7 @@ class Share(click.ParamType[float]):
         if math.isinf(self.most):
             return "above 0"
         end = "up to" if self.closed else "below"
-        return f"above 0, {end} {self.most:g} ({100.0 * self.most:g} %)"
+        return f"above 0, {end} {self.most:g} ({per_cent(100.0 * self.most, 'g')})"
 
 
 SHARE = Share()

@@ -22,6 +22,7 @@ from kongming.engine.scoring import Served
 from kongming.engine.state import World
 from kongming.learning.awake import together
 from kongming.learning.estimate import Asked, runtime_of
+from kongming.quantities import per_cent
 from kongming.records.answers import OUT_OF_SERVICE, Forecast, ResidentImpact
 from kongming.records.errors import (
     CannotAnswerError,
@@ -351,7 +352,7 @@ class Forecaster:
             reach = movement.reach(age, slowdown.level)
             how = (
                 "the interval was widened by what the node's environment changes in such a time "
-                f"(up to {100.0 * math.expm1(reach):.0f} % with probability "
+                f"(up to {per_cent(100.0 * math.expm1(reach), '.0f')} with probability "
                 f"{slowdown.level:g}), and is not calibrated."
             )
         return replace(

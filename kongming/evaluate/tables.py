@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kongming.evaluate.summary import AUTO
+from kongming.quantities import per_cent
 
 Document = Mapping[str, Any]
 
@@ -132,16 +133,16 @@ def conclusion(block: Document) -> str | None:
 
     if (own := error(AUTO)) is None:
         return None
-    text = f"Mean error of the predictions ({AUTO}): {own:.1f} %"
+    text = f"Mean error of the predictions ({AUTO}): {per_cent(own)}"
     for model, meaning in (
         ("MEAN", "of always predicting the mean of the training runs"),
         ("SOLO", "of saying that nothing slows"),
     ):
         if (other := error(model)) is not None:
-            text += f"; {meaning} ({model}): {other:.1f} %"
+            text += f"; {meaning} ({model}): {per_cent(other)}"
     truth = block["truth"]["mean_abs_log_pct"]
     if truth is not None:
-        return f"{text}; of a perfect prediction, since repeats differ: {truth:.1f} %."
+        return f"{text}; of a perfect prediction, since repeats differ: {per_cent(truth)}."
     return f"{text}. That of a perfect prediction is not known: nothing was measured twice."
 
 
@@ -213,7 +214,8 @@ def remarks(block: Document) -> list[str]:
     noise = block["noise"]
     if noise["too_noisy"]:
         sentences.append(
-            f"Too noisy to compare models: {100 * noise['share_of_solo']:.0f} % of SOLO's squared "
+            f"Too noisy to compare models: {per_cent(100 * noise['share_of_solo'], '.0f')} of "
+            "SOLO's squared "
             "error is the noise of what was measured (30 % at the most would do)."
         )
     elif noise["too_noisy"] is None:
@@ -229,18 +231,20 @@ def remarks(block: Document) -> list[str]:
         figures = coverage.get(kind)
         if figures is None or figures["actual"] is None:
             continue
-        inside = f"{100 * figures['actual']:.0f} %"
+        inside = per_cent(100 * figures["actual"], ".0f")
         low, high = figures["interval"]
         if low is not None and high is not None:
-            inside += f" ({100 * low:.0f} to {100 * high:.0f} %)"
+            inside += f" ({100 * low:.0f} to {per_cent(100 * high, '.0f')})"
         sentences.append(
-            f"`{kind}` intervals of auto at {100 * coverage['level']:.0f} %, over {costs}: "
-            f"{inside} lie within, median width {_number(figures['median_width_pct'])} %."
+            f"`{kind}` intervals of auto at {per_cent(100 * coverage['level'], '.0f')}, over "
+            f"{costs}: {inside} lie within, median width {_percent(figures['median_width_pct'])}."
         )
     if coverage.get("extrapolating") is not None:
         sentences.append(
-            f"Outside the training runs: {100 * coverage['extrapolating']:.0f} % of auto's "
-            f'predictions; at their edge ("at least"): {100 * coverage["at_edge"]:.0f} %.'
+            f"Outside the training runs: {per_cent(100 * coverage['extrapolating'], '.0f')} of "
+            "auto's "
+            'predictions; at their edge ("at least"): '
+            f"{per_cent(100 * coverage['at_edge'], '.0f')}."
         )
     marked = block["marked"]
     if marked is not None and marked["share"] > 0:
@@ -249,7 +253,9 @@ def remarks(block: Document) -> list[str]:
             for model, value in marked["geomean_pct"].items()
             if value is not None
         )
-        sentence = f"The node visibly changed during {100 * marked['share']:.0f} % of the runs."
+        sentence = (
+            f"The node visibly changed during {per_cent(100 * marked['share'], '.0f')} of the runs."
+        )
         if errors:
             floor = _number(marked["noise_floor_pct"])
             sentence += f" Geo.mean without them: {errors} (noise floor {floor})."
@@ -287,7 +293,8 @@ def _coupling(section: Document) -> list[str]:
     ]
     if section["explained"] is not None:
         sentences.append(
-            f"It explains {100 * section['explained']:.0f} % of the variance of a pair's repeats."
+            f"It explains {per_cent(100 * section['explained'], '.0f')} of the variance of a "
+            "pair's repeats."
         )
     for stratum in section["strata"]:
         errors = ", ".join(f"{name} {_number(e)}" for name, e in stratum["error_pct"].items())
@@ -313,6 +320,10 @@ def _grid(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def _number(value: float | None, digits: int = 1) -> str:
     return "-" if value is None else f"{value:.{digits}f}"
+
+
+def _percent(value: float | None) -> str:
+    return "-" if value is None else per_cent(value)
 
 
 def _both(middle: float | None, spread: float | None) -> str:

@@ -26,7 +26,7 @@ from kongming.gate.noise import (
     smallest_effect,
 )
 from kongming.gate.signals import Signals
-from kongming.quantities import count, format_percent, format_seconds
+from kongming.quantities import count, format_percent, format_seconds, per_cent
 
 SCHEMA = 1
 MOST = 100
@@ -206,7 +206,7 @@ def _noisy(subject: Subject, goal: Goal, most: int) -> list[Reason]:
         )
         text = (
             f"{name} varies by {format_percent(subject.noise.estimate)} from run to run: to see "
-            f"{100.0 * goal.effect:.3g} % takes {needed} repetitions of each program, "
+            f"{per_cent(100.0 * goal.effect, '.3g')} takes {needed} repetitions of each program, "
             f"more than {most}. With {most}, {reach} can be seen."
         )
     else:

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kongming.quantities import per_cent
+
 if TYPE_CHECKING:
     from kongming.gate.watching import Watcher
 
@@ -171,9 +173,10 @@ class Benchmarks:
         disturbed = sum(bool(document["disturbed"]) for document in self._watched.values())
         terminalreporter.write_line(
             f"{len(self._watched)} watched, {disturbed} disturbed, "
-            f"{len(self._withheld)} comparisons withheld; effect {100.0 * self._goal.effect:g} %, "
-            f"false positives {100.0 * self._goal.false_positives:g} %, "
-            f"power {100.0 * self._goal.power:g} %"
+            f"{len(self._withheld)} comparisons withheld; effect "
+            f"{per_cent(100.0 * self._goal.effect, 'g')}, "
+            f"false positives {per_cent(100.0 * self._goal.false_positives, 'g')}, "
+            f"power {per_cent(100.0 * self._goal.power, 'g')}"
         )
 
 

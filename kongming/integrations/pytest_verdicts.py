@@ -15,6 +15,7 @@ from kongming.gate.comparison import compare
 from kongming.gate.noise import LEAST_RUNS, Goal, blocks, blocks_needed
 from kongming.gate.watching import incomparable
 from kongming.integrations.pytest_takes import LEAST_TAKES, takes_s
+from kongming.quantities import per_cent
 from kongming.records.errors import MALFORMED
 
 UNWATCHED = "It was not watched, or failed."
@@ -76,7 +77,7 @@ def too_few(document: Mapping[str, Any], goal: Goal, whose: str = "") -> str | N
         return f"{whose}cannot tell: {rounds} rounds say nothing of the noise."
     if rounds >= enough:
         return None
-    effect = f"{100.0 * goal.effect:g} %"
+    effect = per_cent(100.0 * goal.effect, "g")
     return (
         f"{whose}cannot tell: {enough - rounds} more rounds to see {effect} "
         f"({rounds} are too few, {enough} are needed)."

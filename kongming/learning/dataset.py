@@ -27,7 +27,7 @@ from kongming.learning.columns import (
     waiting_share,
     without_missing,
 )
-from kongming.quantities import count
+from kongming.quantities import count, per_cent
 from kongming.records import control
 from kongming.records.errors import IncompatibleError, UntrainedError
 from kongming.records.moments import unix
@@ -168,7 +168,7 @@ def build(
     dropped += missing
     waiting = waiting_share(usable)
     if waiting is not None and waiting < NEVER_WAITS:
-        reason = f"the program waits for no device: {100.0 * (1.0 - waiting):.1f} % is CPU time"
+        reason = f"the program waits for no device: {per_cent(100.0 * (1.0 - waiting))} is CPU time"
         idle_devices = [name for name in names if families.get(name) in DEVICES]
         # Without any other column, these are kept.
         if len(idle_devices) < len(names):

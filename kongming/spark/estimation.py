@@ -10,6 +10,7 @@ from typing import Any
 
 from kongming.process_pool import available_cpus, in_order
 from kongming.quantities import count as counted
+from kongming.quantities import per_cent
 from kongming.records.errors import CannotAnswerError, ExtrapolationError, InputError
 from kongming.spark.application import Application
 from kongming.spark.history import Residual
@@ -441,7 +442,8 @@ def warnings_of(estimator: Estimator, estimates: Sequence[Estimate]) -> list[str
     error = abs(estimator.replayed_s() / workload.measured_s - 1.0) if workload.measured_s else 0.0
     if error > 0.08:
         warnings.append(
-            f"the replay of the recorded size is {100 * error:.0f}% off: the log does not explain "
+            f"the replay of the recorded size is {per_cent(100 * error, '.0f')} off: the log "
+            "does not explain "
             "its own time, and other sizes are as uncertain"
         )
     warnings += estimator.refused

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kongming.quantities import count, format_bytes, format_seconds
+from kongming.quantities import count, format_bytes, format_seconds, per_cent
 from kongming.records.errors import CannotAnswerError
 from kongming.spark.application import SUCCEEDED, Application, StageAttempt
 from kongming.spark.model.cluster import task_cpus
@@ -433,4 +433,4 @@ def _time(seconds: float | None) -> str:
 
 
 def _percent(share: float) -> str:
-    return f"{100.0 * share:.0f} %"
+    return per_cent(100.0 * share, ".0f")

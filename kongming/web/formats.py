@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kongming.quantities import format_duration, format_seconds
+from kongming.quantities import format_duration, format_seconds, per_cent
 
 __all__ = [
     "MISSING",
@@ -44,12 +44,12 @@ def ratio(value: float | None) -> str:
 
 def percent(share: float | None) -> str:
     """A share as per cent."""
-    return MISSING if share is None else f"{100.0 * share:.1f} %"
+    return MISSING if share is None else per_cent(100.0 * share)
 
 
 def signed_percent(value: float | None) -> str:
     """A change that is in per cent already, with its sign."""
-    return MISSING if value is None else f"{value:+.1f} %"
+    return MISSING if value is None else per_cent(value, "+.1f")
 
 
 def duration(hours: float) -> str:

@@ -151,7 +151,7 @@ def test_under_memory_pressure_the_period_doubles_up_to_the_longest_gap() -> Non
     assert between[0] < between[1] < between[2]
     assert max(between) <= 900.0 + 10.0
     assert len(done) < 15
-    assert schedule.pressed == "memory pressure of 40%"
+    assert schedule.pressed == "memory pressure of 40 %"
 
 
 def test_when_the_pressure_ends_the_period_is_the_usual_one_again() -> None:

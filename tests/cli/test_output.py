@@ -70,7 +70,7 @@ def test_progress_without_a_terminal_is_a_line_now_and_then(
         monkeypatch.setattr(output, "LINE_EVERY_S", 0.0)
         step.update(2, text="Still measuring")
     out, err = capsys.readouterr()
-    assert (out, err) == ("", "Still measuring: 50%\n")
+    assert (out, err) == ("", "Still measuring: 50 %\n")
 
 
 def test_progress_over_a_day_does_not_fill_a_log() -> None:

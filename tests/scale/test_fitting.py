@@ -176,7 +176,7 @@ def test_a_threshold_tells_a_bad_fit() -> None:
     runs = measured(lambda m, s: 5.0 + 10.0 * np.sin(9.0 * m) ** 2 + 0.0 * s, grid())
     report = fitted(runs, kind="ernest", threshold_pct=10.0).report
     assert not report["good_fit"]
-    assert any("above the threshold of 10%" in text for text in report["warnings"])
+    assert any("above the threshold of 10 %" in text for text in report["warnings"])
 
 
 def test_iterations_are_sampled_and_scaled() -> None:

@@ -41,7 +41,7 @@ def test_a_study_beside_random_and_oracle(kongming: Kongming, pairs: Path, tmp_p
     assert document["quality"][0]["target"] == 0.9
     told = kongming(*asked)
     assert told.returncode == 0
-    for word in ("kongming", "oracle", "median error 2.0%", "stretch"):
+    for word in ("kongming", "oracle", "median error 2.0 %", "stretch"):
         assert word in told.stdout
 
 

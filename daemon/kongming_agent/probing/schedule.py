@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from kongming.quantities import per_cent
 from kongming_agent.config import Budget, Probing
 from kongming_agent.probing.budget import DAY_S, HOUR_S, Bucket, Cost, Recent
 from kongming_agent.probing.features import Lately, features, step
@@ -313,9 +314,9 @@ class Schedule:
         memory, io = system.get("psi_memory_full", 0.0), system.get("psi_io_full", 0.0)
         was = node.pressed
         if memory > limits.memory_pressure:
-            node.pressed = f"memory pressure of {memory:.0%}"
+            node.pressed = f"memory pressure of {per_cent(100.0 * memory, '.0f')}"
         elif io > limits.io_pressure:
-            node.pressed = f"I/O pressure of {io:.0%}"
+            node.pressed = f"I/O pressure of {per_cent(100.0 * io, '.0f')}"
         else:
             node.pressed = None
             if was is not None and node.back_off:

@@ -15,6 +15,8 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from kongming.quantities import per_cent
+
 LEAST_UNSEEN = 6
 """With fewer runs that the model in service has not learnt from, validations are compared."""
 
@@ -134,4 +136,4 @@ def standard_error(errors: Sequence[float]) -> float:
 
 
 def _percent(log_error: float) -> str:
-    return f"{100.0 * math.expm1(log_error):.1f} %"
+    return per_cent(100.0 * math.expm1(log_error))

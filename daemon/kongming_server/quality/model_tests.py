@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kongming.learning import model_file as persist
+from kongming.quantities import per_cent
 from kongming.records.errors import InputError
 from kongming.records.moments import unix
 from kongming.store import Store
@@ -176,7 +177,7 @@ def _reason(
         how = "farther off than promised, on both sides"
     else:
         side = "slower" if off > 0.0 else "faster"
-        how = f"{abs(math.expm1(off)):.0%} {side} than predicted in the median"
+        how = f"{per_cent(100.0 * abs(math.expm1(off)), '.0f')} {side} than predicted in the median"
     return (
         f"{app} at {placement}, model version {version}: the last {len(recent)} of {verdict.runs} "
         f"finished runs are {how}; such errors were not in its validation."

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kongming.quantities import format_duration
+from kongming.quantities import format_duration, per_cent
 from kongming.records import moments
 from kongming.web.formats import ratio
 
@@ -77,7 +77,7 @@ def _slow(document: Mapping[str, Any]) -> Findings:
                 "slow machine",
                 f"{machine} ({label}) is slower than the typical machine of its type in "
                 f"{_count(len(rows), 'name')}, most in {worst['name']}: "
-                f"{worst['over_typical_pct']:+.1f} %.",
+                f"{per_cent(worst['over_typical_pct'], '+.1f')}.",
             )
         )
     if len(order) > MAX_ITEMS:
@@ -106,7 +106,7 @@ def _changes(rows: Sequence[Row]) -> Findings:
                 (
                     -abs(most["change_pct"]),
                     f"{machine} changed its level at {_time(group[0]['at'])}: {what}, "
-                    f"{most['change_pct']:+.1f} %.",
+                    f"{per_cent(most['change_pct'], '+.1f')}.",
                 )
             )
     result.sort()
@@ -120,7 +120,8 @@ def _over_time(document: Mapping[str, Any]) -> Findings:
     result = [
         (
             "time of day",
-            f"{row['name']} on {row['machine']} follows the time of day: {row['swing_pct']:.1f} % "
+            f"{row['name']} on {row['machine']} follows the time of day: "
+            f"{per_cent(row['swing_pct'])} "
             f"from trough to peak, slowest at {row['slowest_hour_utc']:.0f} h UTC.",
         )
         for row in day[:MAX_ITEMS]
@@ -131,7 +132,8 @@ def _over_time(document: Mapping[str, Any]) -> Findings:
     result += [
         (
             "drift",
-            f"{row['name']} on {row['machine']} drifts: {row['change_pct']:+.1f} % over the "
+            f"{row['name']} on {row['machine']} drifts: {per_cent(row['change_pct'], '+.1f')} "
+            "over the "
             "recording.",
         )
         for row in drifting[:MAX_ITEMS]
@@ -165,7 +167,7 @@ def _order(document: Mapping[str, Any]) -> Findings:
                 (
                     "order",
                     f"{row['name']} ({row['type']}) depends on its place in the block: the first "
-                    f"is {row['first_pct']:+.1f} % from the others.",
+                    f"is {per_cent(row['first_pct'], '+.1f')} from the others.",
                 )
             )
     for row in document["predecessor"]:
@@ -174,7 +176,7 @@ def _order(document: Mapping[str, Any]) -> Findings:
                 (
                     "order",
                     f"{row['name']} ({row['type']}) depends on what ran before: "
-                    f"{row['effect_pct']:+.1f} % after {row['after']}.",
+                    f"{per_cent(row['effect_pct'], '+.1f')} after {row['after']}.",
                 )
             )
     return result
@@ -206,7 +208,12 @@ def _failed(document: Mapping[str, Any]) -> Findings:
     names = sorted({row["name"] for row in document["failures"]})
     listed = ", ".join(names[:MAX_ITEMS]) + (", …" if len(names) > MAX_ITEMS else "")
     share = 100.0 * counts["failed"] / counts["readings"]
-    return [("missing", f"{counts['failed']:,} readings ({share:.2g} %) are missing, of {listed}.")]
+    return [
+        (
+            "missing",
+            f"{counts['failed']:,} readings ({per_cent(share, '.2g')}) are missing, of {listed}.",
+        )
+    ]
 
 
 def _count(count: int, what: str) -> str:

@@ -18,6 +18,7 @@ from kongming.arrays import Floats
 from kongming.audit.readings import Observations
 from kongming.learning import reading_pairs
 from kongming.learning.columns import MISSING_SHARE, Dropped
+from kongming.quantities import per_cent
 from kongming.records.errors import IncompatibleError
 
 IDLEST = 0.1
@@ -211,7 +212,7 @@ def _columns_of(runs: Sequence[_Run]) -> tuple[tuple[str, ...], list[Dropped]]:
             for members in by_machine.values()
         )
         if worst > MISSING_SHARE:
-            share = f"{100.0 * worst:.0f} % of the runs of a machine"
+            share = f"{per_cent(100.0 * worst, '.0f')} of the runs of a machine"
             dropped.append(Dropped(name, f"is missing before {share}"))
         elif len({run.known.get(name) for run in runs}) < 2:
             dropped.append(Dropped(name, "is constant"))

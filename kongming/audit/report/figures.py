@@ -14,6 +14,7 @@ from kongming.audit.analysis.document import Audit
 from kongming.audit.analysis.series import Row
 from kongming.audit.report import plots
 from kongming.audit.report.sections import claimed, levels_of, repetition_counts
+from kongming.quantities import per_cent
 from kongming.records import moments
 from kongming.web.formats import quantity, ratio
 
@@ -128,7 +129,7 @@ def day_figures(audit: Audit, document: Document) -> list[Figure]:
         svg = plots.hours(
             series.seconds[where], series.value[where], series.names[k].unit, row["name"]
         )
-        note = f"{row['swing_pct']:.1f} % over {row['days']} days, hours in UTC"
+        note = f"{per_cent(row['swing_pct'])} over {row['days']} days, hours in UTC"
         figures.append(Figure(f"{row['name']} on {row['machine']}", svg, [note]))
     return figures
 
@@ -142,7 +143,9 @@ def repetition_figure(document: Document) -> Figure | None:
         (name, [row["needed"] for row in rows], rows[0]["measured"])
         for name, rows in by_name.items()
     ]
-    names = [f"within {row['precision_pct']:g} %" for row in next(iter(by_name.values()))]
+    names = [
+        f"within {per_cent(row['precision_pct'], 'g')}" for row in next(iter(by_name.values()))
+    ]
     keys = list(zip(itertools.cycle(plots.SERIES_COLOURS), names, strict=False))
     return Figure("", plots.repetitions(points), keys=keys)
 

@@ -17,6 +17,7 @@ from matplotlib.ticker import EngFormatter, FixedLocator, FuncFormatter, MaxNLoc
 from numpy.typing import ArrayLike
 
 from kongming.arrays import Floats
+from kongming.quantities import per_cent
 from kongming.web.formats import quantity
 from kongming.web.svg import colour, new_axes, new_figure, to_svg
 
@@ -180,7 +181,7 @@ def gains(rows: Sequence[Row]) -> Markup:
     most = max(int(row["drop"]) for row in rows)
     _limit(axes, 0.0, float(most), low - margin * (low < 0.0), high + margin)
     axes.yaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 5, 10]))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g} %"))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: per_cent(value, "g")))
     axes.grid(visible=True, axis="y")
     for name, points in zip(SERIES_COLOURS, lines, strict=False):
         if points:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from kongming.audit.analysis.series import Row
+from kongming.quantities import per_cent
 from kongming.web.formats import moment
 
 Document = Mapping[str, Any]
@@ -65,7 +66,7 @@ def _difference(change: float | None, slow: bool) -> Mapping[str, Any] | None:
         return None
     depth = abs(log(max(1.0 + change, 1e-9))) / log(DARKEST)
     classes = ("slow" if change > 0.0 else "fast") + (" chosen" if slow else "")
-    return {"text": f"{100.0 * change:+.1f} %", "depth": min(1.0, depth), "class": classes}
+    return {"text": per_cent(100.0 * change, "+.1f"), "depth": min(1.0, depth), "class": classes}
 
 
 def movement_rows(document: Document) -> list[Row]:
@@ -139,10 +140,10 @@ def _correlation(row: Row | None) -> Mapping[str, Any] | None:
 def order_effects(document: Document) -> list[Row]:
     """Effects of the place in the block and of the predecessor that are claimed."""
     rows = [
-        (row, "place in the block", f"first {row['first_pct']:+.1f} %")
+        (row, "place in the block", f"first {per_cent(row['first_pct'], '+.1f')}")
         for row in claimed(document["place"])
     ] + [
-        (row, "predecessor", f"{row['effect_pct']:+.1f} % after {row['after']}")
+        (row, "predecessor", f"{per_cent(row['effect_pct'], '+.1f')} after {row['after']}")
         for row in claimed(document["predecessor"])
     ]
     return [
@@ -166,7 +167,7 @@ def repetition_table(document: Document) -> Mapping[str, Any] | None:
     by_name = repetition_counts(document)
     if not by_name:
         return None
-    precisions = [f"{row['precision_pct']:g} %" for row in next(iter(by_name.values()))]
+    precisions = [per_cent(row["precision_pct"], "g") for row in next(iter(by_name.values()))]
     columns = ["name", "measured", *(f"within {precision}" for precision in precisions)]
     single = len(document["machines"]) == 1
     in_a_row: dict[str, list[str | None]] = {name: [] for name in by_name}

@@ -11,7 +11,7 @@ import click
 from kongming.cli import options, output
 from kongming.cli.examples import examples
 from kongming.cli.shares import FRACTION
-from kongming.quantities import count
+from kongming.quantities import count, per_cent
 
 if TYPE_CHECKING:
     from kongming.audit.analysis.comparison import Comparison, Estimate
@@ -70,7 +70,8 @@ def command(
     notes = _notes(pairing, comparisons)
     if len(comparisons) > 1:
         notes.append(
-            f"Each interval has {100.0 * confidence:g} % confidence by itself. The verdicts allow "
+            f"Each interval has {per_cent(100.0 * confidence, 'g')} confidence by itself. The "
+            "verdicts allow "
             f"for {len(comparisons)} comparisons at once, so that an interval beyond the tolerance "
             "may still be 'cannot tell'.",
         )

@@ -10,7 +10,7 @@ from kongming.cli import options, output
 from kongming.cli.durations import DURATION
 from kongming.cli.examples import examples
 from kongming.cli.shares import FRACTION
-from kongming.quantities import format_percent
+from kongming.quantities import format_percent, per_cent
 
 if TYPE_CHECKING:
     from kongming.gate.fitness import Answer
@@ -162,7 +162,7 @@ def _show_verdict(answer: Answer) -> None:
 def _show(answer: Answer) -> None:
     goal = answer.goal
     console = output.console()
-    effect = f"{100.0 * goal.effect:.3g} %"
+    effect = per_cent(100.0 * goal.effect, ".3g")
     columns = ("what", "one run", "runs", "noise", "noise below", "repetitions", "smallest effect")
     rows = [
         (
@@ -182,8 +182,9 @@ def _show(answer: Answer) -> None:
         console.print(
             "Repetitions: the most that this noise may ask for, of each of two programs, by turns: "
             f"a program that is {effect} slower is found "
-            f"{100.0 * goal.power:.3g} % of the time, an unchanged one is called slower "
-            f"{100.0 * goal.false_positives:.3g} % of the time (one-sided, means of log times with "
+            f"{per_cent(100.0 * goal.power, '.3g')} of the time, an unchanged one is called slower "
+            f"{per_cent(100.0 * goal.false_positives, '.3g')} of the time (one-sided, means of "
+            "log times with "
             f"20 % trimmed from each end). Smallest effect: with {answer.most} repetitions.",
             style="dim",
             markup=False,

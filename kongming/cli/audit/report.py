@@ -12,7 +12,7 @@ from kongming.cli import options, output
 from kongming.cli.examples import examples
 from kongming.cli.scale.options import prices_option
 from kongming.cli.shares import FRACTION
-from kongming.quantities import count
+from kongming.quantities import count, per_cent
 from kongming.records.errors import InputError
 
 
@@ -148,7 +148,7 @@ def _show(document: Mapping[str, Any], items: Sequence[Mapping[str, str]]) -> No
             _value(row["median"], row["unit"]),
             _ratio(row["p95_over_p5"]),
             _ratio(row["longest_over_shortest"]),
-            None if row["robust_cv"] is None else f"{100.0 * row['robust_cv']:.1f} %",
+            None if row["robust_cv"] is None else per_cent(100.0 * row["robust_cv"]),
         )
         for row in document["summaries"]
         if row["machine"] is None and row["kind"] != "passive"

@@ -12,6 +12,7 @@ from kongming.cli import options, output
 from kongming.cli.examples import examples
 from kongming.cli.explore import options as explore_options
 from kongming.cli.explore.report import MODEL_WORDS
+from kongming.quantities import per_cent
 
 if TYPE_CHECKING:
     from kongming.explore import Space
@@ -82,12 +83,13 @@ def command(model: Path, points: Sequence[str], strict: bool, as_json: bool) -> 
         (
             text,
             *(f"{answer[key]:.4g}" for key in ("median", "lower", "upper")),
-            f"{100 * answer['failure_probability']:.0f} %",
+            per_cent(100 * answer["failure_probability"], ".0f"),
             "extrapolating" if answer["extrapolating"] else "",
         )
         for text, answer in zip(points, answers, strict=True)
     ]
-    title = f"{MODEL_WORDS[profiler.model_name]}; from and to hold {100 * profiler.level:g} %"
+    level = per_cent(100 * profiler.level, "g")
+    title = f"{MODEL_WORDS[profiler.model_name]}; from and to hold {level}"
     output.console().print(output.table(columns, rows, title=title, right=columns[1:5]))
 
 

@@ -12,6 +12,7 @@ from kongming.cli import options, output
 from kongming.cli.examples import examples
 from kongming.cli.explore import options as explore_options
 from kongming.cli.shares import SHARE
+from kongming.quantities import per_cent
 
 RATE = 0.1
 """Share of the rows that are run unless a budget is given."""
@@ -30,7 +31,9 @@ RATE = 0.1
     "--target", metavar="COLUMN", required=True, help="The measured column; empty: the run failed."
 )
 @click.option("--budget", type=click.IntRange(min=1), metavar="N", help="Number of runs.")
-@click.option("--rate", type=SHARE, help=f"Share of the rows that are run [default: {RATE:.0%}].")
+@click.option(
+    "--rate", type=SHARE, help=f"Share of the rows that are run [default: {100 * RATE:g}%]."
+)
 @explore_options.batch_option
 @click.option(
     "--policy",
@@ -99,7 +102,7 @@ def command(
             raise InputError(
                 f"is {budget} of {len(measured)} rows, too few for any model.",
                 field="--rate",
-                found=f"{100.0 * (rate or RATE):g}%",
+                found=per_cent(100.0 * (rate or RATE), "g"),
                 allowed=f"{FEWEST_RUNS} runs or more",
                 hint="Give --budget N.",
             )
@@ -147,7 +150,7 @@ def _show(document: dict[str, Any], repeats: int) -> None:
             _number(seen["all"]["mae"]["median"]),
             _per_cent(seen["all"]["mre_pct"]["median"]),
             _per_cent(seen["unseen"]["mre_pct"]["median"]),
-            None if seen["coverage"] is None else f"{100 * seen['coverage']:.0f} %",
+            None if seen["coverage"] is None else per_cent(100 * seen["coverage"], ".0f"),
             _number(seen["cost"]),
             _number(seen["failed_runs"]),
             MODEL_WORDS[next(iter(seen["models"]))],
@@ -170,4 +173,4 @@ def _number(value: float | None) -> str | None:
 
 
 def _per_cent(value: float | None) -> str | None:
-    return None if value is None else f"{value:.1f} %"
+    return None if value is None else per_cent(value)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from kongming.cli import output
-from kongming.quantities import count
+from kongming.quantities import count, per_cent
 
 if TYPE_CHECKING:
     from kongming.explore.model_file import ExploreModel
@@ -60,9 +60,9 @@ def _facts(report: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "RMSE by kind", ", ".join(f"{MODEL_WORDS[name]} {rmse:.4g}" for name, rmse in kinds)
 
 
-def _of(rmse: float | None, per_cent: float | None) -> str:
+def _of(rmse: float | None, mean_pct: float | None) -> str:
     parts = (
-        None if per_cent is None else f"{per_cent:.1f} % on average",
+        None if mean_pct is None else f"{per_cent(mean_pct)} on average",
         None if rmse is None else f"RMSE {rmse:.4g}",
     )
     return ", ".join(part for part in parts if part) or "unknown: no point was run twice"

@@ -10,6 +10,7 @@ import click
 from kongming.cli import options, output
 from kongming.cli.examples import examples
 from kongming.cli.explore import options as explore_options
+from kongming.quantities import per_cent
 
 
 @click.command(
@@ -50,7 +51,7 @@ def command(model: Path, as_json: bool) -> None:
     print_report(fitted, report)
     console = output.console()
     shares = sorted(report["importances"].items(), key=lambda item: -item[1])
-    rows = [(name, f"{100 * share:.0f} %") for name, share in shares]
+    rows = [(name, per_cent(100 * share, ".0f")) for name, share in shares]
     console.print(output.table(("parameter", "share"), rows, right=("share",)))
     for region in tree:
         indent = "  " * region.depth

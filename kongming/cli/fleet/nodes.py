@@ -10,6 +10,7 @@ import click
 from kongming.cli import options, output
 from kongming.cli.examples import examples
 from kongming.cli.fleet.serving import Server, prediction_service, server_options
+from kongming.quantities import per_cent
 
 if TYPE_CHECKING:
     from kongming.records.answers import NodeReport
@@ -55,7 +56,7 @@ def _row(node: NodeReport, now: float) -> tuple[object, ...]:
         None if worst is None else f"{worst} {node.slowdown[worst]:.2f}",
         ago(node.last_fingerprint_at, now),
         len(node.assignments) or None,
-        f"{100 * node.probe_cost:.1f} %" if node.probe_cost else None,
+        per_cent(100 * node.probe_cost) if node.probe_cost else None,
     )
 
 

@@ -9,6 +9,7 @@ import click
 from kongming.cli import options, output
 from kongming.cli.examples import examples
 from kongming.cli.fleet.serving import Server, asks_server, remote, server_options
+from kongming.quantities import per_cent
 from kongming.records import moments
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def command(
                 (
                     one["id"],
                     one["state"],
-                    f"{100.0 * one['progress']:.0f} %",
+                    per_cent(100.0 * one["progress"], ".0f"),
                     _clock(one["started_at"]),
                     _clock(one["ended_at"]),
                     ", ".join(_apps(one)) or None,

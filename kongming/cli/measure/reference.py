@@ -11,6 +11,7 @@ import click
 from kongming.cli import options, output
 from kongming.cli.durations import DURATION_OR_NONE
 from kongming.cli.examples import examples
+from kongming.quantities import per_cent
 
 KEPT_FOR_S = 24 * 3600.0
 """Maximum age of the readings of an interrupted command."""
@@ -135,7 +136,7 @@ def command(
         return 0
     columns = ("surrogate", "idle time per operation", "spread")
     rows = [
-        (name, output.format_seconds(seconds), f"{spreads[name]:.1f} %")
+        (name, output.format_seconds(seconds), per_cent(spreads[name]))
         for name, seconds in times.items()
     ]
     title = f"{node.name}, CPU {cpu}: {len(known)} readings"

@@ -7,7 +7,7 @@ from typing import Any
 
 from kongming.cli import output
 from kongming.cli.tables import Table
-from kongming.quantities import count
+from kongming.quantities import count, per_cent
 
 Variants = Mapping[str, Mapping[str, Any]]
 """By suite: ``columns`` (number or names), ``chosen``, ``reason``, ``errors``, noise floor."""
@@ -65,4 +65,4 @@ def chosen_lines(variants: Variants) -> list[str]:
 
 
 def percent(value: float | None) -> str:
-    return "-" if value is None else f"{value:.1f} %"
+    return "-" if value is None else per_cent(value)

@@ -13,6 +13,7 @@ from kongming.cli.examples import examples
 from kongming.cli.fleet.serving import Server, asks_server, prediction_service, server_options
 from kongming.cli.help_groups import GroupedCommand
 from kongming.cli.predict.trained import placement_of_model
+from kongming.quantities import per_cent
 from kongming.records.questions import Question
 
 if TYPE_CHECKING:
@@ -159,7 +160,7 @@ def _show(answer: Explanation, node: str, limit: int) -> None:
                     output.format_seconds(one.seconds_per_op),
                     output.format_seconds(one.idle_seconds_per_op),
                     f"{one.seconds_per_op / one.idle_seconds_per_op:.2f}",
-                    f"{100.0 * math.expm1(one.log_slowdown):+.1f} %",
+                    per_cent(100.0 * math.expm1(one.log_slowdown), "+.1f"),
                 )
                 for one in parts
             ],

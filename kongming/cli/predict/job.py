@@ -14,6 +14,7 @@ import click
 from kongming.cli import output
 from kongming.cli.fleet.serving import Server, asks_server
 from kongming.cli.shares import Share
+from kongming.quantities import per_cent
 from kongming.records.errors import InputError
 from kongming.records.scaling import Scaling
 
@@ -182,7 +183,9 @@ def add_scaled(grid: Table, scaled: Scaled) -> None:
         grid.add_row(
             "parts" if number == 0 else "",
             Text(part.term),
-            Text(f"{100 * part.share:3.0f} %  {part.kind}, follows {names[part.node_id]}"),
+            Text(
+                f"{per_cent(100 * part.share, '3.0f')}  {part.kind}, follows {names[part.node_id]}"
+            ),
         )
     slowest = sorted(scaled.nodes, key=lambda node: -node.slowdown.median)
     for number, node in enumerate(slowest[:_NODES]):

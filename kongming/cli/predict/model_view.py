@@ -15,7 +15,7 @@ from kongming.cli.predict.errors_view import (
     percent,
     size,
 )
-from kongming.quantities import count
+from kongming.quantities import count, per_cent
 
 Card = Mapping[str, Any]
 
@@ -61,7 +61,7 @@ def _facts(card: Card) -> list[tuple[str, str]]:
     runs, solo, node = card["runs"], card["solo"], card["node"]
     unit = solo["metric_unit"]
     value = output.format_seconds(solo["value"]) if unit == "s" else f"{solo['value']:.4g} {unit}"
-    noise = "" if solo["noise_pct"] is None else f", repeat noise {solo['noise_pct']:.1f} %"
+    noise = "" if solo["noise_pct"] is None else f", repeat noise {per_cent(solo['noise_pct'])}"
     dropped = f", {len(runs['dropped'])} left out" if runs["dropped"] else ""
     when = "" if runs["first_at"] is None else f", {_span(runs['first_at'], runs['last_at'])}"
     columns = [f"{size(one)} ({label(name)})" for name, one in distinct(card["variants"]).items()]
@@ -115,7 +115,8 @@ def _sureness(said: Mapping[str, Any]) -> str:
         else "no co-runs of other applications"
     )
     return (
-        f"{100.0 * said['level']:g} %, {sure}: {said['left_out']} groups left out in turn, "
+        f"{per_cent(100.0 * said['level'], 'g')}, {sure}: {said['left_out']} groups left out in "
+        "turn, "
         f"{learnt}; {said['idle']['lower']:.2f} to {said['idle']['upper']:.2f} when idle"
     )
 
@@ -126,7 +127,7 @@ def _selected(card: Card) -> list[str]:
     lines = []
     for name, members in variant["members"].items():
         heaviest = sorted(members, key=lambda member: (-members[member], member))
-        shares = [f"{100.0 * members[member]:.0f} % {member}" for member in heaviest]
+        shares = [f"{per_cent(100.0 * members[member], '.0f')} {member}" for member in heaviest]
         equal = len(set(members.values())) == 1
         lines.append(
             f"{name} is " + (f"the mean of {_listed(heaviest)}" if equal else _listed(shares))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kongming.cli import output
+from kongming.quantities import per_cent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +31,7 @@ def add_runtime(grid: Table, runtime: Interval, unit: str) -> None:
         "runtime" if unit == "s" else "metric",
         Text(f"{_value(runtime.median, unit)}", style="bold"),
         f"one run {_value(runtime.lower, unit)} to {_value(runtime.upper, unit)} "
-        f"({100.0 * runtime.level:g} %{sure})",
+        f"({per_cent(100.0 * runtime.level, 'g')}{sure})",
     )
     if runtime.expected is not None:
         low, high = runtime.expected
@@ -58,7 +59,7 @@ def add_drivers(grid: Table, drivers: Sequence[Driver], slowdown: Interval) -> N
             grid.add_row(
                 "driven by" if number == 0 else "",
                 driver.family,
-                f"{bar.ljust(_BAR)} {100 * driver.share:.0f} %",
+                f"{bar.ljust(_BAR)} {per_cent(100 * driver.share, '.0f')}",
             )
 
 

@@ -9,6 +9,7 @@ import click
 
 from kongming.cli import options, output
 from kongming.cli.examples import examples
+from kongming.quantities import per_cent
 from kongming.records.errors import MALFORMED
 from kongming.records.judgement import Judgement
 from kongming.records.run import Run, solo_time
@@ -152,7 +153,7 @@ def _rows(document: dict[str, Any]) -> list[tuple[object, ...]]:
             profile["node"] or profile["node_id"][:12],
             profile["placement"],
             shown_metric(profile["solo"], unit),
-            None if profile["noise_pct"] is None else f"{profile['noise_pct']:.1f} %",
+            None if profile["noise_pct"] is None else per_cent(profile["noise_pct"]),
             _verdict(profile),
             ", ".join(profile["not_better_than"] or ()) or None,
             profile["runs"],

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from kongming.cli import output
 from kongming.profiling.events import Doing, Dropped, Event, Short
+from kongming.quantities import per_cent
 from kongming.records.run import Run, Signature, solo_time
 
 if TYPE_CHECKING:
@@ -165,7 +166,7 @@ class CampaignView:
                 (
                     app,
                     None if row.solo_metric is None else f"{row.solo_metric:.3g}",
-                    None if solo is None or solo.noise_pct is None else f"{solo.noise_pct:.1f} %",
+                    None if solo is None or solo.noise_pct is None else per_cent(solo.noise_pct),
                     "left out" if row.dropped else format_slowdown(row.worst),
                     row.runs,
                     row.failed or "",

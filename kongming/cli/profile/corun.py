@@ -10,6 +10,7 @@ import click
 
 from kongming.cli import options, output
 from kongming.cli.examples import examples
+from kongming.quantities import per_cent
 
 if TYPE_CHECKING:
     from kongming.records.run import Run
@@ -231,4 +232,4 @@ def _show(document: dict[str, Any]) -> None:
 
 
 def _percent(value: float | None) -> str:
-    return "-" if value is None else f"{value:.1f} %"
+    return "-" if value is None else per_cent(value)

@@ -17,7 +17,7 @@ from kongming.cli.examples import examples
 from kongming.cli.help_groups import GroupedCommand
 from kongming.cli.profile.request import request_options
 from kongming.cli.sizes import SIZE
-from kongming.quantities import count
+from kongming.quantities import count, per_cent
 
 if TYPE_CHECKING:
     from kongming.campaigns.campaign import Sink
@@ -241,7 +241,7 @@ def _report(
         (
             app,
             shown_metric(seen["solo_s"], seen["metric_unit"]),
-            None if seen["noise_pct"] is None else f"{seen['noise_pct']:.1f} %",
+            None if seen["noise_pct"] is None else per_cent(seen["noise_pct"]),
             format_slowdown(seen["worst_slowdown"]),
             seen["runs"],
             seen["failed"],

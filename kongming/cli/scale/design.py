@@ -16,6 +16,7 @@ from kongming.cli.examples import examples
 from kongming.cli.scale import options as scale_options
 from kongming.cli.scale.predict import interval, load
 from kongming.cli.shares import Share
+from kongming.quantities import per_cent
 
 if TYPE_CHECKING:
     from kongming.scale.fit.model import ScalePrediction
@@ -196,7 +197,7 @@ def design(
     type=Share(10.0),
     default="10%",
     show_default=True,
-    help="Stop when the 90% interval at the target reaches at most this far above the median.",
+    help="Stop when the 90 % interval at the target reaches at most this far above the median.",
 )
 @click.option(
     "--per-cost/--per-run",
@@ -319,7 +320,7 @@ def _print_next(prediction: ScalePrediction, document: Mapping[str, Any], as_jso
         return
     console = output.console()
     console.print(f"{prediction.at}: {interval(prediction.runtime_s)}", markup=False)
-    reach, limit = f"{document['reach_pct']:.1f}%", f"{document['stop_at_pct']:g}%"
+    reach, limit = per_cent(document["reach_pct"]), per_cent(document["stop_at_pct"], "g")
     reaches = f"the interval reaches {reach} above the median; the limit is {limit}"
     chosen = document["next"]
     if chosen is None:
@@ -382,7 +383,7 @@ def _show(document: dict[str, Any]) -> None:
         f"{document['optimality']}-optimal: {document['count']} experiments of "
         f"{document['candidates']} candidates"
         + ("" if cost is None else f", {cost:.4g} machine-seconds")
-        + f". They tell {100 * document['efficiency']:.1f} % of what fractions of experiments "
+        + f". They tell {per_cent(100 * document['efficiency'])} of what fractions of experiments "
         f"could (the optimum, to {document['relaxation']['gap']:.1e}).",
         markup=False,
     )

@@ -12,6 +12,7 @@ from kongming.cli import options, output
 from kongming.cli.examples import examples
 from kongming.cli.scale import options as scale_options
 from kongming.cli.shares import Share
+from kongming.quantities import per_cent
 from kongming.records import moments
 
 if TYPE_CHECKING:
@@ -245,7 +246,7 @@ def _show_contexts(model: ContextModel) -> None:
     )
 
     def percent(value: float | None) -> str | None:
-        return None if value is None else f"{value:.1f} %"
+        return None if value is None else per_cent(value)
 
     keys = ("loo_error_pct", "context_out_error_pct", "alone_error_pct")
     rows = [
@@ -281,7 +282,7 @@ def _show(model: ScaleModel) -> None:
         ("repeat the nearest", report["baselines"]["repeat_nearest"]),
         ("noise floor (from repeats)", report["noise_floor_pct"]),
     ]
-    shown = [(name, None if value is None else f"{value:.1f} %") for name, value in errors]
+    shown = [(name, None if value is None else per_cent(value)) for name, value in errors]
     console.print(output.table(("error", "mean"), shown, right=("mean",)))
     if not report.get("stack"):
         # Each form of a stack has its own.
@@ -290,8 +291,8 @@ def _show(model: ScaleModel) -> None:
     coverage = report["coverage"]
     if coverage["measured"] is not None:
         console.print(
-            f"The {100 * coverage['level']:.0f}% interval contains "
-            f"{100 * coverage['measured']:.0f}% "
+            f"The {per_cent(100 * coverage['level'], '.0f')} interval contains "
+            f"{per_cent(100 * coverage['measured'], '.0f')} "
             f"of {coverage['runs']} left-out runs.",
             markup=False,
         )
@@ -307,9 +308,9 @@ def _show_stack(report: Mapping[str, Any]) -> None:
     rows = [
         (
             entry["form"],
-            f"{100 * entry['weight']:.0f} %",
-            f"{100 * entry['weight_beyond']:.0f} %",
-            None if entry["loo_error_pct"] is None else f"{entry['loo_error_pct']:.1f} %",
+            per_cent(100 * entry["weight"], ".0f"),
+            per_cent(100 * entry["weight_beyond"], ".0f"),
+            None if entry["loo_error_pct"] is None else per_cent(entry["loo_error_pct"]),
         )
         for entry in report["stack"]
     ]

@@ -10,6 +10,7 @@ import click
 from kongming.cli import options, output
 from kongming.cli.examples import examples
 from kongming.cli.shares import FRACTION
+from kongming.quantities import per_cent
 
 _fingerprints = click.argument(
     "fingerprints",
@@ -78,7 +79,7 @@ def drop(fingerprints: Sequence[Path], keep: int, families: str, as_json: bool) 
     console.print(
         f"Dropping {len(choice.dropped)} brings the slowest from {choice.worst_before:.3f} "
         f"(without extras, on average) to {choice.worst_after:.3f}: parallel steps are "
-        f"{100 * choice.gain:.1f}% shorter.",
+        f"{per_cent(100 * choice.gain)} shorter.",
         markup=False,
     )
 
@@ -151,9 +152,10 @@ def extra(
         return
     output.console().print(
         f"Launch {machines + extras.extra} machines, {extras.extra} extra "
-        f"({100 * extras.share:.0f}%): the slowest of the {machines} fastest is within {target:g} "
+        f"({per_cent(100 * extras.share, '.0f')}): the slowest of the {machines} fastest is "
+        f"within {target:g} "
         f"times the typical machine with probability {extras.probability:.2f} "
         f"({extras.without:.2f} without extras), and parallel steps are "
-        f"{100 * extras.gain:.1f}% shorter.",
+        f"{per_cent(100 * extras.gain)} shorter.",
         markup=False,
     )

@@ -15,7 +15,7 @@ from kongming.cli.durations import DURATION
 from kongming.cli.examples import examples
 from kongming.cli.scale import options as scale_options
 from kongming.cli.shares import FRACTION
-from kongming.quantities import count
+from kongming.quantities import count, per_cent
 from kongming.records.errors import InputError, UnknownNameError
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ def predict(
         return
     console = output.console()
     console.print(
-        f"{prediction.at}: {interval(prediction.runtime_s)}, {100 * level:g}% "
+        f"{prediction.at}: {interval(prediction.runtime_s)}, {per_cent(100 * level, 'g')} "
         f"interval, {chosen.fit.kind}",
         markup=False,
     )
@@ -305,8 +305,8 @@ def recommend_machines(
         console.print(
             f"{advice} {count(offer.machines, 'machine')}{of}: "
             f"{interval(offer.prediction.runtime_s)}, cost {offer.cost:.4g}{unit}; "
-            f"{goal} with probability {100 * (offer.probability or 0.0):.1f} % (required: "
-            f"{100 * risk:g} %)."
+            f"{goal} with probability {per_cent(100 * (offer.probability or 0.0))} (required: "
+            f"{per_cent(100 * risk, 'g')})."
             + "".join(f" It extrapolates: {reason}." for reason in offer.prediction.reasons),
             markup=False,
         )
@@ -405,7 +405,7 @@ def _show(offers: Sequence[Offer], best: Offer | None = None) -> None:
         cells += [marks]
         cells += [None if offer.cost is None else f"{offer.cost:.4g}"] if priced else []
         cells += (
-            [None if offer.probability is None else f"{100 * offer.probability:.1f} %"]
+            [None if offer.probability is None else per_cent(100 * offer.probability)]
             if judged
             else []
         )

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kongming.cli import output
+from kongming.quantities import per_cent
 
 if TYPE_CHECKING:
     from kongming.simulate.limits import LimitedJobs
@@ -113,7 +114,7 @@ def _show(document: Mapping[str, Any]) -> None:
                 output.format_duration(own["wait_p95_s"]["mean"]),
                 _ratio(own.get("wide_wait_over_user")),
                 *(
-                    f"{100.0 * own[key]['mean']:.1f}%"
+                    per_cent(100.0 * own[key]["mean"])
                     for key in (
                         *("utilisation", "useful", "killed_share", "ended_early_share"),
                         *("lost_share", "backfilled_share"),
@@ -130,7 +131,8 @@ def _show(document: Mapping[str, Any]) -> None:
     )
     first = next(iter(document["limits"].values()))
     console.print(
-        f"{100.0 * first['predicted_share']['mean']:.0f}% of the jobs had a history of 19 runs or "
+        f"{per_cent(100.0 * first['predicted_share']['mean'], '.0f')} of the jobs had a history "
+        "of 19 runs or "
         "more of their application; the others keep their users' limits.",
         markup=False,
     )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from kongming.evaluate.figures import theme as themes
 from kongming.evaluate.figures.theme import Theme
+from kongming.quantities import per_cent
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -96,7 +97,7 @@ def _gained(
                 markerfacecolor=colours[name] if kept else theme.page,
             )
     axes.annotate(
-        f"hollow: more than {100.0 * VIOLATED:.0f}% of jobs fell below the target",
+        f"hollow: more than {per_cent(100.0 * VIOLATED, '.0f')} of jobs fell below the target",
         (0.02, 0.02),
         xycoords="axes fraction",
         fontsize=8.0,

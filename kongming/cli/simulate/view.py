@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kongming.cli import output
+from kongming.quantities import per_cent
 
 
 def show(document: Mapping[str, Any]) -> None:
@@ -28,7 +29,7 @@ def show(document: Mapping[str, Any]) -> None:
         "speed is below it. Forced: jobs that took a slot beyond the limits, after waiting."
     )
     if document["quality"]:
-        console.print("Work gained per node in use, and the share of jobs that held the quality:")
+        console.print("Work gained per node in use / share of jobs that held the quality:")
         console.print(output.table(*_quality(document["quality"])))
     for line in remarks(document):
         console.print(line, markup=False)
@@ -37,7 +38,7 @@ def show(document: Mapping[str, Any]) -> None:
 def remarks(document: Mapping[str, Any]) -> list[str]:
     """Return notes on the sources of the numbers, and on which of them were not measured."""
     pairs, said, settings = document["pairs"], document["predictions"], document["settings"]
-    noise = "" if pairs["noise_pct"] is None else f", repeat noise {pairs['noise_pct']:.1f}%"
+    noise = "" if pairs["noise_pct"] is None else f", repeat noise {per_cent(pairs['noise_pct'])}"
     lines = [f"pairs: {pairs['measured']} measured ({pairs['source']}{noise})"]
     if pairs["estimated"]:
         shown = ", ".join(f"{a} next to {b}" for a, b in pairs["estimated"][:3])
@@ -47,7 +48,7 @@ def remarks(document: Mapping[str, Any]) -> list[str]:
             f"{shown}{more}"
         )
     if said is not None:
-        error = "" if said["error_pct"] is None else f", median error {said['error_pct']:.1f}%"
+        error = "" if said["error_pct"] is None else f", median error {per_cent(said['error_pct'])}"
         lines.append(f"predictions: {said['source']}{error}")
         if said["made_up"]:
             lines.append("No model made these predictions: the gain of kongming is hypothetical.")
@@ -101,7 +102,7 @@ def _utilisation(figures: Mapping[str, Mapping[str, Any]]) -> _Table:
             _percent(own["shared_share"]),
             f"{own['work_per_busy_node']:.2f}",
             _percent(own["quality"]["undegraded_share"]),
-            f"{own['quality']['alone_gap_pct']:.1f}%",
+            per_cent(own["quality"]["alone_gap_pct"]),
             own["forced_jobs"],
         ]
         for name, own in figures.items()
@@ -119,7 +120,7 @@ def _quality(entries: Sequence[Mapping[str, Any]]) -> _Table:
             [
                 f"{entry['target']:g}",
                 *(
-                    f"{max(one['gained_pct'], 0.0):.0f}% ({_percent(one['held_share'])})"
+                    f"{max(one['gained_pct'], 0.0):.0f} / {_percent(one['held_share'])}"
                     for one in found
                 ),
             ]
@@ -128,4 +129,4 @@ def _quality(entries: Sequence[Mapping[str, Any]]) -> _Table:
 
 
 def _percent(share: float | None) -> str:
-    return "-" if share is None else f"{100.0 * share:.1f}%"
+    return "-" if share is None else per_cent(100.0 * share)

@@ -16,6 +16,7 @@ from kongming.cli.scale.options import prices_option
 from kongming.cli.shares import FRACTION, Share
 from kongming.cli.spark import options as spark_options
 from kongming.quantities import count as counted
+from kongming.quantities import per_cent
 
 if TYPE_CHECKING:
     from kongming.spark.application import Application
@@ -394,7 +395,8 @@ def _show(
         f"{output.format_seconds(application['measured_s'])} on "
         f"{counted(application['executors'], 'executor')} of "
         f"{counted(application['cores'], 'core')}; replayed "
-        f"{output.format_seconds(check['replayed_s'])} ({check['error_pct']:.1f}% off). Driver "
+        f"{output.format_seconds(check['replayed_s'])} ({per_cent(check['error_pct'])} off). "
+        "Driver "
         f"alone {output.format_seconds(answer['driver_s'])}, critical path "
         f"{output.format_seconds(answer['critical_path_s'])}.",
         markup=False,
@@ -420,7 +422,7 @@ def _show(
                 *(output.format_seconds(s) for s in (each.median_s, each.lower_s, each.upper_s)),
                 output.format_seconds(each.baselines["constant_durations"]),
                 f"{each.cost(price):.4g}",
-                f"{100 * each.utilisation:.0f} %",
+                per_cent(100 * each.utilisation, ".0f"),
                 ", ".join([*marks, *(["extrapolating"] if each.extrapolating else [])]),
             ]
         )

@@ -10,6 +10,7 @@ import click
 
 from kongming.cli import options, output
 from kongming.cli.examples import examples
+from kongming.quantities import per_cent
 
 if TYPE_CHECKING:
     from kongming.spark.evaluation import Evaluation
@@ -90,8 +91,8 @@ def _show(evaluation: Evaluation) -> None:
     for recorded in sizes:
         own = errors[recorded]
         cells: list[object] = [f"{recorded[0]} x {recorded[1]}"]
-        cells += [f"{100 * own[asked]:.1f} %" if asked in own else None for asked in sizes]
-        cells.append(f"{100 * sum(own.values()) / len(own):.1f} %")
+        cells += [per_cent(100 * own[asked]) if asked in own else None for asked in sizes]
+        cells.append(per_cent(100 * sum(own.values()) / len(own)))
         rows.append(cells)
     names = [f"{executors} x {cores}" for executors, cores in sizes]
     console.print(
@@ -106,7 +107,7 @@ def _show(evaluation: Evaluation) -> None:
         output.table(
             ["model", "mean", "median", "worst"],
             [
-                [name, *(f"{own[key]:.1f} %" for key in ("mean", "median", "worst"))]
+                [name, *(per_cent(own[key]) for key in ("mean", "median", "worst"))]
                 for name, own in document["error_pct"].items()
             ],
             right=("mean", "median", "worst"),
@@ -116,10 +117,11 @@ def _show(evaluation: Evaluation) -> None:
     over = document["error_over_constant"]
     check = document["self_check_pct"]
     console.print(
-        f"Noise floor {'unknown: no repeats' if noise is None else f'{noise:.1f} %'}; the 90% "
-        f"interval held {100 * document['coverage']:.0f} %; beyond the noise the error is "
+        f"Noise floor {'unknown: no repeats' if noise is None else per_cent(noise)}; the 90 % "
+        f"interval held {per_cent(100 * document['coverage'], '.0f')}; beyond the noise the "
+        "error is "
         f"{over['geometric_mean']:.2f} of constant lengths' (worst pair {over['worst']:.2f}). "
-        f"Self-check: median {check['median']:.1f} %, worst {check['worst']:.1f} %.",
+        f"Self-check: median {per_cent(check['median'])}, worst {per_cent(check['worst'])}.",
         markup=False,
     )
     if document["executions"]:
@@ -129,9 +131,9 @@ def _show(evaluation: Evaluation) -> None:
                 [
                     [
                         each["id"],
-                        f"{each['error_pct']['replay']['mean']:.1f} %",
-                        f"{each['error_pct']['replay']['worst']:.1f} %",
-                        f"{each['error_pct']['linear']['mean']:.1f} %",
+                        per_cent(each["error_pct"]["replay"]["mean"]),
+                        per_cent(each["error_pct"]["replay"]["worst"]),
+                        per_cent(each["error_pct"]["linear"]["mean"]),
                     ]
                     for each in document["executions"]
                 ],

@@ -12,7 +12,7 @@ import click
 from kongming.cli import options, output
 from kongming.cli.examples import examples
 from kongming.cli.spark import options as spark_options
-from kongming.quantities import count
+from kongming.quantities import count, per_cent
 
 if TYPE_CHECKING:
     from kongming.spark.application import Application
@@ -130,14 +130,14 @@ def _show(application: Application, inspected: Inspection, most: int | None) -> 
         f"{_time(inspected.measured_s)}"
         f"{'' if application.complete else ' until the log ends'}, "
         f"up to {count(slots.executors, 'executor')} with "
-        f"{count(slots.at_once, 'slot')}, {100 * slots.utilisation:.0f} % busy",
+        f"{count(slots.at_once, 'slot')}, {per_cent(100 * slots.utilisation, '.0f')} busy",
         markup=False,
     )
     console.print(
         output.table(
             ("share", "what limits it"),
             [
-                (f"{100 * limit.share:.0f} %" if limit.share else None, limit.message)
+                (per_cent(100 * limit.share, ".0f") if limit.share else None, limit.message)
                 for limit in inspected.limits
             ],
             right=("share",),
@@ -225,7 +225,7 @@ def _show_parts(inspected: Inspection) -> None:
                 (
                     part.replace("_", " "),
                     _time(part_s),
-                    f"{100 * part_s / total if total else 0:.1f} %",
+                    per_cent(100 * part_s / total if total else 0),
                 )
                 for part, part_s in spent.items()
             ],

@@ -15,6 +15,7 @@ import click
 from kongming.cli import options, output
 from kongming.cli.examples import examples
 from kongming.cli.shares import Share
+from kongming.quantities import per_cent
 
 
 @click.command(
@@ -112,7 +113,7 @@ def command(
         return
     console = output.console()
     console.print(
-        f"{report['sampled']} of {report['rows']} rows ({100 * report['ratio']:.1f} %) in "
+        f"{report['sampled']} of {report['rows']} rows ({per_cent(100 * report['ratio'])}) in "
         f"{report['partitions']} partitions, {report['strata']} strata.",
         markup=False,
     )

@@ -14,6 +14,7 @@ from kongming.evaluate.figures.theme import Theme
 from kongming.evaluate.summary import AUTO
 from kongming.evaluate.trivial import AWAKE, TRIVIAL
 from kongming.learning.registry import KINDS, STACK
+from kongming.quantities import per_cent
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -98,12 +99,12 @@ def _draw(
         n = len(values)
         x = np.concatenate([[LEAST_PCT], np.maximum(values, LEAST_PCT), [right]])
         y = 100.0 * np.concatenate([[0.0], np.arange(1, n + 1) / n, [1.0]])
-        label = f"{model}  {np.median(values):.1f} %"
+        label = f"{model}  {per_cent(np.median(values))}"
         axes.plot(x, y, drawstyle="steps-post", label=label, **styles[model])
     if floor is not None and floor > LEAST_PCT:
         axes.axvline(floor, color=theme.faint, linewidth=1.0, zorder=1)
         axes.annotate(
-            f"noise floor {floor:.1f} %",
+            f"noise floor {per_cent(floor)}",
             (floor, 100.0),
             xytext=(0, 4),
             textcoords="offset points",

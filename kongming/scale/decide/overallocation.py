@@ -13,6 +13,7 @@ from math import lgamma
 import numpy as np
 
 from kongming.arrays import Floats
+from kongming.quantities import per_cent
 from kongming.records.errors import CannotAnswerError, InputError
 
 TRIALS = 4000
@@ -153,7 +154,7 @@ def extra_machines(
             )
     raise CannotAnswerError(
         f"Even {limit} extra machines leave a machine slower than {target:g} times the typical "
-        f"node in more than {100 * (1 - probability):.0f}% of launches.",
+        f"node in more than {per_cent(100 * (1 - probability), '.0f')} of launches.",
         hint="Allow slower machines (--target), or more extras (--most).",
     )
 

@@ -11,6 +11,7 @@ from typing import Literal
 import numpy as np
 
 from kongming.arrays import Floats
+from kongming.quantities import per_cent
 from kongming.records.errors import UnknownNameError
 from kongming.scale.fit.cliffs import fit_piecewise
 from kongming.scale.fit.ernest import ErnestFit, fit_ernest
@@ -122,4 +123,4 @@ def _better(errors: Floats, others: Floats) -> bool:
 
 
 def _percent(error: float) -> str:
-    return f"{100.0 * error:.2g}%"
+    return per_cent(100.0 * error, ".2g")

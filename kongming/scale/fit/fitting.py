@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from kongming.quantities import per_cent
 from kongming.scale.fit.choice import choose_terms, fitter_of
 from kongming.scale.fit.cliffs import SIDE, Edge, find_edge
 from kongming.scale.fit.contexts.context_model import ContextFit
@@ -244,7 +245,9 @@ def _of_stack(fit: StackFit, runs: Runs) -> _Judged:
     nested = None
     if alone:
         reason = "the forms are averaged by their errors on left-out configurations; most weight: "
-        reason += ", ".join(f"{each['form']} {100 * each['weight']:.0f}%" for each in stack[:3])
+        reason += ", ".join(
+            f"{each['form']} {per_cent(100 * each['weight'], '.0f')}" for each in stack[:3]
+        )
         nested = 100.0 * float(np.mean(np.abs(np.expm1(-left.residuals[:alone]))))
     return _Judged(
         reason=reason,
@@ -333,8 +336,9 @@ def _warn(
         )
     if error_pct > settings.threshold_pct:
         warnings.append(
-            f"the leave-one-out error of {error_pct:.1f}% is above the threshold of "
-            f"{settings.threshold_pct:g}%: the terms do not describe this job; try --terms auto "
+            f"the leave-one-out error of {per_cent(error_pct)} is above the threshold of "
+            f"{per_cent(settings.threshold_pct, 'g')}: the terms do not describe this job; try "
+            "--terms auto "
             "or add your own"
         )
     if noise_pct is not None and error_pct > 3.0 * max(noise_pct, 1.0):

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from kongming.quantities import per_cent
 from kongming.records.errors import CannotAnswerError, InputError
 from kongming.spark import application as records
 from kongming.spark.application import LOCALITIES, SUCCEEDED, Application
@@ -170,7 +171,7 @@ class _Assembly:
         if absent > self.missing * total:
             raise CannotAnswerError(
                 f"{absent} of {total} tasks have no end in {self.source}: their events were "
-                f"dropped. Allowed: {100 * self.missing:g} %, which are filled in.",
+                f"dropped. Allowed: {per_cent(100 * self.missing, 'g')}, which are filled in.",
                 hint="Allow more with --missing, or record the next run with the settings of "
                 "'kongming spark conf'.",
             )

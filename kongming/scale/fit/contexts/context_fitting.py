@@ -10,6 +10,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from kongming.arrays import Floats
+from kongming.quantities import per_cent
 from kongming.records.errors import InputError
 from kongming.scale.fit.contexts.context_columns import Column
 from kongming.scale.fit.contexts.context_common import Together, fit_common
@@ -201,8 +202,8 @@ def _report(
     warnings = []
     if error > settings.threshold_pct:
         warnings.append(
-            f"the leave-one-out error of {error:.1f}% is above the threshold of "
-            f"{settings.threshold_pct:g}%"
+            f"the leave-one-out error of {per_cent(error)} is above the threshold of "
+            f"{per_cent(settings.threshold_pct, 'g')}"
         )
     return {
         "model": "contexts",
