@@ -90,7 +90,8 @@ def _train_set(
         decision.reason,
         node_id=node_id,
         runs=len(runs),
-        profile=document["profile"],
+        # A cluster of an earlier version keeps none.
+        profile=document.get("profile"),
     )
 
 
