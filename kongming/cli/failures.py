@@ -52,7 +52,9 @@ def unknown_command(name: str, known: Iterable[str]) -> KongmingError:
             f"There is no command named {name!r}.",
             hint=f"That is a program of its own: {_PROGRAMS[name]} --help",
         )
-    return UnknownNameError("command", name, known, hint="See 'kongming --help'.")
+    context = click.get_current_context(silent=True)
+    path = "kongming" if context is None else context.command_path
+    return UnknownNameError("command", name, known, hint=f"See '{path} --help'.")
 
 
 def report(error: Exception, args: Sequence[str], as_json: bool) -> int:
@@ -119,10 +121,39 @@ def _meant(error: click.UsageError) -> str:
 
 
 def _plain(message: str) -> str:
-    """Name a number by what it is, and not by the type that reads it."""
+    """Name a number by what it is, a range in words, and near names as everywhere else."""
     for kind, number in (("float", "number (as 1.2)"), ("integer", "whole number")):
         message = re.sub(rf"is not a valid {kind}(?: range)?\.", f"is not a {number}.", message)
-    return message
+    message = re.sub(
+        r"is not in the range (?:(\S+?)(<=?))?x(?:([<>]=?)(\S+?))?\.$",
+        lambda match: f"is out of range. Allowed: {_range_in_words(*match.groups())}.",
+        message,
+    )
+    return re.sub(
+        r"\(Did you mean one of: (.*?)\?\)$",
+        lambda match: f"Did you mean {' or '.join(match[1].split(', '))}?",
+        message,
+    )
+
+
+def _range_in_words(
+    low: str | None, low_sign: str | None, sign: str | None, bound: str | None
+) -> str:
+    """Describe the range of click that reads ``low<=x<=bound``, ``x>=bound`` or ``x<=bound``."""
+    high, high_sign = bound, sign
+    if sign is not None and sign.startswith(">"):
+        (low, low_sign), (high, high_sign) = (bound, sign), (None, None)
+    at_least = low_sign is not None and low_sign.endswith("=")
+    at_most = high_sign is not None and high_sign.endswith("=")
+    least, most = (None if text is None else f"{float(text):.15g}" for text in (low, high))
+    if most is None:
+        return f"{least} or more" if at_least else f"above {least}"
+    upper = f"up to {most}" if at_most else f"below {most}"
+    if least is None:
+        return upper
+    if at_least and at_most:
+        return f"{least} to {most}"
+    return f"{least} or more, {upper}" if at_least else f"above {least}, {upper}"
 
 
 def _say(message: str, hint: str | None, kind: str, as_json: bool) -> None:

@@ -191,6 +191,13 @@ def _host(target: str) -> str:
             found=target,
             allowed="HOST:PORT, as 127.0.0.1:7400",
         )
+    if "/" in host:
+        raise InputError(
+            "is a URL, not an address.",
+            field="server",
+            found=target,
+            allowed="HOST:PORT, as 127.0.0.1:7400, of the server's gRPC",
+        )
     if ":" in host and not (host.startswith("[") and host.endswith("]")):
         raise InputError(
             "is not an address.", field="server", found=target, allowed="[ADDRESS]:PORT for IPv6"

@@ -94,12 +94,36 @@ def test_usage_errors_end_with_2(kongming: Kongming, args: list[str]) -> None:
         (["--store", "sqlite:///x.db", "apps"], "kongming COMMAND --OPTION"),
         (["runs", "--kind", "sole"], "Did you mean solo?"),
         (["models", "--sotre", "x"], "See 'kongming models --help'."),
+        (["reference", "--for", "5"], "Did you mean '--"),
+        (["scale", "fitt"], "See 'kongming scale --help'."),
     ],
 )
 def test_usage_errors_say_what_was_meant(kongming: Kongming, args: list[str], hint: str) -> None:
     error = kongming(*args).stderr
     assert hint in error
     assert ("COMMAND" in hint) == ("COMMAND" in error)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "words"),
+    [
+        (click.IntRange(1), "0", "1 or more"),
+        (click.IntRange(max=9), "10", "up to 9"),
+        (click.IntRange(1, 1000000), "0", "1 to 1000000"),
+        (click.FloatRange(0.0, min_open=True), "0", "above 0"),
+        (click.FloatRange(max=0.5, max_open=True), "1", "below 0.5"),
+        (click.FloatRange(0.0, 1.0, min_open=True), "2", "above 0, up to 1"),
+        (click.FloatRange(0.0, 1.0, max_open=True), "2", "0 or more, below 1"),
+    ],
+)
+def test_ranges_are_said_in_words(
+    capsys: pytest.CaptureFixture[str], kind: click.ParamType, value: str, words: str
+) -> None:
+    command = click.Command("x", params=[click.Option(["--number"], type=kind)])
+    with pytest.raises(click.UsageError) as refused:
+        command.make_context("x", ["--number", value])
+    assert failures.report(refused.value, [], as_json=False) == 2
+    assert f" is out of range. Allowed: {words}.\n" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
