@@ -31,6 +31,11 @@ def test_address_without_host_and_port_is_refused(target: str) -> None:
         Connection(target)
 
 
+def test_url_is_refused_as_one() -> None:
+    with pytest.raises(InputError, match=r"is a URL, not an address.*HOST:PORT"):
+        Connection("http://127.0.0.1:7400")
+
+
 @pytest.mark.parametrize(
     ("host", "loopback"),
     [
