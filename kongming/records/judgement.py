@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
@@ -105,24 +105,20 @@ class Judgement:
             clauses.append(f"{runs} left out of training, as somebody else slowed the processor")
         return f"{self.verdict}: {'; '.join(clauses)}."
 
-    @property
-    def advice(self) -> str | None:
-        """What to do about it, in a sentence; None for a good profile."""
+    def advice(self, app: str) -> str | None:
+        """What to do about it, as the profile of ``app``, in a sentence; None for a good one."""
         if self.verdict == "good":
             return None
         if any(reason.code == "no-solo-run" for reason in self.reasons):
             return "See why ('kongming runs --failed'), then profile it again."
-        return (
-            "See what else runs on this machine, and measure again at a quieter time, or at "
-            "another --placement: kongming profile APPS.toml --app NAME --again"
-        )
+        return measure_again([app])
 
     def remark(self, app: str) -> str | None:
         """Return the warning that goes with what is predicted from the profile of ``app``; None for
         a good one."""
         if self.verdict == "good":
             return None
-        return f"The profile of {app} is {self} {self.advice}"
+        return f"The profile of {app} is {self} {self.advice(app)}"
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -132,9 +128,9 @@ class Judgement:
             "metric_unit": self.metric_unit,
         }
 
-    def described(self) -> dict[str, Any]:
+    def described(self, app: str) -> dict[str, Any]:
         """Return ``to_dict`` with the words for people: ``text`` and ``advice``."""
-        return {**self.to_dict(), "text": str(self), "advice": self.advice}
+        return {**self.to_dict(), "text": str(self), "advice": self.advice(app)}
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Judgement:
@@ -146,6 +142,15 @@ class Judgement:
         if isinstance(left_out, bool) or not isinstance(left_out, int) or left_out < 0:
             raise ValueError("left_out_runs")
         return cls(verdict, reasons, left_out, str(document["metric_unit"]))
+
+
+def measure_again(apps: Iterable[str]) -> str:
+    """Return what to do about disturbed profiles of these applications: a sentence, a command."""
+    chosen = " ".join(f"--app {app}" for app in apps)
+    return (
+        "See what else runs on this machine, and measure again at a quieter time, or at another "
+        f"--placement: kongming profile APPS.toml {chosen} --again"
+    )
 
 
 def _no_solo_run(reason: Reason, unit: str) -> str:

@@ -17,7 +17,10 @@ from rich.console import Console
 
 from kongming.cli import options, output
 from kongming.cli.main import cli
+from kongming.cli.predict import models
+from kongming.cli.profile.profile import show_judged
 from kongming.process import print_plainly
+from kongming.records.judgement import Judgement, Reason
 from tests import warm_start
 from tests.conftest import ROOT
 
@@ -169,3 +172,38 @@ def test_a_command_goes_on_where_its_terminal_is_ascii(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert done.stdout.isascii()
     assert sys.getdefaultencoding() == "utf-8"
+
+
+@pytest.mark.parametrize("width", [60, 80, 100])
+def test_models_of_one_version_are_told_apart_by_their_surrogates(width: int) -> None:
+    document = {
+        "app": "sort",
+        "placement": "cross-core",
+        "version": 1,
+        "in_service": True,
+        "problem": None,
+        "node_id": "0123456789abcdef",
+        "solo_noise_pct": 10.3,
+        "runs": 9,
+        "trained_at": "2026-01-01T00:00:00Z",
+        "variants": {
+            "full": {"columns": 36, "model": "STACK", "mean_error_pct": 28.1},
+            "quick": {"columns": 15, "model": "STACK", "mean_error_pct": 22.0},
+        },
+    }
+    out = printed(models.table_of([document], {}), width)
+    words = " ".join(out.split())
+    assert "36 (all" in words
+    assert "15 (quick" in words
+
+
+def test_advice_on_several_profiles_is_one_command(capsys: pytest.CaptureFixture[str]) -> None:
+    spread = {"ratio": 2.2, "runs": 3, "shortest": 0.4, "longest": 0.8}
+    spoiled = Judgement("spoiled", (Reason("solo-spread", "spoiled", spread),))
+    lost = Judgement("spoiled", (Reason("no-solo-run", "spoiled"),))
+    show_judged({"gz": spoiled, "xz": spoiled, "sort": lost})
+    out = " ".join(capsys.readouterr().out.split())
+    assert out.count("See what else runs") == 1
+    assert out.endswith(
+        "kongming profile APPS.toml --app gz --app xz --again See why ('kongming runs --failed'), then profile it again."
+    )

@@ -27,7 +27,7 @@ def loaded(seconds: float, intensity: float = 1.0, **changes: Any) -> Run:
 def test_a_quiet_profile_is_good() -> None:
     verdict = judge([solo(1.0), solo(1.02), solo(0.99), loaded(2.0), loaded(1.5, 0.5)])
     assert verdict.verdict == "good"
-    assert verdict.advice is None
+    assert verdict.advice("gz") is None
     assert "2 loads that must be felt were" in str(verdict)
 
 
@@ -41,7 +41,7 @@ def test_runs_alone_that_differ_spoil_a_profile() -> None:
     assert "differ by 2.23 times (0.37 to 0.826 s)" in str(verdict)
     assert (unfelt.code, dict(unfelt.figures)) == ("unfelt-loads", {"runs": 1, "of": 1})
     assert unfelt.loads == ("compute.float@1",)
-    assert "--again" in str(verdict.advice)
+    assert "kongming profile APPS.toml --app gz --again" in str(verdict.advice("gz"))
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_what_was_measured_together_with_something_else_is_not_trusted() -> None
 def test_without_a_run_alone_there_is_no_profile() -> None:
     verdict = judge([builders.run("gz", None)])
     assert str(verdict) == "spoiled: no run alone succeeded."
-    assert "runs --failed" in str(verdict.advice)
+    assert "runs --failed" in str(verdict.advice("gz"))
 
 
 def test_the_worst_reason_comes_first_and_gives_the_verdict() -> None:

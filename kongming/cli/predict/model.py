@@ -160,7 +160,7 @@ def _card(
         "runs": {**document["runs"], **_measured(store, file)},
         "requested": document["requested"],
         "chosen": {name: variant["chosen"] for name, variant in variants.items()},
-        "profile": None if file.profile is None else file.profile.described(),
+        "profile": None if file.profile is None else file.profile.described(file.app),
         "remark": usefulness.remark(file.app, frozen),
         "variants": {
             name: {

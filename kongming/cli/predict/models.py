@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,6 +16,7 @@ from kongming.records import moments
 from kongming.records.judgement import NOT_JUDGED
 
 if TYPE_CHECKING:
+    from kongming.cli.tables import Table
     from kongming.records.answers import ModelReport
     from kongming.records.judgement import Judgement
     from kongming.rpc.protocol import PredictionService
@@ -76,27 +77,7 @@ def command(
             markup=False,
         )
         return
-    console.print(
-        output.table(
-            (
-                "application",
-                "placement",
-                "version",
-                "",
-                "node",
-                "surrogates",
-                "model",
-                "profile",
-                "mean error",
-                "repeat noise",
-                "runs",
-                "trained",
-            ),
-            [row for document in documents for row in _rows(document, names)],
-            right=("version", "mean error", "repeat noise", "runs"),
-            minor=("trained", "surrogates", "runs", "node", "repeat noise"),
-        )
-    )
+    console.print(table_of(documents, names))
     for document in documents:
         if document["problem"]:
             of = f"version {document['version']} of {document['app']} at {document['placement']}"
@@ -166,16 +147,16 @@ def _described(service: PredictionService, entry: ModelReport) -> dict[str, Any]
         "trained_at": trained_at,
         "in_service": entry.in_service,
         "problem": problem,
-        "profile": None if file is None else _profile(file.profile),
+        "profile": None if file is None else _profile(entry.app, file.profile),
         "runs": _within(model, "runs", "total"),
         "solo_noise_pct": _within(model, "solo", "noise_pct"),
         "variants": _variants(model),
     }
 
 
-def _profile(judgement: Judgement | None) -> dict[str, Any]:
+def _profile(app: str, judgement: Judgement | None) -> dict[str, Any]:
     """Return the verdict on the profile that a model was trained on."""
-    return {"verdict": NOT_JUDGED} if judgement is None else judgement.described()
+    return {"verdict": NOT_JUDGED} if judgement is None else judgement.described(app)
 
 
 def _within(document: object, *path: str) -> Any:
@@ -200,6 +181,19 @@ def _variants(model: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
             "noise_floor_pct": _within(variant, "noise_floor_pct"),
         }
     return found
+
+
+def table_of(documents: Sequence[Mapping[str, Any]], names: Mapping[str, str]) -> Table:
+    """The table of the models of ``documents``; ``names`` are those of nodes, by id."""
+    columns = ("application", "placement", "version", "", "node", "surrogates", "model", "profile")
+    figures = ("mean error", "repeat noise", "runs")
+    return output.table(
+        (*columns, *figures, "trained"),
+        [row for document in documents for row in _rows(document, names)],
+        right=("version", *figures),
+        # Not the surrogates: often nothing else tells two rows of one model apart.
+        minor=("trained", "runs", "node", "repeat noise"),
+    )
 
 
 def _rows(document: Mapping[str, Any], names: Mapping[str, str]) -> list[tuple[object, ...]]:

@@ -112,7 +112,7 @@ def _profile(node_id: str, node: str | None, placement: str, runs: Sequence[Run]
         "noise_pct": None if solo is None else solo.noise_pct,
         "runs": len(runs),
         "failed": sum(not run.ok for run in runs),
-        "judged": judge(kept).described() if profiled else None,
+        "judged": judge(kept).described(runs[0].app) if profiled else None,
     }
 
 
@@ -126,7 +126,9 @@ def _model(document: Mapping[str, Any] | None) -> dict[str, dict[str, Any]]:
         profile = held.get("profile")
         found = {
             "not_better_than": full["models"][full["chosen"]].get("not_better_than"),
-            "trained_on": None if profile is None else Judgement.from_dict(profile).described(),
+            "trained_on": None
+            if profile is None
+            else Judgement.from_dict(profile).described(held["app"]),
         }
         return {held["node_id"]: found}
     except MALFORMED:

@@ -229,7 +229,7 @@ def _report(
             "metric_unit": units[app],
             "noise_pct": None if solo is None else solo.noise_pct,
             "worst_slowdown": row.worst,
-            "judged": judged[app].described(),
+            "judged": judged[app].described(app),
             "dropped": row.dropped,
             "reasons": sorted(set(row.reasons)),
         }
@@ -292,13 +292,19 @@ def _report(
 def show_judged(judged: Mapping[str, Judgement]) -> None:
     """Print the verdict on each application's profile, and once what to do about those that are
     not good."""
+    from kongming.records.judgement import measure_again
+
     console = output.console()
     styles = {"good": "green", "usable": "yellow", "spoiled": "red"}
     for verdict, style in styles.items():
         for app, judgement in judged.items():
             if judgement.verdict == verdict:
                 console.print(f"The profile of {app} is {judgement}", style=style, markup=False)
-    for advice in dict.fromkeys(filter(None, (one.advice for one in judged.values()))):
+    again = [app for app, one in judged.items() if one.advice(app) == measure_again([app])]
+    if again:
+        console.print(measure_again(again), markup=False)
+    others = (one.advice(app) for app, one in judged.items() if app not in again)
+    for advice in dict.fromkeys(filter(None, others)):
         console.print(advice, markup=False)
 
 
@@ -309,7 +315,7 @@ def _already(store: Store, campaign: str, apps: Iterable[str], *, as_json: bool)
     runs = store.runs(campaign=campaign)
     judged = {app: judge(run for run in runs if run.app == app) for app in sorted(apps)}
     if as_json:
-        apps_document = {app: {"judged": one.described()} for app, one in judged.items()}
+        apps_document = {app: {"judged": one.described(app)} for app, one in judged.items()}
         output.emit_json(
             {"campaign": campaign, "complete": True, "failed": 0, "apps": apps_document}
         )
