@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from typing import Any, TypeVar
 
 from aiohttp import web
 from google.protobuf import json_format
 from google.protobuf.message import Message
 
-from kongming.records.errors import InputError
+from kongming.records.errors import InputError, UnknownNameError
 from kongming.rpc import bounds
 from kongming_server.http.answers import json_bytes
 
@@ -85,22 +86,42 @@ def _parsed(body: bytes, kind: type[M], batch: int) -> M:
     try:
         document = json.loads(body)
         if not isinstance(document, dict):
-            raise ValueError("a JSON document that is no object")
+            raise json_format.ParseError("it is not an object")
         _count(document, kind, batch)
         if b"\\u" in body:
             # Half a surrogate pair makes the parser fail in ways of its own.
             json.dumps(document, ensure_ascii=False).encode("utf-8")
         json_format.ParseDict(document, message)
     except _NO_MESSAGE as error:
-        known = isinstance(error, json_format.ParseError)
-        reason = _plain(str(error)) if known else type(error).__name__
         raise InputError(
-            f"This is no {kind.DESCRIPTOR.name}: {reason[:_LONGEST_REASON]}.",
+            f"is not a {kind.DESCRIPTOR.name}: {_reason(error, kind)}.",
             field="body",
             hint="GET /openapi.json says what it looks like.",
         ) from error
     bounds.check(message)
     return message
+
+
+def _reason(error: Exception, kind: type[Message]) -> str:
+    """What is wrong with a body, in words of JSON: neither Python's nor the parser's."""
+    match error:
+        case json.JSONDecodeError():
+            return f"it is not JSON ({error.msg}: line {error.lineno}, column {error.colno})"
+        case UnicodeError():
+            return "it is not a text in UTF-8"
+        case RecursionError():
+            return "it is nested too deeply"
+        case json_format.ParseError():
+            text = _plain(str(error)).partition("\n")[0].rstrip(".")
+        case _:
+            return "a value in it is of the wrong kind"
+    if unknown := re.search(r'has no field named "(.*?)" at', text):
+        near = UnknownNameError("field", unknown[1], (one.name for one in kind.DESCRIPTOR.fields))
+        meant = f" (did you mean {' or '.join(near.suggestions[:2])}?)" if near.suggestions else ""
+        return f"it has no field named {unknown[1][:_LONGEST_REASON]!r}{meant}"
+    if wrong := re.match(r"Failed to parse (\S+) field", text):
+        return f"the value of {wrong[1][:_LONGEST_REASON]} is of the wrong kind"
+    return text[:_LONGEST_REASON]
 
 
 _NO_MESSAGE = (

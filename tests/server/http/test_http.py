@@ -17,6 +17,7 @@ from google.protobuf import json_format
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kongming_server.http import openapi
+from kongming_server.http.bodies import message_of
 from kongming_server.security import Role
 from kongming_server.security.tokens import Issued, issue
 from kongming_server.settings import Limits, Security
@@ -433,3 +434,20 @@ def test_a_client_of_grpc_hears_that_it_asks_the_port_of_http(stand: Stand) -> N
         channel.unary_unary("/kongming.rpc.v1.Predictor/Predict")(b"", timeout=10)
     told = from_rpc_error(failed.value, "there")
     assert "port of HTTP" in (told.hint or "")
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (b'{"app": "sort"', "it is not JSON (Expecting ',' delimiter: line 1, column 15)"),
+        (b"\xff", "it is not a text in UTF-8"),
+        (b"[]", "it is not an object"),
+        (b'{"ap": "sort"}', "it has no field named 'ap' (did you mean app?)"),
+        (b'{"limit": "x"}', "the value of limit is of the wrong kind"),
+        (b'{"limit": 1e400}', "the value of limit is of the wrong kind"),
+    ],
+)
+def test_a_wrong_body_is_described_without_words_of_a_parser(body: bytes, reason: str) -> None:
+    with pytest.raises(InputError) as refused:
+        asyncio.run(message_of(body, predictor_pb2.RankNodesRequest, 10))
+    assert refused.value.message == f"body: is not a RankNodesRequest: {reason}."
