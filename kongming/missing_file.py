@@ -14,12 +14,12 @@ _COMPARED = 1000
 
 
 def did_you_mean(path: Path) -> str | None:
-    """Return a sentence with the files next to ``path`` of the same ending and nearest in name;
-    None where there are none."""
+    """Return a sentence with the files next to ``path`` of the same ending, or nearly so, and
+    nearest in name; None where there are none."""
     there: list[str] = []
     with suppress(OSError):
         entries = itertools.islice(path.parent.iterdir(), _COMPARED)
-        there = sorted(entry.name for entry in entries if entry.suffix == path.suffix)
+        there = sorted(entry.name for entry in entries if _alike(entry.suffix, path.suffix))
     near = [
         str(path.with_name(name))
         for name in difflib.get_close_matches(path.name, there, n=4, cutoff=0.5)
@@ -27,6 +27,11 @@ def did_you_mean(path: Path) -> str | None:
         if path.with_name(name).is_file()
     ]
     return f"Did you mean {' or '.join(near[:3])}?" if near else None
+
+
+def _alike(ending: str, wanted: str) -> bool:
+    """Whether an ending may be meant: .tml for .toml, but not .csv for .json."""
+    return ending == wanted or difflib.SequenceMatcher(None, ending, wanted).ratio() > 0.6
 
 
 def unreadable(
