@@ -96,6 +96,14 @@ def cliff(machines: np.ndarray, scale: np.ndarray) -> np.ndarray:  # type: ignor
     return np.asarray(2.0 + 100.0 * load + np.where(load > 0.03, 20.0 + 900.0 * (load - 0.03), 0.0))
 
 
+def test_two_configurations_tell_no_error() -> None:
+    """The residuals of what was fitted are no errors of what was left out."""
+    report = fitted(measured(cliff, grid(machines=(2, 4), scales=(0.05,)), 0.02)).report
+    assert report["loo_error_pct"] is None
+    assert not report["good_fit"]
+    assert any("the error is not known" in text for text in report["warnings"])
+
+
 def test_a_memory_cliff_with_runs_on_both_sides_is_met() -> None:
     runs = measured(cliff, grid(), 0.02)
     model = fitted(runs)

@@ -383,8 +383,8 @@ def _show(document: dict[str, Any]) -> None:
         f"{document['optimality']}-optimal: {document['count']} experiments of "
         f"{document['candidates']} candidates"
         + ("" if cost is None else f", {cost:.4g} machine-seconds")
-        + f". They tell {per_cent(100 * document['efficiency'])} of what fractions of experiments "
-        f"could (the optimum, to {document['relaxation']['gap']:.1e}).",
+        + f". This design gives {per_cent(100 * document['efficiency'])} of the information of "
+        "the best one with fractional numbers of runs, an upper bound.",
         markup=False,
     )
     variances = document["predicted_variance"]

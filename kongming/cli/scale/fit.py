@@ -240,8 +240,9 @@ def _show_contexts(model: ContextModel) -> None:
     console = output.console()
     report = model.report
     console.print(
-        f"{model.label}: {report['runs']} runs of {report['configurations']} configurations in "
-        f"{len(model.contexts)} contexts, one model over {', '.join(report['columns'])}",
+        f"Model of {model.label}: {report['runs']} runs of {report['configurations']} "
+        f"configurations in {len(model.contexts)} contexts, one model over "
+        f"{', '.join(report['columns'])}",
         markup=False,
     )
 
@@ -265,8 +266,8 @@ def _show(model: ScaleModel) -> None:
     console = output.console()
     report: Mapping[str, Any] = model.report
     title = (
-        f"{model.label}: {report['runs']} runs of {report['configurations']} configurations, "
-        f"{report['model']}"
+        f"Model of {model.label}: {report['runs']} runs of {report['configurations']} "
+        f"configurations, {report['model']}"
     )
     rows = [(key, f"{value:.6g}") for key, value in report["terms"].items()]
     console.print(title, markup=False)

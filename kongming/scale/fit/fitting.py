@@ -138,14 +138,19 @@ def _fit(
         said = _of_kind(runs, fitter, folds)
     backbone = backbone_of(fit) or fit_ernest(runs, chosen.terms, settings.items, relative=True)
     noise = noise_floor_pct(all_runs)
+    if not said.left_out:
+        warnings.append(
+            f"the error is not known: {runs.count} configurations are too few to leave any out; "
+            "run three or more"
+        )
     _warn(warnings, runs, backbone, said.scores.mean_pct, noise, settings, has_scale)
     report: dict[str, Any] = {
         "terms": _coefficients(backbone),
         "terms_reason": chosen.reason,
         "model": fit.kind,
         "model_reason": said.reason,
-        "loo_error_pct": said.scores.mean_pct,
-        "loo": said.scores.document(),
+        "loo_error_pct": said.scores.mean_pct if said.left_out else None,
+        "loo": said.scores.document() if said.left_out else None,
         "nested_error_pct": said.nested_pct,
         "largest_out_error_pct": said.largest_out_pct,
         "baselines": _baselines(runs, settings, folds),
@@ -154,7 +159,7 @@ def _fit(
         "tried_terms": {name: 100.0 * error for name, error in chosen.errors.items()},
         "noise_floor_pct": noise,
         "threshold_pct": settings.threshold_pct,
-        "good_fit": said.scores.mean_pct <= settings.threshold_pct,
+        "good_fit": said.left_out and said.scores.mean_pct <= settings.threshold_pct,
         "coverage": {
             "level": CALIBRATED_AT,
             "measured": spread.coverage,
@@ -205,6 +210,7 @@ class _Judged:
     largest_out_pct: float | None
     candidates: Mapping[str, float]
     stack: list[dict[str, Any]] | None
+    left_out: bool = True
 
 
 def _of_kind(runs: Runs, fitter: Fitter, folds: list[list[int]]) -> _Judged:
@@ -256,6 +262,7 @@ def _of_stack(fit: StackFit, runs: Runs) -> _Judged:
         largest_out_pct=largest,
         candidates={} if means is None else dict(zip(fit.names, means.tolist(), strict=True)),
         stack=stack,
+        left_out=alone > 0,
     )
 
 
