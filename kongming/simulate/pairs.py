@@ -70,7 +70,12 @@ class PairTable:
                     )
                 slowdowns.setdefault((pair.app, pair.neighbour), []).append(value)
         if not slowdowns:
-            raise InputError("There is no measured pair.", field="pairs")
+            raise InputError(
+                "There is no measured pair.",
+                field="pairs",
+                hint="Measure pairs: kongming corun A B, or kongming evaluate APPS.toml --pairs. "
+                "Or name a table of them: --pairs FILE",
+            )
         apps = tuple(sorted({name for pair in slowdowns for name in pair}))
         index = {app: i for i, app in enumerate(apps)}
         logs = np.full((len(apps), len(apps)), math.nan)

@@ -246,6 +246,7 @@ def test_traces_of_both_formats(kongming: Kongming, tmp_path: Path) -> None:
     ("arguments", "said"),
     [
         (("--limits", "usr"), "user"),
+        (("--limits", "al"), "Did you mean all"),
         (("--synthetic", "daily"), "--limits"),
         (("--seeds", "3"), "--limits"),
         (("--limits", "all", "--zipf", "nan"), "zipf"),

@@ -127,6 +127,13 @@ def test_the_document_of_an_evaluation(tmp_path: Path) -> None:
         read_pairs(written(tmp_path, "{}", "pairs.json"))
 
 
+def test_without_pairs_it_says_how_to_measure_some() -> None:
+    with pytest.raises(InputError, match="no measured pair") as refused:
+        PairTable.of([], {})
+    assert "kongming corun A B" in (refused.value.hint or "")
+    assert "--pairs FILE" in (refused.value.hint or "")
+
+
 def test_a_pair_of_one_application_is_estimated_and_said_so() -> None:
     slowdowns = {("a", "b"): 1.1, ("b", "a"): 1.3, ("a", "c"): 1.2, ("c", "a"): 1.0}
     slowdowns |= {("b", "c"): 1.5, ("c", "b"): 1.05}

@@ -62,7 +62,7 @@ def study(limits: str, queue: Queue, out: Path | None, *, as_json: bool) -> None
     names = LIMITS if names in ((), ("all",)) else names
     for name in names:
         if name not in LIMITS:
-            raise UnknownNameError("kind of limits", name, LIMITS)
+            raise UnknownNameError("kind of limits", name, (*LIMITS, "all"))
     traces = queue.traces()
     with output.progress("simulating", float(len(traces[0]))) as bar:
         figures = documented(

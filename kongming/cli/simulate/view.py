@@ -56,9 +56,8 @@ def remarks(document: Mapping[str, Any]) -> list[str]:
     if patience is None:
         lines.append("A job waits until a slot keeps the limits.")
     else:
-        lines.append(
-            f"A job that has waited {patience:g} times its own work takes a slot beyond the limits."
-        )
+        times = "as long as" if patience == 1.0 else f"{patience:g} times"
+        lines.append(f"A job that has waited {times} its own work takes a slot beyond the limits.")
     return lines
 
 
