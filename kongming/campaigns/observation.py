@@ -148,6 +148,9 @@ def observe(settings: ObservationSettings, watch: Watch) -> Observation:
                     f"{done.readings} readings so far are in {settings.out}; "
                     "the same command continues from here."
                 )
+            elif not progress.position:
+                # A command that was refused binds none with other settings to its own.
+                settings.journal.unlink(missing_ok=True)
             raise
         _put_together(settings, done)
         if done.observed_s >= settings.for_s:

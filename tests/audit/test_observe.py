@@ -12,6 +12,7 @@ import pytest
 
 from kongming.audit.readings import machine_of
 from kongming.probes.binary import locate
+from kongming.probes.measuring import FOLDER, measuring
 from kongming.probes.node import node_facts
 from kongming.profiling.observing import order_of
 from tests.audit.recordings import APPS, OBSERVE, Recording, ctrl_c, rows
@@ -182,6 +183,19 @@ def test_another_recording_is_not_mixed_in(recording: Recording) -> None:
     (recording.folder / "apps.toml").write_text(APPS, encoding="utf-8")
     other = recording.run("--suite", "standard")
     assert "recorded with another suite." in other.stderr
+
+
+def test_a_command_that_was_refused_leaves_no_recording(
+    recording: Recording, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next one may have other settings."""
+    monkeypatch.setenv(FOLDER, str(recording.folder / "locks"))
+    recording.env[FOLDER] = os.environ[FOLDER]
+    with measuring("kongming profile"):
+        refused = recording.run("--for", "1h")
+    assert refused.returncode != 0
+    assert "kongming profile" in refused.stderr
+    assert not recording.journal.exists()
 
 
 def test_rounds_begin_when_they_are_to_and_ctrl_c_ends_the_waiting(recording: Recording) -> None:
