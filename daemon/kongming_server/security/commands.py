@@ -16,6 +16,7 @@ from kongming.process import json_text
 from kongming.records import moments
 from kongming.records.errors import InputError, UnknownNameError
 from kongming.store import Store, StoredToken
+from kongming.store.connection import shown_url
 from kongming_server.config import load
 from kongming_server.security.roles import Role
 from kongming_server.security.tokens import CERTIFICATE, FINGERPRINT_DIGITS, duration_s, issue
@@ -189,11 +190,14 @@ def add(
 def list_(server: ServerSettings, as_json: bool) -> None:
     """List the tokens: never their secrets."""
     now = time.time()
-    with _store(server) as store:
+    with _known_store(server) as store:
         tokens = store.tokens()
     if as_json:
         _print_json({"tokens": [_document(one, now) for one in tokens]})
         return
+    if not tokens:
+        where = shown_url(server.store_url())
+        click.echo(f"There is no token in {where}. Make one: kongming-server token add", err=True)
     for one in tokens:
         nodes = f"for {', '.join(one.nodes)}" if one.nodes else ""
         parts = (one.id, one.role.ljust(9), _validity(one, now), one.subject, nodes)
@@ -230,7 +234,7 @@ def revoke(
             allowed="an ID, or --certificate",
         )
     if certificate is not None:
-        with _store(server) as store:
+        with _known_store(server) as store:
             refused = _refuse_certificate(store, certificate, now)
         if as_json:
             _print_json(_document(refused, now))
@@ -238,7 +242,7 @@ def revoke(
         click.echo(f"Certificate {refused.id} is revoked.")
         return
     assert token_id is not None
-    with _store(server) as store:
+    with _known_store(server) as store:
         revoked = store.revoke_token(token_id, now)
         known = {one.id: one for one in store.tokens()}
     if token_id not in known:
@@ -266,7 +270,7 @@ def release(node: str, token_id: str | None, server: ServerSettings, as_json: bo
     if token_id is not None:
         _release_all(token_id, server, as_json)
         return
-    with _store(server) as store:
+    with _known_store(server) as store:
         known = {one.node_id: one for one in store.agents()}
         names = {one.id: one.name for one in store.nodes(node_ids=set(known))}
         found = [one for one in known if node in (one, names.get(one))]
@@ -290,7 +294,7 @@ def release(node: str, token_id: str | None, server: ServerSettings, as_json: bo
 
 def _release_all(token_id: str, server: ServerSettings, as_json: bool) -> None:
     holder = f"token {token_id}"
-    with _store(server) as store:
+    with _known_store(server) as store:
         held = [one for one in store.agents() if one.document.get("bound_to") == holder]
         for one in held:
             store.put_agent(one.node_id, {**one.document, "bound_to": ""}, one.seen_at)
@@ -340,6 +344,11 @@ def _refuse_certificate(store: Store, fingerprint: str, now: float) -> StoredTok
 
 def _store(server: ServerSettings) -> Store:
     return Store.open(server.store_url())
+
+
+def _known_store(server: ServerSettings) -> Store:
+    """The store as it is: after a mistyped name none is made. Raises InputError."""
+    return Store.open(server.store_url(), create=False)
 
 
 def _write_secret(path: Path, text: str) -> None:

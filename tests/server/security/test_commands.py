@@ -52,6 +52,22 @@ def test_a_token_from_its_making_to_its_end(store_url: str) -> None:
     assert "revoked before" in run("token", "revoke", made["id"], *store).stdout
 
 
+@pytest.mark.parametrize("args", [("list",), ("revoke", "abc"), ("release", "n1")])
+def test_a_mistyped_store_is_refused_and_not_made(tmp_path: Path, args: tuple[str, ...]) -> None:
+    path = tmp_path / "typo.db"
+    result = run("token", *args, "--store", f"sqlite:///{path}")
+    assert isinstance(result.exception, InputError)
+    assert "does not exist" in str(result.exception)
+    assert not path.exists()
+
+
+def test_without_tokens_the_store_is_named(store_url: str) -> None:
+    Store.open(store_url).close()
+    result = run("token", "list", "--store", store_url)
+    assert result.stdout == ""
+    assert "There is no token in " in result.stderr
+
+
 def test_the_secret_is_nowhere_but_in_the_callers_hands(tmp_path: Path, store_url: str) -> None:
     store = ("--store", store_url)
     shown = run("token", "add", "--role", "agent", *store).stdout.splitlines()[-1]
