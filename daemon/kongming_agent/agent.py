@@ -21,6 +21,7 @@ from kongming.probes.folders import io_folder
 from kongming.probes.measuring import PATIENCE_S, BusyError, measuring
 from kongming.probes.node import node_facts
 from kongming.probes.suite import load_suite
+from kongming.quantities import count
 from kongming.records.errors import KongmingError, StoreError
 from kongming.records.fingerprint import Fingerprint
 from kongming.systemd import Notifier
@@ -128,7 +129,7 @@ class Agent:
         """Run until ``stop``. The calling thread must live as long as this runs."""
         try:
             self._begin()
-            self._notifier.ready(f"probing {len(self.domains)} cache domains")
+            self._notifier.ready(f"probing {count(len(self.domains), 'cache domain')}")
             while not self._stopping:
                 self._turn()
         finally:
@@ -248,7 +249,7 @@ class Agent:
         for index, (place, _) in enumerate(domains):
             if place not in before:
                 self._recall_reference(index, place, now)
-        _log.info("probing %d cache domains on CPUs %s", len(domains), self.node.cpus)
+        _log.info("probing %s on CPUs %s", count(len(domains), "cache domain"), self.node.cpus)
 
     def _new_prober(self) -> Prober:
         probing = self.settings.probing

@@ -273,11 +273,11 @@ def _stay(settings: Settings, file: Path | None) -> int:
         for thread in threads:
             thread.start()
         _log.info(
-            "node %s (%s), suite %s, %d cache domains, reports to %s",
+            "node %s (%s), suite %s, %s, reports to %s",
             agent.node.name,
             agent.node.id,
             agent.suite.version,
-            len(agent.domains),
+            count(len(agent.domains), "cache domain"),
             settings.server.address,
         )
         try:
