@@ -159,7 +159,8 @@ class Setting:
             allowed = self.allowed if self.allowed.startswith(known) else f"{known}, {self.allowed}"
             raise InputError("is of the wrong kind.", field=self.key, found=value, allowed=allowed)
         if not self.passes(value):
-            raise InputError("is out of range.", field=self.key, found=value, allowed=self.allowed)
+            problem = "is not allowed." if kind in (str, tuple) else "is out of range."
+            raise InputError(problem, field=self.key, found=value, allowed=self.allowed)
         return value
 
 

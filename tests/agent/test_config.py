@@ -33,6 +33,7 @@ def test_a_file_changes_what_it_names_and_nothing_else(tmp_path: Path) -> None:
         ({"probing": {"period_s": True}}, "probing.period_s", "a number"),
         ({"probing": {"period_s": float("nan")}}, "probing.period_s", "above 0"),
         ({"budget": {"cpu_share": 2.0}}, "budget.cpu_share", "up to 1"),
+        ({"server": {"address": "nowhere"}}, "server.address", "is not allowed."),
         ({"server": {"address": "nowhere"}}, "server.address", "HOST:PORT"),
         ({"profile": {"allow": "sort"}}, "profile.allow", "NAME"),
         ({"profile": {"placement": "near"}}, "profile.placement", "cross-core"),
