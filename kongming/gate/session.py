@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from kongming.gate.disturbance import Reason
 from kongming.gate.fitness import MOST, Answer, Turn, decide
@@ -67,7 +67,9 @@ def ask(
         with measuring("kongming audit gate"):
             return _measure(settings, on_progress)
     except BusyError as error:
-        text = f"{error.holder} measures on CPU {error.holder.cpu}."
+        # The reason has the time for itself.
+        who = replace(error.holder, since="")
+        text = f"{who} measures on CPU {who.cpu}."
         reason = Reason("lock", text, error.holder.since or None)
         return Answer(settings.goal, settings.most, (), (reason,))
 

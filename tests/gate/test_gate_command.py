@@ -128,6 +128,7 @@ def test_one_measurement_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     (reason,) = ask(Settings()).reasons
     assert reason.resource == "lock"
     assert "kongming profile (process 7" in reason.text
+    assert str(reason).count("2026-01-31") == 1
 
 
 def test_ctrl_c_ends_the_command_too(kongming_env: dict[str, str], tmp_path: Path) -> None:
