@@ -1,6 +1,6 @@
 """One measurement at a time on a CPU: advisory locks, shared by all programs of ours on a machine.
 
-Two campaigns on one CPU time each other: what either calls the idle time is neither's. A lock is a
+Two campaigns on one CPU slow each other: what either calls the idle time is neither's. A lock is a
 file for each CPU, held with flock(2) for as long as something is measured there, so that it ends
 with its process however that ends. Measuring all the same is possible (``anyway``); then both sides
 can tell, and mark what they measured meanwhile.
@@ -56,7 +56,8 @@ class BusyError(MeasurementError):
         way_out = ", or measure all the same with --anyway: then the runs of both are marked"
         super().__init__(
             f"{holder} measures on CPU {holder.cpu}.",
-            hint="Two measurements on one CPU time each other. Wait until it has ended"
+            hint="Two measurements on one CPU slow each other, and both keep wrong times. "
+            "Wait until it has ended"
             f"{way_out if avoidable else ''}.",
         )
         self.holder = holder
