@@ -157,7 +157,8 @@ def prediction_of(file: ModelFile, answer: Estimate, asked: Asked, *, strict: bo
         warnings.append(sentence)
     if answer.interval.at_least:
         warnings.append(
-            "It was predicted at the edge of the training runs: it is at least so slow."
+            "The slowdown is that at the edge of the training runs: it may be larger, and is "
+            "hardly smaller."
         )
     notes = asked.widening.notes()
     if not answer.interval.calibrated:

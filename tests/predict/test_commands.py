@@ -405,6 +405,7 @@ def test_a_model_that_says_no_more_than_one_is_said(
     assert answer(kongming("model", "still", "--json"))["remark"] == remark
     rows = {one["app"]: one["profiles"][0] for one in answer(kongming("apps", "--json"))["apps"]}
     assert rows["still"]["not_better_than"] == ["MEAN", "1"]
+    assert "mean, solo time" in kongming("apps", "--wide").stdout
     assert rows["chaser"]["not_better_than"] is None
     with Store.open(profiled) as store:
         document = store.model("still", "cross-core")

@@ -24,8 +24,9 @@ def command(store_url: str | None, as_json: bool) -> None:
 
     An application whose command, executable, environment or set-up changed has a new identity;
     runs of different identities are never mixed. "not better than" names the trivial answers
-    (MEAN, or 1) that its model in service is not clearly better than. "profile" is the verdict on
-    the runs as they are now, and where it differs that on those which this model was trained on.
+    that its model in service is not clearly better than: the mean of the training runs, or the
+    solo time. "profile" is the verdict on the runs as they are now, and where it differs that on
+    those which this model was trained on.
     """
     from kongming.store import Store
 
@@ -143,6 +144,10 @@ def _verdict(profile: Mapping[str, Any]) -> str | None:
     return now if now == then else f"{now or 'none'}, its model's {then}"
 
 
+_TRIVIAL = {"MEAN": "mean", "1": "solo time"}
+"""Trivial answers, as a person reads them."""
+
+
 def _rows(document: dict[str, Any]) -> list[tuple[object, ...]]:
     unit = document["metric_unit"]
     last = (document["last_run_at"] or "-")[:19].replace("T", " ")
@@ -157,7 +162,7 @@ def _rows(document: dict[str, Any]) -> list[tuple[object, ...]]:
             shown_metric(profile["solo"], unit),
             None if profile["noise_pct"] is None else per_cent(profile["noise_pct"]),
             _verdict(profile),
-            ", ".join(profile["not_better_than"] or ()) or None,
+            ", ".join(_TRIVIAL.get(one, one) for one in profile["not_better_than"] or ()) or None,
             profile["runs"],
             profile["failed"] or None,
             "yes" if profile["signature"] else "no",
