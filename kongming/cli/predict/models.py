@@ -10,7 +10,7 @@ import click
 from kongming.cli import options, output
 from kongming.cli.examples import examples
 from kongming.cli.fleet.serving import Server, answerer, prediction_service, server_options
-from kongming.cli.predict.errors_view import distinct, label, percent
+from kongming.cli.predict.errors_view import distinct, percent
 from kongming.printable import printable
 from kongming.records import moments
 from kongming.records.judgement import NOT_JUDGED
@@ -196,6 +196,10 @@ def table_of(documents: Sequence[Mapping[str, Any]], names: Mapping[str, str]) -
     )
 
 
+_SHORT = {"full": "all", "quick": "quick"}
+"""Variants in a narrow table: all surrogates of the profile, or those of the quick suite."""
+
+
 def _rows(document: Mapping[str, Any], names: Mapping[str, str]) -> list[tuple[object, ...]]:
     node = names.get(document["node_id"]) or document["node_id"][:12]
     variants = distinct(document["variants"]) if document["variants"] else {"-": {}}
@@ -206,7 +210,7 @@ def _rows(document: Mapping[str, Any], names: Mapping[str, str]) -> list[tuple[o
             document["version"],
             _state(document),
             node,
-            f"{variant['columns']} ({label(name)})" if variant else None,
+            f"{variant['columns']} ({_SHORT[name]})" if variant else None,
             variant.get("model"),
             _within(document, "profile", "verdict"),
             percent(variant.get("mean_error_pct")),
