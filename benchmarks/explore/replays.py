@@ -21,7 +21,7 @@ T = TypeVar("T")
 HERE = Path(__file__).parent
 SOURCES = (
     *sorted(Path(*kongming.explore.__path__).rglob("*.py")),
-    *(HERE / name for name in ("peer_runs.py", "select_points.py")),
+    *(HERE / name for name in ("peer_runs.py", "select_points.py", "program_worlds.py")),
 )
 """What a result depends on besides its arguments, among which the world is."""
 
