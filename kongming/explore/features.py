@@ -10,7 +10,7 @@ import numpy as np
 from kongming.arrays import Floats
 from kongming.explore.dimensions import Dimension
 
-Scales = Literal["raw", "log", "both"]
+Scales = Literal["raw", "log", "both", "even"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,8 @@ class Features:
 
     def __init__(self, dimensions: tuple[Dimension, ...], scales: Scales = "raw") -> None:
         """``scales``: of numbers above 0 that span a factor of 4 or more. Those of log ranges are
-        always taken in logarithm."""
+        always taken in logarithm. ``even``: the scale on which the values that a list offers lie
+        more evenly, since that is where who listed them expects equal effects."""
         self.columns: list[Feature] = []
         for place, one in enumerate(dimensions):
             if one.when is not None:
@@ -49,9 +50,12 @@ class Features:
                 continue
             numeric = one.kind in ("numbers", "integer", "real")
             spans = numeric and low > 0.0 and high >= 4.0 * low
-            if one.log or (spans and scales != "raw"):
+            if scales == "even":
+                spans = spans and _geometric(one)
+            log = one.log or (spans and scales != "raw")
+            if log:
                 self.columns.append(Feature(place, f"log({one.name})", low, high, log=True))
-            if (scales == "both" and spans) or ((scales == "raw" or not spans) and not one.log):
+            if not log or (scales == "both" and spans):
                 self.columns.append(Feature(place, one.name, low, high))
         if not self.columns:
             self.columns.append(Feature(0, dimensions[0].name))
@@ -78,6 +82,19 @@ class Features:
                     matrix[:, at] = (values - column.low) / (column.high - column.low)
                 np.nan_to_num(matrix[:, at], copy=False, nan=0.5)
         return matrix
+
+
+def _geometric(dimension: Dimension) -> bool:
+    """Whether the values of a list lie more evenly by their logarithms."""
+    if not dimension.values:
+        return False
+    grid = np.unique(dimension.grid())
+    return _widest_gap(np.log(grid)) < _widest_gap(grid)
+
+
+def _widest_gap(grid: Floats) -> float:
+    """As a share of the range."""
+    return float(np.diff(grid).max() / np.ptp(grid))
 
 
 def _ends(dimension: Dimension) -> tuple[float, float]:

@@ -51,7 +51,7 @@ class SpaceModel:
     ) -> None:
         """``failed`` (k, d): codes of runs without a value. ``runs``: two points or more."""
         self.space, self.runs = space, runs
-        self._features = Features(space.dimensions)
+        self._features = Features(space.dimensions, "even")
         self._done = self._features(runs.codes)
         self.shares = nearest_shares(self._done, self._features(_some(pool, seed)))
         means = runs.means

@@ -51,6 +51,11 @@ class Situation:
         return Features(self.space.dimensions)
 
     @cached_property
+    def even_features(self) -> Features:
+        """Columns on whose scales listed values lie evenly, for distances and where runs fail."""
+        return Features(self.space.dimensions, "even")
+
+    @cached_property
     def taken(self) -> set[bytes]:
         """The points that were run or are pending."""
         return keys(np.concatenate([self.runs, self.failed, self.pending]))

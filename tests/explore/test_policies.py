@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from kongming.explore import DecisionTreeProfiler, Space
+from kongming.explore.features import Features
 from kongming.explore.policies import POLICIES
 from kongming.explore.policies.dta import apportion, scores
 
@@ -113,3 +114,42 @@ def test_an_early_failure_does_not_close_a_choice() -> None:
         risk = profiler.predict([{"a": 1, "b": 1, "c": "xz"}, {"a": 4, "b": 8, "c": "xz"}])
         assert risk.failure_probability[0] < risk.failure_probability[1] < 1.0
     assert np.mean(succeeded) > 0.2
+
+
+def test_listed_values_are_scaled_as_they_lie_evenly() -> None:
+    """Not by how many times the largest is the smallest, as scales of models are tried."""
+    space = Space.from_dict(
+        {
+            "threads": [1, 2, 4, 8],
+            "buffer_kib": [256, 512, 1024, 16384],
+            "level": [2, 4, 6, 8],
+            "share": [(at + 0.5) / 20 for at in range(20)],
+            "limit": {"from": 1, "to": 64},
+            "size": {"from": 1, "to": 64, "log": True},
+        }
+    )
+    features = Features(space.dimensions, "even")
+    assert features.names == [
+        "log(threads)",
+        "log(buffer_kib)",
+        "level",
+        "share",
+        "limit",
+        "log(size)",
+    ]
+
+
+def test_where_runs_fail_is_learned_on_the_scale_on_which_values_are_listed() -> None:
+    """Powers of two: the runs of 16 that succeeded are three steps from those of 2 that failed, not
+    one twentieth of the range."""
+    space = Space.from_dict({"buffer_kib": [2**k for k in range(9)], "threads": [1, 2]})
+    profiler = DecisionTreeProfiler(space, budget=40, model="lines")
+    for buffer in (1, 2, 16, 64, 256):
+        for threads in (1, 2):
+            value = None if buffer <= 2 else 10.0 + 1.0 / buffer
+            profiler.tell({"buffer_kib": buffer, "threads": threads}, value)
+    points = [{"buffer_kib": buffer, "threads": 1} for buffer in (2, 4, 8, 16)]
+    risk = profiler.predict(points).failure_probability
+    assert risk.tolist() == sorted(risk, reverse=True)
+    assert risk[0] > 0.7
+    assert risk[-1] < 0.3

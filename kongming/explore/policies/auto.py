@@ -36,7 +36,7 @@ _DECADES = 30.0
 def choose(situation: Situation, count: int) -> Floats:
     """At most ``count`` codes."""
     left = situation.candidates(_CANDIDATES)
-    X = situation.features
+    X = situation.even_features
     done = X(np.concatenate([situation.runs, situation.failed, situation.pending]))
     failures, tried = None, left[:0]
     risk = np.zeros(len(left))
@@ -69,7 +69,7 @@ def _probes(situation: Situation, safe: np.ndarray, risk: Floats, count: int) ->
 
 
 def _failures(situation: Situation) -> FailureModel:
-    X = situation.features
+    X = situation.even_features
     outcomes = X(np.concatenate([situation.runs, situation.failed]))
     failed = np.arange(len(outcomes)) >= len(situation.runs)
     return FailureModel(situation.seed, X.groups).fit(outcomes, failed)
@@ -117,7 +117,7 @@ def _most_removed(
 ) -> list[int]:
     """Places within the candidates, never run (``left``, which fail with probability ``risk``) or
     to be repeated (``again``)."""
-    X = situation.features
+    X = situation.even_features
     runs, values = X(situation.runs), _scaled(situation.values)
     process = GaussianProcess(situation.seed, X.groups, steps=20, most_tuned=120).fit(runs, values)
     forest = Forest(seed=situation.seed, bootstrap=True).fit(runs, values)
