@@ -118,7 +118,8 @@ def _most_removed(
     """Places within the candidates, never run (``left``, which fail with probability ``risk``) or
     to be repeated (``again``)."""
     X = situation.even_features
-    runs, values = X(situation.runs), _scaled(situation.values)
+    logs = _spans_decades(situation.values)
+    runs, values = X(situation.runs), np.log(situation.values) if logs else situation.values
     process = GaussianProcess(situation.seed, X.groups, steps=20, most_tuned=120).fit(runs, values)
     forest = Forest(seed=situation.seed, bootstrap=True).fit(runs, values)
     misses = (process.held_out(np.arange(len(runs))) - values) ** 2
@@ -134,6 +135,8 @@ def _most_removed(
     rows = situation.rng.choice(len(pool), min(_REFERENCE, len(pool)), replace=False, shuffle=False)
     reference = X(pool[rows])
     weight = _local(runs, misses, reference)
+    if logs:
+        weight = weight * importance(process.predict(reference))
     if failures is not None:
         # What cannot be run needs no prediction.
         weight = weight * (1.0 - failures.probability(reference))
@@ -181,11 +184,16 @@ def _most_removed(
     return chosen
 
 
-def _scaled(values: Floats) -> Floats:
-    """Logarithms of values above 0 that span decades, so that a cliff does not hide all else."""
-    if len(values) and values.min() > 0.0 and values.max() > _DECADES * values.min():
-        return np.log(values)
-    return values
+def _spans_decades(values: Floats) -> bool:
+    """Whether logarithms are modelled, so that a cliff does not hide all else."""
+    return bool(len(values) and values.min() > 0.0 and values.max() > _DECADES * values.min())
+
+
+def importance(logs: Floats) -> Floats:
+    """What an error of each (n,) predicted logarithm weighs, with mean 1: one half by the relative
+    error, one half by the squared error of the value, as when the final model is chosen."""
+    squares = np.exp(2.0 * (logs - logs.max()))
+    return 0.5 + 0.5 * squares / float(squares.mean())
 
 
 def _share(values: Floats) -> Floats:
