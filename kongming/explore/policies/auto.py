@@ -193,7 +193,7 @@ def importance(logs: Floats) -> Floats:
     """What an error of each (n,) predicted logarithm weighs, with mean 1: one half by the relative
     error, one half by the squared error of the value, as when the final model is chosen."""
     squares = np.exp(2.0 * (logs - logs.max()))
-    return 0.5 + 0.5 * squares / float(squares.mean())
+    return np.asarray(0.5 + 0.5 * squares / float(squares.mean()))
 
 
 def _share(values: Floats) -> Floats:
