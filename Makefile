@@ -5,7 +5,7 @@
 # root.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup develop system wheel site proto lint type imports test thorough test-c sanitize bench demo cluster transcripts pictures observe check lock hashes fuzz clean
+.PHONY: help setup develop system kubernetes wheel site proto lint type imports test thorough test-c sanitize bench demo cluster transcripts pictures observe check lock hashes fuzz clean
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-print-directory
 # Some containers set it; then each of the processes of a test run compiles every module anew.
@@ -51,6 +51,9 @@ develop: $(VENV)/.group-dev ## setup, and what tests, checks and benchmarks need
 
 system: ## install what tests need besides Python: Slurm, Lua, a browser, PostgreSQL, Java, Prometheus (as root), PySpark, Grid Engine
 	@$(PYTHON) tests/system.py
+
+kubernetes: ## build a real kube-apiserver and kube-scheduler for benchmarks/extender/real_cluster.py (ten minutes, 3 GB)
+	@$(PYTHON) benchmarks/extender/build_kubernetes.py
 
 $(VENV)/.group-%: $(STAMP)
 	@$(BIN)/python -m pip install --quiet -c constraints.txt --group $*
