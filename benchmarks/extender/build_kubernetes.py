@@ -30,7 +30,7 @@ VERSION = "1.20.2"
 PACKAGES = ("etcd-server", "kubernetes-client", "golang-1.19-go", "golang-1.19-src")
 GO = "usr/lib/go-1.19"
 STAGING = "staging/src/k8s.io"
-_VERSION_VARIABLES = "k8s.io/component-base/version"
+_VERSION_VARIABLES = "k8s.io/kubernetes/vendor/k8s.io/component-base/version"
 
 
 def missing(folder: Path = FOLDER) -> list[str]:

@@ -8,7 +8,6 @@ writes their status, as a kubelet would.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import json
 import os
 import secrets
@@ -33,7 +32,6 @@ fields that are set have the same names and meanings in both."""
 
 _START_S = 120.0
 _ADMIN, _SCHEDULER = "admin", "system:kube-scheduler"
-_PR_SET_PDEATHSIG = 1
 
 
 class Program:
@@ -43,14 +41,14 @@ class Program:
         self.name = name
         self.log = log
         with log.open("ab") as out:
+            # Not by preexec_fn: a copy of this process would run gRPC's handlers of a fork.
             self._process = subprocess.Popen(
-                [str(part) for part in command],
+                ["setpriv", "--pdeathsig", "KILL", *command],
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=out,
                 cwd=log.parent,
                 env=os.environ | env,
-                preexec_fn=_end_with_parent,
             )
 
     @property
@@ -126,7 +124,6 @@ class ControlPlane:
             "etcd-servers": self._etcd,
             "bind-address": "127.0.0.1",
             "secure-port": self._port,
-            "insecure-port": 0,
             "tls-cert-file": self._tls / "server.crt",
             "tls-private-key-file": self._tls / "server.key",
             "token-auth-file": self.folder / "tokens.csv",
@@ -134,7 +131,7 @@ class ControlPlane:
             # What is so by itself from 1.21 on: Pods have tokens as the one asked for here.
             "feature-gates": "BoundServiceAccountTokenVolume=true",
             "service-account-issuer": "https://kubernetes.default.svc",
-            "service-account-key-file": self._tls / "server.key",
+            "service-account-key-file": self._tls / "server.crt",
             "service-account-signing-key-file": self._tls / "server.key",
             "service-cluster-ip-range": "10.96.0.0/16",
             "endpoint-reconciler-type": "none",
@@ -148,8 +145,11 @@ class ControlPlane:
     def start_scheduler(self, configuration: Mapping[str, Any]) -> str:
         """Start it with a configuration; returns the address of its metrics."""
         file = self.folder / "scheduler-configuration.yaml"
-        file.write_text(yaml.safe_dump(dict(configuration)))
-        (port,) = free_ports(1)
+        # Else it listens on a fixed port of all addresses, without TLS, as later ones do not.
+        port, health = free_ports(2)
+        address = f"127.0.0.1:{health}"
+        insecure = {"healthzBindAddress": address, "metricsBindAddress": address}
+        file.write_text(yaml.safe_dump({**configuration, **insecure}))
         kubeconfig = self.scheduler_kubeconfig
         options = {
             "config": file,
@@ -268,7 +268,3 @@ def _answers(url: str, ca: Path | None, token: str) -> bool:
     except ApiError:
         return False
     return True
-
-
-def _end_with_parent() -> None:
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

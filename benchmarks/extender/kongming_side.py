@@ -162,6 +162,7 @@ class Extender:
 
     def start(self, *, changing_reasons: bool = False) -> None:
         """Ask for a token and start it, once the manifests are applied."""
+        self._token.touch(mode=0o600)
         self._token.write_text(service_account_token(self._api))
         program = ["-c", CHANGING_REASONS] if changing_reasons else ["-m", "kongming_extender.main"]
         command = [sys.executable, *program, "--config", str(self._config)]

@@ -64,7 +64,7 @@ class Client:
             raise ApiError(error.code, error.read().decode("utf-8", "replace")) from error
         except (URLError, OSError) as error:
             raise ApiError(0, str(error)) from error
-        return json.loads(text) if "json" in kind else text.decode()
+        return json.loads(text) if text and "json" in kind else text.decode()
 
 
 def _context(ca: Path | None) -> ssl.SSLContext:

@@ -54,7 +54,7 @@ def permissions(plane: ControlPlane) -> dict[str, str]:
     pods = "/api/v1/namespaces/default/pods"
     asked = {
         "list pods": "/api/v1/pods?limit=1",
-        "watch pods": "/api/v1/pods?watch=1&timeoutSeconds=1",
+        "watch pods": "/api/v1/pods?watch=1&timeoutSeconds=1&labelSelector=none",
         "get a pod": f"{pods}/any",
         "list nodes": "/api/v1/nodes",
         "list secrets": "/api/v1/namespaces/kongming/secrets",
