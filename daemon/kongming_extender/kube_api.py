@@ -9,6 +9,7 @@ most of the code below would have to stay.
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import ssl
 from collections.abc import AsyncIterator, Callable
@@ -111,23 +112,24 @@ class PodApi:
             # Thousands of pods take a while: other tasks have their turn.
             await asyncio.sleep(0)
 
-    async def watch(self, version: str, begun: Callable[[], None]) -> AsyncIterator[Event]:
-        """Changes since ``version``, until the API server ends the watch. ``begun`` is called once
-        the API server has agreed to it.
+    async def watch(
+        self, version: str, longest_s: float, begun: Callable[[], None]
+    ) -> AsyncIterator[Event]:
+        """Changes since ``version``, until the API server ends the watch, after ``longest_s`` at
+        the latest. ``begun`` is called once the API server has agreed to it.
 
         Raises:
             InterruptedWatchError: the connection broke off.
             Otherwise as ``pages``.
         """
-        renew_s = self._settings.renew_s
         query = {
             "watch": "1",
             "resourceVersion": version,
             "allowWatchBookmarks": "true",
-            "timeoutSeconds": str(max(1, int(renew_s))),
+            "timeoutSeconds": str(max(1, math.ceil(longest_s))),
         }
         timeout = aiohttp.ClientTimeout(
-            total=None, connect=_CONNECT_S, sock_read=renew_s + _QUIET_S
+            total=None, connect=_CONNECT_S, sock_read=longest_s + _QUIET_S
         )
         async with self._get(query, timeout) as response:
             begun()

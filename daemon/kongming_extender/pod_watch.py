@@ -19,6 +19,9 @@ from kongming_extender.pods import Pod, pod_of
 log = logging.getLogger(__name__)
 
 _FIRST_RETRY_S = 0.2
+_RECHECK_S = 75.0
+"""So long after a list a watch ends, that the listener may ask for another one: assignments that
+began shortly before a list are left alone until then."""
 _BRIEF_S = 1.0
 """After a watch that ended sooner than this the next attempt waits."""
 
@@ -51,6 +54,7 @@ class PodWatch:
         self.attempted = asyncio.Event()
         """Set once pods were listed, or could not be."""
         self._connected = False
+        self._recheck_at = 0.0
 
     @property
     def state(self) -> Literal["connected", "away"]:
@@ -106,14 +110,18 @@ class PodWatch:
             version = page.version
             pods += [pod for pod in map(pod_of, page.pods) if pod is not None]
         self._listener.pods_listed(pods, begun)
+        self._recheck_at = time.monotonic() + _RECHECK_S
         self.attempted.set()
         return version
 
     async def _watch(self, api: PodApi, version: str) -> str:
         """The resource version to resume from. A watch that is interrupted has lost nothing: the
         events before that are taken in, and the next watch begins after them."""
+        longest_s, left_s = self._settings.renew_s, self._recheck_at - time.monotonic()
+        if left_s > 0:
+            longest_s = min(longest_s, left_s)
         try:
-            async for event in api.watch(version, lambda: self._note_connected(True)):
+            async for event in api.watch(version, longest_s, lambda: self._note_connected(True)):
                 self._metrics.events.labels(event.kind).inc()
                 version = event.version or version
                 self._throttle.clear("pods", "Pods are watched again.")

@@ -1,5 +1,7 @@
 """A simulated API server: pods in memory, listed in pages and watched, in the test's own loop.
 
+A watch ends after its timeoutSeconds, as those of a real one do.
+
 It checks the service account's token (None: it needs none, as behind ``kubectl proxy``), forgets
 old versions on demand (410), and breaks off watches. ``queries`` are those of all requests. Pods
 are bound and get their condition as by the scheduler; a condition that stays as it was is no event.
@@ -142,11 +144,16 @@ class ApiServer:
         response = web.StreamResponse()
         await response.prepare(request)
         cut = self._cut
+        ends_at = asyncio.get_running_loop().time() + float(query["timeoutSeconds"])
         while True:
             async with self._changed:
                 lines = [line for version, line in self._events if version > since]
                 if not lines and self._cut == cut:
-                    await self._changed.wait()
+                    try:
+                        async with asyncio.timeout_at(ends_at):
+                            await self._changed.wait()
+                    except TimeoutError:
+                        return response
                     continue
             if self._cut != cut:
                 # A line that is cut in the middle, and no end of the chunks.

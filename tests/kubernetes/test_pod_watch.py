@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kongming_extender import pod_watch
 from kongming_extender.config import Pods as Settings
 from kongming_extender.kube_api import PodApi
 from kongming_extender.metrics import Metrics
@@ -31,6 +32,7 @@ class Listener:
         self.metrics = Metrics()
         self.pods: dict[str, Pod] = {}
         self.lists = 0
+        self.doubts = False
 
     def pods_listed(self, pods: list[Pod], at: float) -> None:
         self.lists += 1
@@ -43,7 +45,8 @@ class Listener:
         self.pods.pop(pod.name, None)
 
     def relist_needed(self) -> bool:
-        return False
+        needed, self.doubts = self.doubts, False
+        return needed
 
     def sample(self, name: str, **labels: str) -> float:
         return self.metrics.registry.get_sample_value(f"kongming_extender_{name}", labels) or 0.0
@@ -133,6 +136,24 @@ def test_what_the_api_server_has_forgotten_is_listed_again(
         assert listener.sample("watch_lists_total", cause="gone") == 1
         await api.put(clusters.pod("after"))
         await listener.until(lambda: "after" in listener.pods)
+
+    play(tmp_path, scenario)
+
+
+def test_a_doubt_is_settled_soon_after_a_list(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not only once a watch of minutes has ended."""
+    monkeypatch.setattr(pod_watch, "_RECHECK_S", 0.9)
+
+    async def scenario(listener: Listener, api: ApiServer) -> None:
+        listener.doubts = True
+        await listener.until(lambda: listener.lists == 2)
+        assert listener.sample("watch_lists_total", cause="doubt") == 1
+        # The first one after either list is short, then they are as configured.
+        await listener.until(lambda: len(api.watches) == 3)
+        assert [query["timeoutSeconds"] for query in api.watches] == ["1", "1", "240"]
+        assert listener.lists == 2
 
     play(tmp_path, scenario)
 
