@@ -67,6 +67,7 @@ class Handlers:
 
     async def filter(self, args: ExtenderArgs) -> bytes:
         """ExtenderFilterResult. A pod that names no application is refused nowhere."""
+        self._sync.nodes_named(args.names)
         demand = self._demand(args)
         if not demand.app or args.no_candidates or not args.names:
             self._metrics.requests.labels("filter", "ranked").inc()

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from kongming_scheduling.async_client import TRANSIENT, AsyncClient
 from kongming_scheduling.log_throttle import LogThrottle
@@ -73,6 +73,13 @@ class AssignmentSync:
 
     def pod_deleted(self, pod: Pod) -> None:
         self._take_in([self._pods.put(pod), self._pods.delete(pod.uid, time.time())])
+
+    def nodes_named(self, names: Collection[str]) -> None:
+        """Take in nodes of this cluster, which may have assignments and no pods: those ended while
+        pods were not watched."""
+        if not self._nodes.issuperset(names):
+            self._nodes.update(names)
+            self._undecided_orphans = True
 
     def relist_needed(self) -> bool:
         """Whether some assignments may be orphans, or of another extender's latest pods."""

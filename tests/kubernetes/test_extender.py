@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kongming_extender import pod_watch, sync
 
 from kongming.rpc.channel import Connection
 from kongming.rpc.client import RemoteService
@@ -297,6 +298,26 @@ def test_a_restarted_server_gets_what_it_missed(mortal: ServerProcess, tmp_path:
             await extender.until(lambda: extender.sample("pods") == 1)
             await asyncio.to_thread(mortal.start)
             await until_assigned(extender, mortal, {pod["metadata"]["uid"]: "bound"})
+
+    asyncio.run(run())
+
+
+def test_what_ended_on_a_node_that_has_no_other_pod_is_released(
+    server: ServerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The node is known to be of this cluster since the scheduler asks about it."""
+    monkeypatch.setattr(sync, "_YOUNG_S", -5.0)
+    monkeypatch.setattr(pod_watch, "_RECHECK_S", 1.0)
+    ended, others = clusters.uid(), clusters.uid()
+    with RemoteService(Connection(server.grpc)) as service:
+        service.reserve(ended, "memory", "node-2", ttl_s=600.0)
+        service.reserve(others, "memory", "node-1", ttl_s=600.0)
+
+    async def run() -> None:
+        async with cluster(server, tmp_path) as (_, extender):
+            await extender.filter(clusters.pod(app="memory"), ["node-2"])
+            # node-1 may be of another cluster.
+            await until_assigned(extender, server, {others: "reserved"})
 
     asyncio.run(run())
 
