@@ -48,6 +48,7 @@ class _Entry:
     pod: Pod
     target: Action
     acknowledged: Action | Literal[""] = ""
+    sent: bool = False
 
 
 @dataclass(slots=True)
@@ -164,13 +165,19 @@ class PodState:
         updates = []
         for uid, entry in list(self._entries.items()):
             if _ORDER[entry.acknowledged] < _ORDER[entry.target]:
-                if entry.target == "release" and not entry.acknowledged:
+                if entry.target == "release" and not (entry.acknowledged or entry.sent):
                     # It came and went without the server's knowing: there is nothing to end.
                     del self._entries[uid]
                 else:
                     updates.append(Update(entry.target, uid, entry.pod))
         updates += [Update("release", id_, pod) for id_, pod in self._obsolete_guesses.items()]
         return updates
+
+    def note_sent(self, update: Update) -> None:
+        """Take in that the server may know of it from now on, whether it answers or not."""
+        entry = self._entries.get(update.assignment_id)
+        if entry is not None:
+            entry.sent = True
 
     def acknowledge(self, update: Update) -> None:
         """Take in that the server has done it, or refused it for good."""

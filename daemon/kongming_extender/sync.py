@@ -196,6 +196,7 @@ class AssignmentSync:
 
     async def _send(self, update: Update) -> None:
         pod = update.pod
+        self._pods.note_sent(update)
         try:
             match update.action:
                 case "reserve":

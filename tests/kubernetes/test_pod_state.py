@@ -182,3 +182,16 @@ def test_whatever_happens_an_assignment_goes_forward_and_ends(
         for before, after in itertools.pairwise(actions):
             assert order[after] > order[before] or before == "release"
         assert not actions or actions[-1] == "release"
+
+
+def test_what_was_sent_and_not_answered_is_released() -> None:
+    """The server may have done it; what was never sent needs no end."""
+    pods = PodState()
+    pods.put(pod())
+    (reserve,) = pods.pending()
+    pods.put(pod(UIDS[1]))
+    pods.note_sent(reserve)
+    for uid in UIDS[:2]:
+        pods.delete(uid, at=50.0)
+    assert updates(pods) == [("release", UIDS[0])]
+    assert updates(pods) == []

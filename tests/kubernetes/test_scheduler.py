@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from kongming.cli.main import run
-from kongming.rpc.v1 import fleet_pb2, predictor_pb2
+from kongming.rpc.v1 import assignments_pb2, fleet_pb2, predictor_pb2
 from tests.kubernetes import clusters
 from tests.kubernetes.apiserver import ApiServer
 from tests.kubernetes.extenders import Extender, config
@@ -201,3 +201,37 @@ def test_a_node_of_which_nothing_is_known_is_no_refuge_from_a_limit(tmp_path: Pa
         assert extender.sample("requests_total", verb="filter", outcome="closed") >= 2
 
     play(tmp_path, fleet, scenario)
+
+
+def test_a_pod_that_ends_before_its_reservation_is_answered_holds_no_place(tmp_path: Path) -> None:
+    """As under a burst of pods: the server reserves later than the extender waits."""
+
+    async def reserve(request: Any, context: Any) -> Any:
+        reserved.append(request.assignment_id)
+        await asyncio.sleep(1.0)
+        return assignments_pb2.ReserveResponse()
+
+    async def release(request: Any, context: Any) -> Any:
+        released.append(request.assignment_id)
+        return assignments_pb2.ReleaseResponse()
+
+    async def play_at(address: str) -> None:
+        async with ApiServer(tmp_path) as api:
+            sections = {
+                "server": {"deadline_s": 0.2},
+                "pods": {"watch": True, "api": api.url, "token_file": str(api.file), "ca": ""},
+            }
+            async with Extender(config(address, **sections)) as extender:
+                pod = clusters.pod("brief", app="etl", node="n0")
+                await api.put(pod)
+                await extender.until(lambda: reserved)
+                await api.delete(pod)
+                await extender.until(lambda: released)
+                assert released == [pod["metadata"]["uid"]]
+
+    reserved: list[str] = []
+    released: list[str] = []
+    fleet = Fleet({"n0": 1.0})
+    behaviours = {"ListNodes": fleet.list_nodes, "Reserve": reserve, "Release": release}
+    with Stand(behaviours=behaviours) as stand:
+        asyncio.run(play_at(stand.grpc))
