@@ -98,6 +98,7 @@ class Bindings:
 
     def __init__(self, plane: ControlPlane) -> None:
         self.times: dict[str, float] = {}
+        self._done = False
         version = plane.admin.get(PODS)["metadata"]["resourceVersion"]
         self._request = Request(
             f"{plane.url}{PODS}?watch=1&resourceVersion={version}", headers=plane.admin.headers
@@ -111,10 +112,8 @@ class Bindings:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        # Its thread ends with the next change or with this process.
+        # Its thread ends with the next change, or with this process.
         self._done = True
-
-    _done = False
 
     def wait(self, count: int, timeout_s: float) -> None:
         deadline = time.monotonic() + timeout_s

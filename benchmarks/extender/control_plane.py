@@ -65,6 +65,9 @@ class Program:
                 raise RuntimeError(f"{self.name} did not start (status {status}):\n{end}")
             time.sleep(0.1)
 
+    def send(self, signum: int) -> None:
+        self._process.send_signal(signum)
+
     def end(self, signum: int = signal.SIGTERM) -> None:
         """End it, and wait until it has ended; by force after 20 s."""
         if self._process.poll() is None:
@@ -181,6 +184,13 @@ class ControlPlane:
         if done.returncode:
             raise RuntimeError(f"{done.stdout}{done.stderr}".strip())
         return done.stdout
+
+    def compact(self) -> None:
+        """Have etcd forget all that was before now: a watch from there is refused (410)."""
+        etcd = Client(self._etcd, None, "")
+        status = etcd.post("/v3/maintenance/status", {})
+        request = {"revision": status["header"]["revision"], "physical": True}
+        etcd.post("/v3/kv/compaction", request)
 
     def forbidden(self, user: str = "") -> list[str]:
         """What the API server refused with 403, ``user verb resource``; of all users or of one."""

@@ -174,6 +174,12 @@ class Extender:
             self._program.end(signum)
             self._program = None
 
+    def pause(self) -> None:
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self._signal(signal.SIGCONT)
+
     def is_ready(self) -> bool:
         try:
             return bool(json.loads(self._get("/readyz"))["ready"])
@@ -233,6 +239,10 @@ class Extender:
             target = self.folder / "etc" / name
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(source.read_bytes())
+
+    def _signal(self, signum: int) -> None:
+        assert self._program is not None
+        self._program.send(signum)
 
     def _get(self, path: str) -> str:
         context = ssl.create_default_context(cafile=str(self.authority / "ca.crt"))

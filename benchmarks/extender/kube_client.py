@@ -27,7 +27,7 @@ class Client:
 
     def __init__(self, url: str, ca: Path | None, token: str) -> None:
         self._url = url
-        self.headers = {"Authorization": f"Bearer {token}"}
+        self.headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._context = _context(ca)
 
     def get(self, path: str) -> Any:

@@ -49,30 +49,32 @@ class Trials:
         return {"pods": 20, "nodes": 20, "slowed_nodes": 10, "pods_on_slowed_nodes": rows}
 
     def shown_nodes(self) -> dict[str, Any]:
-        """A tenth of many nodes is calm, side by side or anywhere: with the shipped share of nodes
-        that is shown, and with the scheduler's default."""
-        calm = self._many // 10
-        result: dict[str, Any] = {"nodes": self._many, "calm_nodes": calm, "pods": self._pods}
-        for layout in ("side by side", "anywhere"):
-            places = range(self._many)
-            chosen = (
-                places[:calm] if layout == "side by side" else self._random.sample(places, calm)
-            )
-            slowdowns = self._nodes(self._many, slowed=set(places) - set(chosen))
-            for name, changes in (
-                ("shipped", {}),
-                ("default", {"percentageOfNodesToScore": None}),
-            ):
-                before = [self._extender.sample(f"known_nodes_share_{x}") for x in ("sum", "count")]
-                nodes = self._place(self._pods, True, **changes)
-                after = [self._extender.sample(f"known_nodes_share_{x}") for x in ("sum", "count")]
-                shown, asked = (b - a for a, b in zip(before, after, strict=True))
-                result[f"{layout}, {name}"] = {
-                    "share_on_slowed_nodes": sum(slowdowns[node] > CALM for node in nodes)
-                    / len(nodes),
-                    "mean_share_of_nodes_shown": round(shown / asked, 3),
-                }
-        return result
+        """One of a hundred nodes is calm, with room for all pods: with the shipped share of nodes
+        that is shown, and with the scheduler's default. The scheduler has nodes in no order."""
+        calm = self._many // 100
+        slowdowns = self._nodes(self._many, slowed=range(calm, self._many))
+        # So few that a calm node stays better than a slowed one.
+        pods = 10 * calm
+        modes = {"shipped": {}, "default": {"percentageOfNodesToScore": None}}
+        rows: dict[str, dict[str, list[float]]] = {
+            mode: {"pods_on_slowed_nodes": [], "mean_share_of_nodes_shown": []} for mode in modes
+        }
+        for _ in range(self._turns):
+            for mode in self._shuffled(modes):
+                shares, asked = self._shown()
+                nodes = self._place(pods, True, **modes[mode])
+                shares, asked = (
+                    now - old for now, old in zip(self._shown(), (shares, asked), strict=True)
+                )
+                slowed = sum(slowdowns[node] > CALM for node in nodes)
+                rows[mode]["pods_on_slowed_nodes"].append(slowed)
+                rows[mode]["mean_share_of_nodes_shown"].append(round(shares / asked, 3))
+        return {"nodes": self._many, "calm_nodes": calm, "pods": pods, **rows}
+
+    def _shown(self) -> tuple[float, float]:
+        """Sum of the shares of nodes that questions named, and their count."""
+        name = "known_nodes_share"
+        return self._extender.sample(f"{name}_sum"), self._extender.sample(f"{name}_count")
 
     def unknown_nodes(self) -> dict[str, Any]:
         """Every known node is slowed, and one node's agent was never heard of."""
@@ -160,6 +162,7 @@ class Trials:
         ``ratio`` is with the extender over without it, of the medians."""
         self._nodes(count, slowed=range(count // 2))
         result: dict[str, Any] = {"nodes": count, "pods": self._pods}
+        before = self._request_times()
         for client, changes in (("shipped client", {}), ("fast client", _FAST_CLIENT)):
             rates: dict[str, list[float]] = {"with": [], "without": []}
             for _ in range(self._turns):
@@ -170,7 +173,22 @@ class Trials:
                 "pods_a_second": rates,
                 "ratio": round(medians["with"] / medians["without"], 3),
             }
+        result["mean_ms_of_requests"] = {
+            verb: round(1e3 * (seconds - before[verb][0]) / (count - before[verb][1]), 2)
+            for verb, (seconds, count) in self._request_times().items()
+        }
         return result
+
+    def _request_times(self) -> dict[str, tuple[float, float]]:
+        """Seconds and count of all requests that the extender answered, by verb."""
+        name = "request_seconds"
+        return {
+            verb: (
+                self._extender.sample(f"{name}_sum", verb=verb),
+                self._extender.sample(f"{name}_count", verb=verb),
+            )
+            for verb in ("filter", "prioritize")
+        }
 
     def _rate(self, with_extender: bool, client: Mapping[str, Any]) -> float:
         self._plane.end("scheduler")
@@ -193,6 +211,7 @@ class Trials:
         self._scheduler(True)
         result: dict[str, Any] = {"assignments": self._lives()}
         result["api server restarted"] = self._api_restart()
+        result["changes forgotten"] = self._forgotten_changes()
         result["scheduler restarted"] = self._scheduler_restart()
         result["extender killed"] = self._extender_kill()
         self._clear()
@@ -249,6 +268,28 @@ class Trials:
             },
             "the_next_pod_was_placed": bool(node),
         }
+
+    def _forgotten_changes(self) -> dict[str, Any]:
+        """The extender is paused while a pod ends, and etcd forgets that."""
+        self._cluster.create(["ends", "stays"])
+        self._cluster.placed(["ends", "stays"])
+        uids = {name: pod["metadata"]["uid"] for name, pod in self._cluster.pods().items()}
+        self._until_assigned(dict.fromkeys(uids.values(), "reserved"))
+        before = self._lists("gone")
+        self._extender.pause()
+        try:
+            self._cluster.delete(["ends"])
+            self._plane.compact()
+            # An API server remembers the latest changes by itself, until it is restarted.
+            self._plane.end("api", signal.SIGKILL)
+            self._plane.start_api()
+        finally:
+            self._extender.resume()
+        missed = self._until_assigned({uids["stays"]: "reserved"})
+        lists = self._lists("gone") - before
+        self._scheduler(True)
+        self._clear()
+        return {"lists_for_410": lists, "assignments_right_again": not missed}
 
     def _scheduler_restart(self) -> dict[str, Any]:
         self._plane.end("scheduler", signal.SIGKILL)
