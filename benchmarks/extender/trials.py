@@ -270,14 +270,17 @@ class Trials:
         }
 
     def _forgotten_changes(self) -> dict[str, Any]:
-        """The extender is paused while a pod ends, and etcd forgets that."""
+        """The extender is paused without a connection while a pod ends, and etcd forgets that."""
         self._cluster.create(["ends", "stays"])
         self._cluster.placed(["ends", "stays"])
         uids = {name: pod["metadata"]["uid"] for name, pod in self._cluster.pods().items()}
         self._until_assigned(dict.fromkeys(uids.values(), "reserved"))
         before = self._lists("gone")
+        # What was written to an open connection would be read later.
+        self._plane.end("api", signal.SIGKILL)
         self._extender.pause()
         try:
+            self._plane.start_api()
             self._cluster.delete(["ends"])
             self._plane.compact()
             # An API server remembers the latest changes by itself, until it is restarted.
@@ -314,6 +317,9 @@ class Trials:
         took = time.monotonic() - begun
         self._cluster.delete(["old-1"])
         self._extender.start()
+        # Of a node without pods it learns by the scheduler's next question.
+        self._cluster.create(["next"])
+        self._cluster.placed(["next"])
         uids = {name: pod["metadata"]["uid"] for name, pod in self._cluster.pods().items()}
         begun = time.monotonic()
         # What ended while nobody watched is released after a while: clocks may differ.
