@@ -394,9 +394,9 @@ def _keep_private(engine: sa.Engine, path: Path) -> None:
 
     def hide(connection: object, record: object) -> None:
         # There is nothing in it yet; what SQLite adds to its folder later has the mode of the file.
-        for name in (path.name, f"{path.name}-wal", f"{path.name}-shm"):
+        for file in (path, *read_only.files_beside(path)):
             with suppress(OSError):
-                path.with_name(name).chmod(0o600)
+                file.chmod(0o600)
 
     event.listen(engine, "connect", hide, once=True)
 

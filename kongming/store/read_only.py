@@ -47,8 +47,17 @@ def may_write(path: Path) -> bool:
     """Return whether this user may change the database in a file that is there."""
     if not _allowed(path):
         return False
-    beside = [path.with_name(f"{path.name}{suffix}") for suffix in ("-wal", "-shm")]
-    return all(map(_allowed, beside if all(one.exists() for one in beside) else [path.parent]))
+    beside = files_beside(path)
+    return all(
+        map(_allowed, beside if all(one.exists() for one in beside) else [beside[0].parent])
+    )
+
+
+def files_beside(path: Path) -> tuple[Path, Path]:
+    """Return the log of a database and the index of that: SQLite follows links before it names
+    them."""
+    real = path.resolve()
+    return real.with_name(f"{real.name}-wal"), real.with_name(f"{real.name}-shm")
 
 
 def _allowed(path: Path) -> bool:
@@ -83,7 +92,7 @@ def connector(path: Path) -> Callable[[], sqlite3.Connection]:
     Raises:
         StoreError: a part of it is in a ``-wal`` that cannot be read without writing.
     """
-    log, index = (path.with_name(f"{path.name}{suffix}") for suffix in ("-wal", "-shm"))
+    log, index = files_beside(path)
     unread = log.exists() and log.stat().st_size > 0
     if unread and not index.exists():
         raise StoreError(

@@ -97,6 +97,28 @@ def test_what_another_process_is_writing_is_read_too(path: Path) -> None:
             assert len(store.runs()) == 2
 
 
+def test_by_a_link_the_log_is_that_of_the_file_it_leads_to(path: Path, folder: Path) -> None:
+    links = folder / "links"
+    links.mkdir()
+    link = links / "link.db"
+    link.symlink_to(path)
+    links.chmod(0o555)
+    if os.geteuid() == 0:
+        for owned in (folder, path):
+            os.chown(owned, _NOBODY, _NOBODY)
+        os.seteuid(_NOBODY)
+    try:
+        # Only the folder of the link may not be written.
+        with Store.open(f"sqlite:///{link}") as writer:
+            writer.add_run(builders.run("sort", 2.0))
+            with Store.open(f"sqlite:///{link}?mode=ro", create=False) as store:
+                assert len(store.runs()) == 2
+    finally:
+        if os.geteuid() != os.getuid():
+            os.seteuid(os.getuid())
+        links.chmod(0o755)
+
+
 @pytest.mark.parametrize("form", ["sqlite:///{}?mode=ro", "sqlite:///file:{}?mode=ro&uri=true"])
 def test_the_mode_of_the_url_counts_whoever_asks(path: Path, form: str) -> None:
     url = form.format(path)
