@@ -93,7 +93,7 @@ def test_who_reads_nothing_is_refused_and_others_are_answered(
 
 
 def test_large_answers_over_http_are_counted_until_they_are_read(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     # More than sockets hold.
     page = "x" * (24 << 20)
@@ -124,3 +124,7 @@ def test_large_answers_over_http_are_counted_until_they_are_read(
             assert third.recv(12) == b"HTTP/1.1 200"
         # Who leaves has left nothing.
         eventually(lambda: not stand.guard.departures.unread)
+        # Neither does the log have anything of it: the next answer comes after that would.
+        with ask(stand.http) as last:
+            assert last.recv(12) == b"HTTP/1.1 200"
+    assert not [one for one in caplog.records if one.exc_info]

@@ -16,6 +16,7 @@ import asyncio
 import html
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Protocol
 
 from aiohttp import web
@@ -243,8 +244,10 @@ def _gate(guard: Guard, connections: Connections) -> Any:
         answered.headers.update(_HEADERS)
         if leaving is not None:
             try:
-                await answered.prepare(request)
-                await answered.write_eof()
+                # Who leaves meanwhile is no failure of the server; aiohttp notices by itself.
+                with suppress(ConnectionError):
+                    await answered.prepare(request)
+                    await answered.write_eof()
             finally:
                 leaving.cancel()
         return answered
