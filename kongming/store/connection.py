@@ -402,16 +402,9 @@ def _keep_private(engine: sa.Engine, path: Path) -> None:
 
 
 def _prepare_sqlite(connection: Any, record: object) -> None:
-    # SQLAlchemy begins transactions, not the driver: the driver's deferred BEGIN lets two
-    # writers read the same state before either holds the lock.
-    connection.isolation_level = None
-    connection.text_factory = column_types.text
+    _prepare_each(connection)
     cursor = connection.cursor()
-    cursor.execute(f"PRAGMA busy_timeout = {int(1000 * BUSY_TIMEOUT_S)}")
     cursor.execute("PRAGMA foreign_keys = ON")
-    # What is in the file runs no function that reaches outside of it.
-    cursor.execute("PRAGMA trusted_schema = OFF")
-    cursor.execute("PRAGMA cell_size_check = ON")
     _use_write_ahead_log(cursor)
     # In WAL mode, synchronous = NORMAL may lose the last commits on a power failure.
     cursor.execute("PRAGMA synchronous = FULL")
@@ -419,9 +412,19 @@ def _prepare_sqlite(connection: Any, record: object) -> None:
 
 
 def _prepare_reading(connection: Any, record: object) -> None:
-    connection.isolation_level = None
-    connection.execute(f"PRAGMA busy_timeout = {int(1000 * BUSY_TIMEOUT_S)}")
+    _prepare_each(connection)
     connection.execute("PRAGMA query_only = ON")
+
+
+def _prepare_each(connection: Any) -> None:
+    # SQLAlchemy begins transactions, not the driver: the driver's deferred BEGIN lets two
+    # writers read the same state before either holds the lock.
+    connection.isolation_level = None
+    connection.text_factory = column_types.text
+    connection.execute(f"PRAGMA busy_timeout = {int(1000 * BUSY_TIMEOUT_S)}")
+    # What is in the file runs no function that reaches outside of it.
+    connection.execute("PRAGMA trusted_schema = OFF")
+    connection.execute("PRAGMA cell_size_check = ON")
 
 
 def _use_write_ahead_log(cursor: Any) -> None:

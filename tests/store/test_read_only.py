@@ -134,6 +134,22 @@ def test_the_mode_of_the_url_counts_whoever_asks(path: Path, form: str) -> None:
     assert names(path.parent) == ["store.db"]
 
 
+def test_what_is_damaged_takes_nothing_else_with_it(path: Path) -> None:
+    """As where it may be written."""
+    with Store.open(f"sqlite:///{path}") as store:
+        store.put_node(builders.node(id="good"))
+        store.put_node(builders.node(id="bad"))
+        with store._writing() as connection:
+            connection.exec_driver_sql(
+                "UPDATE node SET document = CAST(x'ff' AS TEXT) WHERE id = 'bad'"
+            )
+    with Store.open(f"sqlite:///{path}?mode=ro", create=False) as store:
+        store.damage = lambda what, reason: None
+        assert "good" in [node.id for node in store.nodes()]
+        with store._reading() as connection:
+            assert connection.exec_driver_sql("PRAGMA trusted_schema").scalar() == 0
+
+
 def test_another_mode_is_refused(path: Path) -> None:
     with pytest.raises(InputError, match="not a mode of a store"):
         Store.open(f"sqlite:///{path}?mode=rwx")
