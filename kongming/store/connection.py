@@ -483,13 +483,15 @@ def _migrate_if_needed(engine: sa.Engine, *, may_write: bool) -> bool:
             connection.exec_driver_sql("SET LOCAL lock_timeout = 0")
             connection.execute(sa.select(sa.func.pg_advisory_xact_lock(MIGRATION_LOCK)))
         revision = _revision(connection)
-        if revision == HEAD:
-            return False
-        if revision is None and sqlite:
-            _refuse_foreign(connection)
-        from kongming.store.migrations import migrate
+        if revision != HEAD:
+            if revision is None and sqlite:
+                _refuse_foreign(connection)
+            from kongming.store.migrations import migrate
 
-        migrate(connection, revision)
+            migrate(connection, revision)
+        if sqlite:
+            # Of an older store this can only be told now; what is refused stays as it was.
+            refuse_incomplete(connection)
         return revision is None
 
 

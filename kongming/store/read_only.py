@@ -48,9 +48,7 @@ def may_write(path: Path) -> bool:
     if not _allowed(path):
         return False
     beside = files_beside(path)
-    return all(
-        map(_allowed, beside if all(one.exists() for one in beside) else [beside[0].parent])
-    )
+    return all(map(_allowed, beside if all(one.exists() for one in beside) else [beside[0].parent]))
 
 
 def files_beside(path: Path) -> tuple[Path, Path]:

@@ -6,6 +6,8 @@ if it likes.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import sqlalchemy as sa
 
 from kongming.records.errors import StoreError
@@ -25,7 +27,8 @@ def refuse_computed(connection: sa.Connection) -> None:
     Views by other names are of no consequence: an operator may have some for reports.
 
     Raises:
-        StoreError: the file has a trigger, or a view or virtual table in the place of a table.
+        StoreError: the file has a trigger, a view or virtual table in the place of a table, or a
+            generated column in one.
     """
     objects = connection.exec_driver_sql(
         "SELECT type, name FROM sqlite_master"
@@ -35,6 +38,22 @@ def refuse_computed(connection: sa.Connection) -> None:
         if kind == "trigger" or str(name).lower() in metadata.tables:
             what = "virtual table" if kind == "table" else kind
             raise _refused(connection, f"has a {what} {name!r}, which KONGMING did not create")
+    for table, column, hidden in _columns(connection):
+        if hidden and table.lower() in metadata.tables:
+            raise _refused(connection, f"computes the column {column!r} of {table!r}")
+
+
+def _columns(connection: sa.Connection) -> Iterable[tuple[str, str, int]]:
+    """Yield table, column, and whether that is generated. Tables of modules, which an operator may
+    have and this program not, are left out: to ask for their columns would fail."""
+    return (
+        (table, column, hidden)
+        for table, column, hidden in connection.exec_driver_sql(
+            "SELECT m.name, x.name, x.hidden"
+            " FROM (SELECT name FROM sqlite_master WHERE type = 'table' AND rootpage > 0) AS m"
+            " JOIN pragma_table_xinfo(m.name) AS x"
+        )
+    )
 
 
 def refuse_incomplete(connection: sa.Connection) -> None:
@@ -43,20 +62,15 @@ def refuse_incomplete(connection: sa.Connection) -> None:
     Raises:
         StoreError: it has not.
     """
-    columns: dict[str, dict[str, int]] = {}
-    for table, column, hidden in connection.exec_driver_sql(
-        "SELECT m.name, x.name, x.hidden FROM sqlite_master AS m"
-        " JOIN pragma_table_xinfo(m.name) AS x WHERE m.type = 'table'"
-    ):
-        columns.setdefault(table, {})[column] = hidden
+    columns: dict[str, set[str]] = {}
+    for name, column, _ in _columns(connection):
+        columns.setdefault(name, set()).add(column)
     for name, table in metadata.tables.items():
         if name not in columns:
             raise _refused(connection, f"lacks the table {name!r}")
         expected = {column.name for column in table.columns}
-        if different := sorted(expected ^ columns[name].keys()):
+        if different := sorted(expected ^ columns[name]):
             raise _refused(connection, f"has other columns than {name!r} has: {different[0]!r}")
-        if computed := [column for column, hidden in columns[name].items() if hidden]:
-            raise _refused(connection, f"computes the column {computed[0]!r} of {name!r}")
     rows = connection.exec_driver_sql(
         "SELECT typeof(last) = 'integer' AND typeof(trimmed) = 'integer'"
         f" AND last BETWEEN 0 AND {_MOST_CHANGES} AND trimmed BETWEEN 0 AND last FROM feed LIMIT 2"

@@ -11,6 +11,9 @@ import pytest
 
 from kongming.records.errors import InputError, StoreError
 from kongming.store import Store
+from kongming.store.schema import VERSION_TABLE
+
+FIXTURES = Path(__file__).parent / "fixtures"
 
 ENDLESS = (
     "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) "
@@ -24,7 +27,8 @@ ENDLESS = (
         ("CREATE TRIGGER t AFTER INSERT ON run BEGIN DELETE FROM run; END;", "a trigger 't'"),
         (f"ALTER TABLE node RENAME TO n; CREATE VIEW node AS {ENDLESS};", "a view 'node'"),
         ("DROP TABLE part; CREATE VIRTUAL TABLE part USING fts4(id, document);", "virtual table"),
-        ("ALTER TABLE run ADD COLUMN x AS (hex(zeroblob(100000000)));", "other columns than 'run'"),
+        ("ALTER TABLE run ADD COLUMN x TEXT;", "other columns than 'run'"),
+        ("ALTER TABLE run ADD COLUMN x AS (hex(zeroblob(100000000)));", "computes the column 'x'"),
         (
             "ALTER TABLE run DROP COLUMN step; ALTER TABLE run ADD COLUMN step AS (1);",
             "the column 'step' of 'run'",
@@ -43,6 +47,40 @@ def test_what_is_not_as_it_was_made_is_refused(
         database.executescript("DROP INDEX IF EXISTS ix_run_campaign_step;" + script)
     with pytest.raises(StoreError, match=said):
         Store.open(f"sqlite:///{path}")
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("ALTER TABLE run ADD COLUMN x AS (hex(zeroblob(100000000)));", "computes the column 'x'"),
+        ("ALTER TABLE run ADD COLUMN x TEXT;", "other columns than 'run'"),
+        ("DELETE FROM feed;", "lost count"),
+    ],
+)
+def test_of_an_older_store_that_is_refused_nothing_is_upgraded(
+    tmp_path: Path, script: str, said: str
+) -> None:
+    path = Path(shutil.copy(FIXTURES / "0004.db", tmp_path / "store.db"))
+    with closing(sqlite3.connect(path)) as database, database:
+        database.executescript(script)
+    for _ in range(2):
+        with pytest.raises(StoreError, match=said):
+            Store.open(f"sqlite:///{path}")
+    with closing(sqlite3.connect(path)) as database:
+        assert database.execute(f"SELECT version_num FROM {VERSION_TABLE}").fetchall() == [
+            ("0004",)
+        ]
+
+
+def test_tables_of_a_module_that_is_not_here_may_stay(empty_store: Path, tmp_path: Path) -> None:
+    path = Path(shutil.copy(empty_store, tmp_path / "store.db"))
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute("PRAGMA writable_schema = ON")
+        database.execute(
+            "INSERT INTO sqlite_master VALUES"
+            " ('table', 'places', 'places', 0, 'CREATE VIRTUAL TABLE places USING elsewhere(x)')"
+        )
+    Store.open(f"sqlite:///{path}").close()
 
 
 def test_views_by_other_names_may_stay(empty_store: Path, tmp_path: Path) -> None:
