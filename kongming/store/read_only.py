@@ -99,7 +99,7 @@ def connector(path: Path) -> Callable[[], sqlite3.Connection]:
             hint="Open it once where it may be written: kongming apps --store URL",
         )
     options = f"mode={MODE}" if index.exists() else f"mode={MODE}&immutable=1"
-    uri = f"file:{urllib.parse.quote(str(path))}?{options}"
+    uri = f"file:{urllib.parse.quote(str(path.absolute()))}?{options}"
     # SQLAlchemy's pool hands a connection to one thread at a time.
     return lambda: sqlite3.connect(uri, uri=True, check_same_thread=False)
 

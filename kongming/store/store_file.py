@@ -65,7 +65,8 @@ class StoreFile:
     """
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        # Programs that use a store may change their folder; SQLite keeps the file's.
+        self._path = path.absolute()
         # SQLite follows links before it names the log.
         self._log = Path(f"{path.resolve()}-wal")
         self._has_log = False

@@ -60,6 +60,20 @@ def test_a_commit_to_a_file_that_was_just_moved_is_no_success(path: Path) -> Non
         assert [node.id for node in store.nodes()] == ["after"]
 
 
+@pytest.mark.parametrize("mode", ["", "?mode=ro"])
+def test_who_names_a_file_by_its_folder_may_leave_that(
+    path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    monkeypatch.chdir(path.parent)
+    with Store.open(f"sqlite:///{path.name}{mode}", create=False) as store:
+        monkeypatch.chdir("/")
+        if not mode:
+            store.put_node(builders.node(id="after"))
+        # Of a connection that is open, and of a new one.
+        with store._reading():
+            assert len(store.nodes()) == (0 if mode else 1)
+
+
 def test_a_deleted_log_is_told_and_loses_nothing(path: Path) -> None:
     with Store.open(f"sqlite:///{path}") as store:
         store.put_node(builders.node(id="before"))
