@@ -98,7 +98,9 @@ def connector(path: Path) -> Callable[[], sqlite3.Connection]:
             f"{log.name}, which cannot be read without writing.",
             hint="Open it once where it may be written: kongming apps --store URL",
         )
-    options = f"mode={MODE}" if index.exists() else f"mode={MODE}&immutable=1"
+    # An index alone is of no use to SQLite, which would have to make the log.
+    in_use = log.exists() and index.exists()
+    options = f"mode={MODE}" if in_use else f"mode={MODE}&immutable=1"
     uri = f"file:{urllib.parse.quote(str(path.absolute()))}?{options}"
     # SQLAlchemy's pool hands a connection to one thread at a time.
     return lambda: sqlite3.connect(uri, uri=True, check_same_thread=False)

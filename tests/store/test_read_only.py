@@ -166,6 +166,12 @@ def test_what_was_not_closed_says_how_to_read_it(path: Path) -> None:
         Store.open(f"sqlite:///{copy}", create=False)
 
 
+def test_an_index_that_was_left_without_its_log_is_of_no_consequence(path: Path) -> None:
+    path.with_name("store.db-shm").touch()
+    with reader(path.parent), Store.open(f"sqlite:///{path}", create=False) as store:
+        assert len(store.runs()) == 1
+
+
 def test_tables_that_would_have_to_be_upgraded_are_refused(path: Path) -> None:
     url = f"sqlite:///{path}?mode=ro"
     for revision, error, words in (
