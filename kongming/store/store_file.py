@@ -33,7 +33,8 @@ def refuse_special_file(path: Path) -> None:
     """
     try:
         mode = path.stat().st_mode
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
+        # As under HOME=/dev/null; whoever makes it is told that the folder cannot be made.
         return
     except (OSError, ValueError) as error:
         # A link to itself, a name that is too long or has a NUL, a folder that may not be entered.

@@ -110,3 +110,17 @@ def test_what_is_no_file_is_refused_at_once(tmp_path: Path) -> None:
     (tmp_path / "new.db").symlink_to(tmp_path / "there.db")
     Store.open(f"sqlite:///{tmp_path / 'new.db'}").close()
     assert (tmp_path / "there.db").is_file()
+
+
+def test_a_home_that_is_no_folder_has_an_empty_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Users of services have HOME=/dev/null: what only reads the store that nobody named works."""
+    monkeypatch.delenv("KONGMING_STORE", raising=False)
+    monkeypatch.setenv("XDG_DATA_HOME", "/dev/null")
+    with Store.open(create=False) as store:
+        assert store.runs() == []
+    with pytest.raises(StoreError, match="cannot be created"):
+        Store.open()
+    with pytest.raises(InputError, match="folder that does not exist"):
+        Store.open("sqlite:////dev/null/x/store.db")
