@@ -6,6 +6,7 @@ if it likes.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 import sqlalchemy as sa
@@ -18,6 +19,10 @@ __all__ = ["refuse_computed", "refuse_incomplete"]
 _MOST_CHANGES = 1 << 62
 """Numbers of the change feed are 64 bits; some are to be left."""
 
+_ACTIONS = re.compile(r"\b(?:CHECK|CONFLICT|CASCADE|SET)\b", re.IGNORECASE)
+"""Words of SQL that no table of ours was ever made with: those of constraints that delete or change
+other rows than a statement names, or compute something for each that is written."""
+
 _HINT = "Restore it from a copy that you trust, or name another with --store or KONGMING_STORE."
 
 
@@ -28,16 +33,22 @@ def refuse_computed(connection: sa.Connection) -> None:
 
     Raises:
         StoreError: the file has a trigger, a view or virtual table in the place of a table, or a
-            generated column in one.
+            generated column or a constraint that acts in one.
     """
     objects = connection.exec_driver_sql(
-        "SELECT type, name FROM sqlite_master"
-        " WHERE type IN ('trigger', 'view') OR (type = 'table' AND rootpage = 0)"
+        "SELECT type, name, rootpage, sql FROM sqlite_master"
+        " WHERE type IN ('trigger', 'view', 'table')"
     )
-    for kind, name in objects:
-        if kind == "trigger" or str(name).lower() in metadata.tables:
+    for kind, name, page, sql in objects:
+        is_ours = str(name).lower() in metadata.tables
+        if kind == "trigger" or (is_ours and (kind == "view" or page == 0)):
             what = "virtual table" if kind == "table" else kind
             raise _refused(connection, f"has a {what} {name!r}, which KONGMING did not create")
+        if is_ours and (action := _ACTIONS.search(str(sql))):
+            raise _refused(
+                connection,
+                f"has a constraint on {name!r} ({action[0]}), which KONGMING did not create",
+            )
     for table, column, hidden in _columns(connection):
         if hidden and table.lower() in metadata.tables:
             raise _refused(connection, f"computes the column {column!r} of {table!r}")

@@ -50,6 +50,28 @@ def test_what_is_not_as_it_was_made_is_refused(
 
 
 @pytest.mark.parametrize(
+    "constraint",
+    [
+        "UNIQUE (seen_at) ON/**/conflict REPLACE",
+        "CHECK (length(hex(zeroblob(400000000))))",
+        "FOREIGN KEY (facts) REFERENCES part (id) ON DELETE CASCADE",
+        "FOREIGN KEY (facts) REFERENCES part (id) ON DELETE SET NULL",
+    ],
+)
+def test_a_constraint_that_acts_is_refused(
+    empty_store: Path, tmp_path: Path, constraint: str
+) -> None:
+    """As a trigger is: with the first of these each node would take the place of another one."""
+    path = Path(shutil.copy(empty_store, tmp_path / "store.db"))
+    with closing(sqlite3.connect(path)) as database, database:
+        (made,) = database.execute("SELECT sql FROM sqlite_master WHERE name = 'node'").fetchone()
+        database.execute("DROP TABLE node")
+        database.execute(f"{made.rstrip().removesuffix(')')}, {constraint})")
+    with pytest.raises(StoreError, match="a constraint on 'node'"):
+        Store.open(f"sqlite:///{path}")
+
+
+@pytest.mark.parametrize(
     ("script", "said"),
     [
         ("ALTER TABLE run ADD COLUMN x AS (hex(zeroblob(100000000)));", "computes the column 'x'"),
