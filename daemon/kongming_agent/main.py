@@ -255,7 +255,10 @@ def _stay(settings: Settings, file: Path | None) -> int:
         ]
         if settings.metrics.textfile:
             every_s = settings.metrics.textfile_s
-            work.append((_write, "textfile", (exporter, ending, every_s, lambda: agent.alive_at)))
+            stuck_s = _stuck_s(settings.probing.signals_s)
+            work.append(
+                (_write, "textfile", (exporter, ending, every_s, lambda: agent.alive_at, stuck_s))
+            )
         # As daemons: one that a server keeps busy must not keep the agent from ending.
         threads = [
             threading.Thread(target=run, name=name, args=args, daemon=True)
@@ -297,12 +300,22 @@ def _stay(settings: Settings, file: Path | None) -> int:
 
 
 def _write(
-    exporter: Exporter, ending: threading.Event, every_s: float, alive_at: Callable[[], float]
+    exporter: Exporter,
+    ending: threading.Event,
+    every_s: float,
+    alive_at: Callable[[], float],
+    stuck_s: float,
 ) -> None:
     """Write the file of metrics, but for an agent that is stuck: the file's age tells it."""
     while not ending.wait(every_s):
-        if time.monotonic() - alive_at() < _STUCK_S:
+        if time.monotonic() - alive_at() < stuck_s:
             exporter.write()
+
+
+def _stuck_s(signals_s: float) -> float:
+    """Time in seconds without a sign of life after which an agent is stuck, which gives one each
+    ``signals_s``."""
+    return max(_STUCK_S, 2.0 * signals_s)
 
 
 _STUCK_S = 180.0

@@ -72,7 +72,8 @@ def test_an_agent_that_is_stuck_has_an_old_file(tmp_path: Path) -> None:
         return alive_at[0]
 
     exporter = Exporter(dict, textfile=str(text))
-    writer = threading.Thread(target=main._write, args=(exporter, ending, 0.01, alive))
+    stuck_s = main._stuck_s(2.0)
+    writer = threading.Thread(target=main._write, args=(exporter, ending, 0.01, alive, stuck_s))
     writer.start()
     eventually(lambda: len(asked) > 3)
     assert not text.exists()
@@ -80,6 +81,12 @@ def test_an_agent_that_is_stuck_has_an_old_file(tmp_path: Path) -> None:
     eventually(text.exists)
     ending.set()
     writer.join()
+
+
+def test_an_agent_that_seldom_reads_signals_is_not_stuck() -> None:
+    """It gives a sign of life as often: `probing.signals_s` has no maximum."""
+    assert main._stuck_s(1000.0) > 1000.0
+    assert main._stuck_s(2.0) == main._STUCK_S
 
 
 def test_a_file_that_cannot_be_written_is_logged_once_and_tried_again(
