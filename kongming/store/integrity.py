@@ -7,6 +7,7 @@ import fcntl
 import os
 import sqlite3
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -75,6 +76,10 @@ def serve_alone(store: Connection) -> None:
     except OSError:
         # Where no file can be made the store cannot be written either, which is said elsewhere.
         return
+    if os.geteuid() == 0:
+        # As SQLite does with its own files: a service of another user is to lock it later.
+        with suppress(OSError):
+            os.fchown(handle, file.stat().st_uid, file.stat().st_gid)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:

@@ -99,6 +99,15 @@ def test_one_file_by_two_names_has_one_server(path: Path) -> None:
         serve_alone(first)
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes files for others")
+def test_what_root_has_locked_once_its_owner_can_lock(path: Path) -> None:
+    os.chown(path, 65534, 65534)
+    with Store.open(f"sqlite:///{path}") as store:
+        serve_alone(store)
+    lock = path.with_name(f"{path.name}-server").stat()
+    assert (lock.st_uid, lock.st_gid) == (65534, 65534)
+
+
 def test_what_is_no_file_is_refused_at_once(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.db")
     (tmp_path / "loop.db").symlink_to(tmp_path / "loop.db")
