@@ -434,7 +434,7 @@ def test_next_prints_the_experiment_its_context_and_why_it_extrapolates(
     assert (document["stop"], document["next"]) == (False, chosen)
     _print_next(prediction, document, as_json=False)
     out, err = capsys.readouterr()
-    assert "Next: 8 machines at scale 1 (the interval reaches 20.0% above the median" in out
+    assert "Next: 8 machines at scale 1 (the interval reaches 20.0 % above the median" in out
     assert "size_gb=40" in out
     assert "warning: no runs at 40" in err
     wide = _next_document(prediction, chosen, 0.3, ())
