@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from kongming.gate.disturbance import Reason
@@ -26,7 +26,7 @@ MOST_TURNS = 40
 class Settings:
     """What the gate is asked. ``budget_s`` bounds the measurement, ``most`` are the repetitions of
     each program that are affordable. With ``cpu`` the command is pinned to it too. ``baseline`` is
-    what the command is compared with: each turn runs both, in random order."""
+    what the command is compared with: each turn runs both, in the order of ``turn_orders``."""
 
     goal: Goal = field(default_factory=Goal)
     command: Command | None = None
@@ -74,6 +74,20 @@ def ask(
         return Answer(settings.goal, settings.most, (), (reason,))
 
 
+def turn_orders(programs: int) -> Iterator[Sequence[int]]:
+    """Yield the order of the programs in each turn: drawn, then reversed in the next turn.
+
+    The first of a turn may find another machine than the second. Where one program had the first
+    place more often, that would be a difference between the programs; orders drawn one by one are
+    that uneven, and the same in every session.
+    """
+    draw = random.Random(0)
+    while True:
+        order = draw.sample(range(programs), programs)
+        yield order
+        yield order[::-1]
+
+
 def _measure(settings: Settings, on_progress: Callable[[float, float, str], None]) -> Answer:
     watcher = Watcher(settings.goal.effect, settings.cpu)
     began = time.monotonic()
@@ -90,7 +104,7 @@ def _measure(settings: Settings, on_progress: Callable[[float, float, str], None
     programs = [each for each in (settings.command, settings.baseline) if each is not None]
     if programs:
         _check_budget(settings, sum(_run(settings, each) for each in programs), left())
-    order = random.Random(0)
+    orders = turn_orders(len(programs))
     turns: list[Turn] = []
     first = last = state()
     longest = 0.0
@@ -98,11 +112,7 @@ def _measure(settings: Settings, on_progress: Callable[[float, float, str], None
         tell(f"turn {len(turns) + 1}")
         turn_began = time.monotonic()
         times = watcher.fingerprint().times()
-        # In random order: the first of a turn may find another machine than the second.
-        seconds = {
-            each: _run(settings, programs[each])
-            for each in order.sample(range(len(programs)), len(programs))
-        }
+        seconds = {each: _run(settings, programs[each]) for each in next(orders)}
         now = state()
         signals = between(last, now, watcher.node.cpus)
         turns.append(Turn(signals, times, seconds.get(0), seconds.get(1)))

@@ -12,6 +12,7 @@ import pytest
 from kongming.gate.comparison import compare, compare_turns
 from kongming.gate.noise import Goal
 from kongming.gate.robust import autocorrelation_time
+from kongming.gate.session import turn_orders
 from kongming.records.errors import InputError
 from tests.gate import worlds
 
@@ -96,3 +97,22 @@ def test_equal_values_have_no_order() -> None:
     assert autocorrelation_time([1.0] * 40) == 1.0
     r = random.Random(2)
     assert autocorrelation_time([float(r.random() < 0.1) for _ in range(40)]) < 2.0
+
+
+@pytest.mark.parametrize("turns", [13, 15, 18])
+@pytest.mark.parametrize("gain", [-0.05, -0.02, 0.02, 0.05])
+def test_the_place_in_a_turn_is_no_difference_between_programs(gain: float, turns: int) -> None:
+    """Whoever runs second runs quicker, or slower: caches are warm, or the clock is lower."""
+    r = random.Random(1)
+
+    def verdict(factor: float) -> str:
+        orders = turn_orders(2)
+        seconds: list[list[float]] = [[], []]
+        for _ in range(turns):
+            for place, program in enumerate(next(orders)):
+                second = math.exp(-gain * place + r.gauss(0.0, 0.01))
+                seconds[program].append(second if program else factor * second)
+        return compare_turns(seconds[1], seconds[0], GOAL).verdict
+
+    assert [verdict(1.0) for _ in range(20)].count("slower") <= 3
+    assert [verdict(1.05) for _ in range(20)].count("not slower") <= 3
