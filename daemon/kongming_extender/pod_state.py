@@ -234,6 +234,11 @@ class PodState:
             del residents[pod.uid]
 
 
+def is_guess(assignment_id: str) -> bool:
+    """Whether it is the id of a guess, of whichever extender."""
+    return "/" in assignment_id
+
+
 def _is_uid(text: str) -> bool:
     """8-4-4-4-12 hexadecimal digits, as in Kubernetes."""
     parts = text.split("-")

@@ -19,7 +19,7 @@ from kongming.records.run import Run
 from kongming.rpc import calls
 from kongming_extender.config import Assignments as Settings
 from kongming_extender.metrics import Metrics
-from kongming_extender.pod_state import Changes, PodState, Update
+from kongming_extender.pod_state import Changes, PodState, Update, is_guess
 from kongming_extender.pods import Pod
 
 log = logging.getLogger(__name__)
@@ -240,7 +240,8 @@ class AssignmentSync:
             assignment = held[assignment_id]
             begun_at = assignment.bound_at or assignment.reserved_at or 0.0
             if begun_at > listed_at - _YOUNG_S:
-                self._undecided_orphans = True
+                # Guesses end by themselves, and of several extenders one always has some.
+                self._undecided_orphans |= not is_guess(assignment_id)
                 continue
             try:
                 await self._client.send(calls.release(assignment_id))

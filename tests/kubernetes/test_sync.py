@@ -1,0 +1,44 @@
+"""Which assignments of the server ask for another list of all pods."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from kongming_extender.config import Assignments
+from kongming_extender.metrics import Metrics
+from kongming_extender.pod_state import PodState
+from kongming_extender.sync import AssignmentSync
+
+from kongming.records.answers import Assignment
+
+UID = "00000000-0000-4000-8000-000000000000"
+
+
+@pytest.mark.parametrize(("assignment_id", "needed"), [(UID, True), (f"{UID}/7", False)])
+def test_a_guess_of_another_extender_asks_for_no_list(assignment_id: str, needed: bool) -> None:
+    """It ends by itself, and under load there always is one: lists would never end."""
+    listed_at = time.time()
+    held = Assignment(assignment_id, "etl", "id-0", 0, None, "reserved", reserved_at=listed_at)
+
+    async def send(call: Any) -> Any:
+        return [held]
+
+    async def list_nodes() -> None:
+        return None
+
+    rankings = SimpleNamespace(
+        list_nodes=list_nodes, node_id={"n0": "id-0"}.get, invalidate=lambda names: None
+    )
+    client = SimpleNamespace(send=send)
+    sync = AssignmentSync(
+        PodState(), cast("Any", client), cast("Any", rankings), Assignments(), Metrics()
+    )
+    sync.nodes_named(["n0"])
+    assert sync.relist_needed()
+    sync.pods_listed([], listed_at)
+    asyncio.run(sync._send_pending())
+    assert sync.relist_needed() == needed
