@@ -171,7 +171,10 @@ class Pods:
         "server is named, the system's authorities count.",
     )
     label_selector: str = setting(
-        "", unit="selector", help="Watch only pods with such labels; empty for all."
+        "",
+        unit="selector",
+        help="Watch only pods with such labels; empty for all. No other extender may report the "
+        "rest: their assignments would be released as of pods that are gone.",
     )
     page: int = setting(
         500, unit="pods", minimum=1, maximum=100000, help="Pods in one part of a list."
