@@ -85,7 +85,7 @@ def test_what_it_cannot_do_is_said(kongming: Kongming, tmp_path: Path) -> None:
 
 
 def test_both_programs_run_in_each_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each first in every second turn, as often as can be afforded; times decide the exit status."""
+    """Each first in every other turn, as often as can be afforded; times decide the exit status."""
     calls: list[str] = []
 
     def run(settings: Settings, line: Command) -> float:
