@@ -201,7 +201,7 @@ class Placer(ABC):
             if self._closed:
                 raise UnavailableError("This placer is closed.")
             counts = {node_id: len(places) for node_id, places in self._placed.items()}
-            self._own.learn(ranking.nodes, counts)
+            self._own.learn(ranking.nodes, counts, time.monotonic())
             node = choose(ranking.nodes, slots, counts, own=self._own.scores, **self._limits)
             if node is None:
                 why = ", ".join(f"{count} {reason}" for reason, count in ranking.refused.items())

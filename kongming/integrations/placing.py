@@ -64,26 +64,31 @@ def targets(
     return {node_id: Target(tuple(group)) for node_id, group in found.items()}
 
 
+_RECENT_S = 30.0
+"""Rankings further apart than this may differ by neighbours that are no residents."""
+
+
 class OwnTasks:
     """What one task of ours adds to the score of a node as long as it runs there.
 
-    Learned where a ranking shows a node with one task of ours that an earlier one showed without
-    any, and nothing else came or went there.
+    Learned where a ranking shows a node with one task of ours that a recent one showed without any,
+    and nothing else came or went there.
     """
 
     def __init__(self) -> None:
-        self._without: dict[str, RankedNode] = {}
+        self._without: dict[str, tuple[RankedNode, float]] = {}
         self.scores: dict[str, float] = {}
 
-    def learn(self, ranked: Iterable[RankedNode], assigned: Mapping[str, int]) -> None:
-        """Take a ranking into account, and the tasks of ours by node id when it was made."""
+    def learn(self, ranked: Iterable[RankedNode], assigned: Mapping[str, int], at: float) -> None:
+        """Take a ranking into account, the tasks of ours by node id when it was made, and that time
+        in seconds of a steady clock."""
         for node in ranked:
             if not assigned.get(node.node_id, 0):
-                self._without[node.node_id] = node
+                self._without[node.node_id] = node, at
                 self.scores.pop(node.node_id, None)
                 continue
-            before = self._without.get(node.node_id)
-            if before is None or node.node_id in self.scores:
+            before, seen_at = self._without.get(node.node_id, (None, at))
+            if before is None or node.node_id in self.scores or at - seen_at > _RECENT_S:
                 continue
             if assigned[node.node_id] == 1 and node.residents == before.residents + 1:
                 self.scores[node.node_id] = max(0.0, node.score - before.score)

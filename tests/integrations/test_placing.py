@@ -56,7 +56,7 @@ def test_a_task_that_waits_never_runs_beside_the_one_that_it_waits_for() -> None
             )
             for name, slowdown in (("calm", 1.0), ("slow", 11.5))
         ]
-        own.learn(ranking, assigned)
+        own.learn(ranking, assigned, 0.0)
         node = choose(ranking, slots, assigned, own=own.scores)
         assert node is not None
         assigned[node.node_id] += 1
@@ -69,11 +69,22 @@ def test_a_task_that_waits_never_runs_beside_the_one_that_it_waits_for() -> None
     assert free is not None
     assert free.node_id == "slow"
     other = OwnTasks()
-    other.learn([ranked("calm", 1.0)], {})
-    other.learn([replace(beside, residents=2)], {"calm": 1})
+    other.learn([ranked("calm", 1.0)], {}, 0.0)
+    other.learn([replace(beside, residents=2)], {"calm": 1}, 0.0)
     assert other.scores == {}
-    own.learn([ranked("calm", 1.0)], {})
+    own.learn([ranked("calm", 1.0)], {}, 0.0)
     assert "calm" not in own.scores
+
+
+def test_what_slowed_a_node_long_after_is_not_taken_for_the_task_on_it() -> None:
+    """A neighbour that nobody reserved came while a long task ran: waiting is slow too."""
+    own, slots, assigned = OwnTasks(), {"busy": 1, "free": 1}, {"busy": 1}
+    own.learn([ranked("busy", 1.0), ranked("free", 3.4)], {}, 0.0)
+    ranking = [replace(ranked("busy", 3.3), residents=1), ranked("free", 3.4)]
+    own.learn(ranking, assigned, 3600.0)
+    node = choose(ranking, slots, assigned, own=own.scores)
+    assert node is not None
+    assert node.node_id == "free"
 
 
 def test_nodes_beyond_a_limit_are_left_out_as_long_as_others_are_there() -> None:
