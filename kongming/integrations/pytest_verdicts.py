@@ -16,7 +16,7 @@ from kongming.gate.noise import LEAST_RUNS, Goal, blocks, blocks_needed
 from kongming.gate.watching import incomparable
 from kongming.integrations.pytest_takes import LEAST_TAKES, takes_s
 from kongming.quantities import per_cent
-from kongming.records.errors import MALFORMED
+from kongming.records.errors import MALFORMED, InputError
 
 UNWATCHED = "It was not watched, or failed."
 
@@ -61,7 +61,7 @@ def withheld(document: Mapping[str, Any], then: object, goal: Goal) -> list[str]
         few = [too_few(document, goal), too_few(then, goal, "The baseline: ")]
         if not any(few) or _clearly_slower(document, then, goal):
             return []
-    except MALFORMED:
+    except (*MALFORMED, InputError):
         return ["What KONGMING kept with the baseline cannot be read."]
     return [text for text in few if text]
 

@@ -279,7 +279,11 @@ def test_a_baseline_that_was_edited_is_no_baseline() -> None:
         "disturbed": [], **rounds_kept([1.0, 1.1] * 10, (), Goal(0.001)),
     }  # fmt: skip
     goal = Goal(0.001)
-    for change in ({"blocks_s": 3}, {"blocks_s": ["x"] * 9}, {"rounds": None}, {"takes": "two"}):
+    # JSON as Python reads it has NaN and infinity.
+    for change in (
+        *({"blocks_s": 3}, {"blocks_s": ["x"] * 9}, {"rounds": None}, {"takes": "two"}),
+        *({"blocks_s": [1.0, float(text)] * 9} for text in ("nan", "inf")),
+    ):
         assert withheld(watched, watched | change, goal) == [
             "What KONGMING kept with the baseline cannot be read."
         ], change
