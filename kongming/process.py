@@ -84,9 +84,12 @@ def run(
 
 def start(name: str, module: str, extra: str) -> None:
     """Call ``main`` of ``module``, for the console script of a program that imports at its start
-    what only ``extra`` of our package brings; ends with a sentence where that is not installed."""
+    what only ``extra`` of our package brings; ends with a sentence where that is not installed,
+    and without a traceback where it is interrupted meanwhile."""
     try:
         main = importlib.import_module(module).main
+    except KeyboardInterrupt:
+        sys.exit(130)
     except ModuleNotFoundError as error:
         missing = _missing(error, name, extra)
         if missing is None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import subprocess
+import sys
 from pathlib import Path
 
 import click
 import pytest
 
+import kongming.cli.start
 from kongming.process import run, start
 from kongming.records.errors import InputError
 
@@ -92,3 +95,38 @@ def test_a_program_without_its_extra_names_it(
 
     assert run(late, "kongming-slurm", [], extra="slurm") == 2
     assert "pip install 'kongming[slurm]'" in capsys.readouterr().err
+
+
+def test_an_interrupt_while_a_program_is_imported_is_no_traceback(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "slow_to_import.py").write_text("raise KeyboardInterrupt\n")
+    with pytest.raises(SystemExit) as ended:
+        start("kongming-agent", "slow_to_import", "agent")
+    assert ended.value.code == 130
+
+    # The command itself, whose module is imported by no test as if for the first time.
+    class Interrupting:
+        def find_spec(self, name: str, path: object = None, target: object = None) -> None:
+            if name == "kongming.cli.main":
+                raise KeyboardInterrupt
+
+    monkeypatch.delitem(sys.modules, "kongming.cli.main", raising=False)
+    monkeypatch.setattr(sys, "meta_path", [Interrupting(), *sys.meta_path])
+    with pytest.raises(SystemExit) as ended:
+        kongming.cli.start.main()
+    assert ended.value.code == 130
+    assert capsys.readouterr().err == "error: Interrupted.\n"
+
+
+def test_the_package_itself_imports_nothing_before_a_console_script_can_handle_signals() -> None:
+    code = (
+        "import sys, kongming.cli.start\n"
+        "print([name for name in sys.modules if name.startswith('kongming')])\n"
+        "import kongming; print(kongming.Run.__name__, 'Run' in dir(kongming))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    imported, exported = done.stdout.splitlines()
+    assert imported == "['kongming', 'kongming.cli', 'kongming.cli.start']"
+    assert exported == "Run True"
