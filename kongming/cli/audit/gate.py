@@ -23,7 +23,6 @@ CANNOT_TELL = 3
     "gate",
     short_help="Is this machine fit to see an effect, and by how many runs.",
     epilog=examples(
-        "kongming audit gate --effect 1% --budget 2m",
         "kongming audit gate --effect 5% --command './benchmark --size 1000'",
         "kongming audit gate --effect 5% --command ./new --baseline ./old --budget 5m",
     ),
