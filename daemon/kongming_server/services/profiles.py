@@ -6,7 +6,7 @@ import asyncio
 import json
 import logging
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -16,7 +16,7 @@ from kongming.local_service import LocalService
 from kongming.records.answers import ApplicationReport, OperationReport, Realised, TrainedModel
 from kongming.records.application import SCHEMA
 from kongming.records.application import Application as ApplicationRecord
-from kongming.records.errors import IncompatibleError, InputError, UnknownNameError
+from kongming.records.errors import MALFORMED, IncompatibleError, InputError, UnknownNameError
 from kongming.records.fingerprint import PLACEMENTS
 from kongming.records.judgement import Judgement
 from kongming.records.questions import placement_or_default
@@ -415,5 +415,12 @@ def _operation(operation: Operation) -> profiles_pb2.Operation:
 
 def _trained(outcome: Outcome) -> TrainedModel:
     known = {name: getattr(outcome, name) for name in TrainedModel.__slots__}
-    profile = None if outcome.profile is None else Judgement.from_dict(outcome.profile)
-    return TrainedModel(**known | {"profile": profile})
+    return TrainedModel(**known | {"profile": _judged(outcome.profile)})
+
+
+def _judged(document: Mapping[str, Any] | None) -> Judgement | None:
+    """The verdict as it is kept; none where a newer server or worker has one that is not known."""
+    try:
+        return None if document is None else Judgement.from_dict(document)
+    except MALFORMED:
+        return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 from kongming_server.operations import ENDS, Operation
+from kongming_server.services.profiles import _operation
 from kongming_server.training.records import Outcome
 
 
@@ -43,6 +44,19 @@ def test_it_is_kept_whole() -> None:
     outcome = Outcome("prog", "cross-core", 2, True, "it is better")
     running = queued().begun(11.0).with_outcomes((outcome,)).moved(0.5, "half", 12.0)
     assert Operation.from_stored(running.to_stored()) == running
+
+
+def test_a_verdict_of_a_newer_server_keeps_no_operation_from_being_listed() -> None:
+    judged = {"code": "few-solo-runs", "verdict": "usable", "figures": {"runs": 2.0}, "loads": []}
+    profile = {"verdict": "usable", "reasons": [judged], "left_out_runs": 0, "metric_unit": "s"}
+    newer = profile | {"reasons": [judged | {"code": "moon"}]}
+    outcomes = tuple(
+        Outcome("prog", "cross-core", 2, True, profile=kept)
+        for kept in (profile, newer, profile | {"reasons": [1]}, None)
+    )
+    stored = queued().begun(11.0).with_outcomes(outcomes).to_stored()
+    message = _operation(Operation.from_stored(stored))
+    assert [model.HasField("profile") for model in message.trained] == [True, False, False, False]
 
 
 def test_one_that_nobody_tells_of_has_failed() -> None:
