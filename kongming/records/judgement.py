@@ -30,6 +30,10 @@ measured on its CPUs. slowed-by-others: the negative control read slow. few-solo
 by their number."""
 
 
+_MOST_RUNS = (1 << 31) - 1
+"""What the field of the message holds."""
+
+
 @dataclass(frozen=True, slots=True)
 class Reason:
     """One reason of a verdict, and the verdict that it alone would give.
@@ -139,7 +143,9 @@ class Judgement:
         reasons = tuple(Reason.from_dict(reason) for reason in document["reasons"])
         if verdict not in VERDICTS or not reasons:
             raise ValueError("verdict")
-        if isinstance(left_out, bool) or not isinstance(left_out, int) or left_out < 0:
+        if isinstance(left_out, bool) or not isinstance(left_out, int):
+            raise ValueError("left_out_runs")
+        if not 0 <= left_out <= _MOST_RUNS:
             raise ValueError("left_out_runs")
         return cls(verdict, reasons, left_out, str(document["metric_unit"]))
 

@@ -135,6 +135,8 @@ def test_a_judgement_survives_its_json_form() -> None:
         {"verdict": "splendid"},
         {"reasons": []},
         {"left_out_runs": -1},
+        # More than the message of a server's answer holds.
+        {"left_out_runs": 1 << 31},
         {"reasons": [{"code": "moon", "verdict": "usable", "figures": {}, "loads": []}]},
         {"reasons": [{"code": "few-solo-runs", "verdict": "usable", "figures": {}, "loads": []}]},
     ],
