@@ -9,7 +9,7 @@ import re
 from typing import Any, TypeVar
 
 from aiohttp import web
-from google.protobuf import json_format
+from google.protobuf import descriptor_pool, json_format
 from google.protobuf.message import Message
 
 from kongming.records.errors import InputError, UnknownNameError
@@ -94,7 +94,7 @@ def _parsed(body: bytes, kind: type[M], batch: int) -> M:
         json_format.ParseDict(document, message)
     except _NO_MESSAGE as error:
         raise InputError(
-            f"is not a {kind.DESCRIPTOR.name}: {_reason(error, kind)}.",
+            f"is not a {kind.DESCRIPTOR.name}: {_reason(error)}.",
             field="body",
             hint="GET /openapi.json says what it looks like.",
         ) from error
@@ -102,7 +102,7 @@ def _parsed(body: bytes, kind: type[M], batch: int) -> M:
     return message
 
 
-def _reason(error: Exception, kind: type[Message]) -> str:
+def _reason(error: Exception) -> str:
     """What is wrong with a body, in words of JSON: neither Python's nor the parser's."""
     match error:
         case json.JSONDecodeError():
@@ -115,13 +115,25 @@ def _reason(error: Exception, kind: type[Message]) -> str:
             text = _plain(str(error)).partition("\n")[0].rstrip(".")
         case _:
             return "a value in it is of the wrong kind"
-    if unknown := re.search(r'has no field named "(.*?)" at', text):
-        near = UnknownNameError("field", unknown[1], (one.name for one in kind.DESCRIPTOR.fields))
-        meant = f" (did you mean {' or '.join(near.suggestions[:2])}?)" if near.suggestions else ""
-        return f"it has no field named {unknown[1][:_LONGEST_REASON]!r}{meant}"
-    if wrong := re.match(r"Failed to parse (\S+) field", text):
-        return f"the value of {wrong[1][:_LONGEST_REASON]} is of the wrong kind"
+    # The fields that it is in, outermost first; what follows may have words of the body.
+    inside = re.match(r"(?:Failed to parse \S+ field: )*", text)
+    rest = text if inside is None else text[inside.end() :]
+    if unknown := re.match(r'Message type "(\S+)" has no field named "(.*?)" at "(\S*)"', rest):
+        return _unknown_field(*unknown.groups())
+    if inside is not None and inside[0]:
+        path = ".".join(re.findall(r"Failed to parse (\S+) field", inside[0]))
+        return f"the value of {path[:_LONGEST_REASON]} is of the wrong kind"
     return text[:_LONGEST_REASON]
+
+
+def _unknown_field(message: str, name: str, place: str) -> str:
+    """What is said of a ``name`` that the ``message`` at ``place``, as the parser has it, lacks."""
+    fields = descriptor_pool.Default().FindMessageTypeByName(message).fields
+    near = UnknownNameError("field", name, (field.name for field in fields))
+    meant = f" (did you mean {' or '.join(near.suggestions[:2])}?)" if near.suggestions else ""
+    inner = place.partition(".")[2]
+    of = f"{inner[:_LONGEST_REASON]} has" if inner else "it has"
+    return f"{of} no field named {name[:_LONGEST_REASON]!r}{meant}"
 
 
 _NO_MESSAGE = (

@@ -436,6 +436,9 @@ def test_a_client_of_grpc_hears_that_it_asks_the_port_of_http(stand: Stand) -> N
     assert "port of HTTP" in (told.hint or "")
 
 
+WRONG_LIMIT = "the value of limit is of the wrong kind"
+
+
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
@@ -443,8 +446,14 @@ def test_a_client_of_grpc_hears_that_it_asks_the_port_of_http(stand: Stand) -> N
         (b"\xff", "it is not a text in UTF-8"),
         (b"[]", "it is not an object"),
         (b'{"ap": "sort"}', "it has no field named 'ap' (did you mean app?)"),
-        (b'{"limit": "x"}', "the value of limit is of the wrong kind"),
-        (b'{"limit": 1e400}', "the value of limit is of the wrong kind"),
+        (b'{"limit": "x"}', WRONG_LIMIT),
+        (b'{"limit": 1e400}', WRONG_LIMIT),
+        (
+            b'{"scaling": {"machine": 2}}',
+            "scaling has no field named 'machine' (did you mean machines or machine_type?)",
+        ),
+        (b'{"scaling": {"machines": "x"}}', "the value of machines is of the wrong kind"),
+        (b'{"limit": "Message type \\"x\\" has no field named \\"y\\" at \\"z\\""}', WRONG_LIMIT),
     ],
 )
 def test_a_wrong_body_is_described_without_words_of_a_parser(body: bytes, reason: str) -> None:
