@@ -182,6 +182,7 @@ def test_models_of_one_version_are_told_apart_by_their_surrogates(width: int) ->
         "version": 1,
         "in_service": True,
         "problem": None,
+        "newer": False,
         "node_id": "0123456789abcdef",
         "solo_noise_pct": 10.3,
         "runs": 9,

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from kongming.learning.training import train_application
+from kongming.sealed_document import checksum
 from kongming.store import Store
 from tests import builders
 from tests.conftest import Kongming
@@ -30,3 +31,26 @@ def test_a_damaged_version_in_service_is_said(tmp_path: Path, kongming: Kongming
     shown = kongming("models", "--store", url).stdout
     assert "in service, damaged" in " ".join(shown.split())
     assert "version 1 of prog at cross-core cannot be used" in " ".join(shown.split())
+
+
+def test_a_version_of_a_newer_kongming_is_not_said_to_be_damaged(
+    tmp_path: Path, kongming: Kongming
+) -> None:
+    url = f"sqlite:///{tmp_path / 'models.db'}"
+    document = train_application(campaign("prog"), models=("LM",))
+    newer = {key: value for key, value in document.items() if key != "checksum"} | {"version": 99}
+    with Store.open(url) as store:
+        store.put_node(builders.node())
+        store.put_model(
+            "prog",
+            document["identity"],
+            "node-1",
+            "cross-core",
+            newer | {"checksum": checksum(newer)},
+        )
+    (listed,) = json.loads(kongming("models", "--store", url, "--json").stdout)["models"]
+    assert listed["newer"]
+    assert "has version 99" in listed["problem"]
+    shown = " ".join(kongming("models", "--store", url).stdout.split())
+    assert "in service, newer" in shown
+    assert "damaged" not in shown

@@ -118,10 +118,11 @@ def _described(service: PredictionService, entry: ModelReport) -> dict[str, Any]
     import json
 
     from kongming.learning import model_file
-    from kongming.records.errors import AccessError, KongmingError, ServiceError
+    from kongming.records.errors import AccessError, IncompatibleError, KongmingError, ServiceError
 
     model: Any = {}
     problem = None
+    is_newer = False
     file = None
     try:
         found = service.model(entry.app, entry.placement, entry.version)
@@ -134,7 +135,7 @@ def _described(service: PredictionService, entry: ModelReport) -> dict[str, Any]
     except ServiceError:
         raise
     except KongmingError as error:
-        problem = str(error)
+        problem, is_newer = str(error), isinstance(error, IncompatibleError)
     trained_at = None
     if entry.trained_at is not None:
         trained_at = moments.format(entry.trained_at, "seconds")
@@ -147,6 +148,7 @@ def _described(service: PredictionService, entry: ModelReport) -> dict[str, Any]
         "trained_at": trained_at,
         "in_service": entry.in_service,
         "problem": problem,
+        "newer": is_newer,
         "profile": None if file is None else _profile(entry.app, file.profile),
         "runs": _within(model, "runs", "total"),
         "solo_noise_pct": _within(model, "solo", "noise_pct"),
@@ -225,6 +227,7 @@ def _rows(document: Mapping[str, Any], names: Mapping[str, str]) -> list[tuple[o
 def _state(document: Mapping[str, Any]) -> str | None:
     parts = [
         "in service" if document["in_service"] else "",
-        "damaged" if document["problem"] else "",
+        # A newer version wrote it: whoever asks cannot read it, and a newer server can.
+        "newer" if document["newer"] else "damaged" if document["problem"] else "",
     ]
     return ", ".join(filter(None, parts)) or None
