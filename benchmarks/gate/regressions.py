@@ -28,6 +28,7 @@ import math
 import multiprocessing
 import os
 import random
+import signal
 import sys
 import time
 from collections import Counter
@@ -73,6 +74,8 @@ class Program:
 
 def measure(pipe: Connection, cpu: int) -> None:
     """The process that measures; neighbours are no children of its own, as in reality."""
+    # Ctrl-C is sent to both processes; the other decides.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.sched_setaffinity(0, {cpu})
     program, watcher, order = Program(), Watcher(EFFECT, cpu), random.Random(cpu)
     # The neighbour may be on a CPU that we are not on.
@@ -308,12 +311,24 @@ def main() -> int:
     if len(cpus) > 1:
         where["other_cpu"] = cpus[1]
     trials: dict[str, list[Trial]] = {name: [] for name in where}
-    for number in range(given.trials):
-        # By turns, so that a phase of the machine is in all of them.
-        for name, neighbour in where.items():
-            trials[name].append(bench.trial(neighbour))
-        print(f"trial {number + 1} of {given.trials}", file=sys.stderr)
-    ours.send(None)
+    # Whoever has no time left gets what was measured: twenty trials take half an hour on a machine
+    # where many are disturbed and made again.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    done = 0
+    try:
+        while done < given.trials:
+            # By turns, so that a phase of the machine is in all of them.
+            turn = {name: bench.trial(neighbour) for name, neighbour in where.items()}
+            for name, trial in turn.items():
+                trials[name].append(trial)
+            done += 1
+            print(f"trial {done} of {given.trials}", file=sys.stderr)
+    except KeyboardInterrupt:
+        if not done:
+            return 130
+        print(f"Interrupted: {done} trials are judged.", file=sys.stderr)
+    worker.terminate()
     worker.join()
     conditions = {name: judged(each, goal) for name, each in trials.items()}
     conditions["all"] = pooled(conditions.values())
@@ -329,7 +344,7 @@ def main() -> int:
         "noise_at_most": measured.upper,
         "repetitions_needed": repetitions(measured.upper, goal),
         "runs": runs,
-        "trials": given.trials,
+        "trials": done,
         "takes": takes,
         "conditions": conditions,
         "missed": missed(conditions, goal),
