@@ -67,7 +67,7 @@ class Pipeline:
                 raise UnknownNameError("correction", name, NAMES)
         self.workload = workload
         first = None if "first-tasks" in without else learn_first_tasks(workload)
-        memory = learn_memory(workload)
+        memory = learn_memory(workload, first)
         learned: dict[str, Correction | None] = {
             "task-counts": learn_task_counts(workload, first),
             "first-tasks": first,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,7 +24,9 @@ class StageWork:
     ``needed`` (n,): the stage waits for it (not so for copies that were killed), None: for all.
 
     ``lag_s``: from when its parents had ended to the first launch, free slots given;
-    ``turnover_s``: mean seconds from a task's finish to the next launch in its slot.
+    ``turnover_s``: mean seconds from a task's finish to the next launch in its slot. ``kind``:
+    stages of one kind run the same code, as far as the log tells. ``first_of_...`` (n,): the first
+    tasks of their slot in the application, of that kind, and in the stage.
     """
 
     attempt: StageAttempt
@@ -34,7 +36,9 @@ class StageWork:
     lengths: Floats
     turnover_s: float
     needed: Mask | None
+    kind: str
     first_of_app: Mask
+    first_of_kind: Mask
     first_of_stage: Mask
     barrier: bool
     apart_slots: int | None
@@ -108,12 +112,14 @@ def workload_of(application: Application) -> Workload:
             hint="Give all files of the log, from the application's start.",
         )
     busy = _Busy(attempts)
-    first_of_app = _first_of_application(attempts, cluster.slots_each)
+    first_of_app = _first_together(attempts, cluster.slots_each)
+    kinds = _kinds(attempts)
+    first_of_kind = _first_of_kinds(attempts, kinds, cluster.slots_each)
     placed: dict[int, int] = {}
     stage_ends: list[float] = []
     stages: list[StageWork] = []
     turnovers = _turnovers(attempts, cluster.slots_each)
-    for attempt, turnover in zip(attempts, turnovers, strict=True):
+    for attempt, kind, turnover in zip(attempts, kinds, turnovers, strict=True):
         job = owners[id(attempt)]
         assert job is not None
         known = [placed[parent] for parent in attempt.parents if parent in placed]
@@ -134,7 +140,9 @@ def workload_of(application: Application) -> Workload:
                 lengths=np.asarray(lengths, dtype=np.float64),
                 turnover_s=turnover,
                 needed=_needed(attempt),
+                kind=kind,
                 first_of_app=first_of_app[id(attempt)],
+                first_of_kind=first_of_kind[id(attempt)],
                 first_of_stage=_first(tasks, cluster.slots_each),
                 barrier=attempt.barrier or any(rdd.barrier for rdd in attempt.rdds),
                 apart_slots=_apart(application, attempt, cluster),
@@ -281,12 +289,37 @@ def _first(tasks: np.ndarray, slots_each: int) -> Mask:
     return first
 
 
-def _first_of_application(attempts: Sequence[StageAttempt], slots_each: int) -> Mapping[int, Mask]:
-    """As ``_first``, of all stages together, by the id of the attempt."""
+def _kinds(attempts: Sequence[StageAttempt]) -> list[str]:
+    """The names of each stage's RDDs, and whether it reads what an earlier one persisted. A stage
+    whose RDDs are unknown is of a kind of its own."""
+    persisted: set[int] = set()
+    kinds = []
+    for number, attempt in enumerate(attempts):
+        cached = {rdd.id for rdd in attempt.rdds if rdd.persisted or rdd.cached_partitions}
+        names = sorted(rdd.name for rdd in attempt.rdds) or [f"stage {number}"]
+        kinds.append(" ".join([*names, "cached"] if cached & persisted else names))
+        persisted |= cached
+    return kinds
+
+
+def _first_together(attempts: Sequence[StageAttempt], slots_each: int) -> dict[int, Mask]:
+    """As ``_first``, of several stages together, by the id of the attempt."""
     together = np.concatenate([attempt.tasks for attempt in attempts])
     first = _first(together, slots_each)
     ends = np.cumsum([len(attempt.tasks) for attempt in attempts])[:-1]
     return {id(attempt): own for attempt, own in zip(attempts, np.split(first, ends), strict=True)}
+
+
+def _first_of_kinds(
+    attempts: Sequence[StageAttempt], kinds: Sequence[str], slots_each: int
+) -> dict[int, Mask]:
+    together: dict[str, list[StageAttempt]] = {}
+    for attempt, kind in zip(attempts, kinds, strict=True):
+        together.setdefault(kind, []).append(attempt)
+    first: dict[int, Mask] = {}
+    for alike in together.values():
+        first |= _first_together(alike, slots_each)
+    return first
 
 
 def _apart(application: Application, attempt: StageAttempt, cluster: Cluster) -> int | None:

@@ -13,7 +13,8 @@ from kongming.spark.estimation import Estimator, Size, recommend
 from kongming.spark.model.cluster import Cluster, Dynamic, asked_cluster, dynamic_allocation
 from kongming.spark.model.corrections.contention import learn_contention
 from kongming.spark.model.corrections.correction import Change
-from kongming.spark.model.corrections.first_tasks import first_of_application
+from kongming.spark.model.corrections.first_tasks import learn_first_tasks
+from kongming.spark.model.corrections.fresh_executors import first_of_application, first_of_kind
 from kongming.spark.model.corrections.input_growth import learn_input_growth
 from kongming.spark.model.corrections.launch_rate import learn_launch_rate
 from kongming.spark.model.corrections.memory import learn_memory
@@ -43,6 +44,42 @@ def test_first_tasks_are_learned_and_halve_the_error(seed: int) -> None:
     program = random_program(seed, first_s=1.0)
     alone, none = ["warm-up"], ["warm-up", "first-tasks"]
     assert _errors(program, 3, alone) < 0.5 * _errors(program, 3, none)
+
+
+def _of_kinds(executors: int) -> Application:
+    """Two kinds of stages of twelve tasks of a second, by turns: the first task of an executor
+    takes 5 s more, its first of a kind 3 s more."""
+    parts = []
+    for k in range(8):
+        rdds = (Rdd(k, "scan" if k % 2 else "aggregate", 12),)
+        lengths = [1.0 + (3.0 if k < 2 else 0.0) + (5.0 if k == 0 else 0.0)] * executors
+        lengths += [1.0] * (12 - executors)
+        parts.append(Part((Stage(tuple(lengths), rdds=rdds),), after=(k - 1,) if k else ()))
+    return run(Program(tuple(parts)), executors)
+
+
+def test_the_first_tasks_of_a_kind_of_stage_are_told_from_those_of_each_stage() -> None:
+    learned = learn_first_tasks(workload_of(_of_kinds(6)))
+    assert learned.stage_s == pytest.approx(np.zeros(8), abs=0.05)
+    assert learned.kind_s == pytest.approx(np.full(8, 3.0), rel=0.1)
+    assert learned.application_s == pytest.approx(5.0, rel=0.1)
+    for executors in (2, 3, 12):
+        measured = _of_kinds(executors).ended_s
+        estimates = [
+            Estimator(_of_kinds(6), without=w).estimate(Size(executors)).median_s
+            for w in (["warm-up"], ["warm-up", "first-tasks"])
+        ]
+        assert estimates[0] == pytest.approx(measured, rel=0.05)
+        # On more executors they run next to each other, and no correction is needed.
+        assert executors > 6 or estimates[1] > 1.1 * measured
+
+
+def test_a_long_stage_of_unknown_rdds_is_not_taken_for_slow_first_tasks() -> None:
+    parts = [Part((Stage((40.0,) * 4),))]
+    parts += [Part((Stage((2.0,) * 4),), after=(k,)) for k in range(4)]
+    learned = learn_first_tasks(workload_of(run(Program(tuple(parts)), 8)))
+    assert learned.application_s == 0.0
+    assert learned.kind_s.tolist() == [0.0] * 5
 
 
 def _warming(executors: int) -> Application:
@@ -244,12 +281,35 @@ def test_first_tasks_are_those_of_a_shuffled_order_of_executors(cluster: Cluster
     assert first_of_application(workload, counts, cluster) == pytest.approx(first, abs=0.35)
 
 
+@pytest.mark.parametrize("cluster", [Cluster(8, 1), Cluster(40, 1), Cluster(40, 4)])
+def test_first_tasks_of_a_kind_are_those_of_a_shuffled_order_too(cluster: Cluster) -> None:
+    counts = [2, 3, 2, 8, 2, 50, 2]
+    kinds = [Rdd(k, name, 8) for k, name in enumerate("ABABAAB")]
+    random = np.random.default_rng(1)
+    first = np.zeros(len(counts))
+    for _ in range(1000):
+        warm = {name: np.zeros(cluster.executors, bool) for name in "AB"}
+        for number, (count, kind) in enumerate(zip(counts, kinds, strict=True)):
+            order = random.permutation(cluster.executors)
+            places = order[np.arange(min(count, cluster.slots)) % cluster.executors]
+            first[number] += (~warm[kind.name][places]).sum() / 1000
+            warm[kind.name][places] = True
+    parts = tuple(
+        Part((Stage((2.0,) * n, rdds=(rdd,)),), after=(k - 1,) if k else ())
+        for k, (n, rdd) in enumerate(zip(counts, kinds, strict=True))
+    )
+    workload = workload_of(run(Program(parts), 2))
+    assert first_of_kind(workload, counts, cluster) == pytest.approx(first, abs=0.35)
+
+
 def test_readers_of_what_is_cached_go_where_it_is() -> None:
     rdd = Rdd(5, "points", 3, persisted=True)
     stages = [Stage((2.0,) * 3, rdds=(rdd,))] * 3
     parts = tuple(Part((each,), after=(k - 1,) if k else ()) for k, each in enumerate(stages))
     workload = workload_of(run(Program(parts), 2))
     assert first_of_application(workload, [3, 3, 3], Cluster(9, 1)) == [3.0, 0.0, 0.0]
+    # The first stage makes it, the others read it: another kind.
+    assert first_of_kind(workload, [3, 3, 3], Cluster(9, 1)) == [3.0, 3.0, 0.0]
 
 
 def test_slots_without_tasks_make_no_other_task_colder() -> None:

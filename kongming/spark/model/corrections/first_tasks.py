@@ -1,29 +1,31 @@
-"""First tasks: an executor loads classes, generates code and fetches broadcasts once.
+"""First tasks: an executor loads classes, compiles code and fetches broadcasts once.
 
-Its first task of the application, its first of a stage, and the rest are three populations. With
-more slots more tasks are first. The excess of the first is learned within each stage that has both,
-and drawn towards what the other stages show, by how well it is known (empirical Bayes).
+Its first task of the application, its first of a kind of stage (the code that its RDDs run), its
+first of a stage, and the rest are four populations. With more slots more tasks are first. The
+excess of a stage's first tasks is learned within each stage that has both, that of a kind's over
+its stages, and each is drawn towards what the others show, by how well it is known (empirical
+Bayes).
 """
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from kongming.arrays import Floats
 from kongming.spark.application import SUCCEEDED
-from kongming.spark.model.cluster import Cluster
 from kongming.spark.model.corrections.correction import Change, Lengths
+from kongming.spark.model.corrections.fresh_executors import (
+    first_of_application,
+    first_of_kind,
+    present_executors,
+)
 from kongming.spark.model.workload import StageWork, Workload
 
 LEAST_LEFT = 0.2
 """Share of a task's length that stays when its excess is taken off."""
-
-MOST_LOCATIONS = 5
-"""Executors that a task prefers for its shuffle: those with a fifth of its bytes or more."""
 
 TINY = 1e-6
 """Least variance between stages, in square seconds."""
@@ -31,11 +33,13 @@ TINY = 1e-6
 
 @dataclass(frozen=True, eq=False, slots=True)
 class FirstTasks:
-    """``stage_s`` (stages,): excess seconds of an executor's first tasks of a stage;
-    ``application_s``: what its first tasks of the application take on top."""
+    """``stage_s`` (stages,): excess seconds of an executor's first tasks of a stage; ``kind_s``
+    (stages,): what its first tasks of the stage's kind take on top; ``application_s``: what its
+    first tasks of the application take on top of both."""
 
     workload: Workload
     stage_s: Floats
+    kind_s: Floats
     application_s: float
 
     name = "first-tasks"
@@ -44,27 +48,34 @@ class FirstTasks:
         """(n,) lengths of a stage as if none of its tasks were first."""
         stage = self.workload.stages[number]
         excess = self.stage_s[number] * stage.first_of_stage
+        excess = excess + self.kind_s[number] * stage.first_of_kind
         excess = excess + self.application_s * stage.first_of_app
         warm: Floats = np.maximum(stage.lengths - excess, LEAST_LEFT * stage.lengths)
         return warm
 
     def apply(self, lengths: Lengths, change: Change) -> Lengths:
         counts = [len(stage.lengths) for stage in self.workload.stages]
+        asked = [len(own) for own in lengths]
         before = first_of_application(self.workload, counts, change.recorded)
-        after = first_of_application(self.workload, [len(own) for own in lengths], change.asked)
-        present = present_executors([len(own) for own in lengths], change.asked)
+        after = first_of_application(self.workload, asked, change.asked)
+        before_kind = first_of_kind(self.workload, counts, change.recorded)
+        after_kind = first_of_kind(self.workload, asked, change.asked)
+        present = present_executors(asked, change.asked)
         corrected = []
         for number, (stage, own) in enumerate(zip(self.workload.stages, lengths, strict=True)):
             first = min(len(own), present[number] * change.asked.slots_each)
             if len(own) != counts[number]:
                 # The task counts have changed, from warm lengths.
-                added = np.zeros(len(own))
-                added[:first] = self.stage_s[number]
-                added += self.application_s * _moved(np.zeros(len(own), bool), after[number])
+                none = np.zeros(len(own), bool)
+                added = self.stage_s[number] * _moved(none, first)
+                added += self.kind_s[number] * _moved(none, after_kind[number])
+                added += self.application_s * _moved(none, after[number])
                 corrected.append(own + added)
                 continue
             more = first - min(counts[number], change.recorded.slots)
             step = self.stage_s[number] * _moved(stage.first_of_stage, more)
+            newer = after_kind[number] - before_kind[number]
+            step = step + self.kind_s[number] * _moved(stage.first_of_kind, newer)
             newer = after[number] - before[number]
             step = step + self.application_s * _moved(stage.first_of_app, newer)
             corrected.append(np.maximum(own + step, LEAST_LEFT * own) if step.any() else own)
@@ -72,58 +83,6 @@ class FirstTasks:
 
     def remarks(self, change: Change) -> list[str]:
         return []
-
-
-def first_of_application(
-    workload: Workload, counts: Sequence[int], cluster: Cluster
-) -> list[float]:
-    """Expected tasks of each stage, of ``counts`` tasks, that are the first of an executor."""
-    used = used_executors(workload, counts, cluster)
-    present = present_executors(counts, cluster)
-    # On a new executor, the tasks of all of its slots are first.
-    return [
-        (used[at + 1] - used[at])
-        * max(min(count / max(min(count, executors), 1), cluster.slots_each), 1.0)
-        for at, (count, executors) in enumerate(zip(counts, present, strict=True))
-    ]
-
-
-def present_executors(counts: Sequence[int], cluster: Cluster) -> list[int]:
-    """Executors that each stage finds: dynamic allocation asks for no more than the widest stage so
-    far had use for."""
-    dynamic = cluster.dynamic
-    if dynamic is None:
-        return [cluster.executors] * len(counts)
-    widest = itertools.accumulate(counts, max)
-    wanted = [max(-(-count // max(cluster.slots_each, 1)), 1) for count in widest]
-    return [min(max(count, dynamic.least), dynamic.most) for count in wanted]
-
-
-def used_executors(workload: Workload, counts: Sequence[int], cluster: Cluster) -> list[float]:
-    """Expected executors that have worked before each stage, and after the last (stages + 1).
-
-    Spark gives each executor a task before any gets a second one, in an order that it shuffles each
-    time (TaskSchedulerImpl.resourceOffers), so that a stage of fewer tasks than executors lands on
-    any of them. Two kinds of stages stay where others were: those that read a persisted RDD, and
-    those whose shuffle lies on few executors (MapOutputTracker.getLocationsWithLargestOutputs).
-    """
-    hosts = [each.host for each in workload.application.executors]
-    apart = len(set(hosts)) == len(hosts)  # a shuffle's location is a host
-    persisted: set[int] = set()
-    used = [0.0]
-    present = present_executors(counts, cluster)
-    for stage, count, executors in zip(workload.stages, counts, present, strict=True):
-        cached = {rdd.id for rdd in stage.attempt.rdds if rdd.persisted or rdd.cached_partitions}
-        makers = [min(counts[parent], executors) for parent in stage.parents]
-        near = apart and makers and max(makers) <= MOST_LOCATIONS
-        if cached & persisted:
-            room = int(used[-1]) * cluster.slots_each
-        else:
-            room = max(makers) * cluster.slots_each if near else 0
-        new = min(count, executors) * (1.0 - used[-1] / executors) if count > room else 0.0
-        persisted |= cached
-        used.append(used[-1] + new)
-    return used
 
 
 def _moved(recorded: np.ndarray, more: float) -> Floats:
@@ -141,13 +100,16 @@ def learn_first_tasks(workload: Workload) -> FirstTasks:
     differences = [_difference(stage) for stage in stages]
     known = [each for each in differences if each is not None]
     centre, between = _pooled(known)
-    excess = np.array(
+    stage_s = np.array(
         [
             _shrunk(stage, difference, centre, between)
             for stage, difference in zip(stages, differences, strict=True)
         ]
     )
-    return FirstTasks(workload, excess, _application_excess(stages, excess))
+    usual = _usual(stages, stage_s)
+    kind_s = _kind_excess(stages, stage_s, usual)
+    application_s = _application_excess(stages, stage_s + kind_s, usual)
+    return FirstTasks(workload, stage_s, kind_s, application_s)
 
 
 def _good(stage: StageWork) -> np.ndarray:
@@ -158,7 +120,7 @@ def _good(stage: StageWork) -> np.ndarray:
 def _difference(stage: StageWork) -> tuple[float, float] | None:
     """Mean excess of the first tasks over the rest and its variance; None without both."""
     good = _good(stage)
-    first = stage.lengths[good & stage.first_of_stage & ~stage.first_of_app]
+    first = stage.lengths[good & stage.first_of_stage & ~stage.first_of_kind]
     rest = stage.lengths[good & ~stage.first_of_stage]
     if len(first) < 2 or len(rest) < 2:
         return None
@@ -168,7 +130,7 @@ def _difference(stage: StageWork) -> tuple[float, float] | None:
     return float(first.mean() - rest.mean()), max(variance, 1e-8)
 
 
-def _pooled(known: list[tuple[float, float]]) -> tuple[float, float]:
+def _pooled(known: Sequence[tuple[float, float]]) -> tuple[float, float]:
     """What the stages have in common, and the variance between them."""
     if not known:
         return 0.0, TINY
@@ -199,20 +161,69 @@ def _shrunk(
     return float(np.clip(value, 0.0, most))
 
 
-def _application_excess(stages: tuple[StageWork, ...], excess: Floats) -> float:
-    """The first tasks of executors next to other tasks of their stage; where a stage has no others,
-    their deserialisation next to that of all others."""
+def _usual(stages: Sequence[StageWork], stage_s: Floats) -> list[float]:
+    """(stages,) median seconds of a stage's tasks that were no first ones of their kind, less the
+    excess of its first ones; where it has no such tasks, of those of its kind with as many tasks:
+    others may do other amounts of work; NaN where there are none."""
+    own: list[float] = []
+    alike: dict[tuple[str, int], list[Floats]] = {}
+    for stage, excess in zip(stages, stage_s, strict=True):
+        other = _good(stage) & ~stage.first_of_kind
+        warm = stage.lengths[other] - excess * stage.first_of_stage[other]
+        own.append(float(np.median(warm)) if len(warm) else np.nan)
+        alike.setdefault((stage.kind, len(stage.lengths)), []).append(warm)
+    of_kind = {
+        kind: float(np.median(together)) if len(together := np.concatenate(each)) else np.nan
+        for kind, each in alike.items()
+    }
+    return [
+        of_kind[stage.kind, len(stage.lengths)] if np.isnan(value) else value
+        for stage, value in zip(stages, own, strict=True)
+    ]
+
+
+def _kind_excess(stages: Sequence[StageWork], stage_s: Floats, usual: Sequence[float]) -> Floats:
+    """(stages,) what the first tasks of a kind take on top of those of a stage."""
+    samples: dict[str, list[Floats]] = {stage.kind: [] for stage in stages}
+    for stage, excess, base in zip(stages, stage_s, usual, strict=True):
+        first = _good(stage) & stage.first_of_kind & ~stage.first_of_app
+        if first.any() and np.isfinite(base):
+            samples[stage.kind].append(stage.lengths[first] - excess - base)
+    found = _of_kinds({kind: np.concatenate(each) for kind, each in samples.items() if each})
+    usually = float(np.median(list(found.values()))) if found else 0.0
+    return np.array([found.get(stage.kind, usually) for stage in stages])
+
+
+def _of_kinds(samples: Mapping[str, Floats]) -> dict[str, float]:
+    """The mean of each kind, drawn to that of all."""
+    if not samples:
+        return {}
+    left = np.concatenate([own - own.mean() for own in samples.values()])
+    freedom = max(len(left) - len(samples), 1)
+    spread = max(float(np.sum(left**2)) / freedom, TINY)
+    known = [(float(own.mean()), spread / len(own)) for own in samples.values()]
+    centre, between = _pooled(known)
+    return {
+        kind: max((value / noise + centre / between) / (1.0 / noise + 1.0 / between), 0.0)
+        for kind, (value, noise) in zip(samples, known, strict=True)
+    }
+
+
+def _application_excess(
+    stages: Sequence[StageWork], excess: Floats, usual: Sequence[float]
+) -> float:
+    """The first tasks of executors next to other tasks of their stage or kind; where there are no
+    others, their deserialisation next to that of all others."""
     found, weights = [], []
     own_parts, other_parts = [], []
-    for stage, stage_s in zip(stages, excess, strict=True):
+    for stage, stage_s, base in zip(stages, excess, usual, strict=True):
         good = _good(stage)
         first = good & stage.first_of_app
         other = good & ~stage.first_of_app
         own_parts.append(stage.tasks["deserialize_s"][first])
         other_parts.append(stage.tasks["deserialize_s"][other])
-        if first.any() and other.any():
-            warm = stage.lengths[other] - stage_s * stage.first_of_stage[other]
-            found.append(float(stage.lengths[first].mean() - stage_s - np.median(warm)))
+        if first.any() and np.isfinite(base):
+            found.append(float(stage.lengths[first].mean() - stage_s - base))
             weights.append(float(first.sum()))
     if found:
         return max(float(np.average(found, weights=weights)), 0.0)

@@ -16,6 +16,7 @@ from kongming.quantities import format_bytes
 from kongming.spark.application import Application
 from kongming.spark.model.cluster import Cluster
 from kongming.spark.model.corrections.correction import Change, Lengths
+from kongming.spark.model.corrections.first_tasks import FirstTasks
 from kongming.spark.model.workload import StageWork, Workload
 
 RESERVED = 300.0 * (1 << 20)
@@ -123,9 +124,11 @@ class Memory:
         return self.cliffs(change)
 
 
-def learn_memory(workload: Workload) -> Memory:
+def learn_memory(workload: Workload, first_tasks: FirstTasks | None = None) -> Memory:
+    """Learn what computing a partition again takes from lengths without the excess of first tasks:
+    where it is computed again, its executor has run such tasks before."""
     persisted: dict[int, int] = {}  # RDD -> the stage that computed it
-    read_first: dict[int, float] = {}  # RDD -> median seconds of the first stage that read it
+    read_first: dict[int, float] = {}  # RDD -> settled seconds of the first stage that read it
     again = np.full(len(workload.stages), np.nan)
     readers = []
     for number, stage in enumerate(workload.stages):
@@ -135,10 +138,12 @@ def learn_memory(workload: Workload) -> Memory:
             maker = persisted.setdefault(rdd.id, number)
             if maker != number and len(stage.lengths):
                 made = workload.stages[maker].lengths
-                own = float(np.median(stage.lengths))
+                if first_tasks is not None:
+                    made = first_tasks.warm(maker)
+                own = _settled(stage.lengths)
                 first = max(read_first.setdefault(rdd.id, own), 1e-9)
                 # Executors have warmed up since it was computed, as much as reading it shows.
-                cost = float(np.median(made)) * min(own / first, 1.0) if len(made) else 0.0
+                cost = _settled(made) * min(own / first, 1.0) if len(made) else 0.0
                 again[number] = np.nanmax([again[number], _again(stage, cost)])
                 readers.append(stage)
     application = workload.application
@@ -200,6 +205,11 @@ def _cached(application: Application, readers: list[StageWork]) -> float:
             largest = max(largest, float(read[hits].mean()) * len(read))
     peaks = [each.peak_storage_bytes for each in application.executors if each.peak_storage_bytes]
     return largest or float(sum(peaks))
+
+
+def _settled(lengths: Floats) -> float:
+    """Median of the later half of a stage's tasks: the code that they run has been compiled."""
+    return float(np.median(lengths[len(lengths) // 2 :]))
 
 
 def _spread(count: int, share: float) -> Floats:

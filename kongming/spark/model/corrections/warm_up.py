@@ -17,11 +17,8 @@ from kongming.arrays import Floats
 from kongming.spark.application import SUCCEEDED
 from kongming.spark.model.cluster import Cluster
 from kongming.spark.model.corrections.correction import Change, Lengths
-from kongming.spark.model.corrections.first_tasks import (
-    FirstTasks,
-    present_executors,
-    used_executors,
-)
+from kongming.spark.model.corrections.first_tasks import FirstTasks
+from kongming.spark.model.corrections.fresh_executors import present_executors, used_executors
 from kongming.spark.model.workload import StageWork, Workload
 
 LEAST_TASKS = 20
@@ -34,6 +31,9 @@ STEEPEST = -0.6
 UNIT_S = 1.0
 """Age at which warming up begins to show."""
 
+BEYOND = 2.0
+"""Times the oldest recorded age up to which the slope is followed: no faster beyond."""
+
 RIDGE = 1.0
 """Prior weight, in tasks, that a kind of stage is as long as the others."""
 
@@ -41,7 +41,7 @@ RIDGE = 1.0
 @dataclass(frozen=True, eq=False, slots=True)
 class WarmUp:
     """``slope`` of the log length over the log age; ``ages`` (stages,) mean seconds that a slot had
-    worked when the stage began; ``oldest`` of all tasks: nothing is known beyond."""
+    worked when the stage began; ``oldest`` of all tasks: little is known beyond."""
 
     workload: Workload
     slope: float
@@ -62,7 +62,7 @@ class WarmUp:
         ratio = np.divide(asked, recorded, out=np.ones(len(asked)), where=recorded > 0.0)
         ages = np.where(recorded > 0.0, self.ages * ratio, np.maximum(self.ages, asked))
         before = UNIT_S + self.ages
-        after = UNIT_S + np.minimum(ages, np.maximum(self.oldest, self.ages))
+        after = UNIT_S + np.minimum(ages, np.maximum(BEYOND * self.oldest, self.ages))
         factors = (after / before) ** self.slope
         return [own * factor for own, factor in zip(lengths, factors.tolist(), strict=True)]
 
@@ -130,7 +130,8 @@ def _read(stage: StageWork) -> Floats:
 
 
 def _kind(stage: StageWork) -> str:
-    """Stages of one kind do the same work on their data, as far as the log tells."""
+    """Stages of the same RDDs and number of tasks do the same work on their data, as far as the log
+    tells."""
     return " ".join(sorted(rdd.name for rdd in stage.attempt.rdds)) + f"#{len(stage.lengths)}"
 
 
