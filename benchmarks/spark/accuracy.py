@@ -22,6 +22,9 @@ from kongming.spark.evaluation import Pair, evaluate, summary
 from kongming.spark.history import learn_growth
 from kongming.spark.reading import read_all
 
+CLIFFS = {"cached": 4}
+"""Executors from which on what a program keeps in memory fits."""
+
 
 def scored(
     own: Sequence[Application], others: Sequence[Application]
@@ -38,6 +41,12 @@ def scored(
         "alone": summary(evaluation.pairs, noise),
         "recommended_over_best_pct": _over_best(own),
     }
+    fits = CLIFFS.get(own[0].name)
+    if fits is not None:
+        across = [
+            pair for pair in evaluation.pairs if (pair.slots[0] < fits) != (pair.slots[1] < fits)
+        ]
+        document["across_the_cliff"] = summary(across, noise)
     if growth is not None:
         taught = evaluate(own, lambda application: Estimator(application, growth=growth))
         document["with_history"] = summary(taught.pairs, noise)

@@ -1,12 +1,13 @@
 """Record Spark's event logs on real clusters of 1 to 8 executors, on one machine.
 
-    python benchmarks/spark/record_clusters.py --spark VENV --data FOLDER --out FOLDER
+    python -m benchmarks.spark.record_clusters --spark VENV --data FOLDER --out FOLDER
         [--program NAME]... [--sizes 1,2,4,8] [--repeats 3]
 
 A standalone master and eight workers run for as long as the recording; each executor is a process
 in a control group with a fifth of a CPU. Programs, sizes and repeats are interleaved, so that a
-busy quarter of an hour hits all of them. What is recorded already is not run again: the same
-command goes on where it was stopped. VENV has PySpark; FOLDER has the tables of TPC-H:
+busy quarter of an hour hits all of them. Logs are kept without what tells of the machine. What is
+recorded already is not run again: the same command goes on where it was stopped. VENV has PySpark;
+FOLDER has the tables of TPC-H:
 
     tpchgen-cli parquet -s 0.3 --output-dir=FOLDER
 
@@ -28,10 +29,14 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+import zstandard
+
 from kongming.campaigns.local_machines import MachineGroups
+from kongming.spark.reading.codecs import decompressed
+from tests.spark.record import sanitised
 
 HERE = Path(__file__).resolve().parent
-PROGRAMS = ("tpch", "sort", "cached", "threads")
+PROGRAMS = ("tpch", "sort", "cached", "threads", "windows", "words")
 WORKERS = 8
 SHARE = 0.2
 
@@ -165,9 +170,12 @@ def record(
         if process.returncode:
             raise SystemExit(f"{program} on {size} executors failed:\n{output[-3000:]}")
         (log,) = Path(logs).iterdir()
-        # Copied next to and renamed, so that what has its name is whole.
+        with log.open("rb") as file:
+            content = b"".join(decompressed(file))
+        content = b"".join(sanitised(content.splitlines()))
+        # Written next to and renamed, so that what has its name is whole.
         partial = out.with_name(f".{out.name}.partial")
-        shutil.copyfile(log, partial)
+        partial.write_bytes(zstandard.ZstdCompressor(level=19).compress(content))
         partial.rename(out)
 
 

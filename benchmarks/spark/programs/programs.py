@@ -2,7 +2,8 @@
 
 tpch: queries of TPC-H over the Parquet files in DATA, one after the other. sort: a table of random
 keys. cached: a table that is kept in memory and read again and again. threads: queries of a thread
-pool. Results are discarded.
+pool. windows: window functions and a join. words: RDDs of Python functions, in rounds. Results are
+discarded.
 """
 
 from __future__ import annotations
@@ -122,6 +123,25 @@ def threads(spark: Any, data: Path) -> None:
         list(pool.map(job, range(16)))
 
 
+def windows(spark: Any, data: Path) -> None:
+    table = spark.range(0, ROWS // 2, 1, 24).selectExpr("xxhash64(id) % 5000 as k", "rand(2) as x")
+    ranked = table.selectExpr("k", "x", "row_number() over (partition by k order by x) as place")
+    names = spark.range(0, 5000, 1, 4).selectExpr("id as k", "concat('name', id) as name")
+    _discard(ranked.where("place <= 20").join(names, "k").groupBy("name").avg("x"))
+    _discard(table.selectExpr("k", "sum(x) over (partition by k) as total").where("total > 100"))
+
+
+def words(spark: Any, data: Path) -> None:
+    def of(seed: int) -> Any:
+        for place in range(40_000):
+            yield f"word{(seed * 7919 + place * place) % 9973}", 1
+
+    for turn in range(4):
+        seeds = spark.sparkContext.parallelize(range(turn * 100, turn * 100 + 24), 24)
+        counts = seeds.flatMap(of).reduceByKey(lambda one, other: one + other, 12)
+        counts.sortBy(lambda pair: -pair[1], numPartitions=6).take(10)
+
+
 def _discard(table: Any) -> None:
     table.write.format("noop").mode("overwrite").save()
 
@@ -129,7 +149,9 @@ def _discard(table: Any) -> None:
 if __name__ == "__main__":
     name = sys.argv[1]
     session = SparkSession.builder.appName(name).getOrCreate()
-    {"tpch": tpch, "sort": sort, "cached": cached, "threads": threads}[name](
-        session, Path(sys.argv[2])
-    )
+    programs = {
+        **{"tpch": tpch, "sort": sort, "cached": cached},
+        **{"threads": threads, "windows": windows, "words": words},
+    }
+    programs[name](session, Path(sys.argv[2]))
     session.stop()
