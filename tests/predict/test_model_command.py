@@ -147,6 +147,27 @@ def test_the_newest_model_of_the_node_that_is_named(corun: str, kongming: Kongmi
     assert answer(kongming("model", "chaser", "--json"))["version"] == 2
 
 
+def test_the_model_in_service_is_shown_and_any_other_by_its_version(
+    corun: str, kongming: Kongming
+) -> None:
+    with Store.open(corun) as store:
+        document = store.model("chaser", "cross-core")
+        assert document is not None
+        store.put_model("chaser", document["identity"], "node-1", "cross-core", document)
+    assert answer(kongming("model", "chaser", "--json"))["version"] == 2
+    assert kongming("models", "rollback", "chaser").returncode == 0
+    card = answer(kongming("model", "chaser", "--json"))
+    assert (card["version"], card["in_service"]) == (1, 1)
+    card = answer(kongming("model", "chaser", "--version", "2", "--json"))
+    assert (card["version"], card["in_service"]) == (2, 1)
+    shown = kongming("model", "chaser", "--version", "2").stdout
+    assert "chaser, cross-core: model version 2 (in service is version 1)" in shown
+    refused = kongming("model", "chaser", "--version", "7")
+    assert refused.returncode == 2
+    assert "--version: is no version of chaser's model at cross-core" in refused.stderr
+    assert "allowed: 2, 1" in refused.stderr.lower()
+
+
 def test_co_runs_of_others_widen_intervals_and_it_is_said(corun: str, kongming: Kongming) -> None:
     sentence = (
         r"The interval is widened by [\d.]+, learned from 9 co-runs of 3 other applications\."

@@ -34,6 +34,11 @@ PLOT_SUFFIXES = (".svg", ".png")
     "--model", default=None, metavar="NAME", help="Model of the curves. Default: the chosen one."
 )
 @click.option(
+    "--version",
+    type=click.IntRange(1),
+    help="This version. Default: the one in service; on a --node, its newest.",
+)
+@click.option(
     "--plot",
     "plot_file",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -47,11 +52,12 @@ def command(
     placement: str | None,
     node: str | None,
     model: str | None,
+    version: int | None,
     plot_file: Path | None,
     store_url: str | None,
     as_json: bool,
 ) -> None:
-    """Show the newest model of APP: errors of each kind, selected surrogates, origin.
+    """Show the model of APP in service: errors of each kind, selected surrogates, origin.
 
     Errors are over resource families that were left out of training in turn; compare them with
     those of MEAN and with the noise floor. Sensitivity is the predicted slowdown when one family's
@@ -75,13 +81,17 @@ def command(
         )
     with Store.open(store_url, create=False) as store:
         where = placement_for(store, app, placement)
-        entry, document = _newest(store, app, where, node)
+        in_service = store.in_service(app, where)
+        if version is None and node is None:
+            version = in_service
+        entry, document = _of_version(store, app, where, node, version)
         file = read(document)
         variant = file.variants["full"]
         frozen = variant.model(model)
         curves = [*family_curves(variant, frozen), *surrogate_curves(variant, frozen)]
         widening = ModelFiles(store).calibration(site_of(file)).widening(app)
         card = _card(store, entry, document, file, frozen, curves, widening)
+        card["in_service"] = in_service
     if plot_file is not None:
         from kongming.cli.predict.model_plot import draw
 
@@ -96,32 +106,45 @@ def command(
         output.console().print(f"Drawn to {plot_file}.", markup=False)
 
 
-def _newest(
-    store: Store, app: str, placement: str, node: str | None
+def _of_version(
+    store: Store, app: str, placement: str, node: str | None, version: int | None
 ) -> tuple[ModelEntry, dict[str, Any]]:
-    """Return the newest model there, on that node if one is named.
+    """Return the model of a version, else the newest one, on that node if one is named.
 
     Raises:
         UnknownNameError: the application was never profiled.
+        InputError: it has no such version.
         UntrainedError: it has no model there.
     """
     from kongming.cli.predict.trained import check_known
-    from kongming.records.errors import UntrainedError
+    from kongming.records.errors import InputError, UntrainedError
 
     names = {known.id: known.name for known in store.nodes()}
-    for entry in store.models(app=app, placement=placement):
-        if node is None or node in (entry.node_id, names.get(entry.node_id)):
+    here = [
+        entry
+        for entry in store.models(app=app, placement=placement)
+        if node is None or node in (entry.node_id, names.get(entry.node_id))
+    ]
+    for entry in here:
+        if version in (None, entry.version):
             document = store.model(app, placement, version=entry.version)
             assert document is not None
             return entry, document
     check_known(store, app)
+    there = f" on {node}" if node is not None else ""
+    if here:
+        raise InputError(
+            f"is no version of {app}'s model at {placement}{there}.",
+            field="--version",
+            found=version,
+            allowed=", ".join(str(entry.version) for entry in here),
+        )
     known = sorted(
         {
             f"{entry.placement} on {names.get(entry.node_id) or entry.node_id}"
             for entry in store.models(app=app)
         }
     )
-    there = f" on {node}" if node is not None else ""
     raise UntrainedError(
         f"{app} has no model at {placement}{there}."
         + (f" It has one at {', '.join(known)}." if known else ""),

@@ -36,9 +36,10 @@ def show(card: Card) -> None:
     from rich.text import Text
 
     console = output.console()
-    console.print(
-        Text(f"{card['app']}, {card['placement']}: model version {card['version']}", style="bold")
-    )
+    heading = f"{card['app']}, {card['placement']}: model version {card['version']}"
+    if card["version"] != card["in_service"]:
+        heading += f" (in service is version {card['in_service']})"
+    console.print(Text(heading, style="bold"))
     facts = Table.grid(padding=(0, 2))
     for name, text in _facts(card):
         facts.add_row(name, Text(text))

@@ -57,7 +57,8 @@ def command(
         where = placement_for(store, first, placement)
         answers: list[Colocation] = []
         refused: list[tuple[str, str, CannotAnswerError]] = []
-        for app, other in ((first, second), (second, first)):
+        # An application next to itself is one direction, not two.
+        for app, other in dict.fromkeys(((first, second), (second, first))):
             try:
                 answers.append(predict_next_to(store, app, other, where, model, strict=strict))
             except CannotAnswerError as error:
