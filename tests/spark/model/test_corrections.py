@@ -82,6 +82,45 @@ def test_a_long_stage_of_unknown_rdds_is_not_taken_for_slow_first_tasks() -> Non
     assert learned.kind_s.tolist() == [0.0] * 5
 
 
+def _of_two_kinds(executors: int) -> Application:
+    """Two kinds of stages that show 5 s for the first task of a kind on each executor, then four
+    stages of a twentieth of a second with a task for each core, each of a kind of its own."""
+    parts = []
+    for k in range(8):
+        lengths = [6.0 if k < 2 else 1.0] * executors + [1.0] * (24 - executors)
+        rdds = (Rdd(k, "scan" if k % 2 else "aggregate", 24),)
+        parts.append(Part((Stage(tuple(lengths), rdds=rdds),), after=(k - 1,) if k else ()))
+    for k in range(8, 12):
+        rdds = (Rdd(k, f"collection {k}", executors),)
+        parts.append(Part((Stage((0.05,) * executors, rdds=rdds),), after=(k - 1,)))
+    application = run(Program(tuple(parts)), executors)
+    settings = dict(application.settings)
+    del settings["spark.default.parallelism"]
+    return replace(application, settings=settings)
+
+
+@pytest.mark.parametrize("executors", [2, 12])
+def test_the_first_tasks_of_a_kind_take_no_longer_than_the_log_shows(executors: int) -> None:
+    measured = _of_two_kinds(executors).ended_s
+    estimate = Estimator(_of_two_kinds(6), without=["warm-up"]).estimate(Size(executors))
+    assert estimate.median_s == pytest.approx(measured, rel=0.03)
+
+
+@pytest.mark.parametrize("seconds", [(60.0, 1.0), (40.0, 1.0, 60.0, 2.0)])
+def test_stages_of_the_same_rdds_that_do_other_amounts_of_work_are_not_slow_at_first(
+    seconds: tuple[float, ...],
+) -> None:
+    parts = []
+    for k, each in enumerate(seconds):
+        rdds = (Rdd(2 * k, "MapPartitionsRDD", 4), Rdd(2 * k + 1, "ParallelCollectionRDD", 4))
+        parts.append(Part((Stage((each,) * 4, rdds=rdds),), after=(k - 1,) if k else ()))
+    program = Program(tuple(parts))
+    estimator = Estimator(run(program, 4))
+    for executors in (2, 8, 16):
+        measured = run(program, executors).ended_s
+        assert estimator.estimate(Size(executors)).median_s == pytest.approx(measured, rel=0.02)
+
+
 def _warming(executors: int) -> Application:
     """Twelve rounds of one stage: each slot's tasks are shorter the longer it has worked."""
     random = np.random.default_rng(3)

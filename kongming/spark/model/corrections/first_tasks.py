@@ -27,6 +27,9 @@ from kongming.spark.model.workload import StageWork, Workload
 LEAST_LEFT = 0.2
 """Share of a task's length that stays when its excess is taken off."""
 
+LEAST_ALIKE = 2
+"""Stages that a stage without other tasks of its own is compared with, at the least."""
+
 TINY = 1e-6
 """Least variance between stages, in square seconds."""
 
@@ -163,35 +166,38 @@ def _shrunk(
 
 def _usual(stages: Sequence[StageWork], stage_s: Floats) -> list[float]:
     """(stages,) median seconds of a stage's tasks that were no first ones of their kind, less the
-    excess of its first ones; where it has no such tasks, of those of its kind with as many tasks:
-    others may do other amounts of work; NaN where there are none."""
+    excess of its first ones. Where it has no such tasks, those of the longest stage of its kind
+    with as many tasks: the same RDDs may do other amounts of work, and only what is longer than in
+    all of those counts as excess. NaN where there are too few to tell."""
     own: list[float] = []
-    alike: dict[tuple[str, int], list[Floats]] = {}
+    alike: dict[tuple[str, int], list[float]] = {}
     for stage, excess in zip(stages, stage_s, strict=True):
         other = _good(stage) & ~stage.first_of_kind
         warm = stage.lengths[other] - excess * stage.first_of_stage[other]
         own.append(float(np.median(warm)) if len(warm) else np.nan)
-        alike.setdefault((stage.kind, len(stage.lengths)), []).append(warm)
-    of_kind = {
-        kind: float(np.median(together)) if len(together := np.concatenate(each)) else np.nan
-        for kind, each in alike.items()
-    }
+        if len(warm):
+            alike.setdefault((stage.kind, len(stage.lengths)), []).append(own[-1])
+    longest = {kind: max(each) for kind, each in alike.items() if len(each) >= LEAST_ALIKE}
     return [
-        of_kind[stage.kind, len(stage.lengths)] if np.isnan(value) else value
+        longest.get((stage.kind, len(stage.lengths)), np.nan) if np.isnan(value) else value
         for stage, value in zip(stages, own, strict=True)
     ]
 
 
 def _kind_excess(stages: Sequence[StageWork], stage_s: Floats, usual: Sequence[float]) -> Floats:
-    """(stages,) what the first tasks of a kind take on top of those of a stage."""
+    """(stages,) what the first tasks of a kind take on top of those of a stage. A kind that does
+    not show it has that of the others, no longer than its own first tasks took."""
     samples: dict[str, list[Floats]] = {stage.kind: [] for stage in stages}
+    most = dict.fromkeys(samples, 0.0)
     for stage, excess, base in zip(stages, stage_s, usual, strict=True):
+        longest = float(stage.lengths[stage.first_of_kind].max(initial=0.0))
+        most[stage.kind] = max(most[stage.kind], (1.0 - LEAST_LEFT) * longest)
         first = _good(stage) & stage.first_of_kind & ~stage.first_of_app
         if first.any() and np.isfinite(base):
             samples[stage.kind].append(stage.lengths[first] - excess - base)
     found = _of_kinds({kind: np.concatenate(each) for kind, each in samples.items() if each})
     usually = float(np.median(list(found.values()))) if found else 0.0
-    return np.array([found.get(stage.kind, usually) for stage in stages])
+    return np.array([found.get(stage.kind, min(usually, most[stage.kind])) for stage in stages])
 
 
 def _of_kinds(samples: Mapping[str, Floats]) -> dict[str, float]:
