@@ -143,7 +143,9 @@ def _ages(workload: Workload) -> list[Floats]:
     for executor in np.unique(together["executor"]):
         own = np.flatnonzero(together["executor"] == executor)
         order = own[np.argsort(together["finish_s"][own], kind="stable")]
-        worked = np.cumsum(together["finish_s"][order] - together["launch_s"][order])
+        # A clock that stepped back gives no negative age.
+        lengths = np.maximum(together["finish_s"][order] - together["launch_s"][order], 0.0)
+        worked = np.cumsum(lengths)
         before = np.searchsorted(together["finish_s"][order], together["launch_s"][own])
         ages[own] = np.concatenate([[0.0], worked])[before] / workload.cluster.slots_each
     ends = np.cumsum([len(array) for array in arrays])[:-1]
