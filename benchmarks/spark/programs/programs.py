@@ -149,9 +149,6 @@ def _discard(table: Any) -> None:
 if __name__ == "__main__":
     name = sys.argv[1]
     session = SparkSession.builder.appName(name).getOrCreate()
-    programs = {
-        **{"tpch": tpch, "sort": sort, "cached": cached},
-        **{"threads": threads, "windows": windows, "words": words},
-    }
-    programs[name](session, Path(sys.argv[2]))
+    programs = (tpch, sort, cached, threads, windows, words)
+    {each.__name__: each for each in programs}[name](session, Path(sys.argv[2]))
     session.stop()

@@ -24,9 +24,10 @@ class StageWork:
     ``needed`` (n,): the stage waits for it (not so for copies that were killed), None: for all.
 
     ``lag_s``: from when its parents had ended to the first launch, free slots given;
-    ``turnover_s``: mean seconds from a task's finish to the next launch in its slot. ``kind``:
-    stages of one kind run the same code, as far as the log tells. ``first_of_...`` (n,): the first
-    tasks of their slot in the application, of that kind, and in the stage.
+    ``turnover_s``: mean seconds from a task's finish to the next launch in its slot.
+    ``reads_cached``: what an earlier stage persisted. ``kind``: stages of one kind run the same
+    code, as far as the log tells. ``first_of_...`` (n,): the first tasks of their slot in the
+    application, of that kind, and in the stage.
     """
 
     attempt: StageAttempt
@@ -36,6 +37,7 @@ class StageWork:
     lengths: Floats
     turnover_s: float
     needed: Mask | None
+    reads_cached: bool
     kind: str
     first_of_app: Mask
     first_of_kind: Mask
@@ -113,13 +115,14 @@ def workload_of(application: Application) -> Workload:
         )
     busy = _Busy(attempts)
     first_of_app = _first_together(attempts, cluster.slots_each)
-    kinds = _kinds(attempts)
+    readers = _readers(attempts)
+    kinds = _kinds(attempts, readers)
     first_of_kind = _first_of_kinds(attempts, kinds, cluster.slots_each)
     placed: dict[int, int] = {}
     stage_ends: list[float] = []
     stages: list[StageWork] = []
     turnovers = _turnovers(attempts, cluster.slots_each)
-    for attempt, kind, turnover in zip(attempts, kinds, turnovers, strict=True):
+    for attempt, reads, kind, turnover in zip(attempts, readers, kinds, turnovers, strict=True):
         job = owners[id(attempt)]
         assert job is not None
         known = [placed[parent] for parent in attempt.parents if parent in placed]
@@ -140,6 +143,7 @@ def workload_of(application: Application) -> Workload:
                 lengths=np.asarray(lengths, dtype=np.float64),
                 turnover_s=turnover,
                 needed=_needed(attempt),
+                reads_cached=reads,
                 kind=kind,
                 first_of_app=first_of_app[id(attempt)],
                 first_of_kind=first_of_kind[id(attempt)],
@@ -289,16 +293,24 @@ def _first(tasks: np.ndarray, slots_each: int) -> Mask:
     return first
 
 
-def _kinds(attempts: Sequence[StageAttempt]) -> list[str]:
+def _readers(attempts: Sequence[StageAttempt]) -> list[bool]:
+    """Whether each stage reads what an earlier one persisted."""
+    persisted: set[int] = set()
+    readers = []
+    for attempt in attempts:
+        cached = {rdd.id for rdd in attempt.rdds if rdd.persisted or rdd.cached_partitions}
+        readers.append(bool(cached & persisted))
+        persisted |= cached
+    return readers
+
+
+def _kinds(attempts: Sequence[StageAttempt], readers: Sequence[bool]) -> list[str]:
     """The names of each stage's RDDs, and whether it reads what an earlier one persisted. A stage
     whose RDDs are unknown is of a kind of its own."""
-    persisted: set[int] = set()
     kinds = []
-    for number, attempt in enumerate(attempts):
-        cached = {rdd.id for rdd in attempt.rdds if rdd.persisted or rdd.cached_partitions}
+    for number, (attempt, reads) in enumerate(zip(attempts, readers, strict=True)):
         names = sorted(rdd.name for rdd in attempt.rdds) or [f"stage {number}"]
-        kinds.append(" ".join([*names, "cached"] if cached & persisted else names))
-        persisted |= cached
+        kinds.append(" ".join([*names, "cached"] if reads else names))
     return kinds
 
 

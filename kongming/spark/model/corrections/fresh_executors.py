@@ -32,13 +32,13 @@ def first_of_kind(workload: Workload, counts: Sequence[int], cluster: Cluster) -
     executor."""
     used = used_executors(workload, counts, cluster)
     present = present_executors(counts, cluster)
-    stays = _stay(workload, counts, cluster, used)
     known: dict[str, float] = {}
     new = []
     for number, (stage, count) in enumerate(zip(workload.stages, counts, strict=True)):
         before = known.get(stage.kind, 0.0)
         # Where cached data lies, only the executors that have worked are eligible.
-        eligible = max(used[number], 1.0) if stays[number] else float(present[number])
+        stays = stage.reads_cached and count <= int(used[number]) * cluster.slots_each
+        eligible = max(used[number], 1.0) if stays else float(present[number])
         working = min(float(count), eligible)
         new.append(working * max(1.0 - before / eligible, 0.0))
         known[stage.kind] = before + new[-1]
@@ -60,34 +60,18 @@ def used_executors(workload: Workload, counts: Sequence[int], cluster: Cluster) 
     """Expected executors that have worked before each stage, and after the last (stages + 1)."""
     hosts = [each.host for each in workload.application.executors]
     apart = len(set(hosts)) == len(hosts)  # a shuffle's location is a host
-    persisted: set[int] = set()
     used = [0.0]
     present = present_executors(counts, cluster)
     for stage, count, executors in zip(workload.stages, counts, present, strict=True):
-        cached = {rdd.id for rdd in stage.attempt.rdds if rdd.persisted or rdd.cached_partitions}
         makers = [min(counts[parent], executors) for parent in stage.parents]
         near = apart and makers and max(makers) <= MOST_LOCATIONS
-        if cached & persisted:
+        if stage.reads_cached:
             room = int(used[-1]) * cluster.slots_each
         else:
             room = max(makers) * cluster.slots_each if near else 0
         new = min(count, executors) * (1.0 - used[-1] / executors) if count > room else 0.0
-        persisted |= cached
         used.append(used[-1] + new)
     return used
-
-
-def _stay(
-    workload: Workload, counts: Sequence[int], cluster: Cluster, used: Sequence[float]
-) -> list[bool]:
-    """Which stages run where a persisted RDD lies."""
-    persisted: set[int] = set()
-    stays = []
-    for number, (stage, count) in enumerate(zip(workload.stages, counts, strict=True)):
-        cached = {rdd.id for rdd in stage.attempt.rdds if rdd.persisted or rdd.cached_partitions}
-        stays.append(bool(cached & persisted) and count <= int(used[number]) * cluster.slots_each)
-        persisted |= cached
-    return stays
 
 
 def _tasks(new: Sequence[float], counts: Sequence[int], cluster: Cluster) -> list[float]:
