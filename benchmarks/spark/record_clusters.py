@@ -37,6 +37,8 @@ from tests.spark.record import sanitised
 
 HERE = Path(__file__).resolve().parent
 PROGRAMS = ("tpch", "sort", "cached", "threads", "windows", "words")
+FIRST = "threads"
+"""The program that is run once for nothing, when a cluster is new."""
 WORKERS = 8
 SHARE = 0.2
 
@@ -134,10 +136,8 @@ _OPENS = (
 )
 
 
-def record(
-    python: Path, spark: Path, master: str, program: str, size: int, data: Path, out: Path
-) -> None:
-    """Run one program on ``size`` executors and keep its log as ``out``."""
+def run(python: Path, spark: Path, master: str, program: str, size: int, data: Path) -> bytes:
+    """Run one program on ``size`` executors; returns its log without what tells of the machine."""
     with tempfile.TemporaryDirectory() as logs:
         settings = {
             **SETTINGS,
@@ -172,11 +172,14 @@ def record(
         (log,) = Path(logs).iterdir()
         with log.open("rb") as file:
             content = b"".join(decompressed(file))
-        content = b"".join(sanitised(content.splitlines()))
-        # Written next to and renamed, so that what has its name is whole.
-        partial = out.with_name(f".{out.name}.partial")
-        partial.write_bytes(zstandard.ZstdCompressor(level=19).compress(content))
-        partial.rename(out)
+        return b"".join(sanitised(content.splitlines()))
+
+
+def keep(content: bytes, out: Path) -> None:
+    """Write a log next to its place and rename it, so that what has its name is whole."""
+    partial = out.with_name(f".{out.name}.partial")
+    partial.write_bytes(zstandard.ZstdCompressor(level=19).compress(content))
+    partial.rename(out)
 
 
 def _free_port() -> int:
@@ -229,10 +232,17 @@ def main() -> None:
     ]
     left = [each for each in left if not each[2].exists()]
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    if not left:
+        print("All are recorded.")
+        return
+    data = asked.data.absolute()
     with tempfile.TemporaryDirectory() as folder, cluster(spark, Path(folder)) as master:
+        # What runs first on a new cluster takes half a minute longer than it would later: the
+        # system reads Java and Spark from the disk.
+        run(python, spark, master, FIRST, WORKERS, data)
         for number, (program, size, out) in enumerate(left):
             began = time.monotonic()
-            record(python, spark, master, program, size, asked.data.absolute(), out)
+            keep(run(python, spark, master, program, size, data), out)
             seconds = time.monotonic() - began
             print(f"{number + 1}/{len(left)} {out.name}: {seconds:.0f} s", flush=True)
 
