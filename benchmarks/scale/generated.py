@@ -33,6 +33,7 @@ SHAPES = (
     "steps",
     "all_to_all",
     "fastest_between",
+    "traffic",
 )
 
 COUNTS = (
@@ -156,6 +157,10 @@ def _law(random: np.random.Generator, shape: str, low: float, high: float, scale
     if shape == "fastest_between":
         turn, power = middle * random.uniform(0.5, 1.8), random.uniform(0.8, 2.0)
         return lambda m, s: size * ((s / scale) * turn / m + (m / turn) ** power / power + still)
+    if shape == "traffic":
+        # Every machine sends what grows with the input, as in a ring or a broadcast.
+        share, power = random.uniform(0.05, 0.8), random.uniform(0.5, 1.2)
+        return lambda m, s: ernest(m, s) + size * share * (s / scale) * (m / high) ** power
     if shape == "superlinear":
         power = random.uniform(1.1, 2.0)
         return lambda m, s: ernest(m, s, power)

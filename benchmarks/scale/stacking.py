@@ -72,6 +72,13 @@ def questions(runs: Runs, random: np.random.Generator) -> list[tuple[str, Runs, 
         if len(np.unique(machines[rest])) >= 2 and runs.take(rest).count >= 3:
             kind = "smallest_out" if count == counts[0] else "one_out"
             asked.append((kind, runs.take(rest), runs.take(~rest)))
+    scale = runs.points.scale
+    scales = np.unique(scale)
+    for one in scales[1:] if len(scales) > 2 else ():
+        rest = scale != one
+        if len(np.unique(machines[rest])) >= 2 and runs.take(rest).count >= 3:
+            kind = "largest_scale_out" if one == scales[-1] else "one_scale_out"
+            asked.append((kind, runs.take(rest), runs.take(~rest)))
     return asked
 
 

@@ -36,6 +36,7 @@ PRIOR = {
     "cliff": 2.0,
     "superlinear": 0.5,
     "growth": 0.25,
+    "traffic": 0.5,
     "saturating": 1.0,
     "universal-scalability": 0.25,
     "power-law": 0.25,
@@ -63,6 +64,7 @@ _LOAD = "scale/machines"
 _SUPERLINEAR = ("(scale/machines)**2", "(scale/machines)**4")
 _SHARED = ("scale", "scale/machines", "scale*machines")
 _GROWTH = ("machines**2",)
+_TRAFFIC = ("scale", "scale*machines")
 
 
 def forms_of(
@@ -91,6 +93,7 @@ def forms_of(
         "cliff": lambda runs: fit_cliff(runs, own, items),
         "superlinear": lambda runs: fit_robust(runs, added(*_SUPERLINEAR), items),
         "growth": lambda runs: fit_robust(runs, added(*_GROWTH), items),
+        "traffic": lambda runs: fit_robust(runs, added(*_TRAFFIC), items),
         "saturating": lambda runs: fit_saturating(runs, items),
         "universal-scalability": lambda runs: fit_robust(runs, shared, items),
         "power-law": fit_power,
