@@ -68,7 +68,7 @@ class Checkout:
             [getattr(sys, "_base_executable", sys.executable), *arguments],
             cwd=self.folder,
             # A run that is killed leaves its folders where they are removed.
-            env=_environment(paths) | {"TMPDIR": str(self.store.parent)},
+            env=environment(paths) | {"TMPDIR": str(self.store.parent)},
             capture_output=True,
             text=True,
             timeout=_TIMEOUT_S,
@@ -98,7 +98,8 @@ class Checkout:
         return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-def _environment(paths: Sequence[Path | str]) -> dict[str, str]:
+def environment(paths: Sequence[Path | str]) -> dict[str, str]:
+    """For a process with the modules of these folders."""
     path = {"PYTHONPATH": os.pathsep.join(map(str, paths))}
     built = Path(sysconfig.get_path("scripts")) / "kongming-microbench"
     # One binary for both: what it costs is not compared here.
@@ -266,13 +267,18 @@ def measure(options: argparse.Namespace, scratch: Path) -> dict[str, Any]:
         "rounds": options.rounds,
         "seed": options.seed,
         "figures": figures,
-        "machine": {
-            "processor": _processor(),
-            "cpus": os.cpu_count(),
-            "kernel": platform.release(),
-            "python": platform.python_version(),
-            "load1": os.getloadavg()[0],
-        },
+        "machine": machine(),
+    }
+
+
+def machine() -> dict[str, Any]:
+    """What the figures were taken on."""
+    return {
+        "processor": _processor(),
+        "cpus": os.cpu_count(),
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+        "load1": os.getloadavg()[0],
     }
 
 

@@ -1,0 +1,184 @@
+"""Calls of the servers of two checkouts, both up at the same time, by turns. Prints one JSON
+document.
+
+    python -m benchmarks.service.by_turns OTHER [--starts 3] [--turns 60] [--check]
+
+OTHER is the folder of the older checkout; the newer is the one that this file is in. Both servers
+know 1,000 nodes with a fresh fingerprint each; nothing else is asked of them. A turn is a number of
+calls of one server, one after the other, and then as many of the other, in random order, so that
+what the machine does in one minute hits both: a server that is measured minutes after another may
+seem ten per cent slower than itself.
+
+For each call: the medians in milliseconds, and the median over the turns of their ratio (newer over
+older) with its 95 % interval. That is of these two processes: two starts of one server may differ
+too, so give several ``--starts``; then it is the median over all turns of all starts, and
+``starts`` has each. Exit status 1 with --check where the lower end of the interval is above the
+limit, or something could not be run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import signal
+import statistics
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from contextlib import ExitStack
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from scipy.stats import binom
+
+from benchmarks.service.compare import HERE, RATIO, environment, machine
+
+SERVER = Path(__file__).with_name("by_turns_server.py")
+_END_S = 60.0
+
+
+class Server:
+    """A process with a server of one checkout; ends with it."""
+
+    def __init__(self, checkout: Path, options: argparse.Namespace, scratch: Path) -> None:
+        self._checkout = checkout
+        paths = [checkout, checkout / "daemon", sysconfig.get_path("purelib")]
+        fleet = ("--agents", "1000", "--apps", "40", "--seed", str(options.seed))
+        self._process = subprocess.Popen(
+            [
+                getattr(sys, "_base_executable", sys.executable),
+                *(str(SERVER), *fleet, "--calls", str(options.calls)),
+            ],
+            cwd=checkout,
+            env=environment(paths) | {"TMPDIR": str(scratch)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def read(self) -> Any:
+        """The next line of output. Raises RuntimeError."""
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"The server of {self._checkout} ended.")
+        return json.loads(line)
+
+    def call(self, name: str) -> list[float]:
+        """Seconds of each call of a turn."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{name}\n")
+        self._process.stdin.flush()
+        times: list[float] = self.read()
+        return times
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(_END_S)
+        except subprocess.TimeoutExpired:
+            self._process.terminate()
+            self._process.wait(_END_S)
+
+
+Turns = dict[str, dict[str, list[list[float]]]]
+"""Seconds of each call of each turn, by call and checkout."""
+
+
+def measure(options: argparse.Namespace, scratch: Path) -> dict[str, Any]:
+    order = random.Random(options.seed)
+    starts = [started(options, scratch, order, number) for number in range(options.starts)]
+    figures = {}
+    for call in starts[0]:
+        older, newer = (
+            list(chain.from_iterable(one[call][key] for one in starts))
+            for key in ("older", "newer")
+        )
+        figures[call] = compared(older, newer)
+        figures[call]["starts"] = [
+            compared(one[call]["older"], one[call]["newer"])["ratio"] for one in starts
+        ]
+    return {
+        "schema": 1,
+        "benchmark": "service.by_turns",
+        "met": not any(figure["worse"] for figure in figures.values()),
+        "turns": options.turns,
+        "calls": options.calls,
+        "seed": options.seed,
+        "figures": figures,
+        "machine": machine(),
+    }
+
+
+def started(options: argparse.Namespace, scratch: Path, order: random.Random, number: int) -> Turns:
+    """Start both servers and call them by turns."""
+    with ExitStack() as stack:
+        servers = {}
+        for key, folder in (("older", options.other.resolve()), ("newer", HERE)):
+            servers[key] = Server(folder, options, scratch)
+            stack.callback(servers[key].close)
+        # Both are ready then.
+        calls, _ = (server.read() for server in servers.values())
+        times: Turns = {call: {key: [] for key in servers} for call in calls}
+        for turn in range(options.turns):
+            told = f"start {number + 1} of {options.starts}, turn {turn + 1} of {options.turns}"
+            print(told, end="\r", file=sys.stderr)
+            for call in calls:
+                for key in order.sample(list(servers), 2):
+                    times[call][key].append(servers[key].call(call))
+        print(file=sys.stderr)
+    return times
+
+
+def compared(older: list[list[float]], newer: list[list[float]]) -> dict[str, Any]:
+    """Compare times by turn."""
+    ratios = sorted(
+        statistics.median(after) / statistics.median(before)
+        for before, after in zip(older, newer, strict=True)
+    )
+    # Of the median, by order statistics: without a word about the shape of the noise.
+    beyond = int(binom.ppf(0.025, len(ratios), 0.5))
+    lower, upper = ratios[max(beyond - 1, 0)], ratios[min(len(ratios) - beyond, len(ratios) - 1)]
+    return {
+        "older_ms": round(1e3 * statistics.median(chain(*older)), 3),
+        "newer_ms": round(1e3 * statistics.median(chain(*newer)), 3),
+        "ratio": round(statistics.median(ratios), 3),
+        "interval": [round(lower, 3), round(upper, 3)],
+        "limit": RATIO,
+        "worse": lower > RATIO,
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("other", type=Path, metavar="OTHER", help="folder of the older checkout")
+    parser.add_argument("--turns", type=int, default=60)
+    parser.add_argument("--calls", type=int, default=60, help="in a turn, of each kind and server")
+    parser.add_argument("--starts", type=int, default=3, help="of both servers")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--check", action="store_true", help="exit 1 when one is slower")
+    options = parser.parse_args()
+    if options.turns < 6 or options.calls < 1 or options.starts < 1:
+        parser.error("--turns must be 6 or more, --calls and --starts 1 or more")
+    if not (options.other / "pyproject.toml").is_file():
+        parser.error(f"{options.other} is no checkout of the project")
+    # So that what is begun is ended and removed, as with Ctrl-C.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        with tempfile.TemporaryDirectory(prefix="kongming-by-turns-") as scratch:
+            document = measure(options, Path(scratch))
+    except (RuntimeError, BrokenPipeError, subprocess.TimeoutExpired) as error:
+        print(f"by_turns: {error}", file=sys.stderr)
+        return 1
+    print(json.dumps(document, indent=2))
+    return 1 if options.check and not document["met"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
