@@ -6,7 +6,7 @@ Prints one JSON document. The tables in ``tables/`` were measured on machines th
 groups with an eighth of a CPU each; README.md says how to measure them anew. Left out are the
 machine counts above half of the largest, the largest scale, both; and by turns each scale, and each
 machine count that has others on both sides. ``together`` has geometric means over the tables, each
-error beside that of the question's best.
+error beside that of the question's best; ``together_without`` those without one of them.
 """
 
 from __future__ import annotations
@@ -63,6 +63,11 @@ def scalability(points: Points) -> Floats:
     )
 
 
+def fixed_scalability(points: Points) -> Floats:
+    """The same, and a time that no input changes, as Ernest has one."""
+    return np.column_stack([np.ones(len(points)), scalability(points)])
+
+
 def plain(runs: Runs, points: Points, features: Features, *, relative: bool = True) -> Floats:
     """Terms and nothing but NNLS, without any of this project's code."""
     weights = 1.0 / runs.seconds if relative else np.ones(len(runs))
@@ -105,6 +110,7 @@ def compare(parts: list[tuple[Runs, Runs]]) -> dict[str, Any]:
             "relative_ernest": plain(runs, points, ernest),
             "amdahl": fit_amdahl(runs).predict(points),
             "universal_scalability": plain(runs, points, scalability),
+            "scalability_and_fixed": plain(runs, points, fixed_scalability),
             "boosted_tree": boosted(runs, points),
             "repeat_nearest": fit_nearest(runs).predict(points),
         }
@@ -195,7 +201,20 @@ def main() -> None:
             "noise_floor_pct": noise_floor_pct(runs),
             **{question: compare(parts) for question, parts in questions(runs).items()},
         }
-    print(json.dumps({"tables": document, "together": together(document)}, indent=2))
+    print(
+        json.dumps(
+            {
+                "tables": document,
+                "together": together(document),
+                "together_without": {
+                    name: together({key: document[key] for key in document if key != name})["all"]
+                    for name in document
+                    if len(document) > 1
+                },
+            },
+            indent=2,
+        )
+    )
 
 
 if __name__ == "__main__":
