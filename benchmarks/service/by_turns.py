@@ -21,12 +21,10 @@ from __future__ import annotations
 import argparse
 import json
 import random
-import signal
 import statistics
 import subprocess
 import sys
 import sysconfig
-import tempfile
 from contextlib import ExitStack
 from itertools import chain
 from pathlib import Path
@@ -34,7 +32,15 @@ from typing import Any
 
 from scipy.stats import binom
 
-from benchmarks.service.compare import HERE, RATIO, environment, machine
+from benchmarks.service.compare import (
+    HERE,
+    RATIO,
+    environment,
+    machine,
+    parsed,
+    parser_of,
+    printed,
+)
 
 SERVER = Path(__file__).with_name("by_turns_server.py")
 _END_S = 60.0
@@ -154,30 +160,14 @@ def compared(older: list[list[float]], newer: list[list[float]]) -> dict[str, An
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("other", type=Path, metavar="OTHER", help="folder of the older checkout")
+    parser = parser_of(__doc__)
+    parser.add_argument("--starts", type=int, default=3, help="of both servers")
     parser.add_argument("--turns", type=int, default=60)
     parser.add_argument("--calls", type=int, default=60, help="in a turn, of each kind and server")
-    parser.add_argument("--starts", type=int, default=3, help="of both servers")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--check", action="store_true", help="exit 1 when one is slower")
-    options = parser.parse_args()
+    options = parsed(parser)
     if options.turns < 6 or options.calls < 1 or options.starts < 1:
         parser.error("--turns must be 6 or more, --calls and --starts 1 or more")
-    if not (options.other / "pyproject.toml").is_file():
-        parser.error(f"{options.other} is no checkout of the project")
-    # So that what is begun is ended and removed, as with Ctrl-C.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        with tempfile.TemporaryDirectory(prefix="kongming-by-turns-") as scratch:
-            document = measure(options, Path(scratch))
-    except (RuntimeError, BrokenPipeError, subprocess.TimeoutExpired) as error:
-        print(f"by_turns: {error}", file=sys.stderr)
-        return 1
-    print(json.dumps(document, indent=2))
-    return 1 if options.check and not document["met"] else 0
+    return printed("by_turns", measure, options)
 
 
 if __name__ == "__main__":

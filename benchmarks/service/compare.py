@@ -287,30 +287,51 @@ def _processor() -> str:
     return next((x.partition(":")[2].strip() for x in lines if x.startswith("model name")), "")
 
 
-def main() -> int:
+def parser_of(description: str | None) -> argparse.ArgumentParser:
+    """What every comparison with an older checkout is asked with."""
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("other", type=Path, metavar="OTHER", help="folder of the older checkout")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--only", nargs="+", choices=tuple(MEASUREMENTS), default=[*MEASUREMENTS])
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--check", action="store_true", help="exit 1 when one is slower")
+    return parser
+
+
+def parsed(parser: argparse.ArgumentParser) -> argparse.Namespace:
+    """What was asked; ends where OTHER is none."""
     options = parser.parse_args()
-    if options.rounds < 1:
-        parser.error("--rounds must be 1 or more")
     if not (options.other / "pyproject.toml").is_file():
         parser.error(f"{options.other} is no checkout of the project")
+    return options
+
+
+def printed(
+    name: str,
+    measure: Callable[[argparse.Namespace, Path], dict[str, Any]],
+    options: argparse.Namespace,
+) -> int:
+    """Print what ``measure`` finds, with a folder of its own; returns the exit status."""
     # So that what is begun is ended and removed, as with Ctrl-C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        with tempfile.TemporaryDirectory(prefix="kongming-compare-") as scratch:
+        with tempfile.TemporaryDirectory(prefix=f"kongming-{name}-") as scratch:
             document = measure(options, Path(scratch))
-    except (RuntimeError, subprocess.TimeoutExpired) as error:
-        print(f"compare: {error}", file=sys.stderr)
+    except (RuntimeError, BrokenPipeError, subprocess.TimeoutExpired) as error:
+        print(f"{name}: {error}", file=sys.stderr)
         return 1
     print(json.dumps(document, indent=2))
     return 1 if options.check and not document["met"] else 0
+
+
+def main() -> int:
+    parser = parser_of(__doc__)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--only", nargs="+", choices=tuple(MEASUREMENTS), default=[*MEASUREMENTS])
+    options = parsed(parser)
+    if options.rounds < 1:
+        parser.error("--rounds must be 1 or more")
+    return printed("compare", measure, options)
 
 
 if __name__ == "__main__":
