@@ -24,7 +24,6 @@ import random
 import statistics
 import subprocess
 import sys
-import sysconfig
 from contextlib import ExitStack
 from itertools import chain
 from pathlib import Path
@@ -33,10 +32,10 @@ from typing import Any
 from scipy.stats import binom
 
 from benchmarks.service.compare import (
-    HERE,
     RATIO,
-    environment,
-    machine,
+    Checkout,
+    checkouts_of,
+    document,
     parsed,
     parser_of,
     printed,
@@ -49,17 +48,11 @@ _END_S = 60.0
 class Server:
     """A process with a server of one checkout; ends with it."""
 
-    def __init__(self, checkout: Path, options: argparse.Namespace, scratch: Path) -> None:
-        self._checkout = checkout
-        paths = [checkout, checkout / "daemon", sysconfig.get_path("purelib")]
+    def __init__(self, checkout: Checkout, options: argparse.Namespace) -> None:
+        self._checkout = checkout.folder
         fleet = ("--agents", "1000", "--apps", "40", "--seed", str(options.seed))
         self._process = subprocess.Popen(
-            [
-                getattr(sys, "_base_executable", sys.executable),
-                *(str(SERVER), *fleet, "--calls", str(options.calls)),
-            ],
-            cwd=checkout,
-            env=environment(paths) | {"TMPDIR": str(scratch)},
+            **checkout.started(str(SERVER), *fleet, "--calls", str(options.calls)),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -97,7 +90,8 @@ Turns = dict[str, dict[str, list[list[float]]]]
 
 def measure(options: argparse.Namespace, scratch: Path) -> dict[str, Any]:
     order = random.Random(options.seed)
-    starts = [started(options, scratch, order, number) for number in range(options.starts)]
+    checkouts = checkouts_of(options, scratch)
+    starts = [started(options, checkouts, order, n) for n in range(options.starts)]
     figures = {}
     for call in starts[0]:
         older, newer = (
@@ -108,24 +102,18 @@ def measure(options: argparse.Namespace, scratch: Path) -> dict[str, Any]:
         figures[call]["starts"] = [
             compared(one[call]["older"], one[call]["newer"])["ratio"] for one in starts
         ]
-    return {
-        "schema": 1,
-        "benchmark": "service.by_turns",
-        "met": not any(figure["worse"] for figure in figures.values()),
-        "turns": options.turns,
-        "calls": options.calls,
-        "seed": options.seed,
-        "figures": figures,
-        "machine": machine(),
-    }
+    asked = {"starts": options.starts, "turns": options.turns, "calls": options.calls}
+    return document("by_turns", options, figures, **asked)
 
 
-def started(options: argparse.Namespace, scratch: Path, order: random.Random, number: int) -> Turns:
+def started(
+    options: argparse.Namespace, checkouts: dict[str, Checkout], order: random.Random, number: int
+) -> Turns:
     """Start both servers and call them by turns."""
     with ExitStack() as stack:
         servers = {}
-        for key, folder in (("older", options.other.resolve()), ("newer", HERE)):
-            servers[key] = Server(folder, options, scratch)
+        for key, checkout in checkouts.items():
+            servers[key] = Server(checkout, options)
             stack.callback(servers[key].close)
         # Both are ready then.
         calls, _ = (server.read() for server in servers.values())

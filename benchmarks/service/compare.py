@@ -56,19 +56,25 @@ class Checkout:
     folder: Path
     store: Path
 
+    def started(self, *arguments: str) -> dict[str, Any]:
+        """How a Python process of this checkout is started: for ``subprocess``."""
+        paths = [self.folder, self.folder / "daemon", sysconfig.get_path("purelib")]
+        return {
+            # Not that of the virtual environment, in which one checkout is installed.
+            "args": [getattr(sys, "_base_executable", sys.executable), *arguments],
+            "cwd": self.folder,
+            # A run that is killed leaves its folders where they are removed.
+            "env": _environment(paths) | {"TMPDIR": str(self.store.parent)},
+        }
+
     def run(self, *arguments: str) -> str:
         """What a Python process of this checkout prints.
 
         Raises:
             RuntimeError: it failed.
         """
-        paths = [self.folder, self.folder / "daemon", sysconfig.get_path("purelib")]
         done = subprocess.run(
-            # Not that of the virtual environment, in which one checkout is installed.
-            [getattr(sys, "_base_executable", sys.executable), *arguments],
-            cwd=self.folder,
-            # A run that is killed leaves its folders where they are removed.
-            env=environment(paths) | {"TMPDIR": str(self.store.parent)},
+            **self.started(*arguments),
             capture_output=True,
             text=True,
             timeout=_TIMEOUT_S,
@@ -98,8 +104,7 @@ class Checkout:
         return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-def environment(paths: Sequence[Path | str]) -> dict[str, str]:
-    """For a process with the modules of these folders."""
+def _environment(paths: Sequence[Path | str]) -> dict[str, str]:
     path = {"PYTHONPATH": os.pathsep.join(map(str, paths))}
     built = Path(sysconfig.get_path("scripts")) / "kongming-microbench"
     # One binary for both: what it costs is not compared here.
@@ -244,12 +249,18 @@ def _noise(values: Sequence[float]) -> float:
     return (high - low) / 2.0 / middle
 
 
-def measure(options: argparse.Namespace, scratch: Path) -> dict[str, Any]:
+def checkouts_of(options: argparse.Namespace, scratch: Path) -> dict[str, Checkout]:
+    """The older and the newer, each with a folder for its store."""
     checkouts = {}
     for key, folder in (("older", options.other.resolve()), ("newer", HERE)):
         store = scratch / key
         store.mkdir()
         checkouts[key] = Checkout(folder, store)
+    return checkouts
+
+
+def measure(options: argparse.Namespace, scratch: Path) -> dict[str, Any]:
+    checkouts = checkouts_of(options, scratch)
     order = random.Random(options.seed)
     values: dict[str, dict[str, list[float]]] = {}
     for number in range(options.rounds):
@@ -260,25 +271,27 @@ def measure(options: argparse.Namespace, scratch: Path) -> dict[str, Any]:
             for figure, value in MEASUREMENTS[name](checkouts[key], options.seed + number).items():
                 values.setdefault(figure, {"older": [], "newer": []})[key].append(value)
     figures = {name: compared(name, both["older"], both["newer"]) for name, both in values.items()}
+    return document("compare", options, figures, rounds=options.rounds)
+
+
+def document(
+    name: str, options: argparse.Namespace, figures: dict[str, dict[str, Any]], **asked: int
+) -> dict[str, Any]:
+    """What a comparison prints: ``figures``, and what they were taken on and ``asked`` with."""
     return {
         "schema": 1,
-        "benchmark": "service.compare",
+        "benchmark": f"service.{name}",
         "met": not any(figure["worse"] for figure in figures.values()),
-        "rounds": options.rounds,
+        **asked,
         "seed": options.seed,
         "figures": figures,
-        "machine": machine(),
-    }
-
-
-def machine() -> dict[str, Any]:
-    """What the figures were taken on."""
-    return {
-        "processor": _processor(),
-        "cpus": os.cpu_count(),
-        "kernel": platform.release(),
-        "python": platform.python_version(),
-        "load1": os.getloadavg()[0],
+        "machine": {
+            "processor": _processor(),
+            "cpus": os.cpu_count(),
+            "kernel": platform.release(),
+            "python": platform.python_version(),
+            "load1": os.getloadavg()[0],
+        },
     }
 
 
@@ -316,12 +329,12 @@ def printed(
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with tempfile.TemporaryDirectory(prefix=f"kongming-{name}-") as scratch:
-            document = measure(options, Path(scratch))
+            found = measure(options, Path(scratch))
     except (RuntimeError, BrokenPipeError, subprocess.TimeoutExpired) as error:
         print(f"{name}: {error}", file=sys.stderr)
         return 1
-    print(json.dumps(document, indent=2))
-    return 1 if options.check and not document["met"] else 0
+    print(json.dumps(found, indent=2))
+    return 1 if options.check and not found["met"] else 0
 
 
 def main() -> int:
