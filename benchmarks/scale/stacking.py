@@ -67,17 +67,15 @@ def questions(runs: Runs, random: np.random.Generator) -> list[tuple[str, Runs, 
         if runs.take(small).count >= 3:
             asked.append(("largest_out", runs.take(small), runs.take(~small)))
     inner = random.permutation(counts[1:-1])[:2]
-    for count in (counts[0], *inner):
-        rest = machines != count
-        if len(np.unique(machines[rest])) >= 2 and runs.take(rest).count >= 3:
-            kind = "smallest_out" if count == counts[0] else "one_out"
-            asked.append((kind, runs.take(rest), runs.take(~rest)))
     scale = runs.points.scale
     scales = np.unique(scale)
-    for one in scales[1:] if len(scales) > 2 else ():
-        rest = scale != one
+    alone = [(machines, counts[0], "smallest_out"), *((machines, one, "one_out") for one in inner)]
+    if len(scales) > 2:
+        alone += [(scale, one, "one_scale_out") for one in scales[1:-1]]
+        alone.append((scale, scales[-1], "largest_scale_out"))
+    for values, one, kind in alone:
+        rest = values != one
         if len(np.unique(machines[rest])) >= 2 and runs.take(rest).count >= 3:
-            kind = "largest_scale_out" if one == scales[-1] else "one_scale_out"
             asked.append((kind, runs.take(rest), runs.take(~rest)))
     return asked
 
