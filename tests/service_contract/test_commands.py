@@ -8,10 +8,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from kongming.rpc.channel import Connection
@@ -354,6 +356,40 @@ main()
 """
 
 
+@contextmanager
+def training_held(server: ServerProcess) -> Iterator[None]:
+    """Whatever is trained waits its turn: the process of one that went before is stopped. A
+    training takes a moment, and would end whenever a command takes longer."""
+
+    def stop() -> bool:
+        """Stop the process that trains, if there is one."""
+        with suppress(psutil.NoSuchProcess):
+            for one in psutil.Process(server.pid).children():
+                if "kongming_server.training.process" in one.cmdline():
+                    one.suspend()
+                    return True
+        return False
+
+    with RemoteService(Connection(server.grpc)) as service:
+
+        def ended(operation_id: str) -> bool:
+            return service.operation(operation_id).state not in ("queued", "running")
+
+        def held(operation_id: str) -> bool:
+            eventually(lambda: stop() or ended(operation_id))
+            # Its last words may have been on their way.
+            time.sleep(0.2)
+            return not ended(operation_id)
+
+        first = service.train(("chaser",)).id
+        while not held(first):
+            first = service.train(("chaser",)).id
+        try:
+            yield
+        finally:
+            assert service.cancel_operation(first).state == "cancelled"
+
+
 def test_training_that_is_no_longer_waited_for_can_be_cancelled(
     kongming: Kongming,
     kongming_env: dict[str, str],
@@ -361,7 +397,7 @@ def test_training_that_is_no_longer_waited_for_can_be_cancelled(
     tmp_path: Path,
 ) -> None:
     answering = ("--server", server_process.grpc)
-    with Store.open(server_process.store_url) as store:
+    with training_held(server_process), Store.open(server_process.store_url) as store:
         before = {row.id for row in store.operations()}
         process = subprocess.Popen(
             [sys.executable, "-c", WAITING, "train", "chaser", *answering],
@@ -376,9 +412,6 @@ def test_training_that_is_no_longer_waited_for_can_be_cancelled(
             new = [row.id for row in store.operations() if row.id not in before]
             process.send_signal(signal.SIGINT)
             _, told = process.communicate(timeout=100)
-            # At once: on a busy machine the training ends before another command has started.
-            with RemoteService(Connection(server_process.grpc)) as service:
-                service.cancel_operation(new[0])
         finally:
             process.kill()
             process.wait()
