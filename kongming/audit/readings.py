@@ -34,6 +34,7 @@ import pyarrow.parquet as parquet
 from kongming.atomic_file import replacing
 from kongming.missing_file import did_you_mean
 from kongming.records.errors import MALFORMED, IncompatibleError, InputError, StoreError
+from kongming.unpacked import check_rows
 
 FORMAT = 1
 """Version of the file."""
@@ -211,6 +212,7 @@ def _read(path: Path) -> tuple[dict[str, Any], pyarrow.Table]:
             missing = [name for name in SCHEMA.names if name not in opened.schema_arrow.names]
             if missing:
                 raise InputError(f"{path} lacks this column.", field=missing[0], hint=_HINT)
+            check_rows(opened.metadata.num_rows, path)
             table = opened.read(columns=SCHEMA.names)
     except (OSError, pyarrow.ArrowException) as error:
         raise InputError(f"{path} is not a Parquet file, or is damaged.", hint=_HINT) from error

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from kongming.atomic_file import replacing
 from kongming.missing_file import did_you_mean
 from kongming.records.errors import IncompatibleError, InputError, MissingExtraError, StoreError
 from kongming.store import Store, rows
+from kongming.unpacked import check_rows, check_text
 
 FORMAT = 1
 """Version of the file format."""
@@ -23,6 +24,10 @@ FORMAT = 1
 _FORMAT_KEY = b"kongming.format"
 _VERSION = re.compile("[0-9]{1,9}")
 _ROWS_PER_GROUP = 500
+_ROWS_PER_BATCH = 100
+
+_READ = ["record", "document", "kind"]
+"""Columns that an import reads."""
 
 
 def export_runs(
@@ -81,21 +86,35 @@ def read_export(path: str | Path) -> dict[str, list[Any]]:
     return rows.to_records(_read(Path(path)), str(path))
 
 
-def _read(path: Path) -> list[rows.Row]:
+def _read(path: Path) -> Iterator[rows.Row]:
+    """Yield the rows of an export, a batch unpacked at a time."""
     arrow, parquet = _pyarrow("The import")
     if not path.is_file():
         raise InputError(f"There is no file {path}.", hint=did_you_mean(path))
+    read = 0
     try:
-        table = parquet.read_table(path, partitioning=None)
+        # The file is opened here: pyarrow would treat a name as a data set with partitions.
+        # Texts stay as they were packed until their lengths are known.
+        with (
+            path.open("rb") as file,
+            parquet.ParquetFile(file, read_dictionary=_READ) as opened,
+        ):
+            _check_format(path, opened.schema_arrow)
+            check_rows(opened.metadata.num_rows, path)
+            for batch in opened.iter_batches(batch_size=_ROWS_PER_BATCH, columns=_READ):
+                read += _text_bytes(arrow, batch)
+                check_text(read, path)
+                yield from batch.to_pylist()
     except (OSError, arrow.ArrowException) as error:
         raise InputError(
             f"{path} is not a Parquet file, or is damaged.",
             hint="Give a file that 'kongming export' wrote.",
         ) from error
-    version = (table.schema.metadata or {}).get(_FORMAT_KEY, b"").decode(errors="replace")
-    if _VERSION.fullmatch(version) is None or not {"record", "document", "kind"} <= set(
-        table.column_names
-    ):
+
+
+def _check_format(path: Path, schema: Any) -> None:
+    version = (schema.metadata or {}).get(_FORMAT_KEY, b"").decode(errors="replace")
+    if _VERSION.fullmatch(version) is None or not set(_READ) <= set(schema.names):
         raise InputError(
             f"{path} is not an export of kongming.",
             hint="Give a file that 'kongming export' wrote.",
@@ -105,13 +124,24 @@ def _read(path: Path) -> list[rows.Row]:
             f"{path} has format {version}; this KONGMING reads up to {FORMAT}.",
             hint="Upgrade kongming to read it.",
         )
-    records: list[rows.Row] = table.select(["record", "document", "kind"]).to_pylist()
-    return records
+
+
+def _text_bytes(arrow: Any, batch: Any) -> int:
+    """Bytes of the texts of a batch, each counted as often as it occurs."""
+    total = 0
+    for column in batch.columns:
+        if arrow.types.is_dictionary(column.type):
+            lengths = arrow.compute.binary_length(column.dictionary).take(column.indices)
+            total += arrow.compute.sum(lengths).as_py() or 0
+        else:
+            total += column.nbytes
+    return total
 
 
 def _pyarrow(feature: str) -> tuple[Any, Any]:
     try:
         import pyarrow
+        import pyarrow.compute
         import pyarrow.parquet
     except ModuleNotFoundError as error:
         raise MissingExtraError(feature, "predict", "pyarrow") from error

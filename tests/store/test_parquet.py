@@ -134,6 +134,41 @@ def test_files_that_are_refused(store: Store, other: Store, tmp_path: Path) -> N
             import_runs(other, path)
 
 
+def test_a_few_bytes_that_claim_millions_of_rows(other: Store, tmp_path: Path) -> None:
+    path = tmp_path / "all.parquet"
+    nothing = pyarrow.nulls(10_000_000, pyarrow.string())
+    table = pyarrow.table({name: nothing for name in ("record", "document", "kind")})
+    pyarrow.parquet.write_table(table.replace_schema_metadata({b"kongming.format": b"1"}), path)
+    assert path.stat().st_size < 100_000
+    with pytest.raises(InputError, match="more rows than bytes"):
+        import_runs(other, path)
+
+
+def test_one_document_that_is_said_over_and_over(
+    store: Store, other: Store, tmp_path: Path
+) -> None:
+    """A dictionary keeps a text once, however many rows have it."""
+    path = tmp_path / "all.parquet"
+    export_runs(store, path)
+    first = pyarrow.parquet.read_table(path, columns=["record", "document", "kind"]).slice(0, 1)
+    document = first["document"][0].as_py() + " " * 100_000
+    table = pyarrow.table(
+        {
+            "record": ["node"] * 2_000,
+            "document": pyarrow.DictionaryArray.from_arrays(
+                pyarrow.array([0] * 2_000, pyarrow.int32()), pyarrow.array([document])
+            ),
+            "kind": pyarrow.nulls(2_000, pyarrow.string()),
+        }
+    )
+    pyarrow.parquet.write_table(table.replace_schema_metadata({b"kongming.format": b"1"}), path)
+    before = pyarrow.default_memory_pool().max_memory()
+    with pytest.raises(InputError, match="more text than a file of its size"):
+        import_runs(other, path)
+    assert pyarrow.default_memory_pool().max_memory() - before < 100 * 2**20
+    assert other.nodes() == []
+
+
 @pytest.mark.parametrize("wrong", ["{}", "not json", "[]", '{"schema": 1}', "null"])
 def test_one_wrong_row_and_nothing_is_read(
     store: Store, other: Store, tmp_path: Path, wrong: str
