@@ -24,6 +24,9 @@ from tests.ports import free_port
 
 START_S = 100.0
 
+PREFIX = "kongming-postgres-"
+"""Of a cluster's folder; then comes the process that made it."""
+
 MEMORY = Path("/dev/shm")
 MEMORY_BYTES = 2 << 30
 """Free space there, so that a cluster may be there: it needs a tenth of it."""
@@ -77,6 +80,14 @@ def _place(durable: bool) -> Path | None:
     return None
 
 
+def clear_ended(place: Path) -> None:
+    """Remove the clusters of test runs that were killed, 50 MB each."""
+    for folder in place.glob(f"{PREFIX}*-*"):
+        owner = folder.name.removeprefix(PREFIX).partition("-")[0]
+        if owner.isdigit() and not Path("/proc", owner).exists():
+            shutil.rmtree(folder, ignore_errors=True)
+
+
 class PostgresServer:
     """One cluster: made by ``__init__``, running between ``start`` and ``stop``.
 
@@ -89,7 +100,9 @@ class PostgresServer:
         self._durable = durable
         self._process: subprocess.Popen[bytes] | None = None
         # Not below pytest's own folder, which the other user may not enter.
-        self.folder = Path(tempfile.mkdtemp(prefix="kongming-postgres-", dir=_place(durable)))
+        place = _place(durable) or Path(tempfile.gettempdir())
+        clear_ended(place)
+        self.folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=place))
         os.chown(self.folder, self._user.pw_uid, self._user.pw_gid)
         self.port = free_port()
         made = subprocess.run(

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import subprocess
 from pathlib import Path
 
 import sqlalchemy as sa
 
 from kongming.store import Store
 from tests import builders
-from tests.postgres.server import PostgresServer
+from tests.postgres.server import PREFIX, PostgresServer, clear_ended
 
 
 def test_it_runs_as_no_root_and_listens_on_loopback_alone(postgres_server: PostgresServer) -> None:
@@ -37,3 +39,15 @@ def test_what_was_committed_survives_a_crash_of_the_server(
         postgres_server.start()
         # The connection that died with the server is replaced without a word.
         assert store.runs() == [run]
+
+
+def test_clusters_of_killed_runs_are_cleared(tmp_path: Path) -> None:
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    left = tmp_path / f"{PREFIX}{ended.pid}-abc"
+    running = tmp_path / f"{PREFIX}{os.getpid()}-abc"
+    other = tmp_path / f"{PREFIX}-by-hand"
+    for folder in (left, running, other):
+        (folder / "data").mkdir(parents=True)
+    clear_ended(tmp_path)
+    assert (left.exists(), running.exists(), other.exists()) == (False, True, True)
