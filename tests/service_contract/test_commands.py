@@ -159,6 +159,21 @@ def test_placements_from_their_reservation_to_their_end(
     assert again.returncode == 2, again.stderr
 
 
+def test_place_for_a_program_that_is_not_known_is_held_and_said(
+    kongming: Kongming, server_process: ServerProcess
+) -> None:
+    environment = {"KONGMING_SERVER": server_process.grpc}
+    made = kongming("assignments", "reserve", "job-2", "chasr", "calm", "--json", env=environment)
+    assert (made.returncode, answer(made)["state"]) == (0, "reserved")
+    assert "no application named 'chasr'. Did you mean chaser?" in made.stderr
+    kongming("assignments", "release", "job-2", env=environment)
+    bound = kongming(
+        "assignments", "bind", "job-3", "--app", "chaser", "--node", "calm", env=environment
+    )
+    assert (bound.returncode, bound.stderr) == (0, "")
+    kongming("assignments", "release", "job-3", env=environment)
+
+
 def test_watch(kongming: Kongming, server_process: ServerProcess, remote: RemoteService) -> None:
     answering = ("--server", server_process.grpc)
     (change,) = answer(kongming("watch", "busy", "--json", *answering))["changes"]

@@ -13,7 +13,7 @@ from kongming.cli.examples import examples
 from kongming.cli.fleet.nodes import ago
 from kongming.cli.fleet.serving import Server, remote, server_options
 from kongming.cli.predict.trained import placement_of_model
-from kongming.records.errors import KongmingError
+from kongming.records.errors import KongmingError, UnknownNameError
 
 if TYPE_CHECKING:
     from kongming.records.answers import Assignment
@@ -121,6 +121,8 @@ def reserve(
             ttl_s=ttl_s,
             memory_bytes=memory_bytes,
         )
+        remarks = _of_unknown(service, app)
+    output.print_warnings(remarks)
     _tell(made, as_json, node)
 
 
@@ -135,8 +137,10 @@ def bind(assignment_id: str, app: str, node: str, server: Server, as_json: bool)
     """Tell that the application of ID has started."""
     with remote(server) as service:
         made = service.bind(assignment_id, app=app, node=node)
+        remarks = _of_unknown(service, app) if app else []
         if not node and not _wants_json(as_json):
             node = _name_of(service, made.node_id)
+    output.print_warnings(remarks)
     _tell(made, as_json, node)
 
 
@@ -161,6 +165,21 @@ def _name_of(service: RemoteService, node_id: str) -> str:
     except KongmingError:
         names = {}
     return names.get(node_id) or node_id[:12]
+
+
+def _of_unknown(service: RemoteService, app: str) -> list[str]:
+    """What to say of an application that the server does not know. A scheduler may hold a place for
+    one before its first profile, but by hand it is most likely a slip of the pen. Nothing is said
+    where the caller may not list applications."""
+    try:
+        known = [report.name for report in service.applications()]
+    except KongmingError:
+        return []
+    if app in known:
+        return []
+    error = UnknownNameError("application", app, known)
+    held = "The place is held, but counts as that of a program without a profile."
+    return [f"{error} {held}"]
 
 
 def _wants_json(as_json: bool) -> bool:
