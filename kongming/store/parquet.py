@@ -94,27 +94,29 @@ def _read(path: Path) -> Iterator[rows.Row]:
     read = 0
     try:
         # The file is opened here: pyarrow would treat a name as a data set with partitions.
-        # Texts stay as they were packed until their lengths are known.
-        with (
-            path.open("rb") as file,
-            parquet.ParquetFile(file, read_dictionary=_READ) as opened,
-        ):
-            _check_format(path, opened.schema_arrow)
-            check_rows(opened.metadata.num_rows, path)
+        with path.open("rb") as file:
+            footer = parquet.read_metadata(file)
+            _check_format(arrow.types, path, footer.schema.to_arrow_schema())
+            check_rows(footer.num_rows, path)
+            # Texts stay as they were packed until their lengths are known.
+            opened = parquet.ParquetFile(file, metadata=footer, read_dictionary=_READ)
             for batch in opened.iter_batches(batch_size=_ROWS_PER_BATCH, columns=_READ):
                 read += _text_bytes(arrow, batch)
                 check_text(read, path)
                 yield from batch.to_pylist()
-    except (OSError, arrow.ArrowException) as error:
+    except (OSError, UnicodeDecodeError, arrow.ArrowException) as error:
         raise InputError(
             f"{path} is not a Parquet file, or is damaged.",
             hint="Give a file that 'kongming export' wrote.",
         ) from error
 
 
-def _check_format(path: Path, schema: Any) -> None:
+def _check_format(types: Any, path: Path, schema: Any) -> None:
     version = (schema.metadata or {}).get(_FORMAT_KEY, b"").decode(errors="replace")
-    if _VERSION.fullmatch(version) is None or not set(_READ) <= set(schema.names):
+    # Text in any form that another tool may have written it in; a name that occurs twice is none.
+    texts = {field.name for field in schema if _is_text(types, field.type)}
+    unique = all(schema.names.count(name) == 1 for name in _READ)
+    if _VERSION.fullmatch(version) is None or not set(_READ) <= texts or not unique:
         raise InputError(
             f"{path} is not an export of kongming.",
             hint="Give a file that 'kongming export' wrote.",
@@ -124,6 +126,11 @@ def _check_format(path: Path, schema: Any) -> None:
             f"{path} has format {version}; this KONGMING reads up to {FORMAT}.",
             hint="Upgrade kongming to read it.",
         )
+
+
+def _is_text(types: Any, kind: Any) -> bool:
+    kind = kind.value_type if types.is_dictionary(kind) else kind
+    return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_null(kind))
 
 
 def _text_bytes(arrow: Any, batch: Any) -> int:

@@ -134,6 +134,56 @@ def test_files_that_are_refused(store: Store, other: Store, tmp_path: Path) -> N
             import_runs(other, path)
 
 
+def test_columns_that_are_no_text_are_refused(store: Store, other: Store, tmp_path: Path) -> None:
+    path = tmp_path / "all.parquet"
+    for wrong in ([1], [{"a": 1}], [["node"]], [b"node"]):
+        export_runs(store, path)
+        count = pyarrow.parquet.read_metadata(path).num_rows
+        rewrite(path, format_version=b"1", kind=wrong * count)
+        with pytest.raises(InputError, match="not an export"):
+            import_runs(other, path)
+    pyarrow.parquet.write_table(
+        pyarrow.table({"record": ["node"]}).replace_schema_metadata({b"kongming.format": b"1"}), path
+    )
+    with pytest.raises(InputError, match="not an export"):
+        import_runs(other, path)
+    pyarrow.parquet.write_table(pyarrow.table({"a": [1]}), path)
+    with pytest.raises(InputError, match="not an export"):
+        import_runs(other, path)
+    twice = pyarrow.table([["node"]] * 4, names=["record", "kind", "document", "document"])
+    pyarrow.parquet.write_table(twice.replace_schema_metadata({b"kongming.format": b"1"}), path)
+    with pytest.raises(InputError, match="not an export"):
+        import_runs(other, path)
+
+
+def test_text_that_is_no_unicode_is_refused(store: Store, other: Store, tmp_path: Path) -> None:
+    path = tmp_path / "all.parquet"
+    export_runs(store, path)
+    table = pyarrow.parquet.read_table(path)
+    pyarrow.parquet.write_table(table, path, compression="none")
+    packed = path.read_bytes()
+    assert b"node-1" in packed
+    path.write_bytes(packed.replace(b"node-1", b"node\xff1"))
+    with pytest.raises(InputError, match="damaged"):
+        import_runs(other, path)
+    assert other.runs() == []
+
+
+@pytest.mark.parametrize("text", [pyarrow.large_string(), pyarrow.dictionary("int32", "string")])
+def test_text_as_other_tools_write_it(
+    store: Store, other: Store, tmp_path: Path, text: pyarrow.DataType
+) -> None:
+    path = tmp_path / "all.parquet"
+    export_runs(store, path)
+    table = pyarrow.parquet.read_table(path)
+    for number, field in enumerate(table.schema):
+        if field.type == pyarrow.string():
+            table = table.set_column(number, field.name, table[field.name].cast(text))
+    pyarrow.parquet.write_table(table, path)
+    import_runs(other, path)
+    assert content(other) == content(store)
+
+
 def test_a_few_bytes_that_claim_millions_of_rows(other: Store, tmp_path: Path) -> None:
     path = tmp_path / "all.parquet"
     nothing = pyarrow.nulls(10_000_000, pyarrow.string())
