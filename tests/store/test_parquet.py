@@ -142,9 +142,8 @@ def test_columns_that_are_no_text_are_refused(store: Store, other: Store, tmp_pa
         rewrite(path, format_version=b"1", kind=wrong * count)
         with pytest.raises(InputError, match="not an export"):
             import_runs(other, path)
-    pyarrow.parquet.write_table(
-        pyarrow.table({"record": ["node"]}).replace_schema_metadata({b"kongming.format": b"1"}), path
-    )
+    alone = pyarrow.table({"record": ["node"]})
+    pyarrow.parquet.write_table(alone.replace_schema_metadata({b"kongming.format": b"1"}), path)
     with pytest.raises(InputError, match="not an export"):
         import_runs(other, path)
     pyarrow.parquet.write_table(pyarrow.table({"a": [1]}), path)
