@@ -214,6 +214,8 @@ def _read(path: Path) -> tuple[dict[str, Any], pyarrow.Table]:
                 raise InputError(f"{path} lacks this column.", field=missing[0], hint=_HINT)
             check_rows(opened.metadata.num_rows, path)
             table = opened.read(columns=SCHEMA.names)
+            # Text is not looked at as it is read: a broken byte would show up anywhere later.
+            table.validate(full=True)
     except (OSError, pyarrow.ArrowException) as error:
         raise InputError(f"{path} is not a Parquet file, or is damaged.", hint=_HINT) from error
     return document, _conforming(table, str(path))

@@ -102,6 +102,18 @@ def test_what_is_no_observation_is_refused(tmp_path: Path) -> None:
         read_observations([other])
 
 
+@pytest.mark.parametrize("text", [b"sort-one", b"gone-wrong"])
+def test_text_that_is_no_unicode_is_refused(tmp_path: Path, text: bytes) -> None:
+    rows = [reading(name="sort-one", ok=False, value=None, reason="gone-wrong")]
+    path = _write(tmp_path / "a.parquet", rows)
+    parquet.write_table(parquet.read_table(path, partitioning=None), path, compression="none")
+    packed = path.read_bytes()
+    assert text in packed
+    path.write_bytes(packed.replace(text, b"\xff" + text[1:]))
+    with pytest.raises(InputError, match="damaged"):
+        read_observations([path])
+
+
 def test_a_newer_format_and_a_missing_column_are_refused(tmp_path: Path) -> None:
     path = _write(tmp_path / "a.parquet", [reading("a", 1.0)])
     table = parquet.read_table(path, partitioning=None)
